@@ -67,6 +67,7 @@ class Slices:
     def __init__(self, cache: Cache, quiet: Quiet, *, clock: Callable[[], float], cpu: Callable[[], float]) -> None:
         self.quiet = quiet
         self._cache = cache
+        cache.pauses.must_end_soon = True
         self._clock = clock
         self._cpu = cpu
         self._worker = _Worker()

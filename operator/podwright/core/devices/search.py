@@ -207,7 +207,7 @@ class Search:
         if not ask.all_devices and not offer.matches(ask, position, claim):
             return False
         shape = item.device.shape
-        free = needs_no_check(ask, shape)
+        free = needs_no_check(ask, shape) and not offer.usage.shared(item.device_id)
         consumption = None if free else offer.consumption(ask, position, claim)
         enough = free or (consumption is not None and self._has_capacity(position, item, consumption))
         if not enough and not ask.all_devices:
@@ -303,7 +303,7 @@ class Search:
         parts: list[Hashable] = [offer.usage.state_of(item.device_id), item.taints and self._tolerating(item)]
         if item.slice.per_device:
             parts.append(item.device.reach.covers(offer.node.name, offer.node.labels))
-        plain = True
+        plain = not offer.usage.shared(item.device_id)
         for claim in offer.problem.claims:
             for request in claim.requests:
                 for ask in request.asks:

@@ -65,6 +65,10 @@ class Verdicts:
         """By row: the version of the node's devices, and a search that has not ended."""
         self._alike: RecentCache[Hashable, tuple[bool, int]] = RecentCache(MAX_ALIKE)
         """The results of hard searches, by what they depend on."""
+        self.searches = 0
+        """How many searches were begun."""
+        self.steps = 0
+        """How many steps they have taken, as far as they have ended or were interrupted."""
         self._scored = any(request.alternatives for claim in problem.claims for request in claim.requests)
 
     def codes(self, rows: Bools, limits: Limits) -> Codes:
@@ -132,6 +136,13 @@ class Verdicts:
         version = int(self._versions[slot])
         known, paused = self._paused.pop(slot, (-1, None))
         search = paused if paused is not None and known == version else self._start(slot)
+        before = search.steps
+        try:
+            return self._result(search, slot, limits)
+        finally:
+            self.steps += search.steps - before
+
+    def _result(self, search: Search, slot: int, limits: Limits) -> tuple[bool, int]:
         alike = None
         if not search.run(HARD):
             alike = search.signature()
@@ -159,6 +170,7 @@ class Verdicts:
     def _start(self, slot: int) -> Search:
         cache = self._cache
         node = cache.table.nodes[slot]
+        self.searches += 1
         assert node is not None, f"row {slot} has no node"
         devices = cache.devices
         offer = Offer(self.problem, node, devices.index.pools_of(slot), devices.claims.usage)

@@ -1,0 +1,46 @@
+"""Fuzz test of device allocation against kube-scheduler's own code, which the program PODWRIGHT_ORACLE runs; skipped without it, and so in CI.
+
+PODWRIGHT_DEVICE_CASES is the number of random cases, PODWRIGHT_ORACLE_SEED changes them.
+"""
+
+import os
+import subprocess
+
+import orjson
+import pytest
+
+from podwright.simulator.cases import run_case
+from podwright.simulator.comparison import differences
+from support.conformance.devices import device_cases
+
+ORACLE = os.environ.get("PODWRIGHT_ORACLE")
+COUNT = int(os.environ.get("PODWRIGHT_DEVICE_CASES") or 500)
+SEED = int(os.environ.get("PODWRIGHT_ORACLE_SEED") or 1)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not ORACLE, reason="PODWRIGHT_ORACLE does not name the program that asks kube-scheduler's code")
+@pytest.mark.timeout(60 + COUNT // 10)
+def test_random_claims_are_allocated_as_by_kube_scheduler():
+    lines = b"".join(orjson.dumps(case) + b"\n" for case in device_cases(SEED, COUNT))
+    done = subprocess.run([ORACLE], input=lines, capture_output=True, check=True)
+    wrong, compared = {}, 0
+    for line in done.stdout.splitlines():
+        case = orjson.loads(line)
+        if (case["expect"].get("allocation") or {}).get("error"):
+            continue  # kube-scheduler cannot bind the pod
+        compared += 1
+        if found := list(differences(run_case(case), case)):
+            wrong[case["id"]] = found
+    assert compared > COUNT * 0.9
+    assert not wrong, f"{len(wrong)} of {compared} differ, first: {next(iter(wrong.items()))}"
+
+
+def test_random_claims_cause_no_exception():
+    """Without the oracle: each case gets an answer, which is the same when it is asked again."""
+    feasible = 0
+    for case in device_cases(SEED, 150):
+        answer = run_case(case)
+        feasible += "best" in answer["expect"]
+        assert run_case(case) == answer, case["id"]
+    assert 15 < feasible < 135

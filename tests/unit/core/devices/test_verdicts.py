@@ -1,0 +1,160 @@
+import pytest
+
+from podwright.core.devices.allocator import allocator_of
+from podwright.core.devices.errors import SearchTimeoutError
+from podwright.core.devices.verdicts import FITS, HARD, TOO_FEW, Limits
+from podwright.core.objects.devices.claims import claim_spec_of
+from podwright.core.state.pauses import InputsChangedError
+from support.objects.builders import make_node
+from support.objects.devices import allocated, exactly, make_claim, make_class, make_device, make_slice, selector
+from support.plugins.kit import make_cache
+
+UNLIMITED = Limits(None, None)
+
+
+def cluster(*slices, nodes=("a", "b")):
+    cache = make_cache([make_node(name) for name in nodes])
+    cache.set_object("DeviceClass", make_class("gpu"))
+    for raw in slices:
+        cache.set_object("ResourceSlice", raw)
+    return cache
+
+
+def verdicts_of(cache, *claims):
+    """The verdicts for these raw claims."""
+    cache.devices.index.refresh()
+    return allocator_of(cache).verdicts([claim_spec_of(claim["spec"]) for claim in claims])
+
+
+def codes(cache, *claims, limits=UNLIMITED):
+    """By node name."""
+    found = verdicts_of(cache, *claims).codes(cache.table.valid, limits)
+    return {name: int(found[slot]) for slot, name in enumerate(cache.table.names)}
+
+
+def names(cache, node, *claims):
+    """The devices of each claim on the node."""
+    search = verdicts_of(cache, *claims).solve(cache.table.slot_of(node), UNLIMITED)
+    return [[pick.item.device.name for pick in picks] for picks in search.solution]
+
+
+def searched(cache, *claims):
+    """How many nodes are searched for these claims."""
+    before = verdicts_of(cache, *claims).searches
+    codes(cache, *claims)
+    return verdicts_of(cache, *claims).searches - before
+
+
+def gpus(node, count=2, **fields):
+    return make_slice(f"{node}-gpus", [make_device(f"gpu-{i}", **fields) for i in range(count)], node=node)
+
+
+def numbered(node, count, **spec):
+    """Devices of which each is another one to every selector."""
+    devices = [make_device(f"gpu-{i}", attributes={"index": i, "group": i % 2}) for i in range(count)]
+    return make_slice(f"{node}-gpus", devices, node=node, **spec)
+
+
+def test_backtracking_gives_up_a_device_that_a_later_request_needs():
+    few = exactly("few", selectors=[selector('device.attributes["gpu.example.com"].index == 0')])
+    cache = cluster(numbered("a", 2), nodes=["a"])
+    claim = make_claim("c", exactly("any"), few)
+    assert codes(cache, claim) == {"a": FITS}
+    assert names(cache, "a", claim) == [["gpu-1", "gpu-0"]]
+
+
+def test_only_nodes_whose_devices_have_changed_are_searched_again():
+    cache = cluster(*(gpus(f"n{i}") for i in range(20)), nodes=[f"n{i}" for i in range(20)])
+    claim = make_claim("c", exactly())
+    assert searched(cache, claim) == 20
+    assert searched(cache, claim) == 0
+    cache.set_object("ResourceSlice", gpus("n3", 3))
+    assert searched(cache, claim) == 1
+
+
+def test_a_slice_that_is_published_again_needs_no_evaluation():
+    cache = cluster(gpus("a"))
+    claim = make_claim("c", exactly(selectors=[selector("device.driver != ''")]))
+    codes(cache, claim)
+    (ask,) = verdicts_of(cache, claim).problem.claims[0].requests[0].asks
+    assert ask.matcher.evaluations == 1, "both devices are alike"
+    for generation in range(2, 10):
+        again = make_slice("a-gpus", gpus("a")["spec"]["devices"], node="a", generation=generation)
+        cache.set_object("ResourceSlice", again)
+        assert codes(cache, claim)["a"] == FITS
+    assert ask.matcher.evaluations == 1
+
+
+def test_what_failed_with_a_device_is_not_tried_with_one_that_is_like_it():
+    """8 of 30 devices, and then one that does not exist: without that, the search would take 5 million ways."""
+    impossible = exactly("x", selectors=[selector("false")])
+    cache = cluster(gpus("a", 30), nodes=["a"])
+    claim = make_claim("c", exactly(count=8), impossible)
+    assert codes(cache, claim, limits=Limits(5000, None)) == {"a": TOO_FEW}
+
+
+def hard_claim(first=10, second=11):
+    """Devices of one group, of which there are too few. All differ, so every way has to be tried."""
+    return make_claim(
+        "c",
+        exactly(count=first),
+        exactly("x", count=second),
+        constraints=[{"matchAttribute": "gpu.example.com/group"}, {"distinctAttribute": "gpu.example.com/index"}],
+    )
+
+
+def test_a_search_ends_with_the_timeout():
+    cache = cluster(numbered("a", 40), nodes=["a"])
+    with pytest.raises(SearchTimeoutError, match="a"):
+        codes(cache, hard_claim(), limits=Limits(20_000, None))
+
+
+def test_a_search_goes_on_in_the_next_attempt():
+    cache = cluster(numbered("a", 40), nodes=["a"])
+    for _ in range(4):
+        with pytest.raises(SearchTimeoutError):
+            codes(cache, hard_claim(), limits=Limits(None, 2_000))
+    assert verdicts_of(cache, hard_claim()).searches == 1
+    assert verdicts_of(cache, hard_claim()).steps > 4 * 2_000
+
+
+def test_a_search_pauses_and_goes_on_after_a_pause_in_which_something_has_changed():
+    cache = cluster(numbered("a", 40), nodes=["a"])
+    pauses = []
+
+    def pause():
+        pauses.append(True)
+        if len(pauses) % 5 == 0:
+            raise InputsChangedError
+
+    cache.pauses.pause = pause
+    for _ in range(3):
+        with pytest.raises(InputsChangedError):
+            codes(cache, hard_claim())
+    assert len(pauses) == 15
+
+
+def test_nodes_that_are_alike_share_a_long_search():
+    def steps(count):
+        names_of_nodes = [f"n{i}" for i in range(count)]
+        cache = cluster(*(numbered(node, 12) for node in names_of_nodes), nodes=names_of_nodes)
+        claim = hard_claim(4, 4)
+        assert set(codes(cache, claim).values()) == {TOO_FEW}
+        return verdicts_of(cache, claim).steps
+
+    assert steps(1) > 2 * HARD
+    assert steps(5) <= steps(1) + 4 * 2 * HARD
+
+
+def test_a_thousand_claims_need_no_recursion():
+    cache = cluster(make_slice("s", [make_device(f"d{i}") for i in range(128)], node="a"), nodes=["a"])
+    claims = [make_claim(f"c{i}", exactly()) for i in range(1000)]
+    assert codes(cache, *claims) == {"a": TOO_FEW}
+    assert codes(cache, *claims[:128]) == {"a": FITS}
+
+
+def test_a_device_that_is_no_longer_shared_is_not_free_while_it_has_a_share():
+    cache = cluster(gpus("a", 1, capacity={"memory": "80Gi"}), nodes=["a"])
+    share = allocated("gpu-0", node="a", shareID="s", consumedCapacity={"memory": "1Gi"})
+    cache.set_object("ResourceClaim", make_claim("other", exactly(), status=share))
+    assert codes(cache, make_claim("c", exactly())) == {"a": TOO_FEW}
