@@ -85,6 +85,32 @@ _NO_CHANGE: Final = Hypothesis(policies=[], objects=[], add_nodes=[], remove_nod
     metavar="N",
     help="How many nodes to try to empty afterwards, the least used first.",
 )
+@click.option(
+    "--serve",
+    is_flag=True,
+    help="Instead: serve an HTTP API that tries hypotheses on the cluster. See docs/simulate.md.",
+)
+@click.option(
+    "--listen",
+    default="127.0.0.1:8089",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="With --serve: where. Other addresses than loopback need --token-file.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="With --serve: requests must bring the token in this file.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0.1),
+    default=30.0,
+    show_default=True,
+    metavar="N",
+    help="With --serve: how long one request may take.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Decides among nodes with equal scores.")
 @click.option(
     "-o",
@@ -100,6 +126,10 @@ def simulate(
     each_node: Any,
     try_to_empty: int,
     seed: int,
+    serve: bool,
+    listen: str,
+    token_file: str | None,
+    seconds: float,
     **values: Any,
 ) -> None:
     """Show where pods would go if nodes, pods or policies were others: what stays pending and why, and how full nodes are.
@@ -107,6 +137,11 @@ def simulate(
     Reads the cluster from FILES (see `podwright snapshot`), or from its API server with your own permissions. Changes nothing. All pods that are
     pending are scheduled, too.
     """  # fmt: skip
+    if serve:
+        from podwright.cli import simulation_server  # noqa: PLC0415 -- only here
+
+        simulation_server.serve(lambda: cluster_of(dict(values)), listen, token_file, seconds)
+        return
     cluster = cluster_of(values)
     try:
         hypothesis = _hypothesis(values)

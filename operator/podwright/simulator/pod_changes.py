@@ -25,8 +25,11 @@ def scale_workload(trial: Trial, scale: Scale, applied: Applied) -> None:
         model = _model_of(cluster, scale, [*placed, *pending])
         if model is None:
             raise HypothesisError(f"scale: {label} has no pods, and the snapshot has no template of it")
-        for number in range(more):
-            made = created_anew(model, f"{scale.name}-added-{number + 1}")
+        number = 0
+        for _ in range(more):
+            number += 1
+            while (made := created_anew(model, f"{scale.name}-added-{number}")).uid in cluster.pending:
+                number += 1
             trial.add_pending(made)
             applied.waiting.append(Waiting(made, "scaled"))
         return

@@ -54,6 +54,7 @@ _POD_SPEC: Final = (
     "hostUsers",
     "os",
     "runtimeClassName",
+    "restartPolicy",
     "schedulingGates",
     "schedulingGroup",
     "workloadRef",

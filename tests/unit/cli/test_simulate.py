@@ -107,3 +107,15 @@ def test_each_node_is_tried(run):
 )  # fmt: skip
 def test_wrong_input_is_an_error_that_says_where(run, args, files, problem):
     assert problem in run(*args, code=2 if problem.startswith("Error: --") else 1, **files).output
+
+
+@pytest.mark.parametrize(
+    "args, problem",
+    [
+        (["--listen", "0.0.0.0:80"], "0.0.0.0 is not a loopback address, so --token-file is needed"),
+        (["--listen", "80"], "'80' is not of the form 127.0.0.1:8089"),
+        (["--listen", "127.0.0.1:99999"], "is not of the form"),
+    ],
+)
+def test_a_server_needs_an_address_of_this_machine_or_a_token(run, args, problem):
+    assert problem in run("--serve", *args, code=2).output

@@ -1,0 +1,160 @@
+"""The plots of a replay, as SVG without a plotting library: the same bytes whenever they are drawn from the same scorecards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Final
+
+from podwright.simulator.replay.meter import Sample
+from podwright.simulator.replay.scorecard import Scorecard
+
+WIDTH, HEIGHT = 860, 340
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 70, 48
+_COLORS: Final = ("#2f6feb", "#d1242f", "#1a7f37", "#bf8700", "#8250df", "#0a7ea4", "#57606a", "#bc4c00")
+_DASHES: Final = ("", "7 4", "2 3", "10 3 2 3", "4 4", "1 3", "", "7 4")
+"""Lines can be told apart without colours, too."""
+_STYLE: Final = (
+    "<style>text{fill:#1f2328}.grid{stroke:#d0d7de}.back{fill:#ffffff}"
+    "@media (prefers-color-scheme: dark){text{fill:#e6edf3}.grid{stroke:#3d444d}.back{fill:#0d1117}}</style>"
+)
+
+Points = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Lines over an axis. `percent`: values are shares. `logarithmic`: the x axis is."""
+
+    title: str
+    x_label: str
+    lines: Mapping[str, Points]
+    percent: bool = False
+    logarithmic: bool = False
+    seconds: bool = False
+    """x is a time."""
+
+
+def plots(cards: Sequence[Scorecard]) -> Mapping[str, str]:
+    """SVG documents by the name of their file."""
+    first = cards[0]
+    name = first.resource
+    drawn = {
+        "allocation": Plot(f"Allocation of {name}: requested of all nodes", "time", _over_time(cards, lambda s: s.allocation[name]), percent=True, seconds=True),
+        "utilisation": Plot(f"Utilisation of {name}: requested of nodes in use", "time", _over_time(cards, lambda s: s.utilisation[name]), percent=True, seconds=True),
+        "fragmentation": Plot(f"Fragmentation of {name}: free, but useless to a typical pod", "time", _over_time(cards, lambda s: s.fragmentation), percent=True, seconds=True),
+        "spread": Plot("Spread: standard deviation of the nodes' load", "time", _over_time(cards, lambda s: s.spread), percent=True, seconds=True),
+        "nodes": Plot("Nodes in use", "time", _over_time(cards, lambda s: float(s.nodes_in_use)), seconds=True),
+        "pending": Plot("Pods that wait for a node", "time", _over_time(cards, lambda s: float(s.waiting)), seconds=True),
+        "waiting": Plot("Waiting times: the share of pods that waited at most so long", "seconds", {card.policy: card.waiting.curve for card in cards}, percent=True, logarithmic=True),
+    }  # fmt: skip
+    return {f"{key}.svg": draw(plot) for key, plot in drawn.items()}
+
+
+def _over_time(cards: Sequence[Scorecard], value: Callable[[Sample], float]) -> Mapping[str, Points]:
+    start = min((card.samples[0].time for card in cards if card.samples), default=0.0)
+    return {card.policy: [(sample.time - start, value(sample)) for sample in card.samples] for card in cards}
+
+
+def draw(plot: Plot) -> str:
+    """The whole SVG document."""
+    xs = [_x(plot, x) for points in plot.lines.values() for x, _ in points] or [0.0]
+    ys = [y for points in plot.lines.values() for _, y in points] or [0.0]
+    low, high = min(xs), max(xs)
+    top = _nice(max(ys))
+    if plot.percent and top > 0.5:
+        top = 1.0
+    across = (WIDTH - _LEFT - _RIGHT) / ((high - low) or 1.0)
+    upwards = (HEIGHT - _TOP - _BOTTOM) / top
+
+    def at(x: float, y: float) -> str:
+        return f"{_LEFT + (_x(plot, x) - low) * across:.1f},{HEIGHT - _BOTTOM - y * upwards:.1f}"
+
+    size = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
+    font = 'font-family="system-ui, sans-serif" font-size="12"'
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} {font} role="img" aria-label="{escape(_described(plot))}">',
+        _STYLE,
+        f'<rect class="back" width="{WIDTH}" height="{HEIGHT}"/>',
+        f'<text x="16" y="24" font-size="15" font-weight="600">{escape(plot.title)}</text>',
+        *_legend([*plot.lines]),
+    ]
+    for step in range(5):
+        value = top * step / 4
+        y = HEIGHT - _BOTTOM - value * upwards
+        parts += [
+            f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>',
+            f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{_y_text(value, percent=plot.percent)}</text>',
+        ]
+    for step in range(6):
+        position = low + (high - low) * step / 5
+        x = _LEFT + (position - low) * across
+        parts.append(
+            f'<text x="{x:.1f}" y="{HEIGHT - _BOTTOM + 18}" text-anchor="middle">{_x_text(plot, position)}</text>'
+        )
+    parts.append(
+        f'<text x="{(WIDTH + _LEFT) / 2:.0f}" y="{HEIGHT - 10}" text-anchor="middle">{escape(plot.x_label)}</text>'
+    )
+    for number, points in enumerate(plot.lines.values()):
+        if points:
+            path = " ".join(at(x, y) for x, y in points)
+            color, dash = _COLORS[number % len(_COLORS)], _DASHES[number % len(_DASHES)]
+            parts.append(
+                f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="1.6" stroke-dasharray="{dash}"/>'
+            )
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _legend(names: Sequence[str]) -> list[str]:
+    parts = []
+    x = 16.0
+    for number, name in enumerate(names):
+        color, dash = _COLORS[number % len(_COLORS)], _DASHES[number % len(_DASHES)]
+        parts += [
+            f'<line x1="{x:.0f}" x2="{x + 24:.0f}" y1="46" y2="46" stroke="{color}" stroke-width="2.5" stroke-dasharray="{dash}"/>',
+            f'<text x="{x + 30:.0f}" y="50">{escape(name)}</text>',
+        ]
+        x += 48 + 7 * len(name)
+    return parts
+
+
+def _described(plot: Plot) -> str:
+    """For who cannot see the plot: the last value of each line."""
+    ends = (
+        f"{name} ends at {_y_text(points[-1][1], percent=plot.percent)}"
+        for name, points in plot.lines.items()
+        if points
+    )
+    return f"{plot.title}. {'; '.join(ends)}."
+
+
+def _x(plot: Plot, x: float) -> float:
+    return math.log10(max(x, 0.0) + 1.0) if plot.logarithmic else x
+
+
+def _x_text(plot: Plot, position: float) -> str:
+    if plot.logarithmic:
+        return f"{10**position - 1:,.0f}"
+    return duration(position) if plot.seconds else f"{position:g}"
+
+
+def _y_text(value: float, *, percent: bool) -> str:
+    return f"{value:.1%}".replace(".0%", "%") if percent else f"{value:,.4g}"
+
+
+def duration(seconds: float) -> str:
+    """A length of time in one unit."""
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:,.0f} s" if seconds >= 10 or seconds == 0 else f"{seconds:.2g} s"
+
+
+def _nice(value: float) -> float:
+    """The next round number."""
+    if value <= 0:
+        return 1.0
+    size = 10.0 ** math.floor(math.log10(value))
+    return next(size * step for step in (1.0, 2.0, 2.5, 4.0, 5.0, 8.0, 10.0) if size * step >= value * 0.999999)

@@ -1,0 +1,392 @@
+"""Replays a stream under one policy after the other. Start here.
+
+    replay ─► for each policy: load the initial cluster ─► events by time: pods come, run and leave ─► Scheduling ─► Meter ─► Scorecard
+
+Decisions are those of the scheduler: see `podwright.simulator.scheduling`. They take no time. A pod that is preempted comes again at once,
+and runs as long as it would have.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from podwright.api.scheduler_policy import KIND
+from podwright.core.cycle import Placement
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.status import Code, Status
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.readable import parse_known_node
+from podwright.core.objects.resources import CPU
+from podwright.core.queue import Waits
+from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE, NODE_DELETE, node_event
+from podwright.simulator.loaded import LoadedCluster, LoadOptions, load
+from podwright.simulator.manifests import place_of
+from podwright.simulator.replay.meter import Meter, Prices
+from podwright.simulator.replay.scorecard import Scorecard, mean_sample, waiting_times
+from podwright.simulator.replay.stream import Arrival, Event, NodeChanges, PodLeaves, Stream
+from podwright.simulator.replay.task_lists import GPU
+from podwright.simulator.scheduling import Landed, Preempted, Scheduling
+from podwright.simulator.snapshot import Snapshot
+
+Raw = Mapping[str, Any]
+
+SAMPLES: Final = 240
+"""How many samples a replay takes by default."""
+BUILT_IN: Final = "built-in"
+"""The name of the candidate without SchedulerPolicies."""
+_NO_FLUSH: Final = Waits(max_unschedulable=math.inf)
+"""Only events retry pods: a stream may last for months."""
+_PROGRESS_EVERY: Final = 256
+
+
+class ReplayError(ValueError):
+    """A replay cannot be run. The message names the policy and the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What to replay under: SchedulerPolicies. None: kube-scheduler's default profile."""
+
+    name: str
+    policies: Sequence[Raw] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """`resource`: whose fragmentation to measure, empty: GPUs if there are any, else CPU. `prices`: of an hour of a node."""
+
+    load: LoadOptions = field(default_factory=LoadOptions)
+    prices: Prices = field(default_factory=Prices)
+    resource: str = ""
+    samples: int = SAMPLES
+    seed: int = 0
+
+
+Progress = Callable[[str, int, int], object]
+"""Called with the candidate's name, how many events are done, and how many there are."""
+
+
+def _silent(_name: str, _done: int, _total: int) -> None:
+    pass
+
+
+def replay(
+    stream: Stream,
+    candidates: Iterable[Candidate],
+    options: ReplayOptions | None = None,
+    progress: Progress = _silent,
+) -> list[Scorecard]:
+    """The scorecards, in the order of the candidates. Raises ReplayError for a policy that is not accepted."""
+    options = options or ReplayOptions()
+    # All are checked before the first one runs for minutes.
+    clusters = [(candidate, _cluster(stream, candidate, options)) for candidate in candidates]
+    return [_Replay(stream, candidate, cluster, options).run(progress) for candidate, cluster in clusters]
+
+
+def _cluster(stream: Stream, candidate: Candidate, options: ReplayOptions) -> LoadedCluster:
+    objects = [raw for raw in stream.initial if raw.get("kind") != KIND]
+    cluster = load(Snapshot(objects=objects, taken_at=stream.start), options.load)
+    for raw in candidate.policies:
+        result = cluster.policies.apply(raw)
+        if not result.accepted:
+            where = place_of(raw, candidate.name)
+            raise ReplayError(f"{where}: policy {result.name}: {result.message}")
+    return cluster
+
+
+@dataclass(slots=True)
+class _Job:
+    """A pod that came. `since`: when it began to wait, `waited`: the seconds until its first placement."""
+
+    arrival: Arrival
+    since: float
+    waited: float | None = None
+
+
+class _Replay:
+    """One replay, of one candidate."""
+
+    def __init__(self, stream: Stream, candidate: Candidate, cluster: LoadedCluster, options: ReplayOptions) -> None:
+        self._stream = stream
+        self._candidate = candidate
+        self._cluster = cluster
+        self._cache = cluster.cache
+        self._scheduling = Scheduling(cluster, _Committed(cluster), seed=options.seed, waits=_NO_FLUSH)
+        self._scheduling.on_landed = self._landed
+        self._scheduling.on_preempted = self._preempted
+        pods = [event.pod for event in stream.events if isinstance(event, Arrival)]
+        offers_gpus = cluster.cache.table.offers(GPU)
+        self._meter = Meter(
+            cluster.cache,
+            pods,
+            options.prices,
+            resource=options.resource or (GPU if offers_gpus else CPU),
+            start=stream.start,
+            every=(stream.end - stream.start) / max(options.samples, 1),
+        )
+        self._jobs: dict[str, _Job] = {}
+        self._waits: list[float] = []
+        self._placed = 0
+        self._departures: list[tuple[float, int, str, bool]] = []
+        """(time, a number that keeps their order, the pod's uid, only if it waits then): pods that will leave."""
+        self._reasons: Counter[str] = Counter()
+        """Why pods waited that left without a node."""
+        self._number = 0
+        self._again: list[PodInfo] = []
+        """Victims that come again once the decision is carried out."""
+        self._serves = cluster.policies.serves
+        served = [str((raw.get("spec") or {}).get("schedulerName") or "") for raw in candidate.policies]
+        self._scheduler_name = next(filter(None, served), options.load.settings.scheduler_name)
+
+    def run(self, progress: Progress) -> Scorecard:
+        began = time.process_time()
+        name, total = self._candidate.name, len(self._stream.events)
+        for done, event in enumerate(self._stream.events):
+            self._depart_until(event.time)
+            self._advance(event.time)
+            self._happens(event)
+            self._schedule()
+            if not done % _PROGRESS_EVERY:
+                progress(name, done, total)
+        self._depart_until(self._stream.end)
+        self._advance(self._stream.end)
+        progress(name, total, total)
+        return self._scorecard(time.process_time() - began)
+
+    # Events
+
+    def _depart_until(self, until: float) -> None:
+        """Pods leave whose time has come. Each departure may let others land."""
+        departures = self._departures
+        while departures and departures[0][0] <= until:
+            at = departures[0][0]
+            self._advance(at)
+            while departures and departures[0][0] == at:
+                _, _, uid, if_pending = heapq.heappop(departures)
+                self._leave(uid, if_pending=if_pending)
+            self._schedule()
+
+    def _advance(self, to: float) -> None:
+        """Time goes by, with attempts that are due on the way."""
+        clock = self._cluster.clock
+        while self._scheduling.is_due_later and (wakeup := self._scheduling.queue.next_wakeup()) is not None:
+            if wakeup >= to:
+                break
+            clock.now = max(clock.now + 0.001, wakeup)
+            self._meter.advance(clock.now)
+            self._schedule()
+        self._meter.advance(to)
+        clock.now = max(clock.now, to)
+
+    def _happens(self, event: Event) -> None:
+        if isinstance(event, Arrival):
+            self._arrive(event)
+        elif isinstance(event, PodLeaves):
+            self._leave(event.uid)
+        else:
+            self._change_node(event)
+
+    def _arrive(self, arrival: Arrival) -> None:
+        pod = arrival.pod
+        if not self._serves(pod.scheduler_name):
+            pod = replace(pod, scheduler_name=self._scheduler_name)
+        self._jobs[pod.uid] = _Job(arrival, arrival.time)
+        self._wait_for_node(pod)
+        if arrival.gives_up_at is not None:
+            self._departs(arrival.gives_up_at, pod.uid, if_pending=True)
+        if arrival.leaves_at is not None:
+            self._departs(arrival.leaves_at, pod.uid)
+
+    def _wait_for_node(self, pod: PodInfo) -> None:
+        self._meter.waiting += 1
+        self._cache.groups.add_waiting(pod)
+        self._scheduling.add(pod)
+
+    def _departs(self, at: float, uid: str, *, if_pending: bool = False) -> None:
+        self._number += 1
+        heapq.heappush(self._departures, (at, self._number, uid, if_pending))
+
+    def _leave(self, uid: str, *, if_pending: bool = False) -> None:
+        info = self._cache.placement(uid)
+        if info is None:
+            self._give_up(uid)
+        elif not if_pending:
+            pod = info.pods[uid]
+            self._cache.remove_pod(uid)
+            if info.node is not None:
+                self._meter.left(pod, info.node)
+            self._jobs.pop(uid, None)
+            self._scheduling.happened(ASSIGNED_POD_DELETE, pod.on(info.name), None)
+
+    def _give_up(self, uid: str) -> None:
+        """The pod leaves without a node."""
+        job = self._jobs.pop(uid, None)
+        if job is None:
+            return
+        self._meter.waiting -= 1
+        pending = self._scheduling.outcome.pending.pop(uid, None)
+        if job.waited is None:
+            self._waits.append(self._cluster.clock.now - job.since)
+            self._reasons["" if pending is None else pending.message] += 1
+        self._scheduling.queue.delete(uid)
+        self._cache.groups.remove_waiting(uid)
+        self._cache.nominator.remove(uid)
+
+    def _change_node(self, event: NodeChanges) -> None:
+        info = self._cache.present(event.name)
+        before = None if info is None else info.node
+        if event.raw is None:
+            if info is None or before is None:
+                return
+            for pod in [*info.pods.values()]:
+                self._cache.remove_pod(pod.uid)
+                self._meter.left(pod, before)
+                self._come_again(pod)
+            self._cache.remove_node(event.name)
+            self._meter.node_removed(before)
+            self._scheduling.happened(NODE_DELETE, before, None)
+            self._bring_back()
+            return
+        node, _ = parse_known_node(event.raw)
+        self._cache.set_node(node)
+        if info is not None and before is not None:
+            for pod in info.pods.values():
+                self._meter.left(pod, before)
+            self._meter.node_removed(before)
+        self._meter.node_added(node)
+        for pod in self._cache.nodes[node.name].pods.values():
+            self._meter.landed(pod, node)
+        change = node_event(before, node)
+        if change is not None:
+            self._scheduling.happened(change, before, node)
+
+    # Decisions
+
+    def _schedule(self) -> None:
+        self._scheduling.run()
+        while self._again:
+            self._bring_back()
+            self._scheduling.run()
+
+    def _landed(self, landed: Landed) -> None:
+        info = self._cache.nodes[landed.node_name]
+        if info.node is not None:
+            self._meter.landed(landed.pod, info.node)
+        self._meter.waiting -= 1
+        job, now = self._jobs[landed.pod.uid], self._cluster.clock.now
+        if job.waited is None:
+            job.waited = now - job.since
+            self._waits.append(job.waited)
+            self._placed += 1
+        if job.arrival.runs_for is not None:
+            self._departs(now + job.arrival.runs_for, landed.pod.uid)
+        # What is kept of each decision would grow with the stream.
+        self._scheduling.outcome.landed.pop(landed.pod.uid, None)
+
+    def _preempted(self, preempted: Preempted) -> None:
+        info = self._cache.nodes.get(preempted.node_name)
+        if info is not None and info.node is not None:
+            self._meter.left(preempted.pod, info.node)
+        self._come_again(preempted.pod)
+
+    def _come_again(self, pod: PodInfo) -> None:
+        """A pod that lost its node will wait for another one, under a new uid."""
+        job = self._jobs.pop(pod.uid, None)
+        made = replace(pod, uid=f"{pod.uid}+", node_name="", nominated_node_name="", phase="Pending", start_time=None)
+        if job is None:  # it was there from the start
+            job = _Job(Arrival(self._cluster.clock.now, pod), self._cluster.clock.now, waited=0.0)
+        elif job.arrival.leaves_at is not None:
+            self._departs(job.arrival.leaves_at, made.uid)
+        self._jobs[made.uid] = _Job(job.arrival, self._cluster.clock.now, waited=job.waited)
+        self._again.append(made)
+
+    def _bring_back(self) -> None:
+        again, self._again = self._again, []
+        for pod in again:
+            self._wait_for_node(pod)
+
+    # Results
+
+    def _scorecard(self, cpu_seconds: float) -> Scorecard:
+        meter, outcome = self._meter, self._scheduling.outcome
+        left = [job for job in self._jobs.values() if job.waited is None]
+        waits = self._waits + [self._stream.end - job.since for job in left]
+        hours = meter.seconds or 1.0
+        reasons = self._reasons + Counter(
+            outcome.pending[uid].message
+            for uid, job in self._jobs.items()
+            if job.waited is None and uid in outcome.pending
+        )
+        return Scorecard(
+            policy=self._candidate.name,
+            resource=meter.resource,
+            arrived=self._stream.arrivals,
+            placed=self._placed,
+            never_placed=self._stream.arrivals - self._placed,
+            preemptions=len(outcome.preempted),
+            waiting=waiting_times(waits),
+            allocation=_shares(meter.allocated, meter.offered),
+            peak_allocation=dict(meter.peak_allocation),
+            utilisation=_shares(meter.allocated, meter.offered_in_use),
+            fragmentation=mean_sample(meter, "fragmentation"),
+            spread=mean_sample(meter, "spread"),
+            nodes=meter.node_seconds / hours,
+            nodes_in_use=meter.node_seconds_in_use / hours,
+            most_nodes_in_use=meter.most_nodes_in_use,
+            nodes_off=(meter.node_seconds - meter.node_seconds_in_use) / hours,
+            cost=meter.cost,
+            cost_of_all=meter.cost_of_all,
+            attempts=outcome.attempts,
+            cpu_seconds=cpu_seconds,
+            samples=meter.samples,
+            unplaced=dict(reasons.most_common(10)),
+        )
+
+
+def _shares(parts: Mapping[str, float], wholes: Mapping[str, float]) -> dict[str, float]:
+    return {resource: part / wholes[resource] if wholes[resource] else 0.0 for resource, part in parts.items()}
+
+
+class _Committed:
+    """Carries decisions out for good."""
+
+    def __init__(self, cluster: LoadedCluster) -> None:
+        self._cache = cluster.cache
+
+    def place(self, framework: Framework, placement: Placement) -> Status | None:
+        cache, pod, state = self._cache, placement.pod, placement.state
+        cache.assume(pod, placement.node_name)
+        try:
+            refused = framework.reserve(state, pod, placement.node_name)
+            if refused is None:
+                refused, _ = framework.permit(state, pod, placement.node_name)
+                if refused is not None and refused.code is Code.WAIT:
+                    refused = None
+                if refused is not None:
+                    framework.unreserve(state, pod, placement.node_name)
+        except PluginError:
+            cache.forget(pod.uid)
+            raise
+        if refused is not None:
+            cache.forget(pod.uid)
+            return refused
+        cache.nominator.remove(pod.uid)
+        cache.groups.remove_waiting(pod.uid)
+        return None
+
+    def evict(self, pods: Sequence[PodInfo]) -> None:
+        for pod in pods:
+            self._cache.remove_pod(pod.uid)
+
+    def nominate(self, pod: PodInfo, node_name: str) -> None:
+        if node_name:
+            self._cache.nominator.add(pod, node_name)
+        else:
+            self._cache.nominator.remove(pod.uid)

@@ -1,0 +1,57 @@
+"""Scorecards side by side: one row for each figure, one column for each policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from podwright.simulator.replay.plots import duration
+from podwright.simulator.replay.scorecard import Scorecard
+
+_ROWS: Final[Sequence[tuple[str, Callable[[Scorecard], str]]]] = (
+    ("pods placed", lambda card: f"{card.placed:,} of {card.arrived:,}"),
+    ("never placed", lambda card: f"{card.never_placed:,}"),
+    ("preemptions", lambda card: f"{card.preemptions:,}"),
+    ("waiting time, mean", lambda card: duration(card.waiting.mean)),
+    ("waiting time, median", lambda card: duration(card.waiting.median)),
+    ("waiting time, 99th percentile", lambda card: duration(card.waiting.p99)),
+    ("waiting time, longest", lambda card: duration(card.waiting.longest)),
+    ("waited more than a minute", lambda card: f"{card.waiting.long:,}"),
+    ("fragmentation", lambda card: f"{card.fragmentation:.1%}"),
+    ("spread", lambda card: f"{card.spread:.1%}"),
+    ("nodes in use, mean", lambda card: f"{card.nodes_in_use:,.1f} of {card.nodes:,.0f}"),
+    ("nodes in use, most", lambda card: f"{card.most_nodes_in_use:,}"),
+    ("nodes that could be off, mean", lambda card: f"{card.nodes_off:,.1f}"),
+    ("cost of nodes in use", lambda card: f"{card.cost:,.0f}"),
+    ("cost of all nodes", lambda card: f"{card.cost_of_all:,.0f}"),
+)
+
+
+def rows(cards: Sequence[Scorecard]) -> list[list[str]]:
+    """The table, with its header."""
+    header = ["", *(card.policy for card in cards)]
+    table = [[name, *(value(card) for card in cards)] for name, value in _ROWS]
+    shares: list[list[str]] = []
+    for resource in cards[0].allocation:
+        for name, of in (("allocation", _allocation), ("peak allocation", _peak), ("utilisation", _utilisation)):
+            shares.append([f"{name} of {resource}", *(f"{of(card)[resource]:.1%}" for card in cards)])
+    return [header, *table[:8], *shares, *table[8:]]
+
+
+def _allocation(card: Scorecard) -> Mapping[str, float]:
+    return card.allocation
+
+
+def _peak(card: Scorecard) -> Mapping[str, float]:
+    return card.peak_allocation
+
+
+def _utilisation(card: Scorecard) -> Mapping[str, float]:
+    return card.utilisation
+
+
+def markdown(cards: Sequence[Scorecard]) -> str:
+    """The table for a document."""
+    header, *body = rows(cards)
+    lines = ["| " + " | ".join(header) + " |", "| --- |" + " ---: |" * len(cards)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in body), ""])

@@ -1,0 +1,255 @@
+"""The HTTP API of `podwright simulate --serve`: many hypotheses in one request, on one loaded cluster, each rolled back.
+
+    GET  /healthz        ok
+    GET  /v1/cluster     the cluster in numbers
+    POST /v1/simulate    {"hypotheses": [{…}, …], "seed": 0, "emptyNodes": 0, "summary": false} ─► {"results": [{…} | {"error"}, …]}
+    POST /v1/each-node   {"action": "drain", "nodes": […]} ─► {"results": [{…}, …], "complete": true}
+    POST /v1/reload      reads the cluster again
+
+Simulations run one at a time in one thread, because they share the cluster; the event loop only waits. Sizes, counts and times are bounded. A
+request that is given up stops its simulation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Event
+from typing import Any, Final, TypeVar
+
+import orjson
+from aiohttp import web
+
+from podwright.core.objects.errors import kind_of
+from podwright.simulator.hypothesis import HypothesisError
+from podwright.simulator.loaded import LoadedCluster
+from podwright.simulator.requests import hypothesis_of
+from podwright.simulator.results import SimulationResult, as_json
+from podwright.simulator.simulation import EachNode, notes, simulate, simulate_each_node, totals
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+TIME_IS_UP: Final = "the time for this request is up"
+_LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one request may be, and how many may wait. `listed`: how many pods all results of a request list; further ones are summaries."""
+
+    request_bytes: int = 16 << 20
+    hypotheses: int = 2_000
+    seconds: float = 30.0
+    waiting: int = 8
+    listed: int = 200_000
+
+
+class RequestError(Exception):
+    """A request is not what it should be. The message names the field."""
+
+
+class SimulationServer:
+    """See the module. `read` reads the cluster; it may take long, and raise. `token`: what requests must bring; empty: nothing."""
+
+    def __init__(
+        self, read: Callable[[], LoadedCluster], *, limits: Limits | None = None, token: str = "", local: bool = True
+    ) -> None:
+        """`local`: the server listens on loopback only, so a browser must not reach it under another name."""
+        self._read = read
+        self._cluster = read()
+        self._limits = limits or Limits()
+        self._token = token
+        self._local = local
+        self._worker = ThreadPoolExecutor(1, "podwright simulations")
+        self._waiting = 0
+
+    def application(self) -> web.Application:
+        """The server's application. Its owner runs it."""
+        app = web.Application(client_max_size=self._limits.request_bytes, middlewares=[self._guard])
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/v1/cluster", self._show_cluster)
+        app.router.add_post("/v1/simulate", self._simulate)
+        app.router.add_post("/v1/each-node", self._each_node)
+        app.router.add_post("/v1/reload", self._reload)
+        app.on_cleanup.append(self._close)
+        return app
+
+    async def _close(self, _app: web.Application) -> None:
+        self._worker.shutdown(wait=False, cancel_futures=True)
+
+    # Requests
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            self._check(request)
+            return await handler(request)
+        except RequestError as error:
+            return _answer({"error": str(error)}, 400)
+        except HypothesisError as error:
+            return _answer({"error": str(error)}, 422)
+        except web.HTTPException as error:
+            return _answer({"error": error.reason or str(error)}, error.status)
+        except Exception as error:
+            log.exception("a simulation failed")
+            return _answer({"error": f"{type(error).__name__}: {error}"}, 500)
+
+    def _check(self, request: web.Request) -> None:
+        if self._token:
+            given = request.headers.get("Authorization", "")
+            if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
+                raise web.HTTPUnauthorized(reason="the token is missing or wrong")
+        if self._local and _host_name(request.host) not in _LOCAL_NAMES:
+            raise web.HTTPForbidden(reason="this server is only for this machine")
+        if request.method == "POST" and request.content_type != "application/json":
+            raise web.HTTPUnsupportedMediaType(reason="the content type must be application/json")
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def _show_cluster(self, _request: web.Request) -> web.Response:
+        def read(_stopped: Callable[[], bool]) -> dict[str, Any]:
+            cluster = self._cluster
+            return {
+                **as_json(totals(cluster)),
+                "pending": len(cluster.pending),
+                "problems": cluster.problems[:100],
+                "notes": notes(cluster),
+            }
+
+        return _answer(await self._run(read))
+
+    async def _simulate(self, request: web.Request) -> web.Response:
+        body = await _body(request, ("hypotheses", "seed", "emptyNodes", "summary"))
+        raw, seed, empty = body.get("hypotheses"), _whole(body, "seed"), _whole(body, "emptyNodes")
+        summary = body.get("summary", False)
+        if not isinstance(raw, list):
+            raise RequestError(f"hypotheses: expected a list, got {kind_of(raw)}")
+        if len(raw) > self._limits.hypotheses:
+            raise RequestError(f"hypotheses: {len(raw):,} are more than {self._limits.hypotheses:,}")
+        if not isinstance(summary, bool):
+            raise RequestError(f"summary: expected true or false, got {kind_of(summary)}")
+
+        def work(stopped: Callable[[], bool]) -> dict[str, Any]:
+            left, results = 0 if summary else self._limits.listed, []
+            for index, item in enumerate(raw):
+                answer, listed = self._try(item, f"hypotheses[{index}]", seed, empty, stopped, left)
+                left -= listed
+                results.append(answer)
+            return {"results": results}
+
+        return _answer(await self._run(work))
+
+    def _try(
+        self, raw: object, where: str, seed: int, empty: int, stopped: Callable[[], bool], left: int
+    ) -> tuple[dict[str, Any], int]:
+        """One result, or why there is none; and how many pods it lists."""
+        if stopped():
+            return {"error": f"{where}: {TIME_IS_UP}"}, 0
+        try:
+            hypothesis = hypothesis_of(raw, where)
+            result = simulate(self._cluster, hypothesis, seed=seed, try_to_empty=empty, stopped=stopped)
+        except HypothesisError as error:
+            text = str(error)
+            return {"error": text if text.startswith(where) else f"{where}: {text}"}, 0
+        listed = len(result.landed) + len(result.pending)
+        return (result.as_dict(), listed) if listed <= left else (_summary(result), 0)
+
+    async def _each_node(self, request: web.Request) -> web.Response:
+        body = await _body(request, ("action", "nodes", "seed"))
+        action: EachNode = "remove" if body.get("action") == "remove" else "drain"
+        if body.get("action") not in ("drain", "remove"):
+            raise RequestError(f"action: {body.get('action')!r} is neither drain nor remove")
+        nodes, seed = body.get("nodes"), _whole(body, "seed")
+        if nodes is not None and not (isinstance(nodes, list) and all(isinstance(name, str) for name in nodes)):
+            raise RequestError("nodes: expected a list of names")
+
+        def work(stopped: Callable[[], bool]) -> dict[str, Any]:
+            wanted = self._cluster.cache.table.count if nodes is None else len(nodes)
+            found = [
+                each.as_dict() for each in simulate_each_node(self._cluster, action, nodes, seed=seed, stopped=stopped)
+            ]
+            return {"results": found, "complete": len(found) == wanted}
+
+        return _answer(await self._run(work))
+
+    async def _reload(self, _request: web.Request) -> web.Response:
+        def work(_stopped: Callable[[], bool]) -> dict[str, Any]:
+            self._cluster = self._read()
+            return {"nodes": self._cluster.cache.table.count, "problems": self._cluster.problems[:100]}
+
+        return _answer(await self._run(work))
+
+    # The worker
+
+    async def _run(self, work: Callable[[Callable[[], bool]], T]) -> T:
+        """Runs the work in the worker's thread, when it is its turn. The time counts from then on."""
+        if self._waiting >= self._limits.waiting:
+            raise web.HTTPTooManyRequests(reason="too many requests wait")
+        given_up = Event()
+
+        def run() -> T:
+            ends = time.monotonic() + self._limits.seconds
+            return work(lambda: given_up.is_set() or time.monotonic() > ends)
+
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._worker, run)
+        finally:
+            given_up.set()
+            self._waiting -= 1
+
+
+def _summary(result: SimulationResult) -> dict[str, Any]:
+    """The result with counts in the place of lists."""
+    full = SimulationResult.as_dict(result)
+    for key in ("landed", "pending", "preempted", "blockers", "gone"):
+        full[key] = len(full[key])
+    del full["changes"]
+    return full
+
+
+async def _body(request: web.Request, known: tuple[str, ...]) -> Mapping[str, Any]:
+    try:
+        body = orjson.loads(await request.read())
+    except orjson.JSONDecodeError as error:
+        raise RequestError(f"the body is not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise RequestError(f"the body: expected an object, got {kind_of(body)}")
+    for key in body:
+        if key not in known:
+            raise RequestError(f"{key}: unknown field; there are {', '.join(known)}")
+    return body
+
+
+def _whole(body: Mapping[str, Any], key: str) -> int:
+    value = body.get(key, 0)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise RequestError(f"{key}: expected a whole number, got {kind_of(value)}")
+    return value
+
+
+def _host_name(host: str) -> str:
+    return host if host.endswith("]") else host.rpartition(":")[0] or host
+
+
+def _answer(value: Any, status: int = 200) -> web.Response:
+    return web.Response(body=orjson.dumps(value), status=status, content_type="application/json")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the address, or `localhost`, is of this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,196 @@
+"""The HTTP API: many hypotheses in one request, bounded, and only for who may ask."""
+
+import asyncio
+import threading
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from podwright.simulator.server import TIME_IS_UP, Limits, SimulationServer, is_loopback
+from support.simulator.kit import copy_of, loaded, node, pod, policy
+
+
+@pytest.fixture
+def cluster():
+    return loaded(node("a"), node("b", cpu="2"), pod("web-0", on="a"), pod("waits", cpu="4"))
+
+
+@pytest.fixture
+async def client(cluster):
+    async with asking(cluster) as client:
+        yield client
+
+
+def asking(cluster, read=None, **options):
+    server = SimulationServer(read or (lambda: cluster), **options)
+    return TestClient(TestServer(server.application()))
+
+
+async def post(client, path, body, **headers):
+    answer = await client.post(path, json=body, headers=headers)
+    return answer.status, await answer.json()
+
+
+async def test_many_hypotheses_are_tried_in_one_request(client, cluster):
+    before = copy_of(cluster)
+    status, body = await post(
+        client,
+        "/v1/simulate",
+        {
+            "hypotheses": [
+                {"name": "now"},
+                {"name": "more", "addNodes": [{"count": 1, "like": "a"}]},
+                {"name": "described", "addNodes": [{"template": node("big")}]},
+                {"drain": ["a"], "retryPending": False},
+                {"scale": ["deploy/web=3", {"kind": "deploy", "name": "web", "replicas": 4}]},
+                {"policies": [policy("p", strategy={"type": "Nope"})]},
+                {"drain": ["x"]},
+                {"pods": [pod("p", cpu="1x")]},
+                {"nodes": 3},
+            ]
+        },
+    )
+    assert status == 200
+    now, more, described, drained, scaled, *wrong = body["results"]
+    assert now["landed"] == []
+    assert [each["node"] for each in more["landed"]] == ["a-added-1"]
+    assert [each["node"] for each in described["landed"]] == ["big-added-1"]
+    assert [(each["pod"], each["node"]) for each in drained["landed"]] == [("default/web-0", "b")]
+    assert drained["pending"] == []
+    assert [each["pod"] for each in scaled["landed"]] == ["default/web-added-1", "default/web-added-2"]
+    assert [each["error"].partition(":")[0] for each in wrong] == ["hypotheses[5]", "hypotheses[6]", "hypotheses[7]", "hypotheses[8].nodes"]  # fmt: skip
+    assert "spec.strategy.type" in wrong[0]["error"]
+    assert copy_of(cluster) == before
+
+
+async def test_summaries_have_counts_in_the_place_of_lists(client):
+    _, body = await post(client, "/v1/simulate", {"hypotheses": [{"drain": ["a"]}], "summary": True, "emptyNodes": 2})
+    (result,) = body["results"]
+    assert (result["landed"], result["pending"]) == (1, 1)
+    assert result["emptied"]["tried"] == 1
+    assert "changes" not in result
+
+
+async def test_too_many_pods_in_all_results_become_summaries(cluster):
+    async with asking(cluster, limits=Limits(listed=2)) as client:
+        _, body = await post(client, "/v1/simulate", {"hypotheses": [{"drain": ["a"]}, {"drain": ["a"]}]})
+    first, second = body["results"]
+    assert isinstance(first["landed"], list)
+    assert isinstance(second["landed"], int)
+
+
+async def test_each_node_is_tried(client):
+    status, body = await post(client, "/v1/each-node", {"action": "drain"})
+    assert status == 200
+    assert body["complete"]
+    assert {each["node"]: each["fits"] for each in body["results"]} == {"a": True, "b": True}
+    _, body = await post(client, "/v1/each-node", {"action": "remove", "nodes": ["b"]})
+    assert [each["node"] for each in body["results"]] == ["b"]
+
+
+async def test_the_cluster_in_numbers_and_again_after_a_reload(cluster):
+    clusters = [cluster, loaded(node("a"), node("b"), node("c"))]
+    async with asking(cluster, read=lambda: clusters.pop(0)) as client:
+        body = await (await client.get("/v1/cluster")).json()
+        assert (body["nodes"], body["pods"], body["pending"]) == (2, 1, 1)
+        assert await post(client, "/v1/reload", {}) == (200, {"nodes": 3, "problems": []})
+        assert (await (await client.get("/v1/cluster")).json())["nodes"] == 3
+
+
+@pytest.mark.parametrize(
+    "path, body, status, problem",
+    [
+        ("/v1/simulate", [], 400, "the body: expected an object, got a list"),
+        ("/v1/simulate", {}, 400, "hypotheses: expected a list, got null"),
+        ("/v1/simulate", {"hypothesis": []}, 400, "hypothesis: unknown field"),
+        ("/v1/simulate", {"hypotheses": [{}] * 4}, 400, "hypotheses: 4 are more than 3"),
+        ("/v1/simulate", {"hypotheses": [], "seed": "x"}, 400, "seed: expected a whole number"),
+        ("/v1/simulate", {"hypotheses": [], "emptyNodes": -1}, 400, "emptyNodes: expected a whole number"),
+        ("/v1/simulate", {"hypotheses": [], "summary": 1}, 400, "summary: expected true or false"),
+        ("/v1/each-node", {"action": "cordon"}, 400, "action: 'cordon' is neither drain nor remove"),
+        ("/v1/each-node", {"action": "drain", "nodes": [1]}, 400, "nodes: expected a list of names"),
+        ("/v1/each-node", {"action": "drain", "nodes": ["x"]}, 422, "drain: there is no node 'x'"),
+        ("/v1/nothing", {}, 404, "Not Found"),
+    ],
+)
+async def test_a_wrong_request_is_refused_with_the_field(cluster, path, body, status, problem):
+    async with asking(cluster, limits=Limits(hypotheses=3)) as client:
+        found, answer = await post(client, path, body)
+    assert found == status
+    assert problem in answer["error"]
+
+
+@pytest.mark.parametrize(
+    "hypothesis, problem",
+    [
+        (3, "hypotheses[0]: expected an object, got a number"),
+        ({"drain": "a"}, "hypotheses[0].drain: expected a list, got a string"),
+        ({"drain": [1]}, "hypotheses[0].drain[0]: expected a string, got a number"),
+        ({"addNodes": [{"count": True}]}, "hypotheses[0].addNodes[0].count: expected a whole number, got a boolean"),
+        ({"addNodes": [{"many": 1}]}, "hypotheses[0].addNodes[0].many: unknown field"),
+        ({"addNodes": [{"count": 10**9, "like": "a"}]}, "hypotheses[0]: add-nodes: 1000000000 is not between"),
+        ({"scale": ["x"]}, "hypotheses[0].scale[0]: scale: 'x' is not of the form"),
+        ({"scale": [{"kind": "deploy", "name": "x", "replicas": None}]}, "hypotheses[0].scale[0].replicas: expected a whole number"),
+        ({"retryPending": "no"}, "hypotheses[0].retryPending: expected true or false"),
+        ({"policies": [{"kind": "Pod"}]}, "hypotheses[0]: policies[0]: expected a SchedulerPolicy, got Pod"),
+    ],
+)  # fmt: skip
+async def test_a_wrong_hypothesis_is_answered_with_the_field(client, hypothesis, problem):
+    _, body = await post(client, "/v1/simulate", {"hypotheses": [hypothesis]})
+    assert problem in body["results"][0]["error"]
+
+
+async def test_bodies_are_bounded_and_must_be_json(cluster):
+    async with asking(cluster, limits=Limits(request_bytes=100)) as client:
+        assert (await post(client, "/v1/simulate", {"hypotheses": ["x" * 200]}))[0] == 413
+        answer = await client.post("/v1/simulate", data=b"{", headers={"Content-Type": "application/json"})
+        assert answer.status == 400
+        assert (await client.post("/v1/simulate", data=b"{}")).status == 415
+
+
+async def test_when_the_time_is_up_the_rest_is_not_tried(cluster):
+    async with asking(cluster, limits=Limits(seconds=-1.0)) as client:
+        _, body = await post(client, "/v1/simulate", {"hypotheses": [{}]})
+        assert body["results"] == [{"error": f"hypotheses[0]: {TIME_IS_UP}"}]
+        assert await post(client, "/v1/each-node", {"action": "drain"}) == (200, {"results": [], "complete": False})
+
+
+async def test_only_so_many_requests_wait(cluster):
+    reading, go = threading.Event(), threading.Event()
+    reads = []
+
+    def read():
+        if reads:
+            reading.set()
+            go.wait(10)
+        reads.append(1)
+        return cluster
+
+    async with asking(cluster, read=read, limits=Limits(waiting=1)) as client:
+        slow = asyncio.create_task(post(client, "/v1/reload", {}))
+        await asyncio.to_thread(reading.wait, 10)
+        status, body = await post(client, "/v1/simulate", {"hypotheses": []})
+        assert (status, body["error"]) == (429, "too many requests wait")
+        assert (await client.get("/healthz")).status == 200
+        go.set()
+        assert (await slow)[0] == 200
+
+
+async def test_a_token_is_asked_for(cluster):
+    async with asking(cluster, token="s3cret", local=False) as client:
+        assert (await post(client, "/v1/simulate", {"hypotheses": []}))[0] == 401
+        assert (await post(client, "/v1/simulate", {"hypotheses": []}, Authorization="Bearer wrong"))[0] == 401
+        assert (await post(client, "/v1/simulate", {"hypotheses": []}, Authorization="Bearer s3cret"))[0] == 200
+
+
+async def test_a_local_server_does_not_answer_under_another_name(client):
+    status, body = await post(client, "/v1/simulate", {"hypotheses": []}, Host="evil.example:80")
+    assert (status, body["error"]) == (403, "this server is only for this machine")
+
+
+@pytest.mark.parametrize(
+    "host, local",
+    [("127.0.0.1", True), ("localhost", True), ("[::1]", True), ("0.0.0.0", False), ("10.0.0.1", False), ("x", False)],
+)
+def test_loopback_addresses(host, local):
+    assert is_loopback(host) is local
