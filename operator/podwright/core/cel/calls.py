@@ -27,7 +27,8 @@ class Functions:
     """The functions of an environment by name.
 
     `allocating` have the Frame as their first argument, since their result may be greater than their cost says. `prepared` make
-    a function from the call's constant arguments by their index, once, or nothing. They raise EvaluationError if these are wrong.
+    a function from the call's constant arguments by their index and the number of all, once, or return None. They raise
+    EvaluationError if the expression is to be refused.
     """
 
     plain: Mapping[str, Function]
@@ -45,7 +46,7 @@ def compile_call(node: Call, steps: Sequence[Step], constants: Mapping[int, Valu
     function = functions.plain.get(node.function)
     if node.function in functions.prepared:
         try:
-            function = functions.prepared[node.function](constants) or function
+            function = functions.prepared[node.function](constants, len(steps)) or function
         except EvaluationError as error:
             raise CelError(Issue(0, node.offset, str(error))) from None
     needs_frame = function is None

@@ -117,7 +117,7 @@ class Environment:
         self._functions = Functions(
             plain={name: function for library in found for name, function in library.plain.items()},
             allocating={name: function for library in found for name, function in library.allocating.items()},
-            prepared=regexes.PREPARED,
+            prepared={**regexes.PREPARED, **kubernetes.PREPARED},
         )
         self._checker = Checker(self.variables, overloads)
 

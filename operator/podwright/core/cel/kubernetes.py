@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from podwright.core.cel.errors import EvaluationError
@@ -102,3 +102,21 @@ PLAIN: Final[dict[str, Function]] = {
     "minor": _of_semver("minor"),
     "patch": _of_semver("patch"),
 }
+
+
+def _prepared(function: Function) -> Function:
+    """Evaluates a call with constant arguments once. One that fails does so each time, as in cel-go."""
+
+    def prepare(constants: Mapping[int, Value], count: int) -> Function | None:
+        if len(constants) < count:
+            return None
+        try:
+            value = function(*(constants[i] for i in range(count)))
+        except EvaluationError:
+            return None
+        return lambda *_args: value
+
+    return prepare
+
+
+PREPARED: Final[dict[str, Function]] = {name: _prepared(PLAIN[name]) for name in ("quantity", "semver")}

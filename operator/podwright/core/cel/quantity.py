@@ -159,6 +159,7 @@ def _slow(digits: str, places: int, exponent: int, binary: bool) -> Quantity:
         scale += exponent
     if number == 0:
         return Quantity(0, 0, is_big=True)
+    scale = min(scale, _MAX_SCALE)
     number = number * 10 ** (scale - _NANO) if scale >= _NANO else -(-number // 10 ** (_NANO - scale))
     if binary:
         number = min(number, MAX_INT * 10**9)

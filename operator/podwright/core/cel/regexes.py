@@ -90,7 +90,7 @@ def _illegal(pattern: str) -> re2._Regexp[bytes]:
         raise EvaluationError(f"Illegal regex: {error}") from None
 
 
-def _prepared(constants: Mapping[int, Value]) -> None:
+def _prepared(constants: Mapping[int, Value], _count: int) -> None:
     """Refuses a constant pattern that is wrong."""
     pattern = constants.get(1)
     if pattern.__class__ is str:
