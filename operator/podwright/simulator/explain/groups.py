@@ -16,7 +16,7 @@ from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.pod_group import APIS, PodGroup
 from podwright.core.plugins.gang_scheduling import TOO_FEW, GangScheduling
 from podwright.simulator.explain.amounts import counted
-from podwright.simulator.explain.changes.node_edits import another, manifest, shapes
+from podwright.simulator.explain.changes.node_edits import manifest, shapes
 from podwright.simulator.explain.changes.patches import difference
 from podwright.simulator.explain.changes.pod_edits import Place, lacking, with_less
 from podwright.simulator.explain.changes.trials import Trials
@@ -211,8 +211,7 @@ def _one_more_node(trials: Trials, framework: Framework, group: PodGroup, pod: P
     waiting = trials.cache.groups.members(group.key).unplaced()
     nodes = (info.present for info in list(trials.cache.nodes.values()) if info.node is not None)
     for node in [*shapes(nodes, _SHAPES)]:
-        added = another(node, f"{node.name}-one-more")
-        with trials.with_node(added):
+        with trials.one_more_node(node.name) as added:
             placed = _node_of(_plan(trials, framework, group.key, waiting), pod)
         if placed:
             edit = Edit(verb="create", kind="Node", name=added.name, object=manifest(added))

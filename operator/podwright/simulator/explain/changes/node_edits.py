@@ -105,12 +105,6 @@ def _lasting(node: Node) -> tuple[Taint, ...]:
     return tuple(taint for taint in node.taints if not lifecycle(taint.key))
 
 
-def another(node: Node, name: str) -> Node:
-    """An empty, healthy node like this one."""
-    labels = {key: name if key == HOSTNAME else value for key, value in node.labels.items()}
-    return replace(node, name=name, uid=f"another-{name}", labels=labels, taints=_lasting(node), unschedulable=False)
-
-
 def manifest(node: Node) -> dict[str, Any]:
     """The node as an object that can be created."""
     return {

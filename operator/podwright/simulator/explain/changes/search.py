@@ -18,7 +18,7 @@ from podwright.core.state.nodeinfo import NodeInfo
 from podwright.simulator.explain.amounts import counted, listed
 from podwright.simulator.explain.causes import claim_users, stays
 from podwright.simulator.explain.changes.moves import Moves, ending, moves_from
-from podwright.simulator.explain.changes.node_edits import NodeEdit, another, edit_for, manifest, shapes
+from podwright.simulator.explain.changes.node_edits import NodeEdit, edit_for, manifest, shapes
 from podwright.simulator.explain.changes.patches import difference
 from podwright.simulator.explain.changes.pod_edits import Option, Place, edits_for, safely
 from podwright.simulator.explain.changes.trials import Trials
@@ -34,7 +34,6 @@ MOVES_TRIED: Final = 3
 OPTIONS: Final = 6
 _LIVE: Final = frozenset(("tolerations", "schedulingGates"))
 """Fields of a pod's spec that may be changed while it is pending. With any other, the pod has to be created anew."""
-_NAME: Final = "one-more-node"
 _FAR_ABOVE: Final = 2_000_000_000
 
 
@@ -164,8 +163,7 @@ class Search:
         for node in shapes(nodes, SHAPES_TRIED):
             if self._spent:
                 return
-            added = another(node, _free_name(self._trials))
-            with self._trials.with_node(added):
+            with self._trials.one_more_node(node.name) as added:
                 placed = self._trials.place(self._pod)
             if placed:
                 edit = Edit(verb="create", kind="Node", name=added.name, object=manifest(added))
@@ -252,10 +250,3 @@ def _of_edits(edits: Sequence[NodeEdit], moves: Moves | None, placed: str) -> Ch
 def _created(kind: str, raw: Any) -> Edit:
     metadata = raw["metadata"]
     return Edit(verb="create", kind=kind, name=metadata["name"], namespace=metadata.get("namespace", ""), object=raw)
-
-
-def _free_name(trials: Trials) -> str:
-    name = _NAME
-    while name in trials.cache.nodes:
-        name += "-1"
-    return name

@@ -1,6 +1,6 @@
 """Decisions under a hypothesis: a changed pod, changed nodes, further objects, pods that are elsewhere.
 
-Invariant: each hypothesis is rolled back when its block ends, so the World is as it was.
+Invariant: each hypothesis is rolled back when its block ends (simulator/trial.py), so the cluster is as it was.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.gangs.simulation import Simulation
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
-from podwright.core.state.object_store import key_of
 from podwright.core.state.transaction import CacheTransaction
+from podwright.simulator.hypothesis import AddedNodes, Applied
 from podwright.simulator.loaded import LoadedCluster
+from podwright.simulator.node_changes import add_nodes
+from podwright.simulator.trial import Trial
 
 
 class Trials:
@@ -65,41 +67,34 @@ class Trials:
     @contextmanager
     def with_node(self, node: Node) -> Iterator[None]:
         """A node that is added, or another version of a node."""
-        before = self.cache.present(node.name)
-        known = None if before is None else before.present
-        self.cache.set_node(node)
-        try:
+        with Trial(self.cluster) as trial:
+            trial.set_node(node)
             yield
-        finally:
-            if known is None:
-                self.cache.remove_node(node.name)
-            else:
-                self.cache.set_node(known)
+
+    @contextmanager
+    def one_more_node(self, like: str) -> Iterator[Node]:
+        """A further node like the named one, with the pods of its DaemonSets."""
+        applied = Applied()
+        with Trial(self.cluster) as trial:
+            add_nodes(trial, AddedNodes(1, like), applied)
+            (name,) = applied.added_nodes
+            yield self.cache.nodes[name].present
 
     @contextmanager
     def placed(self, placements: Sequence[Placement]) -> Iterator[None]:
         """These pods are on their nodes."""
-        with CacheTransaction(self.cache) as transaction:
+        with Trial(self.cluster) as trial:
             for placement in placements:
-                transaction.assume(placement.pod, placement.node_name)
+                trial.put(placement.pod, placement.node_name)
             yield
 
     @contextmanager
     def with_objects(self, objects: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[None]:
         """Objects of the store by kind, added or in another version."""
-        store = self.cache.store
-        before = [(kind, *key_of(raw)) for kind, raw in objects]
-        known = [store.get(kind, name, namespace) for kind, namespace, name in before]
-        for kind, raw in objects:
-            self.cache.set_object(kind, raw)
-        try:
+        with Trial(self.cluster) as trial:
+            for kind, raw in objects:
+                trial.set_object(kind, raw)
             yield
-        finally:
-            for (kind, namespace, name), former in zip(before, known, strict=True):
-                if former is None:
-                    self.cache.remove_object(kind, name, namespace)
-                else:
-                    self.cache.set_object(kind, former)
 
 
 def again(pod: PodInfo) -> PodInfo:
