@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from support.explain.kit import Cluster
@@ -28,7 +28,6 @@ class Situation:
     helps: Sequence[str] = ()
     real: bool = False
     """Whether it is tried on a real API server, too."""
-    others: Sequence[Mapping[str, Any]] = field(default=())
 
 
 def node(name: str, zone: str = "a", **options: Any) -> dict[str, Any]:
@@ -290,6 +289,7 @@ SITUATIONS = (
         "TooManyPods",
         "1 pods are on it and it takes 1",
         ("one more node like one",),
+        real=True,
     ),
     Situation(
         "a claim that does not exist",
@@ -298,7 +298,6 @@ SITUATIONS = (
         "ClaimMissing",
         "default/data does not exist",
         ("create the claim default/data, of storage class fast",),
-        real=True,
     ),
     Situation(
         "a storage class without provisioner",
@@ -311,7 +310,6 @@ SITUATIONS = (
         "NoVolume",
         "has no provisioner",
         ("create a PersistentVolume of storage class local on node one",),
-        real=True,
     ),
     Situation(
         "a node that is not ready",
@@ -459,6 +457,7 @@ SITUATIONS = (
         "PodAntiAffinity",
         "default/web-1",
         ("one more node like one",),
+        real=True,
     ),
     Situation(
         "a rule of the policy in CEL",
