@@ -48,13 +48,25 @@ def create(cluster, raw, kind):
     return body
 
 
-def set_up(cluster, situation):
+def set_up(cluster, operator, situation):
+    """The situation's objects. The operator knows nodes and placed pods before the pod comes: watches have no common order."""
+    nodes, pods = (situation.cluster.objects[kind] for kind in ("nodes", "pods"))
     empty(cluster.client)
-    for raw in situation.cluster.objects["nodes"]:
+    wait_known(operator, 0, 0)
+    for raw in nodes:
         create(cluster, raw, "Node")
-    for raw in situation.cluster.objects["pods"]:
+    for raw in pods:
         create(cluster, raw, "Pod")
+    wait_known(operator, len(nodes), len(pods))
     return create(cluster, situation.pod, "Pod")
+
+
+def wait_known(operator, nodes, pods):
+    def known():
+        sizes = [operator[0].metric("scheduler_cache_size", type=kind) for kind in ("nodes", "pods")]
+        return sizes == [nodes, pods]
+
+    wait_until(known, 30, f"the operator knows {nodes} nodes and {pods} pods")
 
 
 def wait_decided(cluster, pod, reason):
@@ -97,7 +109,7 @@ def firsts(changes):
 
 @pytest.mark.parametrize("situation", REAL)
 def test_the_true_cause_comes_first_and_the_least_change_places_the_pod(cluster, operator, situation):
-    pod = set_up(cluster, situation)
+    pod = set_up(cluster, operator, situation)
     message = wait_decided(cluster, pod, situation.reason)
     found = explained(cluster)
     assert found.cause.reason == situation.reason
@@ -108,7 +120,7 @@ def test_the_true_cause_comes_first_and_the_least_change_places_the_pod(cluster,
     assert changes
     for number, change in enumerate(changes):
         if number:
-            pod = set_up(cluster, situation)
+            pod = set_up(cluster, operator, situation)
             wait_decided(cluster, pod, situation.reason)
         apply(cluster, change, pod)
         kit.wait_bound(cluster, "default", 1 + len(situation.cluster.objects["pods"]), 30)
@@ -118,7 +130,7 @@ def test_the_true_cause_comes_first_and_the_least_change_places_the_pod(cluster,
 def test_kubectl_explains_a_pod_and_the_operator_tells_its_place_in_the_queue(cluster, binaries, operator):
     running, _ = operator
     situation = next(each for each in SITUATIONS if each.reason == "TooBig")
-    wait_decided(cluster, set_up(cluster, situation), situation.reason)
+    wait_decided(cluster, set_up(cluster, operator, situation), situation.reason)
     environ = {**os.environ, "PATH": f"{PLUGIN}:{os.environ['PATH']}", "KUBECONFIG": str(cluster.kubeconfig)}
     command = [str(binaries.path("kubectl")), "podwright", "explain", "pod/waiting", "-o", "json"]
     command += ["--operator", f"http://127.0.0.1:{running.port}"]
@@ -151,7 +163,7 @@ def bind(cluster, kind, name, *accounts):
 def test_the_api_server_says_who_may_ask_about_which_pod(cluster, operator):
     running, url = operator
     situation = next(each for each in SITUATIONS if each.reason == "TooBig")
-    wait_decided(cluster, set_up(cluster, situation), situation.reason)
+    wait_decided(cluster, set_up(cluster, operator, situation), situation.reason)
     tokens = {name: account(cluster, name) for name in ("both", "path", "pod")}
     role = {"kind": "Role", "metadata": {"name": "explain", "namespace": "default"}}
     rule = {"apiGroups": [""], "resources": ["pods"], "resourceNames": ["waiting"], "verbs": ["get"]}

@@ -11,7 +11,7 @@ import click
 from podwright.api.permissions import ANY_NAME, WAIT, PolicySettings
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.core.framework.errors import PluginError
-from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MINOR, Features
+from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
 from podwright.engine.plugin_loading import load_plugins
@@ -24,7 +24,7 @@ from podwright.kube.option_values import (
     parse_feature_gates,
 )
 from podwright.simulator.live import Connection, snapshot_of
-from podwright.simulator.loaded import LoadedCluster, LoadOptions, load
+from podwright.simulator.loaded import LoadedCluster, LoadOptions, features_of, load
 from podwright.simulator.snapshot import Snapshot, SnapshotError, read_snapshot
 
 SHOWN_PROBLEMS: Final = 10
@@ -120,14 +120,10 @@ def load_options(values: dict[str, Any], snapshot: Snapshot | None = None) -> Lo
         "emulated_version",
     )
     own = {name: values.pop(name) for name in names}
-    minor = NEWEST_MINOR if snapshot is None or snapshot.minor is None else snapshot.minor
     try:
-        if own["emulated_version"]:
-            minor = MINOR.parse(own["emulated_version"])
+        gates, emulated = parse_feature_gates(own["feature_gates"]), own["emulated_version"]
         return LoadOptions(
-            features=Features(
-                {**AUTOMATIC, **parse_feature_gates(own["feature_gates"])}, max(OLDEST_MINOR, min(minor, NEWEST_MINOR))
-            ),
+            features=features_of(snapshot, gates, MINOR.parse(emulated) if emulated else None),
             classes=load_plugins(own["plugin_dirs"]),
             settings=PolicySettings(
                 scheduler_name=own["scheduler_name"],

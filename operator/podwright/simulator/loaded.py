@@ -17,7 +17,7 @@ from podwright.api.compile import Classes
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
 from podwright.api.policy_result import ApplyResult
 from podwright.api.scheduler_policy import GROUP, KIND
-from podwright.core.framework.features import Features
+from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.observer import NO_OBSERVER
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
@@ -51,6 +51,15 @@ class LoadOptions:
     features: Features = field(default_factory=Features)
     classes: Classes = field(default_factory=lambda: PLUGINS)
     settings: PolicySettings = DEFAULT_SETTINGS
+
+
+def features_of(
+    snapshot: Snapshot | None, gates: Mapping[str, bool] | None = None, emulated: int | None = None
+) -> Features:
+    """The feature gates of the operator on the snapshot's cluster. `gates`: those that are set; `emulated`: another minor version."""
+    known = emulated if emulated is not None else None if snapshot is None else snapshot.minor
+    minor = NEWEST_MINOR if known is None else max(OLDEST_MINOR, min(known, NEWEST_MINOR))
+    return Features({**AUTOMATIC, **(gates or {})}, minor)
 
 
 class Clock:

@@ -1,0 +1,175 @@
+"""What `import podwright` gives: clusters and policies as objects, and what to ask about them. Results are typed and immutable.
+
+Nothing here writes to a cluster. docs/library.md shows how it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from podwright.api.compile import Classes
+from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
+from podwright.api.policy_set import PolicySet
+from podwright.api.scheduler_policy import KIND
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.plugins import PLUGINS
+from podwright.simulator.explain.results import Explanation, WorkloadExplanation
+from podwright.simulator.explain.targets import explain_target, parse_target
+from podwright.simulator.hypothesis import AddedNodes, Hypothesis, parse_scale
+from podwright.simulator.live import Connection, snapshot_of
+from podwright.simulator.loaded import LoadedCluster, LoadOptions, features_of, load
+from podwright.simulator.manifests import parse_manifests, read_manifests
+from podwright.simulator.results import SimulationResult
+from podwright.simulator.simulation import simulate as run_simulation
+from podwright.simulator.snapshot import Snapshot, read_snapshot
+
+Raw = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A SchedulerPolicy, as a Kubernetes object."""
+
+    raw: Raw
+
+    @staticmethod
+    def read(path: str | Path) -> Policy:
+        """The one policy in a file of YAML or JSON. Raises ManifestError and InvalidObjectError."""
+        return Policy._only(read_manifests(str(path)), str(path))
+
+    @staticmethod
+    def parse(text: str) -> Policy:
+        """The one policy in a text. Raises ManifestError and InvalidObjectError."""
+        return Policy._only(parse_manifests(text.encode(), "the policy"), "the policy")
+
+    @staticmethod
+    def _only(found: Sequence[Raw], where: str) -> Policy:
+        policies = [raw for raw in found if raw.get("kind") == KIND]
+        if len(policies) != 1:
+            raise InvalidObjectError("kind", f"{where}: expected one {KIND}, got {len(policies)}")
+        return Policy(policies[0])
+
+    @property
+    def name(self) -> str:
+        return str((self.raw.get("metadata") or {}).get("name") or "")
+
+    def problem(self, cluster: Cluster | None = None) -> str:
+        """Why the operator would not accept the policy; empty if it would. `cluster`: whose options and version count."""
+        cluster = cluster or Cluster.of([])
+        options = cluster.options
+        result = PolicySet(options.classes, options.features, settings=options.settings).apply(self.raw)
+        return "" if result.accepted else result.message
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Everything about a cluster that scheduling depends on. Questions about it change nothing in it.
+
+    `classes`: the plugin classes, if policies use others than the built-in ones; `settings`: what the operator's options say about policies.
+    """
+
+    snapshot: Snapshot
+    classes: Classes = field(default_factory=lambda: PLUGINS, repr=False)
+    settings: PolicySettings = field(default=DEFAULT_SETTINGS, repr=False)
+
+    @staticmethod
+    def read(*paths: str | Path) -> Cluster:
+        """From snapshots, or from the output of `kubectl get … -o json`. Raises SnapshotError and OSError."""
+        return Cluster(read_snapshot([str(path) for path in paths]))
+
+    @staticmethod
+    def live(kubeconfig: str | None = None, context: str | None = None) -> Cluster:
+        """From the API server that the kubeconfig names, with its user's permissions. Raises SnapshotError."""
+        return Cluster(snapshot_of(Connection(kubeconfig=kubeconfig, context=context)))
+
+    @staticmethod
+    def of(objects: Sequence[Raw]) -> Cluster:
+        """Of Kubernetes objects, each with its `kind`."""
+        return Cluster(Snapshot(objects=[*objects]))
+
+    def with_policies(self, *policies: Policy) -> Cluster:
+        """The same cluster with these policies, in place of those of the same names."""
+        names = {policy.name for policy in policies}
+        others = [
+            raw
+            for raw in self.snapshot.objects
+            if raw.get("kind") != KIND or (raw.get("metadata") or {}).get("name") not in names
+        ]
+        snapshot = Snapshot(
+            objects=[*others, *(policy.raw for policy in policies)],
+            missing=self.snapshot.missing,
+            taken_at=self.snapshot.taken_at,
+            minor=self.snapshot.minor,
+        )
+        return Cluster(snapshot, self.classes, self.settings)
+
+    @property
+    def options(self) -> LoadOptions:
+        """How the objects are read."""
+        return LoadOptions(features=features_of(self.snapshot), classes=self.classes, settings=self.settings)
+
+    @cached_property
+    def loaded(self) -> LoadedCluster:
+        """The cluster as the scheduler's core sees it."""
+        return load(self.snapshot, self.options)
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        """The names of its nodes."""
+        return [name for name, info in self.loaded.cache.nodes.items() if info.node is not None]
+
+    @property
+    def pods(self) -> Mapping[str, str]:
+        """The nodes of its pods, by namespace/name."""
+        nodes = self.loaded.cache.nodes
+        return {pod.key: name for name, info in nodes.items() for pod in info.pods.values()}
+
+    @property
+    def pending(self) -> Sequence[str]:
+        """The pods that wait for a node, as namespace/name."""
+        return [pod.key for pod in self.loaded.pending.values()]
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """What was wrong with objects, and policies that are not accepted."""
+        return [*self.loaded.problems, *(f"policy {each.name}: {each.message}" for each in self.loaded.refused)]
+
+
+def explain(
+    cluster: Cluster, target: str, *, namespace: str = "default", changes: bool = True
+) -> Explanation | WorkloadExplanation:
+    """Why a pod waits or why it is on its node, and what would help. `target`: `pod/web-0`, `deploy/web`, `job/…`, `podgroup/…`.
+
+    Raises TargetError.
+    """
+    return explain_target(cluster.loaded, cluster.snapshot, parse_target(target, namespace), changes=changes)
+
+
+def simulate(
+    cluster: Cluster,
+    *,
+    add_nodes: Mapping[str, int] | None = None,
+    remove_nodes: Sequence[str] = (),
+    drain: Sequence[str] = (),
+    scale: Sequence[str] = (),
+    pods: Sequence[Raw] = (),
+    policies: Sequence[Policy] = (),
+    seed: int = 0,
+) -> SimulationResult:
+    """What would happen. `add_nodes`: how many nodes like each named one; `scale`: `deploy/web=50`; `pods`: further pods or workloads.
+
+    Raises HypothesisError.
+    """
+    hypothesis = Hypothesis(
+        policies=[policy.raw for policy in policies],
+        add_nodes=[AddedNodes(count, like) for like, count in (add_nodes or {}).items()],
+        remove_nodes=remove_nodes,
+        drain=drain,
+        scale=[parse_scale(text) for text in scale],
+        pods=pods,
+    )
+    return run_simulation(cluster.loaded, hypothesis, seed=seed)

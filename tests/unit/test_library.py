@@ -1,0 +1,112 @@
+"""`import podwright`: its names, what they give, and that the operator starts without them."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import podwright
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.simulator.explain.targets import TargetError
+from podwright.simulator.hypothesis import HypothesisError
+from podwright.simulator.manifests import ManifestError
+
+ROOT = Path(podwright.__file__).parent
+EXAMPLE = ROOT.parents[1] / "examples" / "explain" / "cluster.yaml"
+NAMES = [
+    "Change",
+    "Cluster",
+    "Explanation",
+    "Policy",
+    "SimulationResult",
+    "WorkloadExplanation",
+    "explain",
+    "simulate",
+]
+POLICY = """
+apiVersion: podwright.dev/v1alpha1
+kind: SchedulerPolicy
+metadata: {name: pack}
+spec: {schedulerName: podwright, strategy: {type: MostAllocated}}
+"""
+
+
+@pytest.fixture
+def cluster():
+    return podwright.Cluster.read(EXAMPLE)
+
+
+def test_the_names_of_the_library():
+    assert sorted(podwright.__all__) == sorted(["__version__", *NAMES])
+    assert all(getattr(podwright, name).__name__ == name for name in NAMES)
+    assert set(NAMES) <= set(dir(podwright))
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'expalin'"):
+        _ = podwright.expalin
+
+
+def test_the_types_are_those_of_the_names():
+    tree = ast.parse((ROOT / "__init__.pyi").read_text())
+    typed = {
+        (alias.asname, node.module) for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert typed == {(name, getattr(podwright, name).__module__) for name in NAMES}
+
+
+def test_the_package_imports_nothing_of_the_library_by_itself():
+    code = "import sys, podwright; print([name for name in sys.modules if name.startswith('podwright.') or name == 'numpy'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_cluster_tells_its_nodes_and_pods(cluster):
+    assert cluster.nodes == ["node-1", "node-2", "gpu-1"]
+    assert cluster.pods == {"shop/db-0": "node-1", "shop/cache-0": "node-2"}
+    assert cluster.pending == ["shop/web-0"]
+    assert cluster.problems == []
+
+
+def test_a_pod_is_explained(cluster):
+    found = podwright.explain(cluster, "pod/web-0", namespace="shop")
+    assert isinstance(found, podwright.Explanation)
+    assert found.cause.reason == "InsufficientResources"
+    assert found.changes[0].text == "request 200m CPU less (5800m instead of 6)"
+    with pytest.raises(TargetError, match="Pod shop/nobody"):
+        podwright.explain(cluster, "pod/nobody", namespace="shop")
+
+
+def test_what_if_leaves_the_cluster_as_it_was(cluster):
+    found = podwright.simulate(cluster, add_nodes={"node-1": 1})
+    assert isinstance(found, podwright.SimulationResult)
+    assert [(landing.pod, landing.node) for landing in found.landed] == [("shop/web-0", "node-1-added-1")]
+    assert cluster.pending == ["shop/web-0"]
+    assert len(cluster.nodes) == 3
+    with pytest.raises(HypothesisError, match="nobody"):
+        podwright.simulate(cluster, drain=["nobody"])
+
+
+def test_a_policy_is_tried_in_place_of_the_default(cluster):
+    policy = podwright.Policy.parse(POLICY)
+    assert (policy.name, policy.problem(cluster)) == ("pack", "")
+    other = cluster.with_policies(policy)
+    assert podwright.explain(other, "pod/web-0", namespace="shop").policy.name == "pack"
+    assert podwright.explain(cluster, "pod/web-0", namespace="shop").policy.name == "built-in-default"
+    assert len(other.with_policies(policy).snapshot.objects) == len(other.snapshot.objects)
+
+
+def test_a_bad_policy_says_what_is_wrong():
+    policy = podwright.Policy.parse(POLICY.replace("MostAllocated", "Tetris"))
+    assert "spec.strategy" in policy.problem()
+    assert "pack" in podwright.Cluster.of([policy.raw]).problems[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"), [("kind: Pod", InvalidObjectError), ("- :", ManifestError), ("", ManifestError)]
+)
+def test_a_text_without_a_policy_is_refused(text, error):
+    with pytest.raises(error):
+        podwright.Policy.parse(text)
