@@ -1,6 +1,8 @@
 """`import podwright`: its names, what they give, and that the operator starts without them."""
 
 import ast
+import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -110,3 +112,22 @@ def test_a_bad_policy_says_what_is_wrong():
 def test_a_text_without_a_policy_is_refused(text, error):
     with pytest.raises(error):
         podwright.Policy.parse(text)
+
+
+# The page
+
+
+def test_the_example_of_the_page_runs(monkeypatch, capsys):
+    monkeypatch.chdir(EXAMPLE.parents[2])
+    runpy.run_path("examples/library/questions.py")
+    output = capsys.readouterr().out
+    for text in ("request 200m CPU less", "shop/web-0 node-1-added", "pack would be accepted", "pack@"):
+        assert text in output
+    page = (ROOT.parents[1] / "docs" / "library.md").read_text()
+    (snippet,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert snippet in Path("examples/library/questions.py").read_text()
+
+
+def test_the_page_lists_every_name():
+    page = (ROOT.parents[1] / "docs" / "library.md").read_text()
+    assert [name for name in NAMES if f"`{name}" not in page] == []
