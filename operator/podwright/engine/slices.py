@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 SLICE_SECONDS: Final = 0.02
 """How long an attempt runs before it pauses."""
+HOLD_SECONDS: Final = 0.1
+"""How long a slice may hold the loop with what it takes to resume and suspend the attempt's transactions, if these leave time for it."""
 RESTARTS: Final = 3
 """How often an attempt starts anew before it waits in the lane, or in the lane before it gets a quiet time."""
 STILL_CHANGING: Final = "the cluster changes faster than this attempt can decide; the next one gets more time"
@@ -169,7 +171,9 @@ class Slices:
         return self._worker.attempt is None
 
     def _pause(self) -> None:
-        """Called by the attempt. The next slice is at least as long as it takes to suspend and resume the transactions, so that the attempt goes on."""
+        """Called by the attempt. The next slice is long enough, compared with what it takes to suspend and resume the transactions, that the attempt
+        goes on.
+        """
         clock, pauses = self._clock, self._cache.pauses
         suspended_at = clock()
         if suspended_at < self._ends:
@@ -187,7 +191,8 @@ class Slices:
         resumed_at = clock()
         pauses.resume()
         now = clock()
-        self._ends = now + max(SLICE_SECONDS, spent + now - resumed_at)
+        spent += now - resumed_at
+        self._ends = now + max(SLICE_SECONDS, spent / 2, min(spent, HOLD_SECONDS - spent))
 
 
 def _stands(wanted: Callable[[], bool], about: Sequence[QueuedPod], pods: Sequence[PodInfo]) -> bool:

@@ -20,7 +20,7 @@ from podwright.core.state.pauses import InputsChangedError
 from podwright.core.state.transaction import CacheTransaction
 from podwright.engine import quiet
 from podwright.engine.quiet import LONGEST_SECONDS, SHORTEST_SECONDS, Quiet
-from podwright.engine.slices import RESTARTS, SLICE_SECONDS, STILL_CHANGING, Slices, Undecided
+from podwright.engine.slices import HOLD_SECONDS, RESTARTS, SLICE_SECONDS, STILL_CHANGING, Slices, Undecided
 from support.engine.kit import Rig, custom_policy, deciding, on_node, ours, settle
 from support.objects.builders import in_group, make_pod_group
 
@@ -138,6 +138,23 @@ class TestOneAttempt:
             ended = slices.resume()
             pauses += 1
         assert pauses == 1
+
+    @pytest.mark.parametrize("seconds", [0.02, 0.03, 0.04], ids="{} s each way".format)
+    def test_a_slice_holds_the_loop_for_a_tenth_of_a_second_with_its_transactions(self, rig, slices, seconds):
+        readings = 6 * SLICE_SECONDS / 3
+
+        def attempt() -> None:
+            with CacheTransaction(rig.engine.cache) as transaction:
+                transaction.on_rollback(lambda: rig.clock.take(seconds), lambda: rig.clock.take(seconds))
+                busy(rig, 200)
+
+        ended, held = slices.start(deciding_in(slices, attempt)), []
+        while not ended:
+            before = rig.clock.now
+            ended = slices.resume()
+            held.append(rig.clock.now - before)
+        assert len(held) > 5
+        assert max(held) <= max(HOLD_SECONDS, 3 * seconds) + readings
 
     @pytest.mark.parametrize(
         "change",

@@ -139,7 +139,10 @@ class NodeInfo:
         """Multiplies the requests of pods of one template, instead of adding them one by one."""
         resources: set[str] = set()
         requested = self.requested
-        for requests, pods_alike in Counter([pod.requests for pod in pods]).items():
+        alike = (
+            Counter([pod.requests for pod in pods]).items() if len(pods) > 1 else [(pod.requests, 1) for pod in pods]
+        )
+        for requests, pods_alike in alike:
             times = sign * pods_alike
             for resource, amount in requests.amounts.items():
                 total = requested.get(resource, 0) + times * amount
