@@ -93,9 +93,7 @@ class Entry(Operation):
         return Vec(Kind.TABLE, ids, failing(code, absent), table)
 
     def _amounts(self, run: Run, key: str) -> Vec:
-        amounts, present = run.nodes.amounts(self.field, key)
-        if run.rows is not None:
-            amounts, present = amounts[run.rows], present[run.rows]
+        amounts, present = run.nodes.amounts(self.field, key, run.rows)
         if self._test:
             return Vec(Kind.BOOL, present)
         return Vec(Kind.INT, amounts, failing(run.errors.code(f"no such key: {text_in_error(key)}"), ~present))

@@ -32,6 +32,7 @@ from podwright.core.cel_columns.attributes import (
 )
 from podwright.core.cel_columns.lifting import Lift, Loop, Unrolled
 from podwright.core.cel_columns.operations import (
+    TEXT_TESTS,
     Arithmetic,
     Choice,
     Comparison,
@@ -39,6 +40,7 @@ from podwright.core.cel_columns.operations import (
     Logic,
     Membership,
     Not,
+    TextTest,
     Unary,
 )
 from podwright.core.cel_columns.reads import EVERYTHING, FIELDS, Reads
@@ -177,6 +179,9 @@ class Compiler:
                 return Choice(*self._all(node.args, scope))
             case "@in", [_, _] if _is_among_texts(node.args) and not self._depends(node.args[1], scope):
                 return Membership(*self._all(node.args, scope))
+            case function, [Kind.TABLE, Kind.TABLE] if function in TEXT_TESTS and self._tests_text(node, scope):
+                test = TextTest(function, *self._all(node.args, scope))
+                return Kept(test) if self._is_of_nodes(node, test) else test
             case "-_", [Kind.INT | Kind.DOUBLE as kind]:
                 return Unary(self._compile(node.args[0], scope), "-_", (kind, kind))
             case "int" | "double", [Kind.INT | Kind.UINT | Kind.DOUBLE as kind]:
@@ -184,6 +189,10 @@ class Compiler:
             case _, [left_kind, right_kind]:
                 return self._binary(node, (left_kind, right_kind), scope)
         return None
+
+    def _tests_text(self, node: Call, scope: _Scope) -> bool:
+        texts = all(argument.type == types.STRING for argument in node.args)
+        return texts and not self._depends(node.args[1], scope)
 
     def _binary(self, node: Call, kinds: tuple[Kind, Kind], scope: _Scope) -> Operation | None:
         numbers = kinds in _NUMBERS
@@ -233,10 +242,14 @@ class Compiler:
         found: dict[object, Operation] = {}
         reads = self._inputs(node, scope, frozenset(), found)
         lift = Lift(self._evaluator(node), list(found.values()), kind_of_type(node.type), reads)
-        if self._free[id(node)] == {NODE} and not reads.usage:
+        if self._is_of_nodes(node, lift):
             return Kept(lift)
         self._interpreted += [f"it reads {name} as a whole" for name, each in found.items() if isinstance(each, Whole)]
         return lift
+
+    def _is_of_nodes(self, node: Node, operation: Operation) -> bool:
+        """Whether the result is the same for all pods, and stays the same as long as the nodes do."""
+        return self._free[id(node)] == {NODE} and not operation.reads.usage
 
     def _inputs(self, node: Node, scope: _Scope, bound: frozenset[str], found: dict[object, Operation]) -> Reads:
         """Adds the columns that a part depends on, and returns what they read. `bound`: the variables of macros within the part."""

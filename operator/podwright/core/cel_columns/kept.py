@@ -6,19 +6,22 @@ Invariant: a kept column equals one that is computed anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel_columns.nodes import NodeColumns
 from podwright.core.cel_columns.reads import Reads
 from podwright.core.cel_columns.run import Operation, Run
-from podwright.core.cel_columns.vectors import Bools, Codes, ErrorTexts, Vec, as_vec
+from podwright.core.cel_columns.vectors import Bools, Codes, ErrorTexts, Kind, Vec, as_vec
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.state.cache import Cache
+from podwright.core.state.columns.change_log import ChangeLog
+from podwright.core.state.nodeinfo import NodeInfo
 
 MAX_BYTES: Final = 64 << 20
 _MAX_COLUMNS: Final = 1 << 16
@@ -29,18 +32,25 @@ _ENTRY_BYTES: Final = 1_000
 
 
 Variables = Mapping[str, object]
+OneNode = Callable[[NodeInfo], object]
+"""The result for one node: a bool or a number. Raises EvaluationError."""
+FEW_ROWS: Final = 4
+"""So few nodes are evaluated one by one, which takes less time than operations over columns."""
 
 
 @dataclass(slots=True)
 class Column:
     """The result on all rows. Its arrays are never changed in place.
 
-    `failing`: a row with a node whose result is an error, or None. `seq`: the change of the node table after which it is out of date.
+    `failing`: a row with a node whose result is an error, or None. `passing`: bool[nodes], for expressions of type bool: the result is true.
+    `log`: of the changes that can put the column out of date; `seq`: how many of them it knows.
     """
 
     vec: Vec
     texts: ErrorTexts
     failing: int | None
+    passing: Bools
+    log: ChangeLog
     seq: int
 
     @property
@@ -48,13 +58,6 @@ class Column:
         """bool[nodes]: the result is no error."""
         errors = self.vec.errors
         return np.ones(len(self.vec.data), np.bool_) if errors is None else errors == 0
-
-    @property
-    def passing(self) -> Bools:
-        """bool[nodes]: the result is true."""
-        errors = self.vec.errors
-        found: Bools = self.vec.data if errors is None else self.vec.data & (errors == 0)
-        return found
 
 
 class KeptColumns:
@@ -68,23 +71,50 @@ class KeptColumns:
     def __len__(self) -> int:
         return len(self._columns)
 
-    def column(self, operation: Operation, key: Hashable, variables: Callable[[], Variables]) -> Column:
+    def clear(self) -> None:
+        """Forgets all results."""
+        self._columns.clear()
+
+    def column(
+        self, operation: Operation, key: Hashable, variables: Callable[[], Variables], one: OneNode | None = None
+    ) -> Column:
         """The up-to-date result of an operation on all rows. `key`: the values of the variables, as far as the operation reads them.
 
-        `variables` is only called if something has to be computed.
+        `variables` is only called if something has to be computed. `one` gives the result for a single node, which is faster for few.
         """
-        table = self.nodes.table
-        column = self._columns.get((operation, key))
+        known = operation, key
+        column = self._columns.get(known)
         if column is not None:
-            log = table.usage_changes if operation.reads.usage else table.static_changes
-            if column.seq == log.seq:
+            if column.seq == column.log.seq:
                 return column
             if not operation.reads & Reads.PLACED:
-                changed = log.since(column.seq)
-                if changed is not None and len(changed) <= table.size // _WORTH_UPDATING + 8:
-                    rows = np.array(sorted(set(changed)), np.intp)
-                    return self._keep(operation, key, self._refreshed(column.vec, rows, operation, variables()))
-        return self._keep(operation, key, self._computed(operation, None, variables()))
+                changed = column.log.since(column.seq)
+                if changed is not None and len(changed) <= self.nodes.table.size // _WORTH_UPDATING + 8:
+                    rows = set(changed)
+                    if one is not None and len(rows) <= FEW_ROWS and self._asked(known, column, rows, one):
+                        return column
+                    return self._keep(known, self._refreshed(column.vec, sorted(rows), operation, variables()))
+        return self._keep(known, self._computed(operation, None, variables()))
+
+    def _asked(self, known: tuple[Operation, Hashable], column: Column, rows: set[int], one: OneNode) -> bool:
+        """Brings a column up to date with the results of single nodes. False if one of them is an error, or the table has grown."""
+        nodes, data = self.nodes.table.nodes, column.vec.data
+        if len(data) != len(nodes) or column.vec.errors is not None:
+            return False
+        try:
+            values = {slot: one(self.nodes.cache.node_at(slot)) for slot in rows if nodes[slot] is not None}
+        except EvaluationError:
+            return False
+        seq = column.log.seq
+        if any(data[slot] != value for slot, value in values.items()):
+            data = data.copy()
+            for slot, value in values.items():
+                data[slot] = value
+            data.flags.writeable = False
+            column.vec = Vec(column.vec.kind, data)
+            column.passing = data
+        column.seq = seq
+        return True
 
     def of_nodes(self, operation: Operation) -> Vec:
         """The result on all rows of an operation that depends on nothing but the nodes themselves."""
@@ -101,17 +131,22 @@ class KeptColumns:
             self._columns.clear()
         return Run(self.nodes, rows, variables, self.errors, self)
 
-    def _keep(self, operation: Operation, key: Hashable, vec: Vec) -> Column:
+    def _keep(self, known: tuple[Operation, Hashable], vec: Vec) -> Column:
         table = self.nodes.table
-        failing = np.flatnonzero((vec.errors != 0) & table.valid)[:1].tolist() if vec.errors is not None else []
-        seq = (table.usage_changes if operation.reads.usage else table.static_changes).seq
-        column = Column(vec, self.errors, failing[0] if failing else None, seq)
-        size = vec.data.nbytes + (0 if vec.errors is None else vec.errors.nbytes) + 64 * len(vec.table)
-        self._columns.put((operation, key), column, size + _ENTRY_BYTES)
+        log = table.usage_changes if known[0].reads.usage else table.static_changes
+        errors, failing, passing = vec.errors, [], vec.data
+        if errors is not None:
+            wrong = errors != 0
+            failing = np.flatnonzero(wrong & table.valid)[:1].tolist()
+            if vec.kind is Kind.BOOL:
+                passing = vec.data & ~wrong
+        column = Column(vec, self.errors, failing[0] if failing else None, passing, log, log.seq)
+        size = vec.data.nbytes + (0 if errors is None else errors.nbytes + passing.nbytes) + 64 * len(vec.table)
+        self._columns.put(known, column, size + _ENTRY_BYTES)
         return column
 
-    def _refreshed(self, before: Vec, rows: NDArray[np.intp], operation: Operation, variables: Variables) -> Vec:
-        size = self.nodes.table.size
+    def _refreshed(self, before: Vec, changed: Sequence[int], operation: Operation, variables: Variables) -> Vec:
+        size, rows = self.nodes.table.size, np.array(changed, np.intp)
         new = self._computed(operation, rows, variables)
         if new.kind is not before.kind or len(before.table) + len(new.table) > 2 * size + 64:
             if new.errors is None or not new.errors.all():

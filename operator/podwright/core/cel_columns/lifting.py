@@ -10,6 +10,7 @@ import numpy as np
 
 from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.values import keys_of, to_key
+from podwright.core.cel_columns.nodes import Viewer
 from podwright.core.cel_columns.reads import Reads
 from podwright.core.cel_columns.run import Evaluate, Fixed, Operation, Run
 from podwright.core.cel_columns.vectors import Codes, Failure, Kind, Operand, Rows, Vec
@@ -32,6 +33,7 @@ class Lift(Operation):
         self._evaluate = evaluate
         self.inputs = tuple(inputs)
         self._kind = kind
+        self._view = Viewer(reads)
         self.reads = reads
 
     def run(self, run: Run) -> Operand:
@@ -46,7 +48,7 @@ class Lift(Operation):
         for number, position in enumerate(representatives):
             if number % _PAUSE_EVERY == _PAUSE_EVERY - 1:
                 pauses.point_in_plugin()
-            view = run.nodes.view_at(run.slot(position), self.reads)
+            view = self._view.of(run.nodes.cache.node_at(run.slot(position)))
             try:
                 values.append(self._evaluate({**run.variables, "node": view}))
                 errors.append(0)

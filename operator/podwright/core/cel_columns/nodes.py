@@ -1,19 +1,19 @@
 """NodeColumns: what expressions read of the nodes, as columns over the node table, and of one node, as a value of CEL.
 
 Labels, taints and amounts are the table's own columns. Annotations, conditions and images are numbered here, once they are read.
-Invariant: a column and `view` say the same about each node.
+Invariant: a column and a Viewer say the same about each node.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podwright.core.cel_columns.reads import Reads
+from podwright.core.cel_columns.reads import FIELDS, Reads
 from podwright.core.cel_columns.vectors import Bools, Rows
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.node import Node
@@ -169,14 +169,16 @@ class NodeColumns:
         ids.flags.writeable = False
         column.ids, column.index, column.seq = ids, index, table.static_changes.seq
 
-    def amounts(self, field: str, key: str) -> Amounts:
-        """The size of an image, or an amount of a resource that is allocatable, requested or free."""
-        if field == "images":
-            return self._stored(field, key)
-        stored = self._stored("allocatable", key)
-        if field == "allocatable":
+    def amounts(self, field: str, key: str, rows: Rows | None) -> Amounts:
+        """The size of an image, or an amount of a resource that is allocatable, requested or free, in these rows."""
+        stored = self._stored("images" if field == "images" else "allocatable", key)
+        if rows is not None:
+            stored = Amounts(stored.amounts[rows], stored.present[rows])
+        if field in ("images", "allocatable"):
             return stored
         requested = self.table.pods if key == PODS else self.table.requested(key)
+        if rows is not None:
+            requested = requested[rows]
         if field == "free":
             return Amounts(stored.amounts - requested, stored.present)
         return Amounts(np.where(stored.present, requested, 0), stored.present)
@@ -218,45 +220,42 @@ class NodeColumns:
             self._taints = (self.table.taint_version, found)
         return found
 
-    # One node
-
-    def view_at(self, slot: int, reads: Reads) -> NodeView:
-        """The node in a row, with the fields that are read."""
-        return view_of(self.cache.node_at(slot), reads)
-
     def valid(self, rows: Rows | None) -> Bools:
         """Which of the rows have a node."""
         return self.table.valid if rows is None else self.table.valid[rows]
 
 
-def view_of(info: NodeInfo, reads: Reads) -> NodeView:
-    """A node as a value of CEL, with the fields that are read."""
-    node = info.present
-    fields: dict[str, Any] = {"name": node.name, "unschedulable": node.unschedulable, "podCount": len(info.pods)}
-    if reads & Reads.LABELS:
-        fields["labels"] = node.labels
-    if reads & Reads.ANNOTATIONS:
-        fields["annotations"] = node.annotations
-    if reads & Reads.TAINTS:
-        fields["taints"] = _taints_of(node.taints)
-    if reads & Reads.CONDITIONS:
-        fields["conditions"] = node.conditions
-    if reads & Reads.IMAGES:
-        fields["images"] = _capped(node.images)
-    if reads & (Reads.ALLOCATABLE | Reads.USAGE):
-        _add_amounts(fields, node, info, reads)
-    return NodeView(fields, info)
+class Viewer:
+    """Shows nodes as values of CEL, with the fields that are read."""
 
+    def __init__(self, reads: Reads) -> None:
+        fields: list[tuple[str, Callable[[Node], object]]] = [
+            ("labels", lambda node: node.labels),
+            ("annotations", lambda node: node.annotations),
+            ("taints", lambda node: _taints_of(node.taints)),
+            ("conditions", lambda node: node.conditions),
+            ("images", lambda node: _capped(node.images)),
+        ]
+        self._fields = [(name, read) for name, read in fields if reads & FIELDS[name]]
+        self._amounts = bool(reads & (Reads.ALLOCATABLE | Reads.USAGE))
+        self._usage = bool(reads & Reads.USAGE)
 
-def _add_amounts(fields: dict[str, Any], node: Node, info: NodeInfo, reads: Reads) -> None:
-    allocatable = _capped(node.allocatable)
-    fields["allocatable"] = allocatable
-    if reads & Reads.USAGE:
-        requested = {name: min(info.requested.get(name, 0), MAX_INT64) for name in allocatable}
-        if PODS in requested:
-            requested[PODS] = len(info.pods)
-        fields["requested"] = requested
-        fields["free"] = {name: amount - requested[name] for name, amount in allocatable.items()}
+    def of(self, info: NodeInfo) -> NodeView:
+        """The node, which must exist."""
+        node = info.present
+        fields: dict[str, Any] = {"name": node.name, "unschedulable": node.unschedulable}
+        for name, read in self._fields:
+            fields[name] = read(node)
+        if self._amounts:
+            fields["allocatable"] = allocatable = _capped(node.allocatable)
+            if self._usage:
+                fields["podCount"] = len(info.pods)
+                sums = info.requested
+                fields["requested"] = requested = {name: min(sums.get(name, 0), MAX_INT64) for name in allocatable}
+                if PODS in requested:
+                    requested[PODS] = len(info.pods)
+                fields["free"] = {name: amount - requested[name] for name, amount in allocatable.items()}
+        return NodeView(fields, info)
 
 
 def _capped(amounts: Mapping[str, int]) -> Mapping[str, int]:

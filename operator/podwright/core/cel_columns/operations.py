@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from podwright.core.cel.errors import EvaluationError
+from podwright.core.cel.regexes import PLAIN
 from podwright.core.cel_columns.arithmetic import ARITHMETIC, Answer, negated, to_double, to_int
 from podwright.core.cel_columns.nodes import NameTable, TextTable
 from podwright.core.cel_columns.run import Operation, Run
@@ -204,6 +206,40 @@ def _equals(vec: Vec, text: object) -> Bools:
     else:
         found = np.array([each == text for each in vec.table] or [False], np.bool_)[vec.data]
     return found
+
+
+class TextTest(Operation):
+    """`startsWith`, `endsWith`, `contains` and `matches` of a text, with a text that does not depend on the node."""
+
+    def __init__(self, function: str, text: Operation, argument: Operation) -> None:
+        self._test = _TESTS[function]
+        self._text, self._argument = text, argument
+        self.reads = text.reads
+
+    def run(self, run: Run) -> Operand:
+        text, argument = self._text.run(run), self._argument.run(run)
+        if (failure := failed(text, argument, Kind.BOOL, run.count)) is not None:
+            return failure
+        assert isinstance(argument, Scalar)
+        vec = as_vec(text, run.count)
+        asked = range(len(vec.table)) if len(vec.table) <= 2 * run.count + 8 else sorted(set(vec.data.tolist()))
+        found = np.zeros(max(len(vec.table), 1), np.bool_)
+        try:
+            for position in asked:
+                value = vec.table[position] if vec.table else None
+                found[position] = isinstance(value, str) and self._test(value, str(argument.value))
+        except EvaluationError as error:
+            return run.failure(str(error))
+        return Vec(Kind.BOOL, found[vec.data], vec.errors)
+
+
+_TESTS: Final[Mapping[str, Callable[[str, str], object]]] = {
+    "startsWith": str.startswith,
+    "endsWith": str.endswith,
+    "contains": str.__contains__,
+    "matches": PLAIN["matches"],
+}
+TEXT_TESTS: Final = frozenset(_TESTS)
 
 
 class Membership(Operation):

@@ -10,9 +10,10 @@ import pytest
 from podwright.core.cel.errors import CelError, EvaluationError
 from podwright.core.cel_columns.compiler import Compiler
 from podwright.core.cel_columns.kept import kept_columns
-from podwright.core.cel_columns.nodes import view_of
+from podwright.core.cel_columns.nodes import Viewer
 from podwright.core.cel_columns.vectors import shortened, value_at
 from podwright.core.plugins.rules.environment import environment
+from podwright.core.plugins.rules.subject import VARIABLES
 from support.rules.clusters import change, cluster, pending_pod, subject
 from support.rules.expressions import Expressions
 
@@ -26,9 +27,9 @@ def compiled(text):
     return program, Compiler(program.tree, lambda tree: parts.part(tree).evaluate).compile()
 
 
-def interpreted(program, variables, info, reads):
+def interpreted(program, variables, info, viewer):
     try:
-        found = program.evaluate({**variables, "node": view_of(info, reads)})
+        found = program.evaluate({**variables, "node": viewer.of(info)})
     except EvaluationError as error:
         return "error", shortened(str(error))
     return type(found).__name__, repr(found)
@@ -43,12 +44,18 @@ def at(column, slot):
 
 
 def compare(world, kept, asked, expressions):
-    cache = world.cache
+    cache, variables = world.cache, asked.variables(VARIABLES)
     for text, program, operation in expressions:
-        column = kept.column(operation, (), lambda: asked.variables)
+        viewer = Viewer(operation.reads)
+
+        def one(info, program=program, viewer=viewer):
+            return program.evaluate({**variables, "node": viewer.of(info)})
+
+        simple = program.result_type.name in ("bool", "int", "double")
+        column = kept.column(operation, (), lambda: variables, one if simple else None)
         for info in cache.nodes.values():
             if info.node is not None:
-                expected = interpreted(program, asked.variables, info, operation.reads)
+                expected = interpreted(program, variables, info, viewer)
                 assert at(column, info.slot) == expected, f"{text} on {info.name}: {info.node}"
 
 

@@ -16,13 +16,14 @@ from podwright.core.cel.errors import CelError, EvaluationError, Issue
 from podwright.core.cel.tree import Node
 from podwright.core.cel.types import Type
 from podwright.core.cel_columns.compiler import NODE, Compiler, kind_of_type
-from podwright.core.cel_columns.kept import Column, KeptColumns
-from podwright.core.cel_columns.nodes import view_of
+from podwright.core.cel_columns.counts import SCOPE
+from podwright.core.cel_columns.kept import Column, KeptColumns, OneNode
+from podwright.core.cel_columns.nodes import Viewer
 from podwright.core.cel_columns.run import Evaluate, Operation, Run
 from podwright.core.cel_columns.vectors import Kind, Operand, Vec, as_vec, failing
 from podwright.core.framework.interface import MAX_SCORE
 from podwright.core.objects.compaction import RecentCache
-from podwright.core.plugins.rules.environment import environment
+from podwright.core.plugins.rules.environment import CACHE, environment
 from podwright.core.plugins.rules.subject import Subject, inputs_of
 from podwright.core.state.nodeinfo import NodeInfo
 
@@ -51,6 +52,9 @@ class Expression:
         self.reads_namespace = any(part.root == "namespace" for part in inputs)
         """Whether it depends on the pod's namespace."""
         self._readers = tuple(part.reader() for part in inputs)
+        counts = (CACHE, SCOPE) if self.reads.usage else ()
+        self._variables = (*dict.fromkeys(part.root for part in inputs), *counts)
+        self._view = Viewer(self.reads)
 
     def key(self, subject: Subject) -> Hashable:
         """What tells the results for different pods apart."""
@@ -58,24 +62,32 @@ class Expression:
 
     def column(self, subject: Subject, kept: KeptColumns) -> Column:
         """bool[nodes] and errors: whether each node passes."""
-        return kept.column(self._operation, self.key(subject), lambda: subject.variables)
+        return self._kept(kept, self._operation, subject, lambda info: self.evaluate(subject, info))
 
     def scores(self, subject: Subject, kept: KeptColumns, *, bounded: bool) -> Column:
         """float64[nodes] and errors; `bounded`: int64[nodes] from 0 to 100."""
-        operation = self._bounded if bounded else self._score
-        return kept.column(operation, self.key(subject), lambda: subject.variables)
+        operation, one = (self._bounded, self._bounded_number) if bounded else (self._score, self.number)
+        return self._kept(kept, operation, subject, lambda info: one(subject, info))
 
-    def evaluate(self, subject: Subject, node: NodeInfo, changes: Mapping[str, object]) -> object:
+    def _kept(self, kept: KeptColumns, operation: Operation, subject: Subject, one: OneNode) -> Column:
+        return kept.column(operation, self.key(subject), lambda: subject.variables(self._variables), one)
+
+    def evaluate(self, subject: Subject, node: NodeInfo, changes: Mapping[str, object] | None = None) -> object:
         """The value for one node. `changes`: further variables. Raises EvaluationError."""
-        variables = {**subject.variables, **changes, NODE: view_of(node, self.reads)}
+        variables = {**subject.variables(self._variables), NODE: self._view.of(node)}
+        if changes:
+            variables.update(changes)
         return self.program.evaluate(variables, COST_LIMIT)
 
     def number(self, subject: Subject, node: NodeInfo) -> float:
         """The value of a score for one node. Raises EvaluationError."""
-        found = float(self.evaluate(subject, node, {}))  # type: ignore[arg-type]
+        found = float(self.evaluate(subject, node))  # type: ignore[arg-type]
         if not isfinite(found):
             raise EvaluationError(NOT_FINITE)
         return found
+
+    def _bounded_number(self, subject: Subject, node: NodeInfo) -> int:
+        return int(min(max(self.number(subject, node), 0), MAX_SCORE))
 
 
 def expression_of(text: str, *, score: bool) -> Expression:

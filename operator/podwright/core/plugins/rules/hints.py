@@ -93,7 +93,7 @@ def _passes(asked: Sequence[tuple[Expression, Subject]], node: Node) -> bool:
     info.node = node
     for expression, subject in asked:
         try:
-            if expression.evaluate(subject, info, {}) is not True:
+            if expression.evaluate(subject, info) is not True:
                 return False
         except EvaluationError:
             return False

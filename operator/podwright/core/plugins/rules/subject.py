@@ -5,7 +5,7 @@ Pods whose inputs are equal get equal results, so results are kept by the inputs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -27,6 +27,7 @@ class Subject:
         self.owner = owner
         self.params = params
         self._cache = cache
+        self._values: dict[str, object] = {}
 
     @cached_property
     def annotations(self) -> Mapping[str, str]:
@@ -45,22 +46,17 @@ class Subject:
         found = spec.get(field) if isinstance(spec, Mapping) else None
         return found if isinstance(found, str) else ""
 
-    @cached_property
-    def variables(self) -> Mapping[str, object]:
-        """The variables of an evaluation, but for the node."""
-        pod, owner = self.pod, self.owner
-        return {
-            "pod": {name: read(self) for name, read in _POD_VALUES.items()},
-            "namespace": {
-                "name": pod.namespace,
-                "labels": _texts(self.namespace, "labels"),
-                "annotations": _texts(self.namespace, "annotations"),
-            },
-            "policy": {"name": owner.policy, "params": owner.params},
-            "params": self.params,
-            CACHE: self._cache,
-            SCOPE: owner.scope,
-        }
+    def variables(self, names: Iterable[str]) -> Mapping[str, object]:
+        """The values of these variables."""
+        return {name: self._values[name] if name in self._values else self._value(name) for name in names}
+
+    def _value(self, name: str) -> object:
+        found = self._values[name] = _VALUES[name](self)
+        return found
+
+    @property
+    def cache(self) -> Cache:
+        return self._cache
 
 
 def _texts(holder: object, field: str) -> Mapping[str, str]:
@@ -101,6 +97,20 @@ _POD_VALUES: Final[Mapping[str, Callable[[Subject], object]]] = {
     "owner": _owner,
 }
 """The fields of `pod`, as values of CEL."""
+_VALUES: Final[Mapping[str, Callable[[Subject], object]]] = {
+    "pod": lambda subject: {name: read(subject) for name, read in _POD_VALUES.items()},
+    "namespace": lambda subject: {
+        "name": subject.pod.namespace,
+        "labels": _texts(subject.namespace, "labels"),
+        "annotations": _texts(subject.namespace, "annotations"),
+    },
+    "policy": lambda subject: {"name": subject.owner.policy, "params": subject.owner.params},
+    "params": lambda subject: subject.params,
+    CACHE: lambda subject: subject.cache,
+    SCOPE: lambda subject: subject.owner.scope,
+}
+"""The variables of an evaluation, but for the node."""
+VARIABLES: Final = tuple(_VALUES)
 _POD_KEYS: Final[Mapping[str, Callable[[Subject], Hashable]]] = {
     "labels": lambda subject: subject.pod.labels,
     "annotations": lambda subject: tuple(subject.annotations.items()),
