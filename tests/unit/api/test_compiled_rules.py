@@ -26,6 +26,7 @@ def refusal(filters=(), scores=(), **spec):
         pytest.param("node.name", "a filter must be a bool, not string", id="a text"),
         pytest.param("dyn(true)", "a filter must be a bool, not dyn", id="a type that is not known"),
         pytest.param("node.name.matches('(')", "line 1, column 18: ", id="a malformed regular expression"),
+        pytest.param("node.labels.all(a, node.labels.all(b, a != b))", "it may cost 2426371 on one node, the maximum is 1000000", id="an expression that may cost too much"),
         pytest.param("podsOnNode(5) > 1", "line 1, column 11: found no matching overload for 'podsOnNode'", id="a selector that is a number"),
     ],
 )  # fmt: skip

@@ -13,6 +13,7 @@ import numpy as np
 
 from podwright.core.cel import types
 from podwright.core.cel.errors import CelError, EvaluationError, Issue
+from podwright.core.cel.ranges import Range
 from podwright.core.cel.tree import Node
 from podwright.core.cel.types import Type
 from podwright.core.cel_columns.compiler import NODE, Compiler, kind_of_type
@@ -30,8 +31,10 @@ from podwright.core.state.nodeinfo import NodeInfo
 NUMBERS: Final = (types.INT, types.UINT, types.DOUBLE)
 NOT_FINITE: Final = "the score is not a finite number"
 _KEPT: Final[RecentCache[tuple[str, bool], Expression]] = RecentCache(1024)
-COST_LIMIT: Final = 100_000
-"""What one evaluation for one node may cost."""
+COST_LIMIT: Final = 10_000
+"""What one evaluation for one node may cost, in units of CEL: about 10 ms."""
+MAX_ESTIMATE: Final = 1_000_000
+"""An expression is refused if it could cost more with values of the greatest sizes. Ordinary values are far smaller."""
 
 
 class Expression:
@@ -42,6 +45,7 @@ class Expression:
         self.program = environment().compile(text)
         self.text = text
         _check_type(self.program.result_type, score=score)
+        _check_cost(self.program.estimated_cost)
         compiled = Compiler(self.program.tree, _evaluator).compile()
         self.reads = compiled.reads
         self.interpreted = compiled.interpreted
@@ -109,6 +113,13 @@ def _check_type(found: Type, *, score: bool) -> None:
         raise CelError(Issue(0, 0, f"a score must be an int, uint or double, not {found}"))
     if not score and found != types.BOOL:
         raise CelError(Issue(0, 0, f"a filter must be a bool, not {found}"))
+
+
+def _check_cost(cost: Range) -> None:
+    if not cost.is_bounded:
+        raise CelError(Issue(0, 0, "its cost has no bound: it loops over values of unknown size"))
+    if cost.high > MAX_ESTIMATE:
+        raise CelError(Issue(0, 0, f"it may cost {cost.high} on one node, the maximum is {MAX_ESTIMATE}"))
 
 
 class Score(Operation):
