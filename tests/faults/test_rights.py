@@ -39,7 +39,7 @@ Right = tuple[str, str, str, str, str]
 
 
 def _roles() -> list[dict[str, Any]]:
-    files = ("cluster-role.yaml", "lease-role.yaml")
+    files = ("cluster-role.yaml", "lease-role.yaml", "params-role.yaml")
     raws = [raw for file in files for raw in yaml.safe_load_all((kit.BASE / file).read_text())]
     return [raw for raw in raws if raw["kind"] in ("ClusterRole", "Role")]
 

@@ -46,6 +46,23 @@ class Resource:
         return f"{own}/{subresource}" if subresource else own
 
 
+@dataclass(frozen=True, slots=True)
+class InNamespace(Resource):
+    """A kind of which only the objects in one namespace are read. Its `collection` has these."""
+
+    namespace: str = ""
+
+    @property
+    def collection(self) -> str:
+        """The URL path of the namespace's objects."""
+        return self.collection_in(self.namespace)
+
+
+def params_in(namespace: str) -> InNamespace:
+    """The ConfigMaps that policies may take params from."""
+    return InNamespace("ConfigMap", "", "v1", "configmaps", namespaced=True, namespace=namespace)
+
+
 def _segment(name: str) -> str:
     """The name as one segment of a path: whatever it is, the path leads nowhere else."""
     if name in (".", ".."):

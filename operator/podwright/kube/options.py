@@ -248,6 +248,11 @@ class Options(ServingOptions, UnusedOptions):
                 raise OptionsError(f"{own.flag} and --config contradict each other: write it into the file, as {key}")
 
     @property
+    def in_cluster(self) -> bool:
+        """Whether the process runs in a pod."""
+        return _NAMESPACE_FILE.exists()
+
+    @property
     def policies(self) -> PolicySettings:
         """The built-in policy, and what other policies may do."""
         return PolicySettings(
@@ -258,6 +263,7 @@ class Options(ServingOptions, UnusedOptions):
             waits_for_bad_policies=self.when_policy_is_bad == WAIT,
             configuration=self.config,
             extenders={**(self.extenders or {}), **({} if self.config is None else self.config.extenders)},
+            namespace=own_namespace(),
         )
 
     @property

@@ -132,6 +132,12 @@ def reviews(options: Options) -> tuple[tuple[Right, ...], tuple[Right, ...]]:
     return (TOKENS, AUTHORITIES) if looks_up else (TOKENS,), (REVIEWS,)
 
 
+def params(namespace: str) -> tuple[Right, ...]:
+    """The rights to take params of policies from ConfigMaps in this namespace."""
+    without = "policies take no params from ConfigMaps"
+    return tuple(Right(CONFIG_MAP, verb, without, namespace=namespace) for verb in access.READ)
+
+
 def election(namespace: str, name: str) -> tuple[Right, ...]:
     """The rights of an instance with leader election by this Lease."""
     return (

@@ -37,11 +37,11 @@ from podwright.kube.client.http import Http
 from podwright.kube.client.retry import retry_until_answered
 from podwright.kube.descriptors import raise_descriptor_limit
 from podwright.kube.election.leadership import Leadership
-from podwright.kube.kinds import CRD, NODE, POD, REQUIRED, STORED, Resource
+from podwright.kube.kinds import CRD, NODE, POD, REQUIRED, STORED, Resource, params_in
 from podwright.kube.options import Options
 from podwright.kube.parts import Base, Parts, build_parts, check_profiles
 from podwright.kube.policies.controller import PolicyController
-from podwright.kube.rights import SCHEDULING, Right, RightsCheck, election, reviews
+from podwright.kube.rights import SCHEDULING, Right, RightsCheck, election, params, reviews
 from podwright.kube.serve.checks import Note, Problems
 from podwright.kube.serve.configz import configuration
 from podwright.kube.serve.delegation import Delegation
@@ -121,6 +121,7 @@ class Runtime:
         self._rights = RightsCheck(self._needed_rights())
         self._parts: Parts | None = None
         self._crds_watchable = False
+        self._params: Resource | None = None
         self._writing = False
         """Whether the background tasks that write run."""
         self._started = False
@@ -247,7 +248,7 @@ class Runtime:
         await self.server.start()
         self._tasks.start("API server contact", self._contact.run)
         self._electing = self._tasks.start("leader election", self.leadership.run)
-        _, readable, minor, crd_problem = await retry_until_answered("the API server", self._ask)
+        _, readable, minor, crd_problem, self._params = await retry_until_answered("the API server", self._ask)
         await self.server.require_authentication()
         self._crds_watchable = crd_problem is None
         parts = self._parts = build_parts(self._base, minor)
@@ -262,14 +263,23 @@ class Runtime:
         self._started = True
         self._deciding = self._tasks.start("decisions", lambda: self._decide(parts))
 
-    async def _ask(self) -> tuple[None, list[Resource], int | None, str | None]:
+    async def _ask(self) -> tuple[None, list[Resource], int | None, str | None, Resource | None]:
         """What the start must know of the API server, asked at the same time: the start waits for answers, not for its own work."""
         return await asyncio.gather(
             access.require(self._http, REQUIRED),
             access.readable(self._http, STORED),
             access.server_minor(self._http),
             access.access_problem(self._http, CRD),
+            self._readable_params(),
         )
+
+    async def _readable_params(self) -> Resource | None:
+        """The ConfigMaps that policies may take params from; None if RBAC does not let us read them. Raises ClusterError."""
+        found = params_in(self.options.policies.namespace)
+        verb = await access.forbidden(self._http, found)
+        if verb is not None:
+            log.info("policies take no params from ConfigMaps: RBAC does not let us %s %s", verb, found.collection)
+        return found if verb is None else None
 
     def _start_watches(self, parts: Parts, readable: Iterable[Resource]) -> None:
         engine, watches = parts.engine, self.watches
@@ -278,6 +288,8 @@ class Runtime:
         watches.start("assigned pods", POD, parts.group_phases.counting(engine.assigned), ASSIGNED_PODS)
         for resource in readable:
             watches.start(resource.plural, resource, engine.objects(resource.kind))
+        if self._params is not None:
+            watches.start("params of policies", self._params, engine.objects(self._params.kind))
         if not self.kopf_watches_pods:
             watches.start("pending pods", POD, engine.pending, self.pending_selector)
         # The first list of pending pods has the pods of all names that are served by now.
@@ -309,7 +321,11 @@ class Runtime:
     def _needed_rights(self) -> list[tuple[Http, Sequence[Right]]]:
         """The rights that this process uses, with the API client that uses them."""
         lease = self.leadership.lease
-        own = SCHEDULING if lease is None else (*SCHEDULING, *election(lease.namespace, lease.name))
+        own = SCHEDULING
+        if self.options.in_cluster:
+            own += params(self.options.policies.namespace)
+        if lease is not None:
+            own += election(lease.namespace, lease.name)
         return [(self._http, own), *zip(self._clients, reviews(self.options), strict=True)]
 
     def _start_writers(self, parts: Parts) -> None:

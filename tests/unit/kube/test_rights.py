@@ -14,7 +14,7 @@ from podwright.core.objects.watched_kinds import WATCHED_KINDS
 from podwright.kube.client.errors import UnreachableError
 from podwright.kube.kinds import PLUGINS_POD_GROUPS, POD_GROUPS, POLICY
 from podwright.kube.options import Options
-from podwright.kube.rights import AUTHORITIES, REVIEWS, SCHEDULING, TOKENS, RightsCheck, election, reviews
+from podwright.kube.rights import AUTHORITIES, REVIEWS, SCHEDULING, TOKENS, RightsCheck, election, params, reviews
 
 MANIFESTS = Path(__file__).parents[3] / "manifests"
 LEASE = ("podwright-system", "podwright")
@@ -40,6 +40,7 @@ def used(rights):
     ("file", "rights"),
     [
         pytest.param("base/cluster-role.yaml", SCHEDULING, id="the cluster role grants what every instance uses"),
+        pytest.param("base/params-role.yaml", params(LEASE[0]), id="the other role in the namespace grants params"),
         pytest.param("base/lease-role.yaml", election(*LEASE), id="the role in the namespace grants the Lease"),
     ],
 )
@@ -107,7 +108,7 @@ def server():
 
 
 async def test_every_right_is_asked_for_as_the_roles_grant_it(server):
-    rights = (*SCHEDULING, *election(*LEASE))
+    rights = (*SCHEDULING, *params(LEASE[0]), *election(*LEASE))
     check = RightsCheck([(server, rights)])
     await check.check()
     assert sorted(server.asked) == sorted(used(rights))

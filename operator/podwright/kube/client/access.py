@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from podwright.kube.client.errors import AccessError, ApiError
 from podwright.kube.client.http import Http
-from podwright.kube.kinds import Resource
+from podwright.kube.kinds import InNamespace, Resource
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,8 @@ async def access_problem(http: Http, resource: Resource) -> str | None:
 
 async def forbidden(http: Http, resource: Resource) -> str | None:
     """The first of list and watch that RBAC does not let us do; None if it allows both. Raises ClusterError."""
-    allowed = await asyncio.gather(*(is_allowed(http, resource, verb) for verb in READ))
+    namespace = resource.namespace if isinstance(resource, InNamespace) else ""
+    allowed = await asyncio.gather(*(is_allowed(http, resource, verb, namespace=namespace) for verb in READ))
     return next((verb for verb, may in zip(READ, allowed, strict=True) if not may), None)
 
 
