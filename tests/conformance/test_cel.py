@@ -61,9 +61,16 @@ def test_the_same_evaluations_exceed_a_limit(environment, limit):
         {"expression": generator.expression(), "variables": generator.variables(), "limit": limit}
         for _ in range(COUNT // 6)
     ]
-    exceeded = [found.get("error") == CANCELLED for found in ask(VARIABLES, questions)]
+    answers = ask(VARIABLES, questions)
+    crashed = [found.get("error", "").startswith("internal error: ") for found in answers]
+    exceeded = [found.get("error") == CANCELLED for found in answers]
     ours = [answer(environment, question).get("error") == CANCELLED for question in questions]
-    assert ours == exceeded
+    different = [
+        question["expression"]
+        for question, theirs, our, crash in zip(questions, exceeded, ours, crashed, strict=True)
+        if theirs is not our and not crash
+    ]
+    assert not different
     assert any(exceeded)
 
 

@@ -134,7 +134,7 @@ class Compiler:
         self.scope.names = inner
         result = self.compile(node.result).step
         self.scope.names = outer
-        if range_.is_constant and not range_.value:
+        if range_.is_constant and range_.value in ([], {}):
             return Plan(binding(place, result))
         places = (place, first, second if node.second else None)
         always = condition.is_constant and condition.value is True

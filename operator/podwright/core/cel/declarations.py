@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.cel import types
-from podwright.core.cel.types import A, Type, list_of, optional_of
+from podwright.core.cel.types import A, Type, list_of, map_of, optional_of
 
 
 @dataclass(frozen=True)
@@ -172,6 +172,34 @@ ADDRESSES: Final = (
     _method("containsCIDR", "cidr_contains_cidr_string", [_CIDR, _S], types.BOOL),
     _method("containsCIDR", "cidr_contains_cidr", [_CIDR, _CIDR], types.BOOL),
 )
+
+_U: Final = types.URL
+_F: Final = types.FORMAT
+_FORMAT_NAMES: Final = (
+    *(
+        "dns1123Label",
+        "dns1123Subdomain",
+        "dns1035Label",
+        "qualifiedName",
+        "dns1123LabelPrefix",
+        "dns1123SubdomainPrefix",
+    ),
+    *("dns1035LabelPrefix", "labelValue", "uri", "uuid", "byte", "date", "datetime"),
+)
+TEXTS: Final = (
+    _plain("url", "string_to_url", [_S], _U),
+    _plain("isURL", "is_url_string", [_S], types.BOOL),
+    _method("getScheme", "url_get_scheme", [_U], _S),
+    _method("getHost", "url_get_host", [_U], _S),
+    _method("getHostname", "url_get_hostname", [_U], _S),
+    _method("getPort", "url_get_port", [_U], _S),
+    _method("getEscapedPath", "url_get_escaped_path", [_U], _S),
+    _method("getQuery", "url_get_query", [_U], map_of(_S, list_of(_S))),
+    _plain("format.named", "format-named", [_S], optional_of(_F)),
+    _method("validate", "format-validate", [_F, _S], optional_of(list_of(_S))),
+    *(_plain(f"format.{name}", f"format.{name}", [], _F) for name in _FORMAT_NAMES),
+)
+"""URLs, and the named formats of texts."""
 
 _SORTED: Final = {kind.name: kind for kind in _ORDERED.values()}
 LIST_EXTENSION: Final = (

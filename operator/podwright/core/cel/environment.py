@@ -14,11 +14,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from podwright.core.cel import addresses, kubernetes, lists, operators, optionals, regexes, strings
+from podwright.core.cel import addresses, formats, kubernetes, lists, operators, optionals, regexes, strings, urls
 from podwright.core.cel.calls import Functions
 from podwright.core.cel.checker import Checker
 from podwright.core.cel.compiler import Compiler
-from podwright.core.cel.declarations import ADDRESSES, LISTS, OPTIONAL, QUANTITY, REGEX, SEMVER, STRINGS, Overload
+from podwright.core.cel.declarations import (
+    ADDRESSES,
+    LISTS,
+    OPTIONAL,
+    QUANTITY,
+    REGEX,
+    SEMVER,
+    STRINGS,
+    TEXTS,
+    Overload,
+)
 from podwright.core.cel.errors import CelError, CostLimitError, EvaluationError, Issue
 from podwright.core.cel.estimate import CostEstimator
 from podwright.core.cel.frame import Frame
@@ -42,11 +52,15 @@ class Library:
     allocating: Mapping[str, Function]
 
 
-_PARTS: Final = (operators, optionals, kubernetes, lists, strings, addresses)
+_PARTS: Final = (operators, optionals, kubernetes, lists, strings, addresses, urls, formats)
 KUBERNETES: Final = Library(
-    (*QUANTITY, *SEMVER, *REGEX, *LISTS, *STRINGS, *OPTIONAL, *ADDRESSES),
+    (*QUANTITY, *SEMVER, *REGEX, *LISTS, *STRINGS, *OPTIONAL, *ADDRESSES, *TEXTS),
     {name: function for part in _PARTS for name, function in part.PLAIN.items()} | regexes.PLAIN,
-    {name: function for part in (operators, optionals, lists, strings) for name, function in part.ALLOCATING.items()}
+    {
+        name: function
+        for part in (operators, optionals, lists, strings, urls)
+        for name, function in part.ALLOCATING.items()
+    }
     | regexes.ALLOCATING,
 )
 """What Kubernetes 1.37 has in every environment."""
@@ -125,7 +139,7 @@ class Environment:
         """Raises CelError, with line and column, if the expression is refused."""
         try:
             tree = self._checker.check(text)
-            validate(tree)
+            validate(tree, is_exact="sortBy(" not in text or "flatten(" not in text)
             compiler = Compiler(self._functions)
             step = compiler.compile(tree).step
         except RecursionError:

@@ -70,9 +70,11 @@ class Quantity(Opaque):
         scale = min(self.scale, other.scale)
         mine = self.value * 10 ** (self.scale - scale)
         theirs = other.value * 10 ** (other.scale - scale)
-        is_big = (
-            self.is_big or other.is_big or not all(MIN_INT < part <= MAX_INT for part in (mine, theirs, mine + theirs))
+        total = mine + theirs
+        fits = all(MIN_INT <= part <= MAX_INT for part in (mine, theirs, total)) and (
+            total > MIN_INT or mine * theirs < 0
         )
+        is_big = self.is_big or other.is_big or not fits
         return Quantity(mine + theirs, scale, is_big, is_result=True)
 
     def negated(self) -> Quantity:

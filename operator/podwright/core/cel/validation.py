@@ -5,7 +5,7 @@ Sources: `cel/validator.go` and `ext/formatting.go` of cel-go.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from podwright.core.cel.errors import CelError, EvaluationError, Issue
 from podwright.core.cel.formatting import CLAUSES, render, wrong_type
@@ -13,14 +13,14 @@ from podwright.core.cel.tree import Call, Const, ListExpr, MapExpr, Node, childr
 from podwright.core.cel.types import Type
 
 
-def validate(root: Node) -> None:
-    """Raises CelError with the offset of each issue in its column, its line being 0."""
+def validate(root: Node, *, is_exact: bool = True) -> None:
+    """Raises CelError with the offset of each issue in its column, its line being 0. Without `is_exact`, `dyn` fits every type."""
     issues: list[Issue] = []
     stack: list[tuple[Node, bool]] = [(root, False)]
     while stack:
         node, is_formatted = stack.pop()
         if not is_formatted:
-            issues += _mixed(node)
+            issues += _mixed(node, is_exact=is_exact)
         if isinstance(node, Call) and node.function == "format":
             issues += _wrong_format(node)
             is_formatted = True
@@ -29,29 +29,28 @@ def validate(root: Node) -> None:
         raise CelError(*sorted(issues, key=lambda issue: issue.column))
 
 
-def _mixed(node: Node) -> Iterator[Issue]:
+def _mixed(node: Node, *, is_exact: bool) -> Iterator[Issue]:
     if isinstance(node, ListExpr):
         kinds = [(element, _kind(element, i in node.optional)) for i, element in enumerate(node.elements)]
-        found = next(((element, kind) for element, kind in kinds if kind != kinds[0][1]), None)
+        found = next(_mismatches(kinds, is_exact=is_exact), None)
         if found:
-            yield _mismatch(found[0], kinds[0][1], found[1])
+            yield found
     elif isinstance(node, MapExpr):
-        keys = [entry.key for entry in node.entries if isinstance(entry.key, Node)]
+        keys = [(entry.key, entry.key.type) for entry in node.entries if isinstance(entry.key, Node)]
         values = [(entry.value, _kind(entry.value, entry.is_optional)) for entry in node.entries]
-        for key in keys:
-            if key.type != keys[0].type:
-                yield _mismatch(key, keys[0].type, key.type)
-        for value, kind in values:
-            if kind != values[0][1]:
-                yield _mismatch(value, values[0][1], kind)
+        yield from _mismatches(keys, is_exact=is_exact)
+        yield from _mismatches(values, is_exact=is_exact)
+
+
+def _mismatches(kinds: Sequence[tuple[Node, Type]], *, is_exact: bool) -> Iterator[Issue]:
+    for node, kind in kinds[1:]:
+        expected = kinds[0][1]
+        if kind != expected and (is_exact or not {"dyn", "optional_type"} & {kind.name, expected.name}):
+            yield Issue(0, node.offset, f"expected type '{expected}' but found '{kind}'")
 
 
 def _kind(node: Node, is_optional: bool) -> Type:
     return node.type.parameters[0] if is_optional and node.type.parameters else node.type
-
-
-def _mismatch(node: Node, expected: Type, found: Type) -> Issue:
-    return Issue(0, node.offset, f"expected type '{expected}' but found '{found}'")
 
 
 def _wrong_format(node: Call) -> Iterator[Issue]:

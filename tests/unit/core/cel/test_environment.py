@@ -72,6 +72,7 @@ def test_an_expression_has_this_value_and_cost(environment, text, value, cost):
         pytest.param(
             "quantity('1') == quantity('0').add(1)", "no such overload", id="a computed quantity on the right"
         ),
+        pytest.param("dyn(false).all(i, i)", "got 'types.Bool', expected iterable type", id="a macro over no list"),
         pytest.param("semver('1.2')", "No Major.Minor.Patch elements found", id="no version"),
     ],
 )
