@@ -23,6 +23,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "explain": "podwright.cli.explain",
     "extender": "podwright.cli.extender",
     "kube-scheduler": "podwright.cli.kube_scheduler",
+    "policy": "podwright.cli.policy",
     "replay": "podwright.cli.replay",
     "run": "podwright.cli.run",
     "simulate": "podwright.cli.simulate",

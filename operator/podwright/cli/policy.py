@@ -1,0 +1,48 @@
+"""`podwright policy`: tools for people who write policies."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from podwright.cli.cluster_source import load_options, with_policies
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.profile import ProfileError
+from podwright.policies.findings import sarif
+from podwright.policies.lint import lint as findings_of
+
+
+@click.group(short_help="Check policies before they are applied.")
+def policy() -> None:
+    """Check policies before they are applied."""
+
+
+@policy.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
+@with_policies
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "sarif"]),
+    default="text",
+    show_default=True,
+    help="text: file:line:column: level: message. sarif: SARIF 2.1.0, which code hosts show beside the lines.",
+)
+def lint(files: tuple[str, ...], output: str, **values: Any) -> None:
+    """Check the SchedulerPolicies and LocalSchedulerPolicies of FILES, without a cluster, as the operator would. Other objects are ignored.
+
+    Exit status 1 if the operator would refuse a policy. Warnings and notes do not change the status.
+    """
+    try:
+        findings = findings_of(files, load_options(values))
+    except (OSError, ProfileError, PluginError) as error:
+        raise click.ClickException(str(error)) from error
+    if output == "sarif":
+        click.echo(json.dumps(sarif(findings), indent=2))
+    else:
+        for finding in findings:
+            click.echo(str(finding))
+    if any(finding.level == "error" for finding in findings):
+        raise SystemExit(1)

@@ -1,0 +1,210 @@
+"""Checks policy files offline, with the operator's own code: what the operator would refuse is an error, with its place in the file.
+
+A LocalSchedulerPolicy is checked against the SchedulerPolicies of the same files that would bound it. If there are none, what it may do is
+not checked, and a note says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import yaml
+
+from podwright.api.compile import CompiledPolicy, compile_policy
+from podwright.api.local_compile import compose
+from podwright.api.local_policy import LOCAL_KIND, LocalPolicy, parse_local_policy
+from podwright.api.permissions import check_safety, check_scheduler_name
+from podwright.api.policy_delegation import DelegatedStrategy
+from podwright.api.policy_result import problem_of
+from podwright.api.policy_set import PolicySet
+from podwright.api.scheduler_policy import GROUP, KIND, PolicyError, SchedulerPolicy, parse_policy
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.profile import ProfileError
+from podwright.core.framework.validation import Problem
+from podwright.kube.bounded_files import read_at_most
+from podwright.policies.findings import Finding, Level
+from podwright.policies.positions import Place, Position, positions, repeated_keys
+from podwright.simulator.loaded import LoadOptions
+from podwright.simulator.manifests import Manifest, ManifestError, parse_manifests
+
+LONGEST_FILE: Final = 16 << 20
+"""Bytes of a policy file."""
+_IN_TEXT: Final = re.compile(r"line (\d+), column (\d+): ")
+_PLACE: Final = re.compile(r":(\d+): ")
+_YAML_PLACE: Final = re.compile(r"line (\d+), column (\d+)")
+_UNBOUNDED: Final = {
+    "strategies": list(get_args(DelegatedStrategy)),
+    "plugins": ["*"],
+    "rules": True,
+    "maxRules": 128,
+    "maxWeight": 1_000_000,
+}
+
+
+class _Policy:
+    """A policy of a file, and where it stands."""
+
+    def __init__(self, raw: Manifest, file: str, position: Position) -> None:
+        self.raw = raw
+        self.file = file
+        self.position = position
+
+    @property
+    def name(self) -> str:
+        metadata = self.raw.get("metadata")
+        return f"{self.raw['kind']} {metadata.get('name', '?') if isinstance(metadata, dict) else '?'}"
+
+    def finding(self, level: Level, rule: str, path: str, problem: str) -> Finding:
+        """A finding about the field at `path`."""
+        at = self.position.at(path)
+        place: Place | None = None
+        if (found := _IN_TEXT.match(problem)) is not None:
+            place = at.inside(int(found[1]), int(found[2]))
+        if place is not None and found is not None:
+            problem = problem[found.end() :]
+        line, column = place or at.place
+        return Finding(self.file, line, column, level, rule, f"{self.name}: {path}: {problem}")
+
+
+def lint(files: Iterable[str], options: LoadOptions) -> Sequence[Finding]:
+    """What is wrong with the policies of these files, ordered by place. Objects of other kinds are left alone. Raises OSError and ProfileError."""
+    findings: list[Finding] = []
+    policies: list[_Policy] = []
+    for file in files:
+        _read(file, policies, findings)
+    accepted = PolicySet(options.classes, options.features, settings=options.settings)
+    given = {KIND: 0, LOCAL_KIND: 0}
+    for policy in policies:
+        given[policy.raw["kind"]] += 1
+        if policy.raw["kind"] == KIND:
+            findings += _cluster_findings(policy, accepted, options)
+    for policy in policies:
+        if policy.raw["kind"] == LOCAL_KIND:
+            findings += _local_findings(policy, accepted, options, bounded=given[KIND] > 0)
+    findings += _overlaps(policies, accepted)
+    return sorted(set(findings))
+
+
+def _read(file: str, policies: list[_Policy], findings: list[Finding]) -> None:
+    content = read_at_most(Path(file), LONGEST_FILE)
+    try:
+        objects = parse_manifests(content, file)
+        found = [*positions(content.decode())]
+    except ManifestError as error:
+        findings.append(_unreadable(file, str(error)))
+        return
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        findings.append(_unreadable(file, f"{file}: not YAML: {error}"))
+        return
+    for raw, position in zip(objects, found, strict=True):
+        group = str(raw.get("apiVersion") or GROUP).partition("/")[0]
+        if raw["kind"] in (KIND, LOCAL_KIND) and group == GROUP:
+            policies.append(_Policy(raw, file, position))
+            for key, (line, column) in repeated_keys(position):
+                findings.append(Finding(file, line, column, "error", "YAML", f"the key {key:.80} is there twice"))
+
+
+def _unreadable(file: str, message: str) -> Finding:
+    text = message.removeprefix(f"{file}:").strip()
+    line, column = 1, 1
+    if (found := _YAML_PLACE.findall(text)) != []:
+        line, column = int(found[-1][0]), int(found[-1][1])
+    elif (at := _PLACE.match(message.removeprefix(file))) is not None:
+        line, text = int(at[1]), message.removeprefix(file)[at.end() :]
+    return Finding(file, line, column, "error", "YAML", text)
+
+
+def _cluster_findings(policy: _Policy, accepted: PolicySet, options: LoadOptions) -> Iterator[Finding]:
+    try:
+        compiled = _compiled(parse_policy(policy.raw), accepted, options)
+    except (PolicyError, ProfileError, PluginError) as error:
+        yield from _errors(policy, error)
+        return
+    accepted.apply(policy.raw)
+    yield from _interpreted(policy, compiled)
+
+
+def _compiled(source: SchedulerPolicy, accepted: PolicySet, options: LoadOptions) -> CompiledPolicy:
+    """As the operator compiles it. Raises PolicyError, ProfileError and PluginError."""
+    settings = options.settings
+    check_scheduler_name(source, settings)
+    compiled = compile_policy(
+        source,
+        options.classes,
+        options.features,
+        accepted.queue_sort,
+        extenders=settings.extenders,
+        namespace=settings.namespace,
+    )
+    if not settings.allow_unsafe:
+        check_safety(compiled, accepted.built_in_for(source.spec.scheduler_name).profile, options.classes)
+    return compiled
+
+
+def _local_findings(policy: _Policy, accepted: PolicySet, options: LoadOptions, *, bounded: bool) -> Iterator[Finding]:
+    try:
+        local = parse_local_policy(policy.raw)
+    except PolicyError as error:
+        yield from _errors(policy, error)
+        return
+    if bounded:
+        accepted.change_local(lambda known: known.apply(policy.raw))
+        found = [accepted.decider(name) for name in accepted.local.bases_of(local.key)]
+        bases = [base for base in found if base is not None] or [accepted.built_in_for(local.spec.scheduler_name)]
+    else:
+        bases = [_unbounded(local, accepted, options)]
+        yield policy.finding("note", "Delegation", "spec", "what it may do is not checked: no SchedulerPolicy is given")
+    for base in bases:
+        try:
+            compiled = compose(
+                base, local, options.classes, options.features, accepted.queue_sort, options.settings.extenders
+            )
+        except (PolicyError, ProfileError, PluginError) as error:
+            yield from _errors(policy, error)
+        else:
+            yield from _interpreted(policy, compiled)
+
+
+def _unbounded(local: LocalPolicy, accepted: PolicySet, options: LoadOptions) -> CompiledPolicy:
+    spec = {"schedulerName": local.spec.scheduler_name, "delegation": _UNBOUNDED}
+    source = parse_policy({"apiVersion": f"{GROUP}/v1alpha1", "kind": KIND, "metadata": {"name": "any"}, "spec": spec})
+    return compile_policy(source, options.classes, options.features, accepted.queue_sort)
+
+
+def _errors(policy: _Policy, error: Exception) -> Iterator[Finding]:
+    if isinstance(error, PolicyError):
+        problems: Sequence[Problem] = error.problems
+        reason: str = error.reason
+    elif isinstance(error, ProfileError):
+        problems, reason = [(error.where, error.problem)], "Invalid"
+    else:
+        problems, reason = [("spec", problem_of(error))], "Invalid"
+    for path, problem in problems:
+        yield policy.finding("error", reason, path or "spec", problem)
+
+
+def _interpreted(policy: _Policy, compiled: CompiledPolicy) -> Iterator[Finding]:
+    """Notes about rules that cost more than others."""
+    rules: dict[str, Any] = policy.raw["spec"].get("rules") or {}
+    for points in ("filters", "scores"):
+        for index, rule in enumerate(rules.get(points) or ()):
+            if (why := compiled.interpreted.get(rule["name"])) is not None:
+                path = f"spec.rules.{points}[{index}].expression"
+                yield policy.finding("note", "Interpreted", path, f"is evaluated node by node: {why}")
+
+
+def _overlaps(policies: Sequence[_Policy], accepted: PolicySet) -> Iterator[Finding]:
+    for policy in policies:
+        name = policy.raw["metadata"].get("name") if isinstance(policy.raw.get("metadata"), dict) else None
+        if policy.raw["kind"] != KIND or not isinstance(name, str) or accepted.decider(name) is None:
+            continue
+        if (other := accepted.shadowed_by(name)) is not None:
+            problem = f"never decides about a pod: {KIND} {other} takes all pods that it matches"
+            yield policy.finding("warning", "Shadowed", "spec.match", problem)
+        elif others := accepted.overlapping(name)[0]:
+            names = ", ".join(each.name for each in others)
+            problem = f"matches pods that {KIND} {names} of the same precedence matches too: the older policy decides"
+            yield policy.finding("warning", "Overlapping", "spec.precedence", problem)

@@ -1,0 +1,119 @@
+"""`podwright policy lint`: the operator's verdict on files, with lines and columns."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from podwright.cli.main import main
+from podwright.policies.findings import Finding, sarif
+
+POLICY = "apiVersion: podwright.dev/v1alpha1\nkind: SchedulerPolicy\nmetadata: {name: p}\n"
+LOCAL = "apiVersion: podwright.dev/v1alpha1\nkind: LocalSchedulerPolicy\nmetadata: {name: l, namespace: team}\n"
+RULE = "spec:\n  rules:\n    filters:\n      - name: tier\n        message: another tier\n        expression: "
+
+
+def run(folder: Path, content: str | bytes, *flags: str) -> Result:
+    (folder / "p.yaml").write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return CliRunner().invoke(main, ["policy", "lint", "p.yaml", *flags])
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        pytest.param(
+            POLICY + "spec: {strategy: {type: Most}}\n",
+            "p.yaml:4:25: error: SchedulerPolicy p: spec.strategy.type: 'Most' is not one of",
+            id="a value that the schema refuses",
+        ),
+        pytest.param(
+            POLICY + RULE + "|\n          true &&\n            node.lables.size() > 0\n",
+            "p.yaml:11:17: error: SchedulerPolicy p: spec.rules.filters[0].expression: undefined field 'lables' [Invalid]",
+            id="a misspelt field in an expression",
+        ),
+        pytest.param(
+            POLICY + RULE + "'node.name =='\n",
+            "p.yaml:9:34: error: SchedulerPolicy p: spec.rules.filters[0].expression: ",
+            id="an expression that ends too early",
+        ),
+        pytest.param(
+            POLICY + "spec: {strategy: {type: Custom}, plugins: {score: {enabled: [{name: NoSuchPlugin}]}}}\n",
+            "p.yaml:4:69: error: SchedulerPolicy p: spec.plugins.score.enabled[0].name: ",
+            id="an unknown plugin",
+        ),
+        pytest.param(
+            POLICY + "spec:\n  precedence: 1\n  precedence: 2\n",
+            "p.yaml:6:3: error: the key precedence is there twice [YAML]",
+            id="a key that is there twice",
+        ),
+        pytest.param("kind: [\n", "p.yaml:2:1: error: not YAML: ", id="no YAML"),
+        pytest.param("a: &x 1\nb: *x\n", "p.yaml:2:1: error: aliases are not supported [YAML]", id="an alias"),
+        pytest.param("kind: A\n---\n- 1\n", "p.yaml:1:1: error: document 2: expected an object", id="no object"),
+        pytest.param(b"kind: \xff\n", "p.yaml:1:1: error: ", id="no UTF-8"),
+    ],
+)
+def test_what_the_operator_would_refuse_is_an_error_with_its_place(
+    tmp_path: Path, content: str | bytes, found: str
+) -> None:
+    result = run(tmp_path, content)
+    assert (result.exit_code, result.output.count(found)) == (1, 1), result.output
+
+
+def test_valid_policies_and_other_objects_are_no_findings(tmp_path: Path) -> None:
+    content = f"{POLICY}spec: {{}}\n---\nkind: Pod\nspec: [1]\n---\napiVersion: other.dev/v1\nkind: SchedulerPolicy\n"
+    result = run(tmp_path, content)
+    assert (result.exit_code, result.output) == (0, "")
+
+
+def test_the_options_of_the_operator_bound_scheduler_names(tmp_path: Path) -> None:
+    content = POLICY + "spec: {schedulerName: other}\n"
+    assert run(tmp_path, content).exit_code == 0
+    result = run(tmp_path, content, "--allowed-scheduler-names=mine")
+    assert result.exit_code == 1
+    assert "p.yaml:4:23: error: SchedulerPolicy p: spec.schedulerName: " in result.output
+
+
+def test_policies_that_never_decide_are_a_warning(tmp_path: Path) -> None:
+    second = POLICY.replace("name: p", "name: q")
+    result = run(tmp_path, f"{POLICY}spec: {{precedence: 2}}\n---\n{second}spec: {{match: {{namespaces: [a]}}}}\n")
+    assert result.exit_code == 0
+    assert "p.yaml:9:15: warning: SchedulerPolicy q: spec.match: never decides about a pod" in result.output
+
+
+def test_policies_of_equal_precedence_that_overlap_are_a_warning(tmp_path: Path) -> None:
+    second = POLICY.replace("name: p", "name: q")
+    match = "spec: {precedence: 1, match: {podSelector: {matchLabels: {%s: x}}}}\n"
+    result = run(tmp_path, f"{POLICY}{match % 'a'}---\n{second}{match % 'b'}")
+    assert result.exit_code == 0
+    assert result.output.count("warning") == 2
+    assert (
+        "p.yaml:4:20: warning: SchedulerPolicy p: spec.precedence: matches pods that SchedulerPolicy q" in result.output
+    )
+
+
+def test_a_local_policy_is_held_against_the_delegation_in_the_same_files(tmp_path: Path) -> None:
+    bound = f"{POLICY}spec: {{delegation: {{strategies: [LeastAllocated]}}}}\n---\n"
+    local = f"{LOCAL}spec: {{strategy: {{type: MostAllocated}}}}\n"
+    result = run(tmp_path, bound + local)
+    assert result.exit_code == 1
+    assert "p.yaml:9:25: error: LocalSchedulerPolicy l: spec.strategy.type: " in result.output
+    assert "SchedulerPolicy p" in result.output
+    alone = run(tmp_path, local)
+    assert alone.exit_code == 0
+    assert "p.yaml:4:7: note: LocalSchedulerPolicy l: spec: what it may do is not checked" in alone.output
+    assert run(tmp_path, f"{LOCAL}spec: {{strategy: {{type: Nonsense}}}}\n").exit_code == 1
+
+
+def test_sarif_has_each_finding_with_its_place(tmp_path: Path) -> None:
+    (one,) = json.loads(run(tmp_path, POLICY + "spec: {precedence: x}\n", "-o", "sarif").output)["runs"]
+    (found,) = one["results"]
+    region = found["locations"][0]["physicalLocation"]
+    assert region == {"artifactLocation": {"uri": "p.yaml"}, "region": {"startLine": 4, "startColumn": 20}}
+    assert (found["ruleId"], found["level"]) == ("Invalid", "error")
+    assert one["tool"]["driver"]["rules"][found["ruleIndex"]] == {"id": "Invalid"}
+    assert sarif([Finding("a/b.yaml", 1, 1, "note", "R", "m")])["version"] == "2.1.0"
