@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from podwright.core.cel import addresses, formats, kubernetes, lists, operators, optionals, regexes, strings, urls
 from podwright.core.cel.calls import Functions
-from podwright.core.cel.checker import Checker
 from podwright.core.cel.compiler import Compiler
 from podwright.core.cel.declarations import (
     ADDRESSES,
@@ -38,6 +37,9 @@ from podwright.core.cel.tree import Node
 from podwright.core.cel.types import Type
 from podwright.core.cel.validation import validate
 from podwright.core.cel.values import Function
+
+if TYPE_CHECKING:
+    from podwright.core.cel.checker import Checker
 
 COST_LIMIT: Final = 1_000_000
 """The cost that one evaluation may have if its caller sets no limit: `PerCallLimit` of Kubernetes."""
@@ -127,13 +129,19 @@ class Environment:
     def __init__(self, variables: Mapping[str, Type], libraries: Iterable[Library] = (KUBERNETES,)) -> None:
         found = tuple(libraries)
         self.variables = dict(variables)
-        overloads = [overload for library in found for overload in library.overloads]
+        self._overloads = [overload for library in found for overload in library.overloads]
         self._functions = Functions(
             plain={name: function for library in found for name, function in library.plain.items()},
             allocating={name: function for library in found for name, function in library.allocating.items()},
             prepared={**regexes.PREPARED, **kubernetes.PREPARED},
         )
-        self._checker = Checker(self.variables, overloads)
+
+    @cached_property
+    def _checker(self) -> Checker:
+        # Not at the start of a process: the library takes long to import, and there may be no expressions.
+        from podwright.core.cel.checker import Checker  # noqa: PLC0415
+
+        return Checker(self.variables, self._overloads)
 
     def compile(self, text: str) -> Program:
         """Raises CelError, with line and column, if the expression is refused."""

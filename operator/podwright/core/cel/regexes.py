@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
-
-import re2
+from typing import TYPE_CHECKING, Final
 
 from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.frame import Frame
 from podwright.core.cel.values import Function, Value, no_such_overload
 from podwright.core.objects.compaction import cleared_regularly
+
+if TYPE_CHECKING:
+    import re2
 
 MAX_PATTERN: Final = 10_000
 """Code points of a pattern."""
@@ -19,18 +20,16 @@ _MEMORY: Final = 2 << 20
 """Bytes that RE2 may use for one pattern."""
 
 
-def _options() -> re2.Options:
+def _compile(pattern: str) -> re2._Regexp[bytes]:
+    import re2  # noqa: PLC0415 -- not at the start of a process, which may have no expressions
+
+    if len(pattern) > MAX_PATTERN:
+        raise EvaluationError(f"regular expression of {len(pattern)} code points exceeds the limit of {MAX_PATTERN}")
     options = re2.Options()
     options.max_mem = _MEMORY
     options.log_errors = False
-    return options
-
-
-def _compile(pattern: str) -> re2._Regexp[bytes]:
-    if len(pattern) > MAX_PATTERN:
-        raise EvaluationError(f"regular expression of {len(pattern)} code points exceeds the limit of {MAX_PATTERN}")
     try:
-        return re2.compile(pattern, _options())
+        return re2.compile(pattern, options)
     except re2.error as error:
         text = error.args[0] if error.args else ""
         raise EvaluationError(f"error parsing regexp: {_text(text)}: `{pattern[:200]}`") from None
