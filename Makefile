@@ -128,6 +128,10 @@ verify: venv ## fail if a generated file is out of date
 	$(BIN)/python -m benchmarks.report --readme README.md --check
 
 .PHONY: chart
+.PHONY: notebook
+notebook: venv ## run the cells of docs/library.ipynb again
+	$(BIN)/python tests/support/examples/notebook.py docs/library.ipynb
+
 chart: venv ## generate the Helm chart in charts/podwright from manifests
 	$(BIN)/python charts/generate.py
 

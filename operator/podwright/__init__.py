@@ -12,10 +12,14 @@ _LIBRARY = {
     "Change": "podwright.simulator.explain.results",
     "Cluster": "podwright.simulator.library",
     "Explanation": "podwright.simulator.explain.results",
+    "Picture": "podwright.simulator.library",
     "Policy": "podwright.simulator.library",
+    "Scorecard": "podwright.simulator.replay.scorecard",
     "SimulationResult": "podwright.simulator.results",
     "WorkloadExplanation": "podwright.simulator.explain.results",
     "explain": "podwright.simulator.library",
+    "plots": "podwright.simulator.library",
+    "replay": "podwright.simulator.library",
     "simulate": "podwright.simulator.library",
 }
 """By name: the module that defines it."""

@@ -1,6 +1,7 @@
 """`import podwright`: its names, what they give, and that the operator starts without them."""
 
 import ast
+import json
 import re
 import runpy
 import subprocess
@@ -14,6 +15,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.simulator.explain.targets import TargetError
 from podwright.simulator.hypothesis import HypothesisError
 from podwright.simulator.manifests import ManifestError
+from support.examples.notebook import outputs
 
 ROOT = Path(podwright.__file__).parent
 EXAMPLE = ROOT.parents[1] / "examples" / "explain" / "cluster.yaml"
@@ -21,10 +23,14 @@ NAMES = [
     "Change",
     "Cluster",
     "Explanation",
+    "Picture",
     "Policy",
+    "Scorecard",
     "SimulationResult",
     "WorkloadExplanation",
     "explain",
+    "plots",
+    "replay",
     "simulate",
 ]
 POLICY = """
@@ -100,6 +106,28 @@ def test_a_policy_is_tried_in_place_of_the_default(cluster):
     assert len(other.with_policies(policy).snapshot.objects) == len(other.snapshot.objects)
 
 
+def test_a_list_of_tasks_is_replayed_under_two_policies():
+    folder = EXAMPLE.parents[1] / "library"
+    cards = podwright.replay(
+        folder / "tasks.csv",
+        {"spread": [], "pack": [podwright.Policy.parse(POLICY)]},
+        nodes=folder / "nodes.csv",
+    )
+    spread, pack = cards
+    assert [card.policy for card in cards] == ["spread", "pack"]
+    assert spread.arrived == pack.arrived == 300
+    assert pack.nodes_in_use < spread.nodes_in_use
+    drawn = podwright.plots(cards)
+    assert {"allocation", "nodes", "waiting"} <= drawn.keys()
+    assert drawn["nodes"]._repr_svg_().startswith("<svg")
+
+
+def test_a_cluster_gives_the_nodes_of_a_replay(cluster):
+    folder = EXAMPLE.parents[1] / "library"
+    (card,) = podwright.replay(folder / "tasks.csv", {"default": []}, nodes=cluster)
+    assert card.nodes == pytest.approx(3)
+
+
 def test_a_bad_policy_says_what_is_wrong():
     policy = podwright.Policy.parse(POLICY.replace("MostAllocated", "Tetris"))
     assert "spec.strategy" in policy.problem()
@@ -131,3 +159,11 @@ def test_the_example_of_the_page_runs(monkeypatch, capsys):
 def test_the_page_lists_every_name():
     page = (ROOT.parents[1] / "docs" / "library.md").read_text()
     assert [name for name in NAMES if f"`{name}" not in page] == []
+
+
+def test_the_notebook_shows_what_its_cells_give(monkeypatch):
+    monkeypatch.chdir(EXAMPLE.parents[2])
+    notebook = json.loads(Path("docs/library.ipynb").read_text())
+    shown = [cell["outputs"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert outputs(notebook) == shown
+    assert any("image/svg+xml" in output.get("data", {}) for cell in shown for output in cell)

@@ -23,6 +23,12 @@ from podwright.simulator.hypothesis import AddedNodes, Hypothesis, parse_scale
 from podwright.simulator.live import Connection, snapshot_of
 from podwright.simulator.loaded import LoadedCluster, LoadOptions, features_of, load
 from podwright.simulator.manifests import parse_manifests, read_manifests
+from podwright.simulator.replay.plots import plots as draw_plots
+from podwright.simulator.replay.recording import read_recording
+from podwright.simulator.replay.run import Candidate, ReplayOptions
+from podwright.simulator.replay.run import replay as run_replay
+from podwright.simulator.replay.scorecard import Scorecard
+from podwright.simulator.replay.task_lists import read_nodes, read_tasks, stream_of
 from podwright.simulator.results import SimulationResult
 from podwright.simulator.simulation import simulate as run_simulation
 from podwright.simulator.snapshot import Snapshot, read_snapshot
@@ -173,3 +179,44 @@ def simulate(
         pods=pods,
     )
     return run_simulation(cluster.loaded, hypothesis, seed=seed)
+
+
+def replay(
+    stream: str | Path,
+    policies: Mapping[str, Sequence[Policy]],
+    *,
+    nodes: str | Path | Cluster | None = None,
+    seed: int = 0,
+) -> list[Scorecard]:
+    """The same stream of pods under several sets of policies, and how each did, in the order of `policies`. No policy means kube-scheduler's profile.
+
+    `stream`: a recording, or a list of tasks as CSV, which needs `nodes`: a list as CSV, or a cluster, of which only the nodes count. Raises
+    StreamError and ReplayError.
+    """
+    path = str(stream)
+    if isinstance(nodes, Cluster):
+        initial = [*nodes.snapshot.of_kind("Node")]
+    else:
+        initial = [] if nodes is None else read_nodes(str(nodes))
+    found = (
+        stream_of(initial, read_tasks(path))
+        if path.removesuffix(".gz").endswith(".csv")
+        else read_recording(path, initial)
+    )
+    candidates = [Candidate(name, [policy.raw for policy in chosen]) for name, chosen in policies.items()]
+    return run_replay(found, candidates, ReplayOptions(seed=seed))
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawing, which notebooks show."""
+
+    svg: str
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+
+def plots(cards: Sequence[Scorecard]) -> Mapping[str, Picture]:
+    """The plots of a replay: allocation, utilisation, fragmentation, spread, nodes, pending, waiting."""
+    return {name.removesuffix(".svg"): Picture(svg) for name, svg in draw_plots(cards).items()}

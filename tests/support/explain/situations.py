@@ -470,7 +470,7 @@ SITUATIONS = (
                         "filters": [
                             {
                                 "name": "same-tier",
-                                "expression": "node.labels[?'tier'].orValue('') == pod.labels[?'tier'].orValue('')",
+                                "expression": "has(node.labels.tier) && node.labels.tier == pod.labels.tier",
                                 "message": "node(s) had another tier than the pod",
                             }
                         ]
