@@ -137,6 +137,20 @@ def lists(plural: str, selector: str = "*") -> Callable[[Request], bool]:
     return lambda request: request[0] == "GET" and request[1].endswith(f"/{plural}") and request[2].startswith(selector)
 
 
+async def test_in_a_quiet_time_nothing_that_the_watches_receive_reaches_the_engine(server):
+    async with running(server, pod_intake="watch") as runtime:
+        engine = runtime.engine
+        quiet, version = engine.slices.quiet, engine.cache.version
+        quiet.begin(60.0)
+        server.node("late")
+        server.pod("waiting")
+        await asyncio.sleep(0.2)
+        assert engine.cache.version == version
+        assert engine.queue.counts()["active"] == 0
+        quiet.end()
+        await until(lambda: server.bound == ["waiting"])
+
+
 class TestStart:
     async def test_what_it_must_know_is_asked_at_the_same_time(self, server):
         """The start takes as many round trips as answers depend on each other, however many questions there are."""
