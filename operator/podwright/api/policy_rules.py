@@ -30,7 +30,7 @@ class FilterRule:
     )
     expression: str = field(
         metadata=describe(
-            "A CEL expression of type bool over pod, node, namespace, policy and params. A node for which it is not true is "
+            "A CEL expression of type bool over pod, node, namespaceObject, policy and params. A node for which it is not true is "
             "rejected.",
             minLength=1,
             maxLength=MAX_EXPRESSION,
@@ -65,7 +65,7 @@ class ScoreRule:
     )
     expression: str = field(
         metadata=describe(
-            "A CEL expression of type int, uint or double over pod, node, namespace, policy and params: how well the node suits the "
+            "A CEL expression of type int, uint or double over pod, node, namespaceObject, policy and params: how well the node suits the "
             "pod.",
             minLength=1,
             maxLength=MAX_EXPRESSION,

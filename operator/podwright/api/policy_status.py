@@ -23,6 +23,7 @@ from podwright.core.framework.validation import ATOMIC, describe, unique_by
 ACCEPTED: Final = "Accepted"
 ACTIVE: Final = "Active"
 PLUGIN_FAILED: Final = "PluginFailed"
+PARAMS_MISSING: Final = "ParamsMissing"
 CONFLICT: Final = "Conflict"
 OVER_BUDGET: Final = "OverBudget"
 
@@ -37,11 +38,12 @@ class Work:
     """What a policy has done since the operator started, its generations together.
 
     `exceptions`: what plugins of the active generation raised, in short, and `over_budget`: why a local policy is over its time budget; ""
-    if nothing. `faults`: times in seconds since the epoch, and texts; `causes`: theirs. `interpreted`: rules that are evaluated node by node, with the reason.
+    if nothing. `missing_params`: what is wrong with the ConfigMaps of its params. `faults`: times in seconds since the epoch, and texts; `causes`: theirs. `interpreted`: rules that are evaluated node by node, with the reason.
     """
 
     exceptions: str = ""
     over_budget: str = ""
+    missing_params: str = ""
     decisions: int = 0
     pending_pods: int = 0
     evaluation_errors: int = 0
@@ -52,7 +54,7 @@ class Work:
     @property
     def state(self) -> tuple[object, ...]:
         """What has to be written at once when it changes."""
-        return self.exceptions, self.over_budget, self.causes, self.interpreted
+        return self.exceptions, self.over_budget, self.missing_params, self.causes, self.interpreted
 
 
 NO_WORK: Final = Work()
@@ -90,7 +92,7 @@ class Condition:
     type: str = field(
         metadata=describe(
             "Accepted (the newest generation is valid), Active (the policy decides about pods), PluginFailed (a plugin "
-            "raised an exception since this generation is active), OverBudget (what a local policy adds takes too long), or Conflict (some "
+            "raised an exception since this generation is active), ParamsMissing (a ConfigMap that has params does not exist), OverBudget (what a local policy adds takes too long), or Conflict (some "
             "pods may match this policy and others of the same precedence).",
             maxLength=316,
         )
@@ -100,6 +102,7 @@ class Condition:
         metadata=describe(
             "Accepted: Accepted, Invalid, UnknownPlugin, NotSupported, NotAllowed. "
             "Active: InForce, LastGoodGeneration, Shadowed, NotAccepted. PluginFailed: ExceptionRaised. "
+            "ParamsMissing: NoConfigMap. "
             "OverBudget: TooSlow. Conflict: EqualPrecedence.",
             maxLength=1024,
         )
@@ -121,7 +124,7 @@ class PolicyStatus:
     conditions: tuple[Condition, ...] = field(
         default=(),
         metadata=describe(
-            "Accepted and Active; PluginFailed, OverBudget and Conflict if they hold.",
+            "Accepted and Active; PluginFailed, ParamsMissing, OverBudget and Conflict if they hold.",
             maxItems=16,
             **unique_by("type"),
         ),
@@ -214,6 +217,8 @@ def status_of(
     ]
     if work.exceptions:
         conditions.append(_UntimedCondition(PLUGIN_FAILED, True, "ExceptionRaised", work.exceptions))
+    if work.missing_params:
+        conditions.append(_UntimedCondition(PARAMS_MISSING, True, "NoConfigMap", f"{work.missing_params}."))
     if work.over_budget:
         message = f"{work.over_budget[:1].upper()}{work.over_budget[1:]}. Its scores count 0, and its pods wait for others. Its filters hold."
         conditions.append(_UntimedCondition(OVER_BUDGET, True, "TooSlow", message))

@@ -29,6 +29,7 @@ from podwright.core.framework.profile import Point
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import POLICY_ANNOTATION, PodInfo
 from podwright.core.plugins.rules.failures import RuleFailures
+from podwright.core.plugins.rules.params import CONFIG_MAP
 from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.queue.hinting import registered
 from podwright.core.queue.rank import ranked
@@ -166,6 +167,7 @@ class ActivePolicies:
             framework.sort_key if self.policy_set.queue_sort == QUEUE_SORT else ranked(framework.sort_key, self._report)
         )
         """The sort key of the queue."""
+        handle.cache.store.listen(CONFIG_MAP, lambda _before, _after: conduct.activities.changed())
 
     def _build(self, policy: CompiledPolicy) -> None:
         report = self._conduct.exceptions.reporter(policy)
@@ -278,11 +280,16 @@ class ActivePolicies:
         activity, conduct = self._conduct.activities.of(name), self._conduct
         active = self.policy_set.active_generation_of(name)
         interpreted: dict[str, str] = {}
+        problems: dict[str, None] = {}
         for policy in (active,) if active is not None else self.policy_set.local.compiled(name):
             interpreted.update(policy.interpreted)
+            rules = self._built[policy].framework.plugins.get(PolicyRules.name)
+            if isinstance(rules, PolicyRules) and rules.params_problem:
+                problems[rules.params_problem] = None
         return Work(
             exceptions=self.plugin_exceptions_of(name),
             over_budget=conduct.budgets.problem(name),
+            missing_params="; ".join(problems),
             decisions=activity.decisions[0],
             evaluation_errors=activity.errors[0],
             faults=tuple(activity.faults.values()),

@@ -61,8 +61,12 @@ class Activities:
             del activity.faults[next(iter(activity.faults))]
         activity.faults[key] = self._wall(), text[:FAULT_LENGTH]
         if known is None:
-            for changed in self._listeners:
-                changed()
+            self.changed()
+
+    def changed(self) -> None:
+        """The status of a policy may have changed."""
+        for changed in self._listeners:
+            changed()
 
     def keep(self, names: Collection[str]) -> None:
         """Forgets the policies that are gone, and drops their series."""

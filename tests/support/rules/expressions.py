@@ -36,7 +36,7 @@ class Expressions:
                 "node.conditions.Ready", "node.conditions.Nope", "node.labels[params.tier]", "node.labels[pod.labels.app]",
                 "domainOf(node, 'zone')", "domainOf(node, 'tier')", "pod.labels.tier", "pod.labels.nope", "pod.name",
                 "pod.annotations.x", "pod.owner.kind", "params.tier", "params.n", "policy.name", "policy.params.tier",
-                "namespace.labels.team", "namespace.name", "'gold'", "'5'", "''", "'n3'",
+                "namespaceObject.labels.team", "namespaceObject.name", "'gold'", "'5'", "''", "'n3'",
             ),
             (
                 lambda: f"({self.text(below)} + {self.text(below)})",
@@ -147,7 +147,7 @@ class Expressions:
             lambda: f"node.labels.{macro()}(k, k.startsWith('t') && {self.bool(below)})",
             lambda: f"node.labels.{macro()}(k, node.labels[k] == {self.text(below)})",
             lambda: f"['zone'].exists(node, node == {self.text(0)})",
-            lambda: f"['zone'].exists(params, params in {self._word('pod', 'namespace')}.labels || {self.bool(below)})",
+            lambda: f"['zone'].exists(params, params in {self._word('pod', 'namespaceObject')}.labels || {self.bool(below)})",
             lambda: f"cel.bind(v, {self.text(below)}, v == 'gold' || {self.bool(below)} && v != {self.text()})",
             lambda: f"[{self.int()}, {self.int()}].map(v, v + {self.int()}).exists(v, v > {self.int(below)})",
             lambda: f"node.taints.filter(t, t.effect == {self.text(below)}).size() > {self.int()}",

@@ -19,6 +19,11 @@ from podwright.core.cel.types import Type
 
 Path = tuple[str, ...]
 
+_NO_LONGER: Final = frozenset(
+    ("or", "orValue", "value", "lowerAscii", "upperAscii", "trim", "substring", "charAt", "string", "optional.of")
+)
+"""Functions whose result is no longer than their arguments together, or than the text of a number."""
+_NUMBER: Final = 32
 _SCALARS: Final = frozenset((types.BOOL, types.DOUBLE, types.DURATION, types.INT, types.TIMESTAMP, types.UINT))
 _SIZED: Final = frozenset(("string", "bytes", "list", "map", "dyn", "any"))
 
@@ -43,10 +48,14 @@ class _Local:
 
 
 class CostEstimator:
-    """Estimates one tree. `variables` are those of its environment."""
+    """Estimates one tree. `variables` are those of its environment.
 
-    def __init__(self, variables: Mapping[str, Type]) -> None:
+    `beyond_cel_go`: also gives sizes to optional entries and to texts that are no longer than what they are made of.
+    """
+
+    def __init__(self, variables: Mapping[str, Type], *, beyond_cel_go: bool = False) -> None:
         self._variables = variables
+        self._beyond_cel_go = beyond_cel_go
         self._paths: dict[int, Path] = {}
         self._sizes: dict[int, Range] = {}
         self._entries: dict[int, _Entries] = {}
@@ -106,9 +115,20 @@ class CostEstimator:
                 self._paths[id(node)] = (*self._path(args[0]), "@items" if overload == "index_list" else "@values")
             if size is None:
                 size = self._size(node)
+        if size is None and self._beyond_cel_go:
+            size = self._further_size(node, operands)
         if size is not None:
             self._sizes[id(node)] = size
         return own
+
+    def _further_size(self, node: Call, operands: list[Operand]) -> Range | None:
+        if node.function in ("_[?_]", "_?._"):
+            return self._declared((*self._path(node.args[0]), "@values"))
+        if node.function not in _NO_LONGER:
+            return None
+        sizes = [operand.size if operand.size is not None else self._size(operand.node) for operand in operands]
+        known = [size for size in sizes if size is not None]
+        return Range(0, sum(size.high for size in known) + _NUMBER) if len(known) == len(sizes) else None
 
     def _overload(self, node: Call, overload: str, operands: list[Operand], costs: list[Range]) -> Estimate:
         match overload:

@@ -1,4 +1,4 @@
-"""What the expressions of rules can read: typed `pod`, `node`, `namespace`, `policy` and `params`, and functions that count placed pods.
+"""What the expressions of rules can read: typed `pod`, `node`, `namespaceObject`, `policy` and `params`, and functions that count placed pods.
 
 Amounts of resources are whole numbers: CPU in milli-CPU, memory and storage in bytes, everything else in its own units. Counting
 functions are about the node that is being judged, which is not among their arguments.
@@ -73,10 +73,12 @@ NAMESPACE_TYPE: Final = object_of(
 )
 _PARAMS: Final = map_of(_NAME, STRING.sized(4096), 64)
 POLICY_TYPE: Final = object_of("podwright.Policy", {"name": _NAME, "params": _PARAMS})
+NAMESPACE: Final = "namespaceObject"
+"""The variable with the pod's namespace, named as in Kubernetes: `namespace` is a reserved word of CEL."""
 VARIABLES: Final[Mapping[str, Type]] = {
     NODE: NODE_TYPE,
     "pod": POD_TYPE,
-    "namespace": NAMESPACE_TYPE,
+    NAMESPACE: NAMESPACE_TYPE,
     "policy": POLICY_TYPE,
     "params": _PARAMS,
 }

@@ -13,6 +13,7 @@ import numpy as np
 
 from podwright.core.cel import types
 from podwright.core.cel.errors import CelError, EvaluationError, Issue
+from podwright.core.cel.estimate import CostEstimator
 from podwright.core.cel.ranges import Range
 from podwright.core.cel.tree import Node
 from podwright.core.cel.types import Type
@@ -24,7 +25,7 @@ from podwright.core.cel_columns.run import Evaluate, Operation, Run
 from podwright.core.cel_columns.vectors import Kind, Operand, Vec, as_vec, failing
 from podwright.core.framework.interface import MAX_SCORE
 from podwright.core.objects.compaction import RecentCache
-from podwright.core.plugins.rules.environment import CACHE, environment
+from podwright.core.plugins.rules.environment import CACHE, NAMESPACE, VARIABLES, environment
 from podwright.core.plugins.rules.subject import Subject, inputs_of
 from podwright.core.state.nodeinfo import NodeInfo
 
@@ -33,6 +34,8 @@ NOT_FINITE: Final = "the score is not a finite number"
 _KEPT: Final[RecentCache[tuple[str, bool], Expression]] = RecentCache(1024)
 COST_LIMIT: Final = 10_000
 """What one evaluation for one node may cost, in units of CEL: about 10 ms."""
+UNBOUNDED: Final = 2**53
+"""A greater estimate has the size of a value in it that nobody knows."""
 MAX_ESTIMATE: Final = 1_000_000
 """An expression is refused if it could cost more with values of the greatest sizes. Ordinary values are far smaller."""
 
@@ -45,7 +48,7 @@ class Expression:
         self.program = environment().compile(text)
         self.text = text
         _check_type(self.program.result_type, score=score)
-        _check_cost(self.program.estimated_cost)
+        _check_cost(CostEstimator(VARIABLES, beyond_cel_go=True).cost(self.program.tree))
         compiled = Compiler(self.program.tree, _evaluator).compile()
         self.reads = compiled.reads
         self.interpreted = compiled.interpreted
@@ -53,7 +56,7 @@ class Expression:
         self._score = Score(compiled.operation, kind_of_type(self.program.result_type))
         self._bounded = Bounded(self._score)
         inputs = inputs_of(self.program.tree)
-        self.reads_namespace = any(part.root == "namespace" for part in inputs)
+        self.reads_namespace = any(part.root == NAMESPACE for part in inputs)
         """Whether it depends on the pod's namespace."""
         self._readers = tuple(part.reader() for part in inputs)
         counts = (CACHE, SCOPE) if self.reads.usage else ()
@@ -116,7 +119,7 @@ def _check_type(found: Type, *, score: bool) -> None:
 
 
 def _check_cost(cost: Range) -> None:
-    if not cost.is_bounded:
+    if cost.high > UNBOUNDED:
         raise CelError(Issue(0, 0, "its cost has no bound: it loops over values of unknown size"))
     if cost.high > MAX_ESTIMATE:
         raise CelError(Issue(0, 0, f"it may cost {cost.high} on one node, the maximum is {MAX_ESTIMATE}"))

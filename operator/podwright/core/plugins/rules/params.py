@@ -25,20 +25,16 @@ class Params:
         self._merged = own
 
     @property
-    def missing(self) -> str:
-        """The ConfigMap that does not exist, as namespace/name; "" if none is missing."""
+    def problem(self) -> str:
+        """What is wrong with the ConfigMap, and what is used instead; "" if nothing."""
+        self.current()
         if (
             self._config_map is None
             or self._store.get(CONFIG_MAP, self._config_map[1], self._config_map[0]) is not None
         ):
             return ""
-        return "/".join(self._config_map)
-
-    @property
-    def stale(self) -> bool:
-        """Whether the content of a ConfigMap is in use that does not exist any more."""
-        self.current()
-        return bool(self.missing) and self._seen is not None
+        used = "the params of the policy alone are used" if self._seen is None else "its last content stays in use"
+        return f"ConfigMap {'/'.join(self._config_map)} does not exist: {used}"
 
     def current(self) -> Mapping[str, str]:
         """The params. The same object as long as they are the same."""

@@ -63,6 +63,11 @@ class PolicyRules(
         self._kept = kept_columns(handle.cache)
         self.scope = _scope(self.rules.reads)  # type: ignore[misc]
 
+    @property
+    def params_problem(self) -> str:
+        """What is wrong with ConfigMaps that the rules take params from; "" if nothing."""
+        return "; ".join(filter(None, (params.problem for params in self.params.values())))
+
     def hints(self) -> Sequence[EventHint]:
         return RuleHints(self.rules, self._subject).hints()
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from podwright.core.cel.tree import Call, Comprehension, Const, Ident, Node, Select, children
 from podwright.core.cel_columns.counts import SCOPE
 from podwright.core.objects.pod import PodInfo
-from podwright.core.plugins.rules.environment import CACHE
+from podwright.core.plugins.rules.environment import CACHE, NAMESPACE
 from podwright.core.plugins.rules.owner import Owner
 from podwright.core.state.cache import Cache
 
@@ -99,7 +99,7 @@ _POD_VALUES: Final[Mapping[str, Callable[[Subject], object]]] = {
 """The fields of `pod`, as values of CEL."""
 _VALUES: Final[Mapping[str, Callable[[Subject], object]]] = {
     "pod": lambda subject: {name: read(subject) for name, read in _POD_VALUES.items()},
-    "namespace": lambda subject: {
+    NAMESPACE: lambda subject: {
         "name": subject.pod.namespace,
         "labels": _texts(subject.namespace, "labels"),
         "annotations": _texts(subject.namespace, "annotations"),
@@ -140,7 +140,7 @@ class Input(NamedTuple):
         """Gives what tells the part's values apart."""
         if self.root == "pod":
             return _pod_reader(self.field, self.key)
-        if self.root == "namespace":
+        if self.root == NAMESPACE:
             return _namespace_reader(self.field, self.key)
         key = self.key
         of_policy = self.root == "policy"
@@ -171,7 +171,7 @@ def _namespace_reader(field: str, key: str | None) -> Callable[[Subject], Hashab
     return lambda subject: tuple(_texts(subject.namespace, field).items())
 
 
-_ROOTS: Final = ("pod", "namespace", "policy", "params")
+_ROOTS: Final = ("pod", NAMESPACE, "policy", "params")
 
 
 def inputs_of(tree: Node) -> Sequence[Input]:

@@ -204,18 +204,22 @@ def test_a_param_of_the_config_map_takes_precedence_and_its_change_applies_at_on
     assert node() == "a"
     world.cache.set_object("ConfigMap", raw)
     assert node() == "b"
-    params = next(iter(framework.plugins["PolicyRules"].params.values()))
-    assert (params.missing, params.stale) == ("", False)
+    plugin = framework.plugins["PolicyRules"]
+    assert plugin.params_problem == ""
     world.cache.remove_object("ConfigMap", "tiers", NAMESPACE)
     assert node() == "b"
-    assert (params.missing, params.stale) == (f"{NAMESPACE}/tiers", True)
+    assert plugin.params_problem == f"ConfigMap {NAMESPACE}/tiers does not exist: its last content stays in use"
 
 
 def test_a_config_map_of_another_namespace_is_not_read():
     world = world_of(labelled("a", tier="gold"))
     world.cache.set_object("ConfigMap", {"metadata": {"name": "tiers", "namespace": "other"}, "data": {"t": "gold"}})
     policy = policy_of(["node.labels.tier == params.t"], paramsFrom={"configMapRef": {"name": "tiers"}})
-    assert verdicts(plugin_of(world, policy), pod()) == {"a": "node(s) failed rule r0: no such key: t"}
+    plugin = plugin_of(world, policy)
+    assert verdicts(plugin, pod()) == {"a": "node(s) failed rule r0: no such key: t"}
+    assert plugin.params_problem == (
+        f"ConfigMap {NAMESPACE}/tiers does not exist: the params of the policy alone are used"
+    )
 
 
 def test_every_row_and_every_node_agree_while_the_cluster_changes():
