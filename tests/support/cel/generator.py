@@ -2,8 +2,9 @@
 
 import random
 
+from support.cel.calls import CALLS
 from support.cel.device_tables import BROKEN_SELECTORS, DEVICE_CALLS, DEVICE_LITERALS
-from support.cel.tables import BROKEN, CALLS, LITERALS, VALUES, WORDS
+from support.cel.tables import BROKEN, LITERALS, VALUES, WORDS
 
 
 class Generator:
