@@ -41,6 +41,9 @@ def environment():
         pytest.param("node.?labels.?none.orValue('x')", "x", 2, id="an optional field that is missing"),
         pytest.param("has(node.labels.tier) && !has(node.labels.none)", True, 5, id="presence tests"),
         pytest.param("has(node.nested) && has(node.name)", True, 2, id="a presence test of a map of maps"),
+        pytest.param("has(node.nested)", True, 1, id="a presence test of a map of maps, alone"),
+        pytest.param("timestamp('0001-01-01T00:00:00Z').getFullYear('-05:30')", 0, 1, id="the year before the first"),
+        pytest.param("timestamp('9999-12-31T23:59:59Z').getFullYear('+05:30')", 10000, 1, id="the year after the last"),
         pytest.param("quantity('1k').add(1).asInteger()", 1001, 3, id="quantities"),
         pytest.param("quantity('1000m').isInteger()", False, 2, id="milli-units are no integer"),
         pytest.param("semver('1.10.0').isGreaterThan(semver('1.9.0-rc.1'))", True, 3, id="versions"),
@@ -98,6 +101,13 @@ def test_an_evaluation_fails_with_the_text_of_cel_go(environment, text, error):
             "x == 1 ||\n int('a') == 1", 2, 5, "type conversion error from 'string' to 'int'", id="a constant"
         ),
         pytest.param("'ü' == words[0] && y", 1, 20, "undeclared reference to 'y' (in container '')", id="not ASCII"),
+        pytest.param(
+            "words.map(x, '%d'.format([x]))",
+            1,
+            27,
+            "error during formatting: decimal clause can only be used on integers, was given string",
+            id="a macro's variable with the name of one of the environment",
+        ),
         pytest.param("(" * 500 + "x" + ")" * 500, 0, 0, None, id="parentheses, 500 deep"),
         pytest.param("[" * 500 + "]" * 500, 0, 0, None, id="lists, 500 deep"),
         pytest.param("+".join(["x"] * 500), 0, 0, None, id="a sum of 500 terms"),
