@@ -63,8 +63,9 @@ fuzz: venv ## run the fuzz tests with far more cases than make test has (ARGS="-
 	  tests/hostile/test_memory.py $(ARGS)
 
 .PHONY: hostile
-hostile: venv ## measure what hostile objects cost, in process and side by side with kube-scheduler (ARGS=--help)
+hostile: venv ## measure what hostile objects and policies cost, in process and side by side with kube-scheduler (ARGS=--help)
 	PYTHONPATH=tests $(BIN)/python -m tests.hostile $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m support.hostile.teams
 
 .PHONY: e2e
 e2e: venv ## run Kubernetes' own scheduling specs, with kube-scheduler and with Podwright (ARGS=--help)

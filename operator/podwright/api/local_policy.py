@@ -34,6 +34,8 @@ from podwright.core.framework.validation import Rule, describe, unique_by
 LOCAL_KIND: Final = "LocalSchedulerPolicy"
 LOCAL_PLURAL: Final = "localschedulerpolicies"
 _CLAIM: Final = ("schedulerName", "match", "precedence")
+MAX_RULES_TEXT: Final = 16 * 1024
+"""How long all expressions of a local policy may be together, in characters. To compile that much takes some tenths of a second."""
 _ADDING: Final = (Point.PRE_FILTER.key, Point.FILTER.key)
 LOCAL_POINTS: Final[Mapping[str, str]] = {
     point.key: POINTS[point.key] for point in (Point.PRE_FILTER, Point.FILTER, Point.PRE_SCORE, Point.SCORE)
@@ -116,6 +118,10 @@ class LocalPolicySpec:
             path=".plugins",
         ),
         Rule(
+            violations=lambda self: (".rules",) if self.rules_text > MAX_RULES_TEXT else (),
+            message=f"the expressions have more than {MAX_RULES_TEXT} characters together",
+        ),
+        Rule(
             violations=lambda self: (f".plugins.{key}" for key in self.plugins if key not in LOCAL_POINTS),
             message=f"is not for local policies: they have {', '.join(LOCAL_POINTS)}",
         ),
@@ -132,6 +138,12 @@ class LocalPolicySpec:
             reason="FieldValueForbidden",
         ),
     )
+
+    @property
+    def rules_text(self) -> int:
+        """How many characters all expressions have together."""
+        filters = sum(len(rule.expression) for rule in self.rules.filters)
+        return filters + sum(len(rule.expression) for rule in self.rules.scores)
 
     @property
     def names_plugins(self) -> bool:

@@ -444,9 +444,10 @@ class Engine:
             self._abandon(queued, error, started)
 
     def _is_slowed(self, queued: QueuedPod, policy: ActivePolicy, account: Account) -> bool:
-        """Whether the pod goes to the lane first, because its local policy is over its budget."""
+        """Whether the pod goes to the lane first, because its local policy is over its budget or on trial."""
         group = self.cache.groups.get(queued.pod.group) if queued.pod.group else None
-        if self.budgets.begin(account, 1 if group is None else max(1, group.min_count)) or queued.costly:
+        pods = 1 if group is None else max(1, group.min_count)
+        if self.budgets.begin(account, in_lane=queued.costly, pods=pods):
             return False
         queued.policy = policy.label
         self._failures.slow_down(queued, account.why)

@@ -154,9 +154,11 @@ class Failures:
             self._publish(queued, SCHEDULER_ERROR, f"the pod waits because {policy.why_waits(queued.pod)}", "")
 
     def slow_down(self, queued: QueuedPod, why: str) -> None:
-        """The pod's local policy is over its time budget: the pod waits in the lane of costly pods."""
-        self._metrics.count(SLOW_LANE)
+        """The pod waits in the lane of costly pods, because its local policy is over its time budget or, without `why`, on trial."""
         self._queue.wait_in_lane(queued, ())
+        if not why:
+            return
+        self._metrics.count(SLOW_LANE)
         note = (
             f"policy {queued.policy.rpartition('@')[0]} is over its time budget ({why}), so this pod waits for others"
         )

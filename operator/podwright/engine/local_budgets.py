@@ -4,18 +4,21 @@ Only what a local policy adds is measured: the calls of its rules and of the plu
 A policy's `decisionBudget` is what a decision under it may take on average. And all local policies together get `SHARE` of the time: if they
 take more, those that took most are over their budget, one after the other, until the rest stays within it.
 
-For `OVER_SECONDS`, the scores of a policy over its budget count 0 and its pods wait in the lane of costly pods. Its filters always hold.
+For a minute, and twice as long each further time, the scores of a policy over its budget count 0 and its pods wait in the lane of costly pods. Its
+filters always hold. A policy that is new, or was over its budget, is on trial: its first decision takes place in the lane, too. So all
+decisions of unknown length together get at most a tenth of the time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, Final
 
 import numpy as np
 
+from podwright.core.framework.cluster_events import EventHint, Hint
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.status import SKIP
 
@@ -25,8 +28,10 @@ WINDOW_SECONDS: Final = 1.0
 """How often it is checked whether they stay within their share."""
 BURST: Final = 20.0
 """How many decisions' budgets a policy may use at once: the first evaluation of a rule takes longer than later ones."""
-OVER_SECONDS: Final = 60.0
-"""For how long a policy is over its budget."""
+OVER_SECONDS: Final = (60.0, 3600.0)
+"""For how long a policy is over its budget the first time, and at most."""
+FORGIVEN_AFTER: Final = 10.0
+"""After so many times the last penalty without another one, the penalties begin with the shortest again."""
 
 _FILTERING: Final = ("pre_filter", "filter", "filter_all", "add_pod", "remove_pod")
 _SCORING: Final = ("pre_score", "score", "score_all", "normalize")
@@ -37,7 +42,8 @@ class Account:
     """The time of one local policy. `budget`: seconds of a decision, on average; `left`: what it may use up before it is over its budget.
 
     `spent`: seconds since it was settled; `in_window`: seconds in the running window; `decisions`: since it was settled. It is over its budget
-    until `over_until`, for the reason `why`. `times`: how often it has been.
+    until `over_until`, for the reason `why`, and `muted` meanwhile. `times`: how often it has been; `penalty`: for how many seconds the last time.
+    It is `trusted` once a decision `on_trial` stayed within the budget.
     """
 
     key: str
@@ -49,7 +55,10 @@ class Account:
     over_until: float = float("-inf")
     why: str = ""
     times: int = 0
+    penalty: float = 0.0
     muted: bool = False
+    trusted: bool = False
+    on_trial: bool = False
 
     @property
     def most(self) -> float:
@@ -89,12 +98,16 @@ class LocalBudgets:
 
     def watch(self, account: Account, framework: Framework, names: Iterable[str]) -> None:
         """Has the time that these plugins of a framework take charged to the account."""
+        hints = dict(framework.hints)
         for name in names:
             plugin = framework.plugins[name]
             for method in (*_FILTERING, *_SCORING):
                 found = getattr(plugin, method, None)
                 if found is not None:
                     setattr(plugin, method, self._timed(account, found, method))
+            if name in hints:
+                hints[name] = [self._timed_hint(account, hint) for hint in hints[name]]
+        framework.hints = hints
 
     def _timed(self, account: Account, method: Callable[..., Any], name: str) -> Callable[..., Any]:
         cpu, scores = self._cpu, name in _SCORING
@@ -107,34 +120,59 @@ class LocalBudgets:
             try:
                 return method(*args, **kwargs)
             finally:
-                account.spent += cpu() - started
+                self._charge(account, cpu() - started)
 
         return timed
 
-    def begin(self, account: Account, pods: int = 1) -> bool:
-        """A decision about this many pods is due. False if the policy is over its budget."""
+    def _timed_hint(self, account: Account, hint: EventHint) -> EventHint:
+        """The hint, measured too. Of a policy over its budget, every event may help."""
+        if hint.function is None:
+            return hint
+        function, cpu = hint.function, self._cpu
+
+        def timed(*args: Any) -> Hint:
+            if account.muted:
+                return Hint.QUEUE
+            started = cpu()
+            try:
+                return function(*args)
+            finally:
+                self._charge(account, cpu() - started)
+
+        return replace(hint, function=timed)
+
+    def _charge(self, account: Account, seconds: float) -> None:
+        account.spent += seconds
+        if account.spent > account.most and not account.muted:
+            self._settle(account)
+
+    def begin(self, account: Account, *, in_lane: bool, pods: int = 1) -> bool:
+        """A decision about this many pods is due. False if it has to wait in the lane, where it must not be yet."""
         now = self._clock()
         self._settle(account)
         if now >= self._window_began + WINDOW_SECONDS:
             self._end_window(now)
-        over = now < account.over_until
-        if account.muted is not over:
-            account.muted = over
-            if not over:
-                account.left, account.why = account.most, ""
-            for changed in self._listeners:
-                changed()
-        if not over:
-            account.decisions += pods
-        return not over
+        if account.muted and now >= account.over_until:
+            account.muted, account.why, account.left = False, "", account.most
+            self._tell()
+        if account.muted:
+            return in_lane
+        if not account.trusted:
+            account.on_trial = in_lane
+            if not in_lane:
+                return False
+        account.decisions += pods
+        return True
 
     def _settle(self, account: Account) -> None:
         """Counts what the decisions since the last time took."""
         account.left = min(account.most, account.left + account.decisions * account.budget) - account.spent
         account.in_window += account.spent
-        account.spent, account.decisions = 0.0, 0
         if account.left < 0.0 and not account.muted:
             self._over(account, f"what it adds took more than {account.budget * 1e3:g} ms in a decision, on average")
+        elif account.on_trial and account.decisions:
+            account.trusted, account.on_trial = True, False
+        account.spent, account.decisions = 0.0, 0
 
     def _end_window(self, now: float) -> None:
         """Ends a window. If local policies took more than their share, those that took most are over their budget."""
@@ -156,8 +194,17 @@ class LocalBudgets:
             account.in_window = 0.0
 
     def _over(self, account: Account, why: str) -> None:
-        account.over_until, account.why = self._clock() + OVER_SECONDS, why
+        now, (shortest, longest) = self._clock(), OVER_SECONDS
+        forgiven = now > account.over_until + FORGIVEN_AFTER * account.penalty
+        account.penalty = shortest if forgiven else min(longest, 2 * account.penalty)
+        account.over_until, account.why = now + account.penalty, why
         account.times += 1
+        account.muted, account.trusted, account.on_trial = True, False, False
+        self._tell()
+
+    def _tell(self) -> None:
+        for changed in self._listeners:
+            changed()
 
     def problem(self, key: str) -> str:
         """Why a policy is over its budget; "" if it is not."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from podwright.core.framework.interface import FilterPlugin, Plugin, ScorePlugin
@@ -66,8 +68,17 @@ def apply(r, **spec):
 async def place(r, name, namespace="team-a"):
     """Decides about one pod. Returns its node."""
     r.pod(name, namespace=namespace)
-    await settle()
+    await decided(r, name)
     return dict(r.cluster.bound).get(name)
+
+
+async def decided(r, name):
+    """Returns when the pod is bound, or the loop has had the time: after a decision in the lane it pauses for some milliseconds."""
+    for _ in range(10):
+        await settle()
+        if name in dict(r.cluster.bound):
+            return
+        await asyncio.sleep(0.01)
 
 
 async def test_what_a_local_policy_adds_holds_for_the_pods_of_its_namespace_only(rig):
@@ -99,29 +110,57 @@ async def test_a_refused_local_policy_makes_its_pods_wait_and_no_others(rig):
 async def test_over_its_budget_the_scores_of_a_policy_count_0_its_filters_hold_and_its_pods_wait_for_others(rig):
     apply(rig, **HEAVY)
     async with deciding(rig):
-        Heavy.seconds = BUDGET * BURST
         assert await place(rig, "first") == "c"
-        Heavy.seconds = 0.0
         scored = Heavy.scored
+        Heavy.seconds = BUDGET * BURST
+        assert await place(rig, "heavy") == "a", "its scores count 0 at once"
+        Heavy.seconds = 0.0
         rig.pod("slow", namespace="team-a")
         rig.pod("other", namespace="team-b")
-        await settle()
-        assert Heavy.scored == scored, "its scores count 0"
+        await decided(rig, "other")
+        assert Heavy.scored == scored
         (note,) = rig.recorder.notes("PolicyOverBudget")
         assert note.startswith(
             "policy team-a/ours is over its time budget (what it adds took more than 1 ms in a decision"
         )
-        assert [name for name, _ in rig.cluster.bound][:2] == ["first", "other"]
         rig.now += 10
         rig.engine.wake()
-        await settle()
+        await decided(rig, "slow")
+        assert [name for name, _ in rig.cluster.bound] == ["first", "heavy", "other", "slow"]
         assert dict(rig.cluster.bound)["slow"] != "b", "its filter holds"
         assert values(rig, "podwright_local_policies_over_budget") == {(): 1.0}
         assert values(rig, "podwright_local_policy_slowed_pods_total") == {(): 1.0}
         assert "took more than 1 ms" in rig.engine.policies.work_of(OURS).over_budget
-        rig.now += OVER_SECONDS
+        rig.now += OVER_SECONDS[0]
         assert await place(rig, "later") == "c"
         assert rig.engine.policies.work_of(OURS).over_budget == ""
+
+
+async def test_a_policy_that_is_over_its_budget_again_and_again_is_so_for_longer_each_time(rig):
+    apply(rig, **HEAVY)
+    (account,) = rig.engine.budgets.accounts
+    Heavy.seconds = BUDGET * BURST
+    penalties = []
+    async with deciding(rig):
+        for number in range(4):
+            await place(rig, f"p{number}")
+            penalties.append(account.penalty)
+            rig.now = max(rig.now, account.over_until) + 10
+    assert penalties == [60.0, 120.0, 240.0, 480.0]
+
+
+async def test_the_first_decision_under_a_new_policy_takes_place_in_the_lane(rig):
+    apply(rig, **HEAVY)
+    (account,) = rig.engine.budgets.accounts
+    rig.pod("other", namespace="team-b", priority=-1)
+    rig.pod("ours", namespace="team-a")
+    async with deciding(rig):
+        await decided(rig, "ours")
+        assert [name for name, _ in rig.cluster.bound] == ["other", "ours"]
+        assert not account.trusted
+        assert await place(rig, "next") == "c"
+        assert account.trusted
+        assert rig.recorder.notes("PolicyOverBudget") == []
 
 
 async def test_a_policy_within_its_budget_is_never_slowed(rig):
@@ -221,7 +260,7 @@ async def test_functions_that_count_pods_see_only_those_of_the_namespace(cluster
         assert dict(cluster.cluster.bound)["other"] == "b"
         assert await place(cluster, "ours") == "b", "the other team's pod is not seen"
         cluster.pod("own", namespace="team-a", labels={"app": "x"})
-        await settle()
+        await decided(cluster, "own")
         assert dict(cluster.cluster.bound)["own"] == "b"
         assert await place(cluster, "next") == "c", "its own pod is"
 
@@ -258,11 +297,11 @@ async def test_rules_that_take_too_long_put_the_policy_over_its_budget(cluster):
         (account,) = cluster.engine.budgets.accounts
         account.spent += 1.0
         cluster.pod("slow", namespace="team-a")
-        await settle()
+        await asyncio.sleep(0.03)
         assert len(cluster.recorder.notes("PolicyOverBudget")) == 1
         cluster.now += 10
         cluster.engine.wake()
-        await settle()
+        await decided(cluster, "slow")
         assert dict(cluster.cluster.bound)["slow"] == "c", "the filters of both hold"
 
 

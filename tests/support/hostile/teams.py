@@ -1,0 +1,184 @@
+"""What 100 hostile LocalSchedulerPolicies cost the pods of other teams, in process: `python -m support.hostile.teams`.
+
+Each hostile team has a policy and pods of its own. Another team, whose policy is ordinary, has as many pending pods as all of them. Nodes change
+meanwhile. The rate is that at which the other team's pods are decided. It is compared with its rate alone, and with its rate beside the
+same pods of these teams without policies. Measurement begins when the lane of costly pods has been open for some seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from podwright.api.policy_rules import MAX_EXPRESSION
+from support.engine.kit import Rig, ours
+from support.objects.builders import make_node
+from support.policies.local import delegating, local_policy
+
+TEAMS = 100
+BACKLOG = 500
+OTHER = "other-team"
+DELEGATION = {
+    "rules": True,
+    "maxRules": 128,
+    "plugins": ["*"],
+    "strategies": ["MostAllocated", "Random", "BalancedAllocation", "LeastAllocated"],
+}
+
+
+def _filters(*expressions: str) -> dict[str, Any]:
+    return {"filters": [{"name": f"f{i}", "expression": text} for i, text in enumerate(expressions)]}
+
+
+def _scores(*expressions: str) -> dict[str, Any]:
+    return {"scores": [{"name": f"s{i}", "expression": text} for i, text in enumerate(expressions)]}
+
+
+def _long(part: str, length: int) -> str:
+    return " && ".join([part] * (length // (len(part) + 4)))
+
+
+def hostile_specs() -> Iterator[tuple[str, dict[str, Any]]]:
+    """What hostile teams write, with a name for each."""
+    yield "an expression of 100 kB", {"rules": _filters(_long("node.labels.name != 'x'", 100_000))}
+    yield "an expression of 10 KiB", {"rules": _filters(_long("node.labels.name != 'x'", MAX_EXPRESSION))}
+    yield "1,000 rules", {"rules": _filters(*["node.labels.name != 'x'"] * 1_000)}
+    many = [f"node.labels.name != 'x{i}'" for i in range(64)]
+    yield (
+        "128 rules",
+        {"rules": _filters(*many) | _scores(*[f"node.labels.name == 'n{i}' ? {i} : 0" for i in range(64)])},
+    )
+    yield "a catastrophic regular expression", {"rules": _filters("!node.labels.long.matches('^(a+)+(b|a*)*$')")}
+    yield "a regular expression that grows", {"rules": _filters("node.labels.long.matches('((a{1,30}){1,30}){1,30}')")}
+    yield "deep nesting", {"rules": _filters("(" * 4_000 + "true" + ")" * 4_000)}
+    deep: Any = "x"
+    for _ in range(200):
+        deep = {"x": deep}
+    yield "a deep object", {"pluginConfig": [{"name": "ImageLocality", "args": {"x": deep}}]}
+    values = [f"v{i}" for i in range(64)]
+    everything = [{"key": f"k{i}", "operator": "NotIn", "values": values} for i in range(20)]
+    yield (
+        "selectors over everything",
+        {"match": {"podSelector": {"matchExpressions": everything}}, "strategy": {"type": "Random"}},
+    )
+    yield (
+        "counts of pods everywhere",
+        {"rules": _scores(*[f"podsInDomain('name', 'app=a{i}') + podsOnNode('x!=y{i}')" for i in range(64)])},
+    )
+    text = "pod.name + node.labels.long + node.labels.name"
+    yield "texts that nobody else builds", {"rules": _scores(*[f"size(({text}) + '{i}')" for i in range(64)])}
+    listed = "[" + ", ".join(map(str, range(60))) + "]"
+    yield (
+        "nested macros",
+        {"rules": _filters(f"{listed}.all(a, {listed}.all(b, {listed}.exists(c, c == a || c != b)))")},
+    )
+    yield "errors on all nodes", {"rules": _filters(*[f"node.labels['missing{i}'] == 'x'" for i in range(64)])}
+    yield "more than is delegated", {"strategy": {"type": "NodeName"}, "precedence": 1_000_000_000}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What became of one run. `rate`: pods of the other team decided per second; `cpu_rate`: per second of CPU time, which other processes do
+    not change; `hostile`: those of hostile teams that were; `over_budget`: how
+    many policies went over their budget.
+    """
+
+    rate: float
+    cpu_rate: float
+    hostile: int
+    over_budget: int
+
+
+class _RealTime(Rig):
+    """A rig whose CPU time is that of the thread."""
+
+    now = property(lambda _self: time.monotonic(), lambda _self, _value: None)  # type: ignore[assignment]
+    stalled = property(lambda self: self.now - time.thread_time(), lambda _self, _value: None)  # type: ignore[assignment]
+
+
+class Teams:
+    """An engine with real clocks, nodes and teams."""
+
+    def __init__(self, nodes: int) -> None:
+        self.rig = _RealTime()
+        self.rig.clock = time.monotonic
+        self.nodes = nodes
+        self.changed = 0
+        self.rig.engine.policies.apply(delegating(delegation=DELEGATION))
+        for index in range(nodes):
+            self._node(index)
+        self.apply(local_policy("ordinary", OTHER, strategy={"type": "MostAllocated"}))
+
+    def _node(self, index: int, version: int = 0) -> None:
+        labels = {"name": f"n{index}", "long": "a" * 60 + "b", "version": str(version)}
+        room = {"cpu": "1000", "memory": "4000Gi", "pods": "1000"}
+        self.rig.engine.nodes.put(make_node(f"n{index}", labels=labels, allocatable=room))
+
+    def apply(self, raw: dict[str, Any]) -> bool:
+        return self.rig.engine.policies.apply_local(raw).accepted
+
+    def write_hostile_policies(self) -> int:
+        """How many were accepted."""
+        specs = [*hostile_specs()]
+        return sum(self.apply(local_policy("hostile", f"team-{i}", **specs[i % len(specs)][1])) for i in range(TEAMS))
+
+    def put(self, name: str, team: str, label: str) -> None:
+        self.rig.engine.pending.put(ours(name, namespace=team, uid=name, labels={"app": label}))
+
+    async def run(self, warm_up: float, seconds: float, *, pods: bool) -> Run:
+        """Keeps BACKLOG pods of the other team pending and, with `pods`, as many of hostile teams. Measures after the warm-up."""
+        engine, bound = self.rig.engine, self.rig.cluster.bound
+        clock = time.perf_counter
+        gc.collect()
+        loop = asyncio.create_task(engine.run())
+        started, others = clock(), {"p": 0, "h": 0}
+        made, seen, counted_from, counted_at, cpu = {"p": 0, "h": 0}, 0, 0, 0.0, 0.0
+        while clock() < started + warm_up + seconds:
+            for name, _ in bound[seen:]:
+                others[name[0]] += 1
+            seen = len(bound)
+            if not counted_at and clock() >= started + warm_up:
+                counted_from, counted_at, cpu = others["p"], clock(), time.thread_time()
+            for kind in ("p", "h") if pods else ("p",):
+                while made[kind] < others[kind] + BACKLOG:
+                    number = made[kind] = made[kind] + 1
+                    self.put(f"{kind}{number}", OTHER if kind == "p" else f"team-{number % TEAMS}", f"a{number % 7}")
+            self.changed += 1
+            self._node(self.changed % self.nodes, version=self.changed)
+            await asyncio.sleep(0.005)
+        decided = others["p"] - counted_from
+        rate, cpu_rate = decided / (clock() - counted_at), decided / (time.thread_time() - cpu)
+        loop.cancel()
+        await asyncio.gather(loop, return_exceptions=True)
+        await engine.stop(0)
+        return Run(rate, cpu_rate, others["h"], sum(account.times > 0 for account in engine.budgets.accounts))
+
+
+def measure(*, policies: bool, pods: bool, nodes: int = 500, warm_up: float = 15.0, seconds: float = 20.0) -> Run:
+    """A run with or without the hostile policies, and with or without pods of these teams."""
+    teams = Teams(nodes)
+    if policies:
+        teams.write_hostile_policies()
+    return asyncio.run(teams.run(warm_up, seconds, pods=pods))
+
+
+def main() -> None:
+    for _ in range(2):
+        alone = measure(policies=False, pods=False)
+        plain = measure(policies=False, pods=True)
+        hostile = measure(policies=True, pods=True)
+        print(  # noqa: T201
+            f"the other team: {alone.rate:.0f} pods/s alone, {plain.rate:.0f} beside {TEAMS} teams without policies, {hostile.rate:.0f} beside "
+            f"the same teams with hostile ones ({hostile.rate / alone.rate:.2f} and {hostile.rate / plain.rate:.2f}; by CPU time "
+            f"{hostile.cpu_rate / alone.cpu_rate:.2f} and {hostile.cpu_rate / plain.cpu_rate:.2f}); {hostile.over_budget} of "
+            f"the policies went over their budget; hostile pods decided: {plain.hostile} and {hostile.hostile}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
