@@ -89,6 +89,11 @@ class Search:
         self._consumed: dict[Pool, dict[tuple[str, str], int]] = {}
         self._constraints = [ConstraintState(claim.spec.constraints) for claim in offer.problem.claims]
         self._picks: list[list[Pick]] = [[] for _ in offer.problem.claims]
+        self._prunes = not any(
+            claim.spec.constraints and any(ask.all_devices for request in claim.requests for ask in request.asks)
+            for claim in offer.problem.claims
+        )
+        """Not where a constraint on all devices can fail the attempt: which device it names depends on what is tried first."""
         self._roles: dict[int, tuple[Hashable, ...]] = {}
         self._pool_numbers = {pool: number for number, pool in enumerate(dict.fromkeys(offer.pools))}
         self._evaluations = 0
@@ -159,7 +164,8 @@ class Search:
         if ask.all_devices or self._signal == _EXCEEDED:
             self._stack.pop()
             return
-        frame.failed.add((self._role(frame.position), self._situation(frame.position)))
+        if self._prunes:
+            frame.failed.add((self._role(frame.position), self._situation(frame.position)))
         self._advance(frame, ask)
 
     def _next_alternative(self, frame: _Frame) -> None:

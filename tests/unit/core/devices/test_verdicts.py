@@ -2,7 +2,7 @@ import pytest
 
 from podwright.core.devices.allocator import allocator_of
 from podwright.core.devices.errors import SearchTimeoutError
-from podwright.core.devices.verdicts import FITS, HARD, TOO_FEW, Limits
+from podwright.core.devices.verdicts import FAILS, FITS, HARD, TOO_FEW, Limits
 from podwright.core.objects.devices.claims import claim_spec_of
 from podwright.core.state.pauses import InputsChangedError
 from support.objects.builders import make_node
@@ -158,3 +158,18 @@ def test_a_device_that_is_no_longer_shared_is_not_free_while_it_has_a_share():
     share = allocated("gpu-0", node="a", shareID="s", consumedCapacity={"memory": "1Gi"})
     cache.set_object("ResourceClaim", make_claim("other", exactly(), status=share))
     assert codes(cache, make_claim("c", exactly())) == {"a": TOO_FEW}
+
+
+def test_a_constraint_on_all_devices_names_the_device_that_kube_scheduler_names():
+    roots = ["y", "x", "y"]
+    devices = [make_device(f"d{i}", attributes={"root": root}) for i, root in enumerate(roots)]
+    cache = cluster(make_slice("s", devices, node="a"), nodes=["a"])
+    claim = make_claim(
+        "c",
+        exactly("one"),
+        exactly("rest", allocationMode="All"),
+        constraints=[{"distinctAttribute": "gpu.example.com/root"}],
+    )
+    assert codes(cache, claim) == {"a": FAILS}
+    text = ", request rest: cannot add device gpu.example.com/a/d0 because a claim constraint would not be satisfied"
+    assert verdicts_of(cache, claim).error(cache.table.slot_of("a")).text == text
