@@ -10,7 +10,7 @@ and evicts victims. The simulator runs the same filters and scores and reports e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +19,7 @@ import numpy as np
 from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import Bools, CycleState, Feasible, Int64s, PostFilterResult, Slots
+from podwright.core.framework.interface import Bools, CycleState, Feasible, FollowUp, Int64s, PostFilterResult, Slots
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import Code, Status, unresolvable
 from podwright.core.objects.pod import PodInfo
@@ -65,6 +65,8 @@ class Rejection:
     post_filter: PostFilterResult | None
     diagnosis: NodeDiagnosis
     post_filter_status: Status | None
+    follow_ups: Sequence[FollowUp] = ()
+    """See CycleState."""
 
     @property
     def nominated_node(self) -> str | None:
@@ -342,6 +344,7 @@ def reject(
         post_filter=result,
         diagnosis=diagnosis,
         post_filter_status=status,
+        follow_ups=tuple(state.follow_ups),
     )
 
 

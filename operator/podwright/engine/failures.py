@@ -19,6 +19,7 @@ from podwright.core.gangs.rules import without_counts
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod
 from podwright.engine.active_policies import WAITS_FOR_POLICY, ActivePolicy
+from podwright.engine.follow_ups import FollowUps
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
 from podwright.engine.log_fields import fields
 from podwright.engine.metrics.metrics import ERROR, PREEMPTION_ATTEMPTS, SLOW_LANE, UNSCHEDULABLE
@@ -49,6 +50,7 @@ class Failures:
         self._metrics = ports.metrics
         self._preemptions = preemptions
         self._member_events = _EventBudget(state.clock)
+        self._follow_ups = FollowUps()
 
     def reject(self, queued: QueuedPod, decision: Rejection, framework: Framework, seconds: float) -> None:
         """No node was feasible. `seconds`, here and below: how long the attempt took."""
@@ -56,6 +58,7 @@ class Failures:
         if decision.post_filter_status is not None and any(p.preempts for p in framework.post_filter_plugins):
             self._metrics.count(PREEMPTION_ATTEMPTS)
         self._queue.reject(queued, decision.status_plugins, decision.pending_plugins)
+        self._follow_ups.run(decision.follow_ups, queued.pod)
         if self._queue.get(queued.uid) is not queued:
             return
         nominated = decision.nominated_node

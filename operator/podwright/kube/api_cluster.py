@@ -23,6 +23,7 @@ from podwright.kube.client.errors import (
     may_have_been_carried_out,
 )
 from podwright.kube.client.http import Http
+from podwright.kube.client.media_types import STRATEGIC_PATCH
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.kinds import BY_KIND, Resource
 from podwright.kube.write.bindings import Binder
@@ -64,11 +65,11 @@ class ApiCluster:
             raise
         return raw
 
-    async def update(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def update(self, kind: str, raw: Mapping[str, Any], subresource: str = "") -> Mapping[str, Any]:
         """See Cluster. Retried after transient errors. A conflict with our own first attempt is a success."""
         metadata = raw["metadata"]
         name, namespace = metadata["name"], metadata.get("namespace", "")
-        path, body = _resource(kind).path(name, namespace), {**raw, **_type_of(kind)}
+        path, body = _resource(kind).path(name, namespace, subresource), {**raw, **_type_of(kind)}
         ambiguous = False
 
         async def put() -> Mapping[str, Any]:
@@ -85,9 +86,42 @@ class ApiCluster:
         except ApiError as error:
             if is_conflict(error) and ambiguous:
                 stored = await self.get(kind, name, namespace)
-                if stored is not None and _content(stored) == _content(body):
+                if stored is not None and _content(stored, subresource) == _content(body, subresource):
                     return stored
             raise
+
+    async def create(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        namespace = raw["metadata"].get("namespace", "")
+        created: Mapping[str, Any] = await self._http.call(
+            "POST", _resource(kind).collection_in(namespace), {**raw, **_type_of(kind)}
+        )
+        return created
+
+    async def patch(
+        self, kind: str, name: str, namespace: str, change: Mapping[str, Any], subresource: str = ""
+    ) -> Mapping[str, Any]:
+        """See Cluster. Retried after transient errors: a merge that is repeated changes nothing more."""
+        path = _resource(kind).path(name, namespace, subresource)
+
+        async def send() -> Mapping[str, Any]:
+            patched: Mapping[str, Any] = await self._http.call("PATCH", path, change, STRATEGIC_PATCH)
+            return patched
+
+        return await UPDATE_RETRY.run(send)
+
+    async def delete(self, kind: str, name: str, namespace: str, uid: str) -> None:
+        """See Cluster. Retried after transient errors."""
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        path = _resource(kind).path(name, namespace)
+
+        async def send() -> None:
+            try:
+                await self._http.call("DELETE", path, options)
+            except ApiError as error:
+                if not is_not_found(error) and not is_conflict(error):
+                    raise
+
+        await UPDATE_RETRY.run(send)
 
     async def wait_for(
         self, kind: str, name: str, namespace: str, done: Callable[[Mapping[str, Any] | None], bool], timeout: float
@@ -149,8 +183,10 @@ def _type_of(kind: str) -> dict[str, str]:
     return {"apiVersion": version, "kind": kind}
 
 
-def _content(raw: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What an update of the object sets."""
+def _content(raw: Mapping[str, Any], subresource: str) -> tuple[Any, ...]:
+    """What an update of the object, or of its subresource, sets."""
     metadata = raw["metadata"]
+    if subresource:
+        return metadata.get("uid"), raw.get(subresource)
     parts = (metadata.get(part) for part in ("uid", "labels", "annotations", "finalizers", "ownerReferences"))
     return (*(part or None for part in parts), raw.get("spec"))

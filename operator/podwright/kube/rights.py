@@ -81,6 +81,7 @@ def _reads(resources: Iterable[Resource], without: str, *, announced: bool = Fal
             yield Right(resource, verb, without, announced=announced)
 
 
+CLAIM: Final = WATCHED["ResourceClaim"]
 _UPDATED: Final = tuple(WATCHED[kind.kind] for kind in STORED_KINDS if kind.updated)
 _GROUPS: Final = (POD_GROUPS[0], PLUGINS_POD_GROUPS[0])
 _OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
@@ -106,6 +107,13 @@ SCHEDULING: Final = (
     Right(POD, "patch", "pods do not show why they wait, and none is preempted", "status"),
     *(Right(kind, "update", "no volume is bound to a claim") for kind in _UPDATED),
     *(Right(kind, "get", "an update whose answer is lost counts as failed") for kind in _UPDATED),
+    *(Right(CLAIM, verb, "pods with resource claims wait") for verb in ("get", "update")),
+    *(Right(CLAIM, verb, "pods wait that get devices for extended resources") for verb in ("create", "delete")),
+    *(
+        Right(CLAIM, verb, "pods with resource claims wait", part)
+        for part in ("status", "binding")
+        for verb in ("update", "patch")
+    ),
     Right(EVENT, "create", "there are no events"),
     Right(EVENT, "patch", "repeated events are not counted"),
     Right(POLICY, "patch", "policies show no status", "status"),

@@ -28,7 +28,18 @@ class NoCluster:
     async def get(self, kind: str, name: str, namespace: str = "") -> Mapping[str, Any] | None:
         raise ClusterError("a simulation reads nothing")
 
-    async def update(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def update(self, kind: str, raw: Mapping[str, Any], subresource: str = "") -> Mapping[str, Any]:
+        raise ClusterError("a simulation writes nothing")
+
+    async def create(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        raise ClusterError("a simulation writes nothing")
+
+    async def patch(
+        self, kind: str, name: str, namespace: str, change: Mapping[str, Any], subresource: str = ""
+    ) -> Mapping[str, Any]:
+        raise ClusterError("a simulation writes nothing")
+
+    async def delete(self, kind: str, name: str, namespace: str, uid: str) -> None:
         raise ClusterError("a simulation writes nothing")
 
     async def wait_for(

@@ -48,8 +48,19 @@ class FakeCluster:
             raise ClusterError("no answer")
         return self.objects.get((kind, name))
 
-    async def update(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def update(self, kind: str, raw: Mapping[str, Any], subresource: str = "") -> Mapping[str, Any]:
         return raw
+
+    async def create(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        return raw
+
+    async def patch(
+        self, kind: str, name: str, namespace: str, change: Mapping[str, Any], subresource: str = ""
+    ) -> Mapping[str, Any]:
+        return change
+
+    async def delete(self, kind: str, name: str, namespace: str, uid: str) -> None:
+        self.objects.pop((kind, name), None)
 
     async def wait_for(self, *_: Any) -> None:
         raise AssertionError("no test waits for an object")

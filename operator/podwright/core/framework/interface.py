@@ -11,7 +11,7 @@ Next: docs/writing-a-plugin.md for a guided tour, `framework` for how plugins ar
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
@@ -49,8 +49,19 @@ class Cluster(Protocol):
     async def get(self, kind: str, name: str, namespace: str = "") -> Mapping[str, Any] | None:
         """Reads an object; None if it does not exist."""
 
-    async def update(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Replaces an object (PUT with its resourceVersion) and returns the stored object."""
+    async def update(self, kind: str, raw: Mapping[str, Any], subresource: str = "") -> Mapping[str, Any]:
+        """Replaces an object, or its `status` (PUT with its resourceVersion), and returns the stored object."""
+
+    async def create(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Creates an object and returns the stored object. Sent once: `metadata.generateName` would give each attempt a name of its own."""
+
+    async def patch(
+        self, kind: str, name: str, namespace: str, change: Mapping[str, Any], subresource: str = ""
+    ) -> Mapping[str, Any]:
+        """Merges a change into an object or its `status` (a strategic merge patch) and returns the stored object."""
+
+    async def delete(self, kind: str, name: str, namespace: str, uid: str) -> None:
+        """Deletes the object if it has this uid. One that is gone is no error."""
 
     async def wait_for(
         self, kind: str, name: str, namespace: str, done: Callable[[Mapping[str, Any] | None], bool], timeout: float
@@ -105,13 +116,16 @@ class Handle(Protocol):
         """The pods of all profiles that wait in Permit."""
 
 
+FollowUp = Callable[[], Awaitable[None]]
+
+
 class CycleState:
     """The values that plugins store during one pod's scheduling cycle, each under its own key in `data`.
 
     Cloning the state also clones values that have a `clone()` method, so that dry runs can change them.
     """
 
-    __slots__ = ("data", "left", "observer", "skip_filter", "skip_score")
+    __slots__ = ("data", "follow_ups", "left", "observer", "skip_filter", "skip_score")
 
     def __init__(self, observer: Observer | None = None) -> None:
         self.data: dict[str, Any] = {}
@@ -119,6 +133,9 @@ class CycleState:
         """Measures the plugins that run in this cycle; None: they are not measured. Dry runs on a clone never are."""
         self.left: Bools | None = None
         """bool[nodes]: the nodes that the filters before `filter_all` have passed; None: not known. Others need no verdict."""
+        self.follow_ups: list[FollowUp] = []
+        """What is to be done on the API server because of the outcome. Plugins add to it in PostFilter and Unreserve; who carries out the
+        decision runs it. A simulation does not."""
         self.skip_filter: set[str] = set()
         """Plugins whose PreFilter returned Skip."""
         self.skip_score: set[str] = set()

@@ -31,6 +31,7 @@ class PluginCluster:
         self._binding_cycles = binding_cycles
         self._waits = StoreWaits(store)
         self.get, self.update = cluster.get, cluster.update
+        self.create, self.patch, self.delete = cluster.create, cluster.patch, cluster.delete
 
     async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
         """See Cluster. The Binder raises a conflict only if it is sure that none of our own Bindings went through."""

@@ -24,7 +24,7 @@ class Api:
     async def get(self, *_):
         raise AssertionError("a wait reads nothing from the API server")
 
-    bind = update = get
+    bind = update = create = patch = delete = get
 
     async def wait_for(self, kind, name, namespace, done, timeout):
         self.waits.append((kind, name, namespace, timeout))

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from podwright.core.objects.devices.claims import Allocation, ResourceClaim
 from podwright.core.objects.node import Node
 from podwright.core.plugins.devices.node_requests import ExtendedResources
 from podwright.core.plugins.devices.reservation import Reservation
+
+
+class Writes(Protocol):
+    """See `claim_writes`."""
+
+    @property
+    def any(self) -> bool: ...
+
+    async def undo(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -26,6 +36,8 @@ class CycleClaims:
     unavailable: set[int] = field(default_factory=set)
     """The positions of allocated claims that are not available on some node."""
     reservation: Reservation | None = None
+    writes: Writes | None = None
+    """What was written to the API server for the pod."""
 
     @property
     def any_open(self) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ from podwright.core.framework.interface import (
 )
 from podwright.core.framework.status import SKIP, Code, Status, unresolvable, unschedulable
 from podwright.core.objects.pod import PodInfo
+from podwright.core.plugins.devices.claim_writes import ClaimWriteError, ClaimWrites, deallocate, delete
 from podwright.core.plugins.devices.cycle_claims import CycleClaims
 from podwright.core.plugins.devices.evaluation import STATUSES, Evaluation, EvaluationError
 from podwright.core.plugins.devices.hints import device_hints
@@ -108,6 +110,7 @@ class DynamicResources(
             steps=int(seconds * STEPS_PER_SECOND) if limited else None,
             binding_timeout=parse_duration(args.binding_timeout),
         )
+        self._binding_timeout = parse_duration(args.binding_timeout)
 
     @staticmethod
     def pre_filter_disabled(pod: PodInfo, cache: Cache) -> Status | None:
@@ -221,8 +224,10 @@ class DynamicResources(
         for position in sorted(found.unavailable):
             claim = found.claims[position]
             if position not in found.shared and set(claim.reserved_for) <= {pod.uid}:
+                state.follow_ups.append(partial(deallocate, self.handle, claim))
                 return None, unschedulable("deallocation of ResourceClaim completed")
         if found.stale is not None:
+            state.follow_ups.append(partial(delete, self.handle, found.stale))
             return None, unschedulable("deletion of ResourceClaim completed")
         return None, unschedulable()
 
@@ -280,20 +285,33 @@ class DynamicResources(
 
     def unreserve(self, state: CycleState, pod: PodInfo, _node_name: str) -> None:
         found: CycleClaims | None = state.data.get(self.name)
-        if found is not None and found.reservation is not None:
-            release(found.reservation, self.handle.cache.devices.claims, pod.uid)
+        if found is None or found.reservation is None:
+            return
+        release(found.reservation, self.handle.cache.devices.claims, pod.uid)
+        if found.writes is not None and found.writes.any:
+            state.follow_ups.append(found.writes.undo)
 
     # PreBind
 
     def pre_bind_pre_flight(self, state: CycleState, _pod: PodInfo, _node_name: str) -> Status | None:
         return SKIP if state.data.get(self.name) is None else None
 
-    async def pre_bind(self, state: CycleState, _pod: PodInfo, _node_name: str) -> Status | None:
-        """Refuses pods whose claims would have to be written, so that none is bound without its devices."""
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Writes the allocations and reservations, and waits for binding conditions."""
         found: CycleClaims | None = state.data.get(self.name)
+        node = self.handle.cache.present(node_name)
         if found is None:
             return None
-        return Status(Code.ERROR, ("the allocation of the pod's claims cannot be written",))
+        if node is None or found.reservation is None:
+            return Status(Code.ERROR, (f'node "{node_name}" not found',))
+        found.writes = writes = ClaimWrites(self.handle, found, pod)
+        try:
+            await writes.write(node.present)
+            release(found.reservation, self.handle.cache.devices.claims, pod.uid)  # what is written counts itself
+            await writes.wait(self._binding_timeout)
+        except ClaimWriteError as error:
+            return Status(Code.ERROR, (str(error),))
+        return None
 
 
 def _needs_devices(pod: PodInfo, cache: Cache, why: str) -> Status | None:

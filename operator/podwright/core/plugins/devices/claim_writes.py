@@ -1,0 +1,217 @@
+"""Writes the allocation of a pod's claims and its reservations to the API server, and takes them back.
+
+A claim that is allocated gets the finalizer, then the allocation and the reservation in one update of its status. The claim for extended
+resources is created first. After a conflict the claim is read again: somebody else may have allocated or deleted it. Source: `bindClaim` in
+kube-scheduler's plugin DynamicResources.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+from collections.abc import Mapping
+from typing import Any, Final
+
+from podwright.core.framework.interface import ClusterError, ClusterTimeoutError, Handle
+from podwright.core.objects.devices.claims import FINALIZER, Allocation, ResourceClaim, parse_resource_claim
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodInfo
+from podwright.core.plugins.devices.binding_conditions import BindingFailedError, ready, timed_out, waits
+from podwright.core.plugins.devices.cycle_claims import CycleClaims
+from podwright.core.plugins.devices.node_requests import NodeClaim
+from podwright.core.state.devices.claims import CLAIM_KIND
+
+Raw = dict[str, Any]
+_CONFLICT: Final = 409
+_ATTEMPTS: Final = 5
+"""Of one update, after conflicts. Source: `retry.DefaultRetry` in k8s.io/client-go."""
+RECHECK_SECONDS: Final = 5.0
+"""How often the time-out of binding conditions is looked at."""
+
+
+class ClaimWriteError(Exception):
+    """A claim could not be written. The pod must be scheduled again."""
+
+
+class ClaimWrites:
+    """The writes for one pod on the node that was chosen."""
+
+    def __init__(self, handle: Handle, found: CycleClaims, pod: PodInfo) -> None:
+        self._handle = handle
+        self._found = found
+        self._pod = pod
+        self.created: ResourceClaim | None = None
+        """The claim for extended resources, once it is created."""
+        self.reserved: dict[str, ResourceClaim] = {}
+        """The claims in which the pod was entered, by uid."""
+
+    @property
+    def any(self) -> bool:
+        """Whether something was written that `undo` takes back."""
+        return self.created is not None or bool(self.reserved)
+
+    async def write(self, node: Node) -> None:
+        """Writes everything. Raises ClaimWriteError; what was written until then is in `created` and `reserved`."""
+        found, pod = self._found, self._pod
+        assert found.reservation is not None, "the pod was not reserved"
+        allocations = found.reservation.allocations
+        try:
+            for position, claim in enumerate(found.claims):
+                if pod.uid not in claim.reserved_for:
+                    await self._reserve(claim, allocations.get(position))
+            special = None if found.extended is None else found.extended.claim(found.extended.code(node))
+            if special is not None:
+                await self._create(special, allocations[len(found.claims)])
+        except ClusterError as error:
+            raise ClaimWriteError(str(error)) from error
+
+    async def undo(self) -> None:
+        """Takes back what was written for the pod, as far as the API server allows it. Allocations stay, as in kube-scheduler."""
+        cluster, own = self._handle.cluster, {"$patch": "delete", "uid": self._pod.uid}
+        if self.created is not None:
+            self.reserved.pop(self.created.uid, None)
+            await delete(self._handle, self.created)
+        for claim in self.reserved.values():
+            change = {"metadata": {"uid": claim.uid}, "status": {"reservedFor": [own]}}
+            try:
+                raw = await cluster.patch(CLAIM_KIND, claim.name, claim.namespace, change, "status")
+            except ClusterError:
+                continue  # the next attempt finds the pod entered in the claim
+            self._written(raw)
+        self.reserved.clear()
+
+    async def wait(self, timeout: float) -> None:
+        """Waits until the devices of all claims are ready. `timeout` in seconds. Raises ClaimWriteError."""
+        names = [(claim.namespace, claim.name) for claim in self._found.claims]
+        if self.created is not None:
+            names.append((self.created.namespace, self.created.name))
+        known = self._handle.cache.devices.claims
+        claims = [claim for name in names if (claim := known.get(*name)) is not None]
+        if not any(map(waits, claims)):
+            return
+        for namespace, name in names:
+            left = timeout
+            while not self._is_ready(namespace, name, timeout):
+                if left <= 0:
+                    raise ClaimWriteError(f"device binding timeout: claim={name}")
+                step = min(left, RECHECK_SECONDS)  # counts the time waited instead of reading the clock, which may step
+                await self._changed(namespace, name, step, timeout)
+                left -= step
+
+    # Internals
+
+    async def _reserve(self, claim: ResourceClaim, allocation: Allocation | None) -> ResourceClaim:
+        """Enters the pod in the claim, and the allocation if there is one. Raises ClusterError or ClaimWriteError."""
+        cluster = self._handle.cluster
+        raw: Mapping[str, Any] = claim.raw
+        for attempt in range(_ATTEMPTS):
+            try:
+                if allocation is not None and FINALIZER not in (raw["metadata"].get("finalizers") or ()):
+                    raw = await cluster.update(CLAIM_KIND, _with_finalizer(raw))
+                changed = self._changed_status(claim, raw, allocation)
+                stored = self._written(await cluster.update(CLAIM_KIND, changed, "status"))
+            except ClusterError as error:
+                if error.status != _CONFLICT or attempt == _ATTEMPTS - 1:
+                    raise
+                latest = await cluster.get(CLAIM_KIND, claim.name, claim.namespace)
+                if latest is None or latest["metadata"].get("uid", claim.uid) != claim.uid:
+                    raise ClaimWriteError(f"claim {claim.key} got deleted in the meantime") from error
+                raw = latest
+            else:
+                self.reserved[stored.uid] = stored
+                return stored
+        raise AssertionError("the last attempt raises")
+
+    def _changed_status(self, claim: ResourceClaim, raw: Mapping[str, Any], allocation: Allocation | None) -> Raw:
+        if raw["metadata"].get("deletionTimestamp"):
+            raise ClaimWriteError(f"claim {claim.key} got deleted in the meantime")
+        changed: Raw = copy.deepcopy(dict(raw))
+        status = changed.setdefault("status", {})
+        if allocation is not None and status.get("allocation"):
+            # Another pod of the group may have written the same.
+            if status["allocation"].get("devices") != allocation.raw.get("devices"):
+                raise ClaimWriteError(f"claim {claim.key} got allocated elsewhere in the meantime")
+        elif allocation is not None:
+            status["allocation"] = {**allocation.raw, "allocationTimestamp": _timestamp(self._handle.now())}
+        elif not status.get("allocation"):
+            raise ClaimWriteError(f"claim {claim.key} got deallocated elsewhere in the meantime")
+        pod = self._pod
+        references = [entry for entry in status.get("reservedFor") or () if entry.get("uid") != pod.uid]
+        status["reservedFor"] = [*references, {"resource": "pods", "name": pod.name, "uid": pod.uid}]
+        return changed
+
+    async def _create(self, special: NodeClaim, allocation: Allocation) -> None:
+        cluster, pod = self._handle.cluster, self._pod
+        wanted = {k: v for k, v in special.claim.raw["metadata"].items() if k not in ("name", "uid")}
+        raw = await cluster.create(CLAIM_KIND, {"metadata": wanted, "spec": special.claim.raw["spec"]})
+        self.created = self._written(raw)
+        await self._reserve(self.created, allocation)
+        status = {"resourceClaimName": self.created.name, "requestMappings": special.mapped.mappings}
+        change = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": status}}
+        await cluster.patch("Pod", pod.name, pod.namespace, change, "status")
+
+    def _written(self, raw: Mapping[str, Any]) -> ResourceClaim:
+        self._handle.cache.devices.claims.written(raw)
+        return parse_resource_claim(raw)
+
+    def _is_ready(self, namespace: str, name: str, timeout: float) -> bool:
+        claim = self._handle.cache.devices.claims.get(namespace, name)
+        if claim is None:
+            raise ClaimWriteError(f'could not find ResourceClaim "{namespace}/{name}"')
+        try:
+            if ready(claim):
+                return True
+        except BindingFailedError as error:
+            raise ClaimWriteError(str(error)) from error
+        if timed_out(claim, timeout, self._handle.now()):
+            raise ClaimWriteError(f"device binding timeout: claim={name}")
+        return False
+
+    async def _changed(self, namespace: str, name: str, step: float, timeout: float) -> None:
+        def done(_raw: Mapping[str, Any] | None) -> bool:
+            return self._is_ready(namespace, name, timeout)
+
+        try:
+            await self._handle.cluster.wait_for(CLAIM_KIND, name, namespace, done, step)
+        except ClusterTimeoutError:
+            return
+
+
+async def delete(handle: Handle, claim: ResourceClaim) -> None:
+    """Deletes a claim that was created for extended resources. If that fails, the next attempt finds the claim."""
+    cluster = handle.cluster
+    try:
+        raw = await cluster.get(CLAIM_KIND, claim.name, claim.namespace)
+        if raw is not None and FINALIZER in (raw["metadata"].get("finalizers") or ()):
+            await cluster.update(CLAIM_KIND, _without_finalizer(raw))
+        await cluster.delete(CLAIM_KIND, claim.name, claim.namespace, claim.uid)
+    except ClusterError:
+        return
+    handle.cache.devices.claims.forget(claim.namespace, claim.name)
+
+
+async def deallocate(handle: Handle, claim: ResourceClaim) -> None:
+    """Takes the devices from a claim, so that it can get others. If that fails, the next attempt tries it again."""
+    left = {
+        k: v for k, v in (claim.raw.get("status") or {}).items() if k not in ("allocation", "devices", "reservedFor")
+    }
+    try:
+        raw = await handle.cluster.update(CLAIM_KIND, {**claim.raw, "status": left}, "status")
+    except ClusterError:
+        return
+    handle.cache.devices.claims.written(raw)
+
+
+def _with_finalizer(raw: Mapping[str, Any]) -> Raw:
+    metadata = {**raw["metadata"], "finalizers": [*(raw["metadata"].get("finalizers") or ()), FINALIZER]}
+    return {**raw, "metadata": metadata}
+
+
+def _without_finalizer(raw: Mapping[str, Any]) -> Raw:
+    left = [name for name in raw["metadata"].get("finalizers") or () if name != FINALIZER]
+    return {**raw, "metadata": {**raw["metadata"], "finalizers": left}}
+
+
+def _timestamp(seconds: float) -> str:
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,233 @@
+import pytest
+
+from podwright.core.framework.interface import ClusterError, CycleState
+from podwright.core.framework.status import SKIP, Code
+from podwright.core.objects.devices.claims import FINALIZER
+from podwright.core.plugins.devices.dynamic_resources import DynamicResources
+from support.objects.builders import make_node
+from support.objects.devices import (
+    DRIVER,
+    allocated,
+    claiming,
+    exactly,
+    make_claim,
+    make_class,
+    make_device,
+    make_slice,
+)
+from support.plugins.claim_server import ClaimServer
+from support.plugins.kit import build, make_cache, pending
+
+DEVICE = (DRIVER, "a", "gpu-0")
+
+
+class Scheduler:
+    """The plugin on a node with one device, and the API server."""
+
+    def __init__(self, *claims, **device):
+        self.cache = make_cache([make_node("a")])
+        self.cache.set_object("DeviceClass", make_class("gpu", extendedResourceName="example.com/gpu"))
+        self.cache.set_object("ResourceSlice", make_slice("s", [make_device("gpu-0", **device)], node="a"))
+        self.plugin = build(DynamicResources, self.cache)
+        self.server = self.plugin.handle.cluster = ClaimServer(self.cache)
+        for claim in claims:
+            self.server.add(claim)
+        self.state = CycleState()
+
+    def reserve(self, pod):
+        assert self.plugin.pre_filter(self.state, pod) is None
+        assert self.plugin.reserve(self.state, pod, "a") is None
+
+    async def bind(self, pod):
+        self.reserve(pod)
+        return await self.plugin.pre_bind(self.state, pod, "a")
+
+    async def unreserve(self, pod):
+        self.plugin.unreserve(self.state, pod, "a")
+        for follow_up in self.state.follow_ups:
+            await follow_up()
+
+    @property
+    def in_use(self):
+        return self.cache.devices.claims.usage.in_use(DEVICE)
+
+
+POD = pending(name="p", spec=claiming("mine"))
+
+
+async def test_the_allocation_and_the_reservation_are_written():
+    scheduler = Scheduler(make_claim("mine", exactly()))
+    assert await scheduler.bind(POD) is None
+    written = scheduler.server.claims["mine"]
+    assert written["metadata"]["finalizers"] == [FINALIZER]
+    allocation = written["status"]["allocation"]
+    assert [result["device"] for result in allocation["devices"]["results"]] == ["gpu-0"]
+    assert allocation["allocationTimestamp"] == "2023-11-14T22:13:20Z"
+    assert written["status"]["reservedFor"] == [{"resource": "pods", "name": "p", "uid": POD.uid}]
+    assert scheduler.server.writes == ["update mine", "update mine/status"]
+    assert scheduler.in_use, "before the watch delivers it"
+    scheduler.server.deliver()
+    assert scheduler.in_use
+
+
+async def test_an_allocated_claim_only_gets_the_reservation():
+    scheduler = Scheduler(make_claim("mine", exactly(), status=allocated("gpu-0", node="a", reserved_for=["other"])))
+    assert await scheduler.bind(POD) is None
+    assert scheduler.server.writes == ["update mine/status"]
+    assert [e["uid"] for e in scheduler.server.claims["mine"]["status"]["reservedFor"]] == ["other", POD.uid]
+
+
+async def test_a_pod_that_is_entered_already_writes_nothing():
+    scheduler = Scheduler(make_claim("mine", exactly(), status=allocated("gpu-0", node="a", reserved_for=[POD.uid])))
+    assert await scheduler.bind(POD) is None
+    assert scheduler.server.writes == []
+
+
+async def test_a_conflict_is_tried_again_with_the_newest_version():
+    scheduler = Scheduler(make_claim("mine", exactly()))
+    scheduler.reserve(POD)
+    scheduler.server.change("mine", lambda raw: raw["metadata"].update(labels={"new": "label"}))
+    assert await scheduler.plugin.pre_bind(scheduler.state, POD, "a") is None
+    written = scheduler.server.claims["mine"]
+    assert written["metadata"]["labels"] == {"new": "label"}
+    assert written["status"]["allocation"]
+
+
+@pytest.mark.parametrize(
+    "change, text",
+    [
+        pytest.param(
+            lambda raw: raw.update(status=allocated("gpu-9", node="b")),
+            "claim default/mine got allocated elsewhere in the meantime",
+            id="somebody else has allocated it",
+        ),
+        pytest.param(
+            lambda raw: raw["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"),
+            "claim default/mine got deleted in the meantime",
+            id="it is being deleted",
+        ),
+        pytest.param(
+            lambda raw: raw["metadata"].update(uid="another"),
+            "claim default/mine got deleted in the meantime",
+            id="it is another claim of the same name",
+        ),
+    ],
+)
+async def test_what_happened_meanwhile_fails_the_pod_and_gives_the_devices_back(change, text):
+    scheduler = Scheduler(make_claim("mine", exactly()))
+    scheduler.reserve(POD)
+    scheduler.server.change("mine", change)
+    status = await scheduler.plugin.pre_bind(scheduler.state, POD, "a")
+    assert (status.code, status.message) == (Code.ERROR, text)
+    await scheduler.unreserve(POD)
+    assert not scheduler.in_use
+
+
+async def test_a_failed_write_gives_the_devices_back():
+    scheduler = Scheduler(make_claim("mine", exactly()))
+
+    def fail(_what):
+        raise ClusterError("gone")
+
+    scheduler.server.before_write = fail
+    status = await scheduler.bind(POD)
+    assert (status.code, status.message) == (Code.ERROR, "gone")
+    assert scheduler.in_use, "until Unreserve"
+    await scheduler.unreserve(POD)
+    assert not scheduler.in_use
+
+
+async def test_a_pod_that_is_not_bound_leaves_the_reservation():
+    scheduler = Scheduler(make_claim("mine", exactly()))
+    assert await scheduler.bind(POD) is None
+    await scheduler.unreserve(POD)
+    assert scheduler.server.claims["mine"]["status"]["reservedFor"] == []
+    assert scheduler.server.claims["mine"]["status"]["allocation"], "as in kube-scheduler, it keeps its devices"
+    assert scheduler.in_use
+
+
+async def test_the_claim_for_extended_resources_is_created_and_named_in_the_pod():
+    scheduler, pod = Scheduler(), pending(name="p", requests={"example.com/gpu": "1"})
+    assert await scheduler.bind(pod) is None
+    (name,) = scheduler.server.claims
+    created = scheduler.server.claims[name]
+    assert name.startswith("p-extended-resources-")
+    assert created["metadata"]["ownerReferences"][0]["uid"] == pod.uid
+    assert created["metadata"]["annotations"] == {"resource.kubernetes.io/extended-resource-claim": "true"}
+    assert created["status"]["allocation"]["devices"]["results"][0]["device"] == "gpu-0"
+    ((kind, pod_name, change),) = scheduler.server.patches
+    assert (kind, pod_name) == ("Pod", "p")
+    assert change["status"]["extendedResourceClaimStatus"]["resourceClaimName"] == name
+    await scheduler.unreserve(pod)
+    assert scheduler.server.claims == {}
+    scheduler.server.deliver()
+    assert not scheduler.in_use
+
+
+async def test_a_claim_that_an_earlier_attempt_has_left_is_deleted():
+    scheduler, pod = Scheduler(), pending(name="p", requests={"example.com/gpu": "1"})
+    assert await scheduler.bind(pod) is None
+    scheduler.server.deliver()
+    scheduler.state = state = CycleState()
+    assert scheduler.plugin.pre_filter(state, pod) is None
+    result = scheduler.plugin.filter_all(state, pod, scheduler.cache.table)
+    assert result.explain()[1][result.explain()[0][0]].message == "cannot schedule extended resource claim"
+    assert scheduler.plugin.post_filter(state, pod, None)[1].message == "deletion of ResourceClaim completed"
+    (follow_up,) = state.follow_ups
+    await follow_up()
+    assert scheduler.server.claims == {}
+
+
+async def test_a_claim_that_is_of_no_use_loses_its_devices():
+    claim = make_claim("mine", exactly(), status=allocated("gpu-0", node="gone", reserved_for=[POD.uid]))
+    scheduler, state = Scheduler(claim), CycleState()
+    assert scheduler.plugin.pre_filter(state, POD) is None
+    scheduler.plugin.filter_all(state, POD, scheduler.cache.table)
+    scheduler.plugin.post_filter(state, POD, None)
+    (follow_up,) = state.follow_ups
+    await follow_up()
+    assert scheduler.server.claims["mine"]["status"] == {}
+
+
+async def test_the_pod_waits_until_its_devices_are_ready():
+    conditions = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+    scheduler = Scheduler(make_claim("mine", exactly()), **conditions)
+    looks = []
+
+    def driver(what):
+        if what == "wait":
+            looks.append(what)
+            if len(looks) == 3:
+                status = {
+                    "driver": DRIVER,
+                    "pool": "a",
+                    "device": "gpu-0",
+                    "conditions": [{"type": "ready", "status": "True"}],
+                }
+                scheduler.server.change("mine", lambda raw: raw["status"].update(devices=[status]))
+
+    scheduler.server.before_write = driver
+    assert await scheduler.bind(POD) is None
+    assert len(looks) == 3
+
+
+async def test_a_device_that_fails_to_become_ready_fails_the_pod():
+    conditions = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+    scheduler = Scheduler(make_claim("mine", exactly()), **conditions)
+
+    def driver(what):
+        if what == "wait":
+            broken = {"type": "broken", "status": "True", "reason": "R", "message": "m"}
+            status = {"driver": DRIVER, "pool": "a", "device": "gpu-0", "conditions": [broken]}
+            scheduler.server.change("mine", lambda raw: raw["status"].update(devices=[status]))
+
+    scheduler.server.before_write = driver
+    status = await scheduler.bind(POD)
+    assert status.message == 'device binding failed: claim=mine, reason=R, message="m"'
+
+
+async def test_pods_without_claims_need_no_pre_bind():
+    scheduler, pod = Scheduler(), pending(name="q")
+    scheduler.plugin.pre_filter(scheduler.state, pod)
+    assert scheduler.plugin.pre_bind_pre_flight(scheduler.state, pod, "a") is SKIP
+    assert await scheduler.plugin.pre_bind(scheduler.state, pod, "a") is None
