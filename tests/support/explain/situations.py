@@ -460,6 +460,14 @@ SITUATIONS = (
         real=True,
     ),
     Situation(
+        "a policy that the pod names and that does not exist",
+        cluster([node("one")]),
+        waiting(metadata={"annotations": {"podwright.dev/policy": "teem"}}),
+        "PolicyNotAccepted",
+        "its annotation podwright.dev/policy names policy 'teem'",
+        ("take away its annotation podwright.dev/policy",),
+    ),
+    Situation(
         "a rule of the policy in CEL",
         cluster(
             [node("one", labels={"tier": "gold"}), node("two")],

@@ -45,7 +45,7 @@ def explain_pod(
     if pod.node_name and not pod.finished and not pod.terminating:
         return explain_placed(cluster, pod, raw)
     found = _explained(cluster, pod, changes=changes)
-    if changes and not found.changes and found.state in (State.IGNORED, State.GATED):
+    if changes and not found.changes and found.state in (State.IGNORED, State.GATED, State.WAITS_FOR_POLICY):
         return replace(found, changes=tuple(_to_be_tried(cluster, pod)))
     return found
 
@@ -74,12 +74,15 @@ def _explained(cluster: LoadedCluster, pod: PodInfo, *, changes: bool) -> Explan
 
 def explain_under(policy: ActivePolicy, cluster: LoadedCluster, pod: PodInfo, *, changes: bool = True) -> Explanation:
     """Why a pending pod waits, under this policy. Never raises for a plugin that fails: that is the cause then."""
-    reference = PolicyRef(name=policy.compiled.name, generation=policy.compiled.generation)
+    compiled = policy.compiled
+    reference = None if compiled.misnamed else PolicyRef(name=compiled.name, generation=compiled.generation)
     found = Explanation(
         kind="Pod", name=pod.key, state=State.PENDING, nodes=cluster.cache.table.count, policy=reference
     )
+    if policy.extenders:
+        found = replace(found, notes=(f"extenders are not asked: {listed(policy.extenders)}",))
     if policy.refusal:
-        return replace(found, state=State.WAITS_FOR_POLICY, causes=(_refused(policy),))
+        return replace(found, state=State.WAITS_FOR_POLICY, causes=(_refused(policy, pod),))
     try:
         return _tried(policy.framework, cluster, pod, found, changes=changes)
     except PluginError as error:
@@ -153,8 +156,8 @@ def _not_served(cluster: LoadedCluster, pod: PodInfo) -> Cause:
     return Cause(reason="SchedulerNameNotServed", text=text)
 
 
-def _refused(policy: ActivePolicy) -> Cause:
-    return Cause(reason="PolicyNotAccepted", text=f"the pod waits because {policy.refusal}")
+def _refused(policy: ActivePolicy, pod: PodInfo) -> Cause:
+    return Cause(reason="PolicyNotAccepted", text=f"the pod waits because {policy.why_waits(pod)}")
 
 
 def _gated(pod: PodInfo, message: str) -> str:

@@ -5,7 +5,9 @@ import copy
 import pytest
 
 from podwright.core.objects.pod import parse_pod
+from podwright.simulator.explain import groups
 from podwright.simulator.explain.changes import search
+from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.explanation import explain_pod
 from podwright.simulator.explain.results import State, as_object
 from support.explain.kit import KINDS
@@ -34,21 +36,45 @@ def test_an_explanation_leaves_the_cluster_and_the_pod_as_they_were(situation):
     assert as_object(explain_pod(loaded, parse_pod(raw, keep_raw=True), raw=raw)) == as_object(first)
 
 
-def test_the_number_of_decisions_does_not_grow_with_the_cluster(monkeypatch):
-    counts = []
+@pytest.mark.parametrize("situation", [pytest.param(each, id=each.id) for each in SITUATIONS if each.helps])
+def test_nothing_is_proposed_that_the_core_does_not_do(situation, monkeypatch):
+    for method in ("place", "place_in", "preempts_on"):
+        monkeypatch.setattr(Trials, method, lambda *_args: "")
+    monkeypatch.setattr(groups, "_node_of", lambda *_args: "")
+    assert situation.cluster.explain(situation.pod).changes == ()
 
-    class Counting(search.Trials):
+
+def trials_of(monkeypatch, size, most):
+    """How many decisions an explanation makes in a cluster in which every node needs another change."""
+    made = []
+
+    class Counting(Trials):
         def __init__(self, loaded):
             super().__init__(loaded)
-            counts.append(self)
+            made.append(self)
 
     monkeypatch.setattr("podwright.simulator.explain.explanation.Trials", Counting)
-    for size in (10, 100):
-        nodes = [node(f"n{i}", taints=[make_taint("own", str(i))]) for i in range(size)]
-        pods = [full(f"p{i}", f"n{i}", f"{i % 7 + 1}") for i in range(size)]
-        cluster(nodes, pods).explain(waiting(requests={"cpu": "9"}))
-    assert counts[-1].count <= search.MOST_TRIALS + search.OPTIONS
-    assert counts[-1].count <= 2 * counts[0].count + search.OPTIONS
+    monkeypatch.setattr(search, "MOST_TRIALS", most)
+    nodes = [node(f"n{i}", taints=[make_taint("own", str(i))], labels={"kind": str(i)}) for i in range(size)]
+    pods = [full(f"p{i}", f"n{i}", f"{i % 7 + 1}", priority=i) for i in range(size)]
+    cluster(nodes, pods).explain(waiting(requests={"cpu": "20"}))
+    return made[-1].count
+
+
+def test_the_number_of_decisions_does_not_grow_with_the_cluster(monkeypatch):
+    assert trials_of(monkeypatch, 100, search.MOST_TRIALS) <= trials_of(monkeypatch, 10, search.MOST_TRIALS)
+
+
+def test_the_number_of_decisions_has_a_bound(monkeypatch):
+    assert trials_of(monkeypatch, 20, 3) <= 3 < trials_of(monkeypatch, 20, 60)
+
+
+def test_the_nearest_nodes_come_first():
+    pods = [full("a", "one", "7"), full("b", "two", "4"), full("c", "three", "6")]
+    found = cluster([node("one"), node("two"), node("three")], pods).explain(waiting(requests={"cpu": "5"}))
+    assert found.rejections[0].examples == ("two", "three", "one")
+    assert [miss.node for miss in found.nearest] == ["two", "three", "one"]
+    assert "nearest is two" in found.cause.text
 
 
 def test_pods_that_a_budget_protects_are_not_moved():
@@ -67,6 +93,20 @@ def test_pods_move_only_to_other_nodes_where_they_fit():
     )
     moves = [(edit.name, edit.node) for change in found.changes for edit in change.edits if edit.verb == "move"]
     assert moves == [("a", "two")]
+
+
+def test_no_budget_is_broken_by_a_move():
+    budget = {
+        "metadata": {"name": "a", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "a"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    pods = [full(name, on, cpu, labels={"app": "a"}) for name, on, cpu in (("a", "one", "3"), ("b", "two", "4"))]
+    for allowed, moved in ((0, []), (1, ["a"])):
+        budget["status"]["disruptionsAllowed"] = allowed
+        given = cluster([node("one"), node("two")], pods, podDisruptionBudgets=[budget])
+        changes = given.explain(waiting(requests={"cpu": "8"})).changes
+        assert [edit.name for change in changes for edit in change.edits if edit.verb == "move"] == moved
 
 
 def test_pods_of_daemon_sets_stay():

@@ -65,7 +65,7 @@ def _elsewhere(trials: Trials, pod: PodInfo, victims: Sequence[PodInfo]) -> Move
             return None
         for victim in victims:
             other = "" if victim.terminating else trials.place_again(transaction, victim)
-            if other == victim.node_name or not (other or victim.terminating):
+            if not (other or victim.terminating):
                 return None
             moved.append((victim, other))
     with CacheTransaction(trials.cache) as transaction:

@@ -222,7 +222,7 @@ def tried(trials: Trials, pod: PodInfo, text: str, raw: dict[str, Any]) -> Chang
     if not placed or pod.raw is None:
         return None
     patch = difference(pod.raw, raw)
-    live = set(patch) <= {"spec"} and set(patch.get("spec", ())) <= _LIVE
+    live = set(patch) <= {"spec", "metadata"} and set(patch.get("spec", ())) <= _LIVE
     verb = "patch" if live else "recreate"
     edit = Edit(verb=verb, kind="Pod", name=pod.name, namespace=pod.namespace, object=patch)
     return Change(of="pod", text=text, node=placed, edits=(edit,))
