@@ -23,8 +23,6 @@ from podwright.core.cel.values import DefaultMap, Value, type_of
 
 COST_LIMIT: Final = 1_000_000
 """`CELSelectorExpressionMaxCost`."""
-MAX_TEXT: Final = 10 * 1024
-"""Bytes of a selector, `CELSelectorExpressionMaxLength`."""
 
 _MAX_ENTRIES: Final = 32
 _MAX_VALUE: Final = 64
