@@ -75,7 +75,9 @@ def test_rules_decide_and_params_of_a_config_map_apply_at_once_and_stay_when_it_
         cluster.client.create(pod("third", namespace, scheduler=OURS))
         wait_until(lambda: node_of(cluster, "third", namespace) == "b", 20, "the last params stay in use")
         wait_until(lambda: missing(cluster), 20, "the status says that the ConfigMap is gone")
-        assert missing(cluster)[0]["message"] == f"ConfigMap {HOME}/tiers does not exist: its last content stays in use."
+        assert (
+            missing(cluster)[0]["message"] == f"ConfigMap {HOME}/tiers does not exist: its last content stays in use."
+        )
 
 
 def node_of(cluster, name, namespace):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,7 +11,9 @@ import click
 from podwright.cli.cluster_source import load_options, with_policies
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
+from podwright.policies.cases import SuiteError, read_suite, run_case
 from podwright.policies.findings import sarif
+from podwright.policies.junit import junit
 from podwright.policies.lint import lint as findings_of
 
 
@@ -45,4 +48,40 @@ def lint(files: tuple[str, ...], output: str, **values: Any) -> None:
         for finding in findings:
             click.echo(str(finding))
     if any(finding.level == "error" for finding in findings):
+        raise SystemExit(1)
+
+
+@policy.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
+@with_policies
+@click.option(
+    "--junit",
+    "report",
+    type=click.Path(dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Also write the results as JUnit XML, for CI systems.",
+)
+def test(files: tuple[str, ...], report: str | None, **values: Any) -> None:
+    """Run the tests of policies in FILES: which nodes pods get, which nodes are rejected, and in which words. Needs no cluster.
+
+    Exit status 1 if a test fails.
+    """
+    options = load_options(values)
+    results: dict[str, list[tuple[str, list[str]]]] = {}
+    try:
+        for file in files:
+            results[file] = [(case.name, [*run_case(case, options)]) for case in read_suite(Path(file))]
+        if report is not None:
+            Path(report).write_text(junit(results), encoding="utf-8")
+    except (SuiteError, OSError, ProfileError, PluginError) as error:
+        raise click.ClickException(str(error)) from error
+    failed = 0
+    for file, cases in results.items():
+        for name, wrong in cases:
+            failed += bool(wrong)
+            click.echo(f"{'FAILED' if wrong else 'passed'} {file}: {name}")
+            for line in "\n".join(wrong).splitlines():
+                click.echo(f"    {line}")
+    click.echo(f"{sum(map(len, results.values())) - failed} passed, {failed} failed")
+    if failed:
         raise SystemExit(1)

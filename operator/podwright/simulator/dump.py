@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from podwright.api.compile import Classes
+from podwright.api.local_policy import LOCAL_KIND, LOCAL_PLURAL
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
 from podwright.api.policy_result import ApplyResult
 from podwright.api.policy_set import PolicySet
@@ -27,7 +28,7 @@ from podwright.simulator.cases import NOW, CaseError
 from podwright.simulator.evaluation import Expectation, evaluate
 from podwright.simulator.world import World, objects_of
 
-DUMP_KINDS: Final = (*(watched.plural for watched in WATCHED_KINDS), PLURAL)
+DUMP_KINDS: Final = (*(watched.plural for watched in WATCHED_KINDS), PLURAL, LOCAL_PLURAL)
 """The kinds that can matter to an answer, as `kubectl get` takes them."""
 
 _STORED: Final = frozenset(watched.kind for watched in STORED_KINDS)
@@ -143,12 +144,14 @@ def _policies(
         check=lambda policy: Framework(policy.profile, classes, handle=world),
         settings=options.settings,
     )
-    results = [policies.apply(item) for item in items if _is_policy(item)]
+    results = [policies.apply(item) for item in items if _is_policy(item, KIND)]
+    local = [item for item in items if _is_policy(item, LOCAL_KIND)]
+    results += policies.change_local(lambda known: [known.apply(item) for item in local])
     return policies, [result for result in results if not result.accepted]
 
 
-def _is_policy(item: Object) -> bool:
-    return item.get("kind") == KIND and str(item.get("apiVersion") or "").partition("/")[0] == GROUP
+def _is_policy(item: Object, kind: str) -> bool:
+    return item.get("kind") == kind and str(item.get("apiVersion") or "").partition("/")[0] == GROUP
 
 
 def _needed(store: _RecordingStore) -> set[str]:

@@ -16,7 +16,7 @@ from podwright.kube.client import access, credentials
 from podwright.kube.client.errors import ConfigError, status_of
 from podwright.kube.client.http import Http
 from podwright.kube.client.pages import list_objects
-from podwright.kube.kinds import PLUGINS_POD_GROUPS, POD_GROUPS, POLICY, REQUIRED, WATCHED, Resource
+from podwright.kube.kinds import LOCAL_POLICY, PLUGINS_POD_GROUPS, POD_GROUPS, POLICY, REQUIRED, WATCHED, Resource
 from podwright.simulator.redaction import redacted
 from podwright.simulator.snapshot import Snapshot, SnapshotError
 
@@ -29,6 +29,7 @@ WORKLOADS: Final = (
 _KINDS: Final[Sequence[Sequence[Resource]]] = (
     *((resource,) for resource in WATCHED.values()),
     (POLICY,),
+    (LOCAL_POLICY,),
     POD_GROUPS,
     PLUGINS_POD_GROUPS,
     *((resource,) for resource in WORKLOADS),

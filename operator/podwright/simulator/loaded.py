@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from podwright.api.compile import Classes
+from podwright.api.local_policy import LOCAL_KIND
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
 from podwright.api.policy_result import ApplyResult
 from podwright.api.scheduler_policy import GROUP, KIND
@@ -175,6 +176,8 @@ class _Reading:
             self._take("Node", raw, self._node)
         for raw in by_kind.pop(KIND, ()):
             self._take(KIND, raw, self._policy)
+        for raw in by_kind.pop(LOCAL_KIND, ()):
+            self._take(LOCAL_KIND, raw, self._local_policy)
         for raw in by_kind.pop(POD_KIND.kind, ()):
             self._take("Pod", raw, self._pod)
         arrived = sorted(self.pending.values(), key=lambda pod: (pod.creation, pod.key))
@@ -229,6 +232,14 @@ class _Reading:
             return
         result = self._policies.apply(raw)
         self.policy_objects[result.name] = raw
+        if not result.accepted:
+            self.refused.append(result)
+
+    def _local_policy(self, raw: Raw) -> None:
+        if str(raw.get("apiVersion") or "").partition("/")[0] != GROUP:
+            self.ignored[LOCAL_KIND] += 1
+            return
+        result = self._policies.apply_local(raw)
         if not result.accepted:
             self.refused.append(result)
 

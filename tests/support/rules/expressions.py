@@ -147,7 +147,9 @@ class Expressions:
             lambda: f"node.labels.{macro()}(k, k.startsWith('t') && {self.bool(below)})",
             lambda: f"node.labels.{macro()}(k, node.labels[k] == {self.text(below)})",
             lambda: f"['zone'].exists(node, node == {self.text(0)})",
-            lambda: f"['zone'].exists(params, params in {self._word('pod', 'namespaceObject')}.labels || {self.bool(below)})",
+            lambda: (
+                f"['zone'].exists(params, params in {self._word('pod', 'namespaceObject')}.labels || {self.bool(below)})"
+            ),
             lambda: f"cel.bind(v, {self.text(below)}, v == 'gold' || {self.bool(below)} && v != {self.text()})",
             lambda: f"[{self.int()}, {self.int()}].map(v, v + {self.int()}).exists(v, v > {self.int(below)})",
             lambda: f"node.taints.filter(t, t.effect == {self.text(below)}).size() > {self.int()}",

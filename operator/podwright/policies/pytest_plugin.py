@@ -1,0 +1,74 @@
+"""A pytest plugin: `pytest` runs the tests of files named `test_policies.yaml` or `test_*.policies.yaml`, each as a test of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from podwright.policies.cases import Case
+    from podwright.simulator.loaded import LoadOptions
+
+PATTERNS: Final = ("test_policies.yaml", "test_*.policies.yaml")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini(
+        "podwright_plugin_dirs", "Directories of plugin files (*.py) that policies use.", type="paths", default=[]
+    )
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if any(fnmatch(file_path.name, pattern) for pattern in PATTERNS):
+        return PolicyFile.from_parent(parent, path=file_path)
+    return None
+
+
+class PolicyFile(pytest.File):
+    """A file of tests of policies."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        # Imported late: pytest loads this plugin in every project where Podwright is installed.
+        from podwright.engine.plugin_loading import load_plugins  # noqa: PLC0415
+        from podwright.policies.cases import SuiteError, read_suite  # noqa: PLC0415
+        from podwright.simulator.loaded import LoadOptions  # noqa: PLC0415
+
+        options = LoadOptions(classes=load_plugins(self.config.getini("podwright_plugin_dirs")))
+        try:
+            cases = read_suite(self.path)
+        except SuiteError as error:
+            raise self.CollectError(str(error)) from error
+        for case in cases:
+            yield PolicyItem.from_parent(self, name=case.name, case=case, options=options)
+
+
+class PolicyItem(pytest.Item):
+    """One test of a file."""
+
+    def __init__(self, *, case: Case, options: LoadOptions, **extra: Any) -> None:
+        super().__init__(**extra)
+        self._case = case
+        self._options = options
+
+    def runtest(self) -> None:
+        from podwright.policies.cases import run_case  # noqa: PLC0415
+
+        wrong = run_case(self._case, self._options)
+        if wrong:
+            raise UnexpectedPlacementError("\n".join(wrong))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        if isinstance(excinfo.value, UnexpectedPlacementError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.path, None, self.name
+
+
+class UnexpectedPlacementError(AssertionError):
+    """A pod is not where the test expects it."""
