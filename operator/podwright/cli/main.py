@@ -24,6 +24,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "extender": "podwright.cli.extender",
     "kube-scheduler": "podwright.cli.kube_scheduler",
     "policy": "podwright.cli.policy",
+    "record": "podwright.cli.record",
     "replay": "podwright.cli.replay",
     "run": "podwright.cli.run",
     "simulate": "podwright.cli.simulate",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final, Protocol
 
@@ -225,7 +225,7 @@ class Scheduling:
             by = {refused.plugin} if refused.plugin else set()
             waits = refused.code is Code.PENDING
             self.queue.reject(queued, () if waits else by, by if waits else ())
-            self._carrier.nominate(queued.pod, "")
+            self._nominate(queued, "")
             self._pends(queued, refused.message or refused.code.text, by)
             return False
         pod = queued.pod
@@ -245,14 +245,14 @@ class Scheduling:
         if nominated is None and not (decision.post_filter_status and policy.framework.post_filter_plugins):
             nominated = ""
         if nominated is not None:
-            self._carrier.nominate(queued.pod, nominated)
+            self._nominate(queued, nominated)
         if nominated:
             self._clear_lower_nominations({nominated}, queued.pod.priority, {queued.uid})
             self._evict(decision.victims, queued.pod, queued.uid)
 
     def _fail(self, queued: QueuedPod, message: str, plugin: str = "") -> None:
         """An attempt failed with an error."""
-        self._carrier.nominate(queued.pod, "")
+        self._nominate(queued, "")
         faults = self._faults[queued.uid] = self._faults.get(queued.uid, 0) + 1
         if faults < MAX_FAULTS:
             self.queue.fault(queued)
@@ -323,7 +323,7 @@ class Scheduling:
             if isinstance(own, Rejection):
                 message, plugins, pending = own.message, plugins | own.status_plugins, own.pending_plugins
             self.queue.reject(member, plugins, pending)
-            self._carrier.nominate(member.pod, nominations.get(member.uid, ""))
+            self._nominate(member, nominations.get(member.uid, ""))
             self._pends(member, message, plugins | pending)
         if decision.preemption is not None and members:
             uids = {member.uid for member in members}
@@ -341,6 +341,15 @@ class Scheduling:
         for node_name in nodes:
             for lower in [pod for pod in nominator.on(node_name) if pod.priority < priority and pod.uid not in spared]:
                 self._carrier.nominate(lower, "")
+                queued = self.queue.get(lower.uid)
+                if queued is not None:
+                    self._nominate(queued, "")
+
+    def _nominate(self, queued: QueuedPod, node_name: str) -> None:
+        """Nominates the pod, in the cache and in its status; to none if the name is empty."""
+        if queued.pod.nominated_node_name != node_name and self.queue.get(queued.uid) is queued:
+            self.queue.update(replace(queued.pod, nominated_node_name=node_name))
+        self._carrier.nominate(queued.pod, node_name)
 
     def _evict(self, victims: Sequence[PodInfo], by: PodInfo, counted_as: str) -> None:
         self._preemptions[counted_as] += bool(victims)

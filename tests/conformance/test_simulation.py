@@ -1,0 +1,108 @@
+"""`podwright simulate` says of every conformance case what kube-scheduler does with the pod. Skipped if there are no cases beside the checkout."""
+
+import os
+
+import pytest
+
+from podwright.api.permissions import PolicySettings
+from podwright.core.objects.node import parse_node
+from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
+from podwright.core.objects.watched_kinds import WATCHED_KINDS
+from podwright.simulator.cases import read_cases
+from podwright.simulator.hypothesis import Hypothesis
+from podwright.simulator.loaded import LoadOptions, load
+from podwright.simulator.simulation import simulate
+from podwright.simulator.snapshot import Snapshot
+from support.conformance.files import FILES, name_of
+
+SETTINGS = PolicySettings(scheduler_name=KUBERNETES_DEFAULT_SCHEDULER_NAME, allow_unsafe=True)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not FILES, reason="no conformance cases beside the checkout, or in the folder PODWRIGHT_CONFORMANCE"
+    ),
+]
+
+
+def loaded(case):
+    objects = [
+        {"kind": watched.kind, **raw} for watched in WATCHED_KINDS for raw in case.get(watched.plural_field) or ()
+    ]
+    plugins = {key: case[key] for key in ("plugins", "pluginConfig") if case.get(key)}
+    if plugins:
+        strategy = {"strategy": {"type": "Custom"}} if "plugins" in plugins else {}
+        spec = {"schedulerName": KUBERNETES_DEFAULT_SCHEDULER_NAME, **strategy, **plugins}
+        objects.append({"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulerPolicy", "metadata": {"name": "case"}, "spec": spec})  # fmt: skip
+    cluster = load(Snapshot(objects=objects), LoadOptions(settings=SETTINGS))
+    assert cluster.refused == []
+    return cluster
+
+
+def of_scheduler(raw):
+    """The pod with the name of the scheduler that the cases are about."""
+    return {**raw, "kind": "Pod", "spec": {**raw["spec"], "schedulerName": KUBERNETES_DEFAULT_SCHEDULER_NAME}}
+
+
+def difference(cluster, raw, expected):
+    """What the simulation says otherwise than kube-scheduler; None if they agree."""
+    result = simulate(cluster, Hypothesis(pods=[of_scheduler(raw)], retry_pending=False))
+    (landing,), pending = result.landed or [None], [each for each in result.pending if each.cause == "added"]
+    preemption = expected.get("preemption") or {}
+    if expected.get("best"):
+        good = landing is not None and landing.node in expected["best"] and not result.preempted
+    elif preemption.get("nominatedNode"):
+        candidate = preemption["candidates"].get("" if landing is None else landing.node) or {}
+        victims = [{*candidate.get("victims", ())}, *({*each} for each in candidate.get("alternatives") or ())]
+        evicted = {each.pod for each in result.preempted}
+        good = landing is not None and landing.node in preemption["acceptable"] and evicted in victims
+    else:
+        messages = [expected.get("message"), *(expected.get("messages") or ())]
+        good = landing is None and bool(pending) and pending[0].message in messages and not result.preempted
+    return None if good else (landing, pending, result.preempted, expected.get("best"), expected.get("message"), preemption)  # fmt: skip
+
+
+def do(step, cluster):
+    """A step of a sequence that is not about a pending pod."""
+    match step:
+        case {"addPod": raw} | {"updatePod": raw}:
+            cluster.world.set_pod(raw)
+        case {"deletePod": named}:
+            key = f"{named.get('namespace') or 'default'}/{named['name']}"
+            pods = [pod for info in cluster.cache.nodes.values() for pod in info.pods.values() if pod.key == key]
+            cluster.cache.remove_pod(pods[0].uid)
+        case {"addNode": raw} | {"updateNode": raw}:
+            cluster.cache.set_node(parse_node(raw))
+        case {"deleteNode": name}:
+            cluster.cache.remove_node(name)
+        case {"updateNamespace": raw}:
+            cluster.cache.set_object("Namespace", raw)
+        case _:
+            pytest.fail(f"unknown step {sorted(step)}")
+
+
+def differences(case):
+    cluster = loaded(case)
+    if not case.get("steps"):
+        yield difference(cluster, case["pod"], case["expect"])
+        return
+    for step in case["steps"]:
+        if "schedule" not in step:
+            do(step, cluster)
+            continue
+        raw = step["schedule"]
+        yield difference(cluster, raw, step["expect"])
+        if step.get("placed"):
+            cluster.world.set_pod({**raw, "spec": {**raw["spec"], "nodeName": step["placed"]}, "status": {**(raw.get("status") or {}), "phase": "Running"}})  # fmt: skip
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_simulation_says_what_kube_scheduler_does(path):
+    wrong = {}
+    cases = [*read_cases(str(path))][:: int(os.environ.get("PODWRIGHT_EVERY_CASE") or 4)]
+    for case in cases:
+        found = [each for each in differences(case) if each is not None]
+        if found:
+            wrong[case["id"]] = found[0]
+    assert cases
+    assert not wrong, f"{len(wrong)} of {len(cases)} differ, first: {next(iter(wrong.items()))}"
