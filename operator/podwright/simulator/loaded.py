@@ -83,6 +83,8 @@ class LoadedCluster:
     pending: dict[str, PodInfo]
     workloads: Mapping[tuple[str, str, str], Raw]
     """By kind, namespace and name: what makes pods."""
+    assigned: Mapping[str, Raw]
+    """The pods that have nodes, as they were written, by uid: a pod that is created anew is like them."""
     policy_objects: dict[str, Raw]
     """The SchedulerPolicies as they were written, by name."""
     problems: Sequence[str]
@@ -138,6 +140,7 @@ def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluste
         policies=policies,
         pending=reading.pending,
         workloads=reading.workloads,
+        assigned=reading.assigned,
         policy_objects=reading.policy_objects,
         problems=reading.problems,
         refused=reading.refused,
@@ -154,6 +157,7 @@ class _Reading:
         self.refused: list[ApplyResult] = []
         self.pending: dict[str, PodInfo] = {}
         self.workloads: dict[tuple[str, str, str], Raw] = {}
+        self.assigned: dict[str, Raw] = {}
         self.policy_objects: dict[str, Raw] = {}
         self.ignored: Counter[str] = Counter()
         self._world = world
@@ -248,6 +252,8 @@ class _Reading:
         if isinstance(spec, Mapping) and spec.get("nodeName"):
             pod, problems = parse_assigned_pod(raw)
             self._cache.set_pod(pod)
+            if not pod.finished:
+                self.assigned[pod.uid] = raw
             return problems
         pod = parse_pod(raw, keep_raw=True)
         if not pod.finished:

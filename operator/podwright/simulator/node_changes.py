@@ -57,7 +57,7 @@ def add_nodes(trial: Trial, added: AddedNodes, applied: Applied) -> None:
         trial.set_node(_like(model, name))
         applied.added_nodes.append(name)
         for pod in daemons:
-            trial.put(created_anew(pod, f"{pod.name}-{name}"), name)
+            trial.put(created_anew(cluster, pod, f"{pod.name}-{name}"), name)
 
 
 def _like(model: Node, name: str) -> Node:
@@ -126,7 +126,7 @@ def _create_anew(trial: Trial, pods: Sequence[PodInfo], cause: str, node_name: s
         if kind_of_owner(pod) in DAEMON_OWNERS or pod.terminating:
             applied.gone.append(pod)
             continue
-        made = created_anew(pod, pod.name)
+        made = created_anew(trial.cluster, pod, pod.name)
         trial.add_pending(made)
         applied.waiting.append(Waiting(made, cause, node_name))
 

@@ -28,7 +28,7 @@ def scale_workload(trial: Trial, scale: Scale, applied: Applied) -> None:
         number = 0
         for _ in range(more):
             number += 1
-            while (made := created_anew(model, f"{scale.name}-added-{number}")).uid in cluster.pending:
+            while (made := created_anew(cluster, model, f"{scale.name}-added-{number}")).uid in cluster.pending:
                 number += 1
             trial.add_pending(made)
             applied.waiting.append(Waiting(made, "scaled"))
@@ -98,7 +98,7 @@ def _from_template(raw: Raw, name: str) -> PodInfo | None:
         "spec": template.get("spec"),
     }  # fmt: skip
     try:
-        return parse_pod(pod)
+        return parse_pod(pod, keep_raw=True)
     except InvalidObjectError as error:
         raise HypothesisError(f"{raw.get('kind')} {namespace}/{name}: spec.template: {error}") from error
 
@@ -109,7 +109,7 @@ def add_pods(trial: Trial, raw: Raw, where: str, applied: Applied) -> None:
     if kind == "Pod":
         pods = [_parsed(raw, where)]
     elif isinstance(raw.get("spec"), Mapping) and isinstance(raw["spec"].get("template"), Mapping):
-        pods = _replicas(raw, where)
+        pods = _replicas(trial.cluster, raw, where)
     else:
         raise HypothesisError(f"{where}: kind {kind!r} is neither Pod nor a workload with a template")
     if len(applied.waiting) + len(pods) > MAX_PODS:
@@ -123,13 +123,13 @@ def add_pods(trial: Trial, raw: Raw, where: str, applied: Applied) -> None:
 
 def _parsed(raw: Raw, where: str) -> PodInfo:
     try:
-        pod = parse_pod(raw)
+        pod = parse_pod(raw, keep_raw=True)
     except InvalidObjectError as error:
         raise HypothesisError(f"{where}: {error}") from error
     return replace(pod, node_name="", phase="Pending")
 
 
-def _replicas(raw: Raw, where: str) -> list[PodInfo]:
+def _replicas(cluster: LoadedCluster, raw: Raw, where: str) -> list[PodInfo]:
     name = str((raw.get("metadata") or {}).get("name") or "added")
     spec = raw["spec"]
     count = spec.get("replicas", spec.get("parallelism"))
@@ -141,4 +141,4 @@ def _replicas(raw: Raw, where: str) -> list[PodInfo]:
     except HypothesisError as error:
         raise HypothesisError(f"{where}: {error}") from error
     assert model is not None, "the caller has checked"
-    return [created_anew(model, f"{name}-{number + 1}") for number in range(count)]
+    return [created_anew(cluster, model, f"{name}-{number + 1}") for number in range(count)]

@@ -222,7 +222,7 @@ class Scheduling:
             self._fail(queued, str(error), error.plugin)
             return False
         if refused is not None:
-            by = {refused.plugin} if refused.plugin else set()
+            by = {refused.plugin} if refused.plugin else {plugin.name for plugin in policy.framework.filter_plugins}
             waits = refused.code is Code.PENDING
             self.queue.reject(queued, () if waits else by, by if waits else ())
             self._nominate(queued, "")
@@ -239,7 +239,11 @@ class Scheduling:
         return True
 
     def _reject(self, queued: QueuedPod, policy: ActivePolicy, decision: Rejection) -> None:
-        self.queue.reject(queued, decision.status_plugins, decision.pending_plugins)
+        plugins = decision.status_plugins
+        if not plugins and not decision.pending_plugins:
+            # There is no node. Any new one helps; without a plugin, the queue would retry the pod for ever.
+            plugins = frozenset(plugin.name for plugin in policy.framework.filter_plugins)
+        self.queue.reject(queued, plugins, decision.pending_plugins)
         self._pends(queued, decision.message, decision.status_plugins | decision.pending_plugins)
         nominated = decision.nominated_node
         if nominated is None and not (decision.post_filter_status and policy.framework.post_filter_plugins):

@@ -152,7 +152,7 @@ class _Run:
         if victim.owner is None:
             self._gone.append(victim)
             return
-        made = created_anew(victim, victim.name)
+        made = created_anew(self._cluster, victim, victim.name)
         self._waiting[made.uid] = Waiting(made, "preempted", preempted.node_name)
         self._trial.add_pending(made)
         self._arrives(made)

@@ -199,12 +199,14 @@ def pods_on(cluster: LoadedCluster, node_name: str) -> Sequence[PodInfo]:
     return [] if info is None else [*info.pods.values()]
 
 
-def created_anew(pod: PodInfo, name: str) -> PodInfo:
+def created_anew(cluster: LoadedCluster, pod: PodInfo, name: str) -> PodInfo:
     """The pod that a controller creates in place of this one."""
+    raw = pod.raw or cluster.assigned.get(pod.uid)
+    uid = f"{pod.uid}/{name}/anew"
     return replace(
         pod,
         name=name,
-        uid=f"{pod.uid}/{name}/anew",
+        uid=uid,
         key=f"{pod.namespace}/{name}",
         node_name="",
         nominated_node_name="",
@@ -212,4 +214,11 @@ def created_anew(pod: PodInfo, name: str) -> PodInfo:
         start_time=None,
         preempted=False,
         terminating=False,
+        raw=None if raw is None else _raw_anew(raw, name, uid),
     )
+
+
+def _raw_anew(raw: Raw, name: str, uid: str) -> Raw:
+    spec = raw.get("spec")
+    spec = {key: value for key, value in spec.items() if key != "nodeName"} if isinstance(spec, Mapping) else spec
+    return {**raw, "metadata": {**raw["metadata"], "name": name, "uid": uid}, "spec": spec, "status": {}}

@@ -261,6 +261,15 @@ def test_two_pods_that_evict_each_others_pods_for_ever_do_so_a_few_times():
     assert result.attempts < 1_000
 
 
+def test_without_any_node_pods_wait_and_a_new_node_helps():
+    cluster = loaded(pod("p"))
+    result = simulate(cluster, Hypothesis())
+    assert pending(result) == {"p": "no nodes available to schedule pods"}
+    assert result.attempts == 1
+    added = AddedNodes(1, template=node("new"))
+    assert landings(simulate(cluster, Hypothesis(add_nodes=[added]))) == {"p": "new-added-1"}
+
+
 def test_a_simulation_can_be_stopped():
     left = [3]
 

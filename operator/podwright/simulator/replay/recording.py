@@ -128,7 +128,7 @@ class _Reading:
 
     def _parsed(self, raw: Raw, where: str) -> PodInfo | None:
         try:
-            return parse_pod(raw)
+            return parse_pod(raw, keep_raw=True)
         except InvalidObjectError as error:
             self._problems.append(f"{where}: {error}")
             return None

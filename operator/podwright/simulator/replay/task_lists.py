@@ -149,7 +149,7 @@ def _pod(row: _Row, name: str) -> PodInfo:
     spec["containers"] = [{"name": "task", "resources": {"requests": requests}}]
     qos = row.text("qos", "")
     labels = {QOS: qos} if qos else {}
-    return parse_pod({"metadata": {"name": name, "uid": name, "labels": labels}, "spec": spec})
+    return parse_pod({"metadata": {"name": name, "uid": name, "labels": labels}, "spec": spec}, keep_raw=True)
 
 
 class _Row:

@@ -104,6 +104,11 @@ def test_nodes_come_change_and_go_with_their_pods():
     assert card.allocation["cpu"] == pytest.approx((6 * 40 + 6 * 100) / offered)
 
 
+def test_pods_wait_for_the_first_node():
+    card = play(stream([], comes(0, "p", 10), NodeChanges(50, "a", node("a")), end=100))
+    assert (card.placed, card.waiting.longest) == (1, 50)
+
+
 def test_fragmentation_is_what_is_free_but_useless_to_typical_pods():
     played = stream([node("a"), node("b")], comes(0, "x", cpu="3"), comes(0, "y", cpu="2"), end=100)
     card = play(played, samples=10)
