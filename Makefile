@@ -139,6 +139,7 @@ chart: venv ## generate the Helm chart in charts/podwright from manifests
 
 bench-core: venv ## measure decisions per second of the core alone, in-process (ARGS=--help)
 	$(BIN)/python -m benchmarks.core.decisions $(ARGS)
+	$(BIN)/python -m benchmarks.core.devices
 
 # --- the demo ---------------------------------------------------------------------------------------------
 # A cluster is only touched if it is named on the command line: KUBECONFIG in the environment does not count.
