@@ -112,7 +112,7 @@ def _equality(left: Step, right: Step, *, wanted: bool) -> Step:
         except CancelledError:
             raise
         except EvaluationError:
-            frame.cost += 1
+            frame.cost += _equality_cost(a, _ERROR, is_equals=wanted)
             raise
         frame.cost += _equality_cost(a, b, is_equals=wanted)
         frame.check()
