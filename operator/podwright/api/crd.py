@@ -81,7 +81,7 @@ def crd(kind: str = KIND) -> dict[str, Any]:
                     "served": True,
                     "storage": True,
                     "subresources": {"status": {}},
-                    "additionalPrinterColumns": _printer_columns(),
+                    "additionalPrinterColumns": _printer_columns(which),
                     "schema": {"openAPIV3Schema": _schema(which)},
                 }
             ],
@@ -118,10 +118,17 @@ def _schema(which: _Kind) -> dict[str, Any]:
     }
 
 
-def _printer_columns() -> list[dict[str, Any]]:
+def _printer_columns(which: _Kind) -> list[dict[str, Any]]:
     def condition(kind: str, field: str = "status") -> str:
         return f'.status.conditions[?(@.type=="{kind}")].{field}'
 
+    bounds = {
+        "name": "Bounded By",
+        "type": "string",
+        "jsonPath": ".status.boundedBy",
+        "description": "The SchedulerPolicies whose delegation bounds it.",
+        "priority": 1,
+    }
     return [
         {
             "name": "Strategy",
@@ -160,6 +167,21 @@ def _printer_columns() -> list[dict[str, Any]]:
             "description": "If several policies match a pod, the greatest wins.",
             "priority": 1,
         },
+        {
+            "name": "Decisions",
+            "type": "integer",
+            "jsonPath": ".status.decisions",
+            "description": "How many decisions it has made, as of the last time that the status was written.",
+            "priority": 1,
+        },
+        {
+            "name": "Pending",
+            "type": "integer",
+            "jsonPath": ".status.pendingPods",
+            "description": "How many pods wait whose last attempt was under it, as of then.",
+            "priority": 1,
+        },
+        *([bounds] if which.scope == "Namespaced" else []),
         {
             "name": "Message",
             "type": "string",

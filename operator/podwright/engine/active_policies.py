@@ -249,6 +249,11 @@ class ActivePolicies:
         """Checks a local policy against the policies that bound it now."""
         return self._change_local(key, lambda local: local.check(key))
 
+    def check_due(self) -> None:
+        """Checks all local policies that are due at once. For simulations: the operator takes its time."""
+        for key in [*self.policy_set.local.due]:
+            self.check_local(key)
+
     def _change_local(self, key: str, change: Callable[[LocalPolicies], T]) -> T:
         """Changes one local policy. Keeps what was built for it, and nothing of what it was before."""
         before = set(self.policy_set.local.compiled(key))

@@ -143,6 +143,7 @@ def _policies(
         options.features,
         check=lambda policy: Framework(policy.profile, classes, handle=world),
         settings=options.settings,
+        namespace_labels=world.cache.namespace_labels,
     )
     results = [policies.apply(item) for item in items if _is_policy(item, KIND)]
     local = [item for item in items if _is_policy(item, LOCAL_KIND)]

@@ -95,6 +95,7 @@ class Trial:
         """Applies a SchedulerPolicy in place of one of the same name. The result says what is wrong with it."""
         known, policies = self.cluster.policy_objects, self.cluster.policies
         result = policies.apply(raw)
+        policies.check_due()
         name = result.name
         before = known.get(name)
         known[name] = raw
@@ -106,6 +107,7 @@ class Trial:
             else:
                 known[name] = before
                 policies.apply(before)
+            policies.check_due()
 
         self._changed(undo)
         return result
