@@ -42,6 +42,16 @@ def _log_level() -> Iterator[None]:
     logging.root.setLevel(level)
 
 
+@pytest.fixture(autouse=True)
+def _no_tracebacks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Exceptions that are parameters of a test live as long as the tests, and would keep the frames that raised them."""
+    yield
+    callspec = getattr(request.node, "callspec", None)
+    for value in () if callspec is None else callspec.params.values():
+        if isinstance(value, BaseException):
+            value.__traceback__ = value.__context__ = None
+
+
 class _Messages(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.CRITICAL)
