@@ -13,7 +13,7 @@ from rich.console import Console
 from benchmarks.measurement import Settings
 from benchmarks.results import OURS, THEIRS, Journal, machine, summarize
 from benchmarks.run_plan import Plan, Run, execute, prepare_all, resized
-from benchmarks.schedulers import KUBE_SCHEDULER, NULL, Series, podwright, with_standby
+from benchmarks.schedulers import KUBE_SCHEDULER, NULL, Series, podwright, with_rules, with_standby
 from benchmarks.summary_table import summary_table
 from benchmarks.workloads import SETS, Workload, choose, load
 from podwright.testing import Binaries, BinariesMissingError, BuildError, ProcessError
@@ -21,6 +21,7 @@ from podwright.testing import Binaries, BinariesMissingError, BuildError, Proces
 _SERIES = (OURS, THEIRS, "null")
 _INTAKES = ("podwright_kopf", "podwright_watch")
 _STANDBY = "podwright_standby"
+_RULES = "podwright_rules"
 _RESULTS = Path(__file__).parent / "results"
 
 
@@ -49,7 +50,7 @@ _RESULTS = Path(__file__).parent / "results"
     default=_SERIES,
     show_default=True,
     metavar="NAME[:TIMES]",
-    help=f"A scheduler to run, and at most how many rounds it takes part in: {', '.join((*_SERIES, *_INTAKES, _STANDBY))}. Repeatable.",
+    help=f"A scheduler to run, and at most how many rounds it takes part in: {', '.join((*_SERIES, *_INTAKES, _STANDBY, _RULES))}. Repeatable.",
 )
 @click.option("--mode", type=click.Choice(["backlog", "live", "both"]), default="backlog", show_default=True)
 @click.option(
@@ -124,7 +125,13 @@ def _series(text: str, pairs: int, arguments: Sequence[str]) -> tuple[Series, in
     """The series of NAME or NAME:TIMES, and the number of rounds that it takes part in."""
     name, _, times = text.partition(":")
     ours = podwright(tuple(arguments))
-    known = {OURS: ours, THEIRS: KUBE_SCHEDULER, "null": NULL, _STANDBY: with_standby(ours, _STANDBY)}
+    known = {
+        OURS: ours,
+        THEIRS: KUBE_SCHEDULER,
+        "null": NULL,
+        _STANDBY: with_standby(ours, _STANDBY),
+        _RULES: with_rules(ours, _RULES),
+    }
     for intake in _INTAKES:
         known[intake] = podwright((f"--pod-intake={intake.removeprefix('podwright_')}", *arguments), intake)
     if name not in known or (times and not times.isdecimal()):

@@ -129,6 +129,42 @@ def with_standby(leader: Series, name: str) -> Series:
     return Series(name, leader.start, start_standby)
 
 
+def with_rules(series: Series, name: str) -> Series:
+    """The same with a policy of five filters and three scores in CEL for all pods."""
+
+    def apply_policy(cluster: ControlPlane, _installed: Installed) -> None:
+        rules = {
+            kind: [{"name": f"r{i}", "expression": text} for i, text in enumerate(texts)]
+            for kind, texts in (("filters", RULE_FILTERS), ("scores", RULE_SCORES))
+        }
+        spec = {"schedulerName": SCHEDULER_NAME, "rules": rules}
+        cluster.client.create(
+            {
+                "apiVersion": "podwright.dev/v1alpha1",
+                "kind": "SchedulerPolicy",
+                "metadata": {"name": "rules"},
+                "spec": spec,
+            }
+        )
+
+    return Series(name, series.start, apply_policy)
+
+
+RULE_FILTERS = (
+    'node.labels[?"topology.kubernetes.io/zone"].orValue("") != "closed"',
+    'pod.namespace != "system" || node.labels[?"tier"].orValue("") == "system"',
+    'node.taints.all(t, t.key != "dedicated" || t.value == pod.namespace)',
+    "node.free.cpu >= 100 && node.free.memory >= 104857600",
+    'node.podCount < 100 && !node.name.startsWith("gpu-")',
+)
+RULE_SCORES = (
+    "node.free.cpu * 100 / node.allocatable.cpu",
+    'node.labels[?"tier"].orValue("") == "spare" ? 20 : 100',
+    "100 - 25 * size(node.taints)",
+)
+"""Over labels, taints and free resources."""
+
+
 def _is_ready(port: int) -> bool:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:

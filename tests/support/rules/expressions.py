@@ -151,6 +151,9 @@ class Expressions:
                 f"['zone'].exists(params, params in {self._word('pod', 'namespaceObject')}.labels || {self.bool(below)})"
             ),
             lambda: f"cel.bind(v, {self.text(below)}, v == 'gold' || {self.bool(below)} && v != {self.text()})",
+            lambda: (
+                f"cel.bind(v, {self.text()}, v in ['gold', 'a1'] || v in params.list.split(',') || {self.bool(below)})"
+            ),
             lambda: f"[{self.int()}, {self.int()}].map(v, v + {self.int()}).exists(v, v > {self.int(below)})",
             lambda: f"node.taints.filter(t, t.effect == {self.text(below)}).size() > {self.int()}",
         )

@@ -253,11 +253,10 @@ class Membership(Operation):
         item, elements = self._item.run(run), self._elements.run(run)
         if (failure := failed(item, elements, Kind.BOOL, run.count)) is not None:
             return failure
-        assert isinstance(item, Vec)
         assert isinstance(elements, Scalar)
-        wanted = frozenset(elements.value)  # type: ignore[call-overload]
-        having = np.array([value in wanted for value in item.table] or [False], np.bool_)
-        return Vec(Kind.BOOL, having[item.data], item.errors)
+        wanted, vec = frozenset(elements.value), as_vec(item, run.count)  # type: ignore[call-overload]
+        having = np.array([value in wanted for value in vec.table] or [False], np.bool_)
+        return Vec(Kind.BOOL, having[vec.data], vec.errors)
 
 
 class Arithmetic(Operation):
