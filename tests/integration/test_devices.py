@@ -1,0 +1,185 @@
+"""The operator allocates devices on the real control plane, together with the resourceclaim controller and a driver's stand-in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from podwright.testing import ControlPlane, node, pod, wait_until
+from support.control_plane import device_driver as dra
+from support.control_plane import operator_process as kit
+from support.control_plane.fixtures import empty
+from support.faults.proxy import FaultProxy, Faults, is_binding
+from support.objects.devices import allocated
+
+OURS = "podwright"
+DEVICES: Mapping[str, Sequence[str]] = {"n1": ["gpu-0"], "n2": ["gpu-0"]}
+ATTACHED: Mapping[str, Sequence[str]] = {"n3": ["gpu-0"]}
+
+
+@pytest.fixture(scope="module")
+def started(control_plane: ControlPlane):
+    """Two nodes with a device each, one with a device that must be made ready, the controllers, and the operator."""
+    kit.install(control_plane)
+    empty(control_plane.client)
+    for name in (*DEVICES, *ATTACHED):
+        control_plane.client.create(node(name))
+    conditions = {"bindingConditions": [dra.READY], "bindingFailureConditions": ["example.com/broken"]}
+    manager = control_plane.start_controller_manager(["resourceclaim-controller", "garbage-collector-controller"])
+    attaching = dra.Driver(control_plane, ATTACHED, name="attached", **conditions)
+    with (
+        dra.Driver(control_plane, DEVICES, resource=dra.RESOURCE),
+        attaching,
+        FaultProxy(control_plane) as proxy,
+        kit.running(control_plane, kubeconfig=proxy.kubeconfig(account(control_plane))) as operator,
+    ):
+        yield Started(control_plane, operator, proxy, attaching)
+    manager.stop()
+    empty(control_plane.client)
+
+
+def account(cluster):
+    return cluster.service_account_kubeconfig(*kit.ACCOUNT)
+
+
+@dataclass
+class Started:
+    cluster: ControlPlane
+    operator: kit.Operator
+    proxy: FaultProxy
+    attaching: dra.Driver
+
+
+@pytest.fixture
+def cluster(started, namespace):
+    """Everything runs, and no device is in use. Afterwards, the operator must not have complained about its rights."""
+    client = started.cluster.client
+    yield started.cluster
+    client.request("DELETE", f"/api/v1/namespaces/{namespace}/pods", query={"gracePeriodSeconds": "0"})
+    dra.delete_claims(started.cluster, namespace)
+    for text in ("Traceback", "orbidden", " is off"):
+        assert text not in started.operator.log()
+
+
+def ours(name, namespace, **spec):
+    return pod(name, namespace, scheduler=OURS, **spec)
+
+
+def with_claim(name, namespace, claim):
+    return ours(name, namespace, resourceClaims=[{"name": "mine", "resourceClaimName": claim}])
+
+
+def only_claim(cluster, namespace):
+    (found,) = dra.claims(cluster, namespace)
+    return found
+
+
+def wait_unschedulable(cluster, raw):
+    def waits():
+        return kit.condition(cluster.client.read(raw)).get("reason") == "Unschedulable"
+
+    wait_until(waits, 30, f"{raw['metadata']['name']} is marked Unschedulable")
+
+
+def test_pods_get_the_claims_of_a_template_and_their_devices(cluster, namespace):
+    cluster.client.create(dra.template("one", namespace))
+    for i in range(2):
+        cluster.client.create(ours(f"p{i}", namespace, **dra.from_template("one")))
+    kit.wait_bound(cluster, namespace, 2, 30)
+    waiting = ours("p2", namespace, **dra.from_template("one"))
+    cluster.client.create(waiting)
+    wait_unschedulable(cluster, waiting)
+    claims = {raw["metadata"]["ownerReferences"][0]["name"]: raw for raw in dra.claims(cluster, namespace)}
+    for name in ("p0", "p1"):
+        placed, claim = cluster.client.read(ours(name, namespace)), claims[name]
+        (result,) = dra.results_of(claim)
+        assert result["pool"] == placed["spec"]["nodeName"]
+        assert dra.consumers(claim) == [placed["metadata"]["uid"]]
+        assert claim["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
+        assert claim["status"]["allocation"]["allocationTimestamp"]
+    assert dra.results_of(claims["p2"]) == []
+    assert dra.faults(cluster) == []
+    message = kit.condition(cluster.client.read(waiting))["message"]
+    assert message.startswith("0/3 nodes are available: 3 cannot allocate all claims.")
+    cluster.client.delete(ours("p0", namespace))
+    wait_until(lambda: "nodeName" in cluster.client.read(waiting)["spec"], 30, "the waiting pod gets the device")
+    assert dra.faults(cluster) == []
+
+
+def test_pods_share_a_claim_and_its_device(cluster, namespace):
+    cluster.client.create(dra.claim("shared", namespace))
+    for name in ("p0", "p1"):
+        cluster.client.create(with_claim(name, namespace, "shared"))
+    kit.wait_bound(cluster, namespace, 2, 30)
+    claim = only_claim(cluster, namespace)
+    pods = kit.pods(cluster, namespace)
+    assert sorted(dra.consumers(claim)) == sorted(raw["metadata"]["uid"] for raw in pods)
+    (result,) = dra.results_of(claim)
+    assert {raw["spec"]["nodeName"] for raw in pods} == {result["pool"]}
+
+
+def test_a_pod_gets_a_device_for_an_extended_resource(cluster, namespace):
+    wanted = ours("p", namespace)
+    wanted["spec"]["containers"][0]["resources"] = {"limits": {dra.RESOURCE: "1"}}
+    cluster.client.create(wanted)
+    kit.wait_bound(cluster, namespace, 1, 30)
+    placed, claim = cluster.client.read(wanted), only_claim(cluster, namespace)
+    metadata = claim["metadata"]
+    assert metadata["name"].startswith("p-extended-resources-")
+    assert metadata["annotations"] == {"resource.kubernetes.io/extended-resource-claim": "true"}
+    (owner,) = metadata["ownerReferences"]
+    assert (owner["uid"], owner["controller"]) == (placed["metadata"]["uid"], True)
+    status = placed["status"]["extendedResourceClaimStatus"]
+    assert status["resourceClaimName"] == metadata["name"]
+    ((mapping,), (result,)) = status["requestMappings"], dra.results_of(claim)
+    assert (mapping["resourceName"], mapping["requestName"]) == (dra.RESOURCE, result["request"])
+    assert dra.consumers(claim) == [placed["metadata"]["uid"]]
+
+
+def test_a_pod_waits_until_its_device_is_ready(cluster, started, namespace):
+    started.attaching.sets_conditions = False
+    cluster.client.create(dra.claim("mine", namespace, device_class="attached"))
+    cluster.client.create(with_claim("p", namespace, "mine"))
+    wait_until(lambda: bool(dra.results_of(only_claim(cluster, namespace))), 30, "the claim is allocated")
+    assert kit.bound(cluster, namespace) == 0
+    started.attaching.sets_conditions = True
+    kit.wait_bound(cluster, namespace, 1, 30)
+
+
+def test_a_claim_that_is_allocated_where_the_pod_cannot_run_gets_another_device(cluster, namespace):
+    """PostFilter takes the device from the claim, which nobody uses."""
+    wanted = dra.claim("mine", namespace)
+    created = cluster.client.create(wanted)
+    cluster.client.replace({**created, "status": allocated("gpu-0", node="n1")}, "status")
+    cluster.client.create(with_claim("p", namespace, "mine") | {"spec": on("n2", namespace)})
+    kit.wait_bound(cluster, namespace, 1, 30)
+    (result,) = dra.results_of(only_claim(cluster, namespace))
+    assert result["pool"] == "n2"
+
+
+def on(name, namespace):
+    """The spec of a pod with the claim that can run only there."""
+    return with_claim("p", namespace, "mine")["spec"] | {"nodeSelector": {"kubernetes.io/hostname": name}}
+
+
+def test_a_failed_binding_takes_the_pod_out_of_its_claim(cluster, started, namespace):
+    cluster.client.create(dra.claim("mine", namespace))
+    seen = []
+
+    def reserved():
+        seen.append(bool(dra.consumers(only_claim(cluster, namespace))))
+        return seen[-1]
+
+    started.proxy.faults = [Faults({"403": 1.0}, is_binding)]
+    try:
+        cluster.client.create(with_claim("p", namespace, "mine"))
+        wait_until(reserved, 30, "the pod is entered in the claim")
+        wait_until(lambda: not reserved(), 30, "the pod is taken out of the claim")
+        assert dra.results_of(only_claim(cluster, namespace)), "the devices stay, as in kube-scheduler"
+    finally:
+        started.proxy.faults = []
+    kit.wait_bound(cluster, namespace, 1, 30)
+    (placed,) = kit.pods(cluster, namespace)
+    assert dra.consumers(only_claim(cluster, namespace)) == [placed["metadata"]["uid"]]
