@@ -3,6 +3,7 @@ message, and the node of a preemption. Skipped if there are no cases beside the 
 """
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,6 @@ from podwright.api.kube_scheduler_configuration import convert_profile
 from podwright.core.framework.framework import Framework
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
-from podwright.engine.active_policies import ActivePolicy
 from podwright.simulator.cases import NOW, read_cases
 from podwright.simulator.explain.explanation import explain_under
 from podwright.simulator.explain.results import State
@@ -32,11 +32,21 @@ def explained(case):
     cluster.world.fill(case)
     profile = {key: case[key] for key in ("plugins", "pluginConfig") if case.get(key)}
     compiled = built_in_of(convert_profile(profile, "", PLUGINS, cluster.world.features))
-    policy = ActivePolicy.of(compiled, Framework(compiled.profile, PLUGINS, handle=cluster.world))
+    framework = Framework(compiled.profile, PLUGINS, handle=cluster.world)
+    policy = replace(cluster.policies.default, compiled=compiled, framework=framework, hints=framework.hints)
     return explain_under(policy, cluster, parse_pod(case["pod"], keep_raw=True), changes=False)
 
 
 def differences(found, expected):
+    if gate := expected.get("preEnqueue"):
+        if (found.state, found.message) != (State.GATED, ", ".join(gate["reasons"])):
+            yield f"gate: {found.state} {found.message!r}, expected {gate}"
+        return
+    if "error" in expected:
+        errors = expected.get("errors") or [expected["error"]]
+        if found.cause.reason != "PluginFailed" or found.message not in errors:
+            yield f"error: {found.cause}, expected {expected['error']!r}"
+        return
     nodes = expected["nodes"]
     feasible = sum(verdict["feasible"] for verdict in nodes.values())
     if bool(feasible) != (found.state is State.FITS):
@@ -45,8 +55,8 @@ def differences(found, expected):
         if found.feasible != feasible:
             yield f"feasible: {found.feasible}, expected {feasible}"
         return
-    if found.message not in (expected.get("messages") or [expected["message"]]):
-        yield f"message: {found.message!r}, expected {expected['message']!r}"
+    if found.message not in (expected.get("messages") or [expected.get("message")]):
+        yield f"message: {found.message!r}, expected {expected.get('message')!r}"
     if nodes and "prefilterStatus" not in expected:
         reasons = Counter()
         for verdict in nodes.values():
