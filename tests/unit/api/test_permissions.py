@@ -96,7 +96,7 @@ UNSAFE = [
     pytest.param(custom(multiPoint={"disabled": ["NodeResourcesFit"]}), f"spec.plugins.multiPoint: {NO_FIT}preFilter, ", id="a filter disabled at multiPoint"),
     pytest.param(custom(filter={"disabled": ["NodeResourcesFit"]}), f"spec.plugins.filter: {NO_FIT}filter, ", id="a filter disabled at filter"),
     pytest.param(custom(preFilter={"disabled": ["NodeResourcesFit"]}), f"spec.plugins.preFilter: {NO_FIT}preFilter, ", id="a filter disabled at preFilter"),
-    pytest.param(custom(reserve={"disabled": ["*"]}), "spec.plugins.reserve: without VolumeBinding at reserve, ", id="a filter disabled at reserve"),
+    pytest.param(custom(reserve={"disabled": ["*"]}), "spec.plugins.reserve: without VolumeBinding, DynamicResources at reserve, ", id="a filter disabled at reserve"),
     pytest.param(custom(preBind={"disabled": ["VolumeBinding"]}), "spec.plugins.preBind: without VolumeBinding at preBind, ", id="a filter disabled at preBind"),
     pytest.param(args(ignoredResources=["example.com/gpu"]), "spec.pluginConfig[1].args.ignoredResources: pods could be bound to nodes without room", id="ignored resources"),
     pytest.param(args(ignoredResourceGroups=["example.com"]), "spec.pluginConfig[1].args.ignoredResourceGroups: pods could be bound", id="ignored groups of resources"),
@@ -118,7 +118,7 @@ def test_what_keeps_pods_off_unsuitable_nodes_can_only_be_disabled_with_the_flag
     [
         pytest.param(custom(multiPoint={"disabled": ["PodTopologySpread", "InterPodAffinity"]}), id="spread and inter-pod affinity disabled"),
         pytest.param(custom(score={"disabled": ["*"]}, preScore={"disabled": ["*"]}), id="all scores disabled"),
-        pytest.param(custom(preBind={"disabled": ["*"], "enabled": ["VolumeBinding"]}), id="all disabled, and the needed one enabled again"),
+        pytest.param(custom(preBind={"disabled": ["*"], "enabled": ["VolumeBinding", "DynamicResources"]}), id="all disabled, and the needed ones enabled again"),
         pytest.param(custom(postFilter={"disabled": ["*"]}), id="preemption disabled"),
         pytest.param(args(ignoredResources=[], scoringStrategy={"type": "MostAllocated"}), id="no resource ignored"),
         pytest.param({"strategy": {"type": "BalancedAllocation"}}, id="NodeResourcesFit without its score"),

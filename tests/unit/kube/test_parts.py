@@ -43,8 +43,8 @@ async def base(classes=PLUGINS, **options):
         pytest.param({}, [], id="the defaults"),
         pytest.param({"GenericWorkload": False, "VolumeLimitScaling": False}, [], id="gates with an effect"),
         pytest.param(
-            {"SchedulerAsyncAPICalls": True, "DRAExtendedResource": False},
-            ["these feature gates have no effect in this version: SchedulerAsyncAPICalls, DRAExtendedResource"],
+            {"SchedulerAsyncAPICalls": True, "DRANodeAllocatableResources": True},
+            ["these feature gates have no effect in this version: SchedulerAsyncAPICalls, DRANodeAllocatableResources"],
             id="gates without effect",
         ),
     ],
@@ -64,7 +64,7 @@ def test_gates_without_effect_are_logged(gates, warnings, caplog):
             [
                 ("Kubernetes 1.36: these feature gates are off, as in its kube-scheduler: "
                  "StorageCapacityScoring, VolumeLimitScaling; "
-                 "its API does not have: CSIDriver.spec.preventPodSchedulingIfMissing")
+                 "its API does not have: CSIDriver.spec.preventPodSchedulingIfMissing, DeviceTaintRule")
             ],
             id="an older one",
         ),
