@@ -12,7 +12,6 @@ from support.control_plane import device_driver as dra
 from support.control_plane import operator_process as kit
 from support.control_plane.fixtures import empty
 from support.faults.proxy import FaultProxy, Faults, is_binding
-from support.objects.devices import allocated
 
 OURS = "podwright"
 DEVICES: Mapping[str, Sequence[str]] = {"n1": ["gpu-0"], "n2": ["gpu-0"]}
@@ -99,6 +98,11 @@ def test_pods_get_the_claims_of_a_template_and_their_devices(cluster, namespace)
         assert dra.consumers(claim) == [placed["metadata"]["uid"]]
         assert claim["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
         assert claim["status"]["allocation"]["allocationTimestamp"]
+        device = f"gpu.example.com/{result['pool']}/gpu-0"
+        assert kit.decision(placed)["devices"] == [device]
+        assert f"Successfully assigned {namespace}/{name} to {result['pool']} with {device}" in notes(
+            cluster, namespace, "Scheduled"
+        )
     assert dra.results_of(claims["p2"]) == []
     assert dra.faults(cluster) == []
     message = kit.condition(cluster.client.read(waiting))["message"]
@@ -152,11 +156,19 @@ def test_a_claim_that_is_allocated_where_the_pod_cannot_run_gets_another_device(
     """PostFilter takes the device from the claim, which nobody uses."""
     wanted = dra.claim("mine", namespace)
     created = cluster.client.create(wanted)
-    cluster.client.replace({**created, "status": allocated("gpu-0", node="n1")}, "status")
+    cluster.client.replace({**created, "status": allocation_of("gpu-0", "n1")}, "status")
     cluster.client.create(with_claim("p", namespace, "mine") | {"spec": on("n2", namespace)})
     kit.wait_bound(cluster, namespace, 1, 30)
     (result,) = dra.results_of(only_claim(cluster, namespace))
     assert result["pool"] == "n2"
+
+
+def allocation_of(device, name):
+    """The status of a claim that has the device of this node."""
+    result = {"request": "r", "driver": "gpu.example.com", "pool": name, "device": device}
+    field = {"key": "metadata.name", "operator": "In", "values": [name]}
+    selector = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    return {"allocation": {"devices": {"results": [result]}, "nodeSelector": selector}}
 
 
 def on(name, namespace):
@@ -183,3 +195,39 @@ def test_a_failed_binding_takes_the_pod_out_of_its_claim(cluster, started, names
     kit.wait_bound(cluster, namespace, 1, 30)
     (placed,) = kit.pods(cluster, namespace)
     assert dra.consumers(only_claim(cluster, namespace)) == [placed["metadata"]["uid"]]
+
+
+def test_a_device_that_another_scheduler_allocates_at_the_same_time_is_given_back(cluster, started, namespace):
+    """Its allocation is stored while ours is on its way. The API server accepts both."""
+
+    def is_allocation(method, path):
+        return method == "PUT" and path.endswith("/resourceclaims/mine/status")
+
+    rivals = cluster.client.create(dra.claim("theirs", namespace))
+    cluster.client.create(dra.claim("mine", namespace))
+    started.proxy.hold(is_allocation)
+    try:
+        cluster.client.create(with_claim("p", namespace, "mine"))
+        wait_until(lambda: started.proxy.held() == 1, 30, "the allocation is on its way")
+        wait_until(lambda: bool(nominated(cluster, namespace)), 30, "the pod shows its node")
+        name = nominated(cluster, namespace)
+        cluster.client.replace({**rivals, "status": allocation_of("gpu-0", name)}, "status")
+    finally:
+        started.proxy.release()
+    kit.wait_bound(cluster, namespace, 1, 30)
+    placed = cluster.client.read(ours("p", namespace))["spec"]["nodeName"]
+    assert placed != name
+    assert dra.faults(cluster) == []
+    device = f"device gpu.example.com/{name}/gpu-0 is also allocated to claim {namespace}/theirs, by another scheduler"
+    assert notes(cluster, namespace, "DeviceAllocatedTwice") == [device]
+    assert f"claim {namespace}/mine: {device} at the same time" in " ".join(
+        notes(cluster, namespace, "FailedScheduling")
+    )
+
+
+def nominated(cluster, namespace):
+    return cluster.client.read(ours("p", namespace))["status"].get("nominatedNodeName")
+
+
+def notes(cluster, namespace, reason):
+    return [event["note"] for event in kit.events(cluster, namespace, reason)]

@@ -15,13 +15,16 @@ from podwright.core.cycle import Placement
 from podwright.core.objects.pod import PodInfo
 
 ANNOTATION: Final = "podwright.dev/decision"
+DEVICES_NAMED: Final = 32
+"""How many devices an annotation or an event names: a pod may have thousands."""
 _NONE: Final[Mapping[str, Any]] = {}
 
 
 def annotations_of(pod: PodInfo, policy: CompiledPolicy, placement: Placement, instance: str) -> dict[str, str]:
     """Policy and generation, the node and its score, the runner-up, how many nodes were evaluated and feasible, and how many each
-    plugin rejected. The score is left out if only one node is feasible, because Score does not run then. Also the process that
-    decided (`instance`), and the pod's uid: in a copy of the pod, the annotation means nothing.
+    plugin rejected. The score is left out if only one node is feasible, because Score does not run then. For a pod with devices, the
+    first of these, and how many more there are (`moreDevices`). Also the process that decided (`instance`), and the pod's uid: in a copy
+    of the pod, the annotation means nothing.
     """
     decision: dict[str, Any] = {
         "policy": policy.name,
@@ -37,6 +40,10 @@ def annotations_of(pod: PodInfo, policy: CompiledPolicy, placement: Placement, i
     rejected = {plugin: count for plugin, count in placement.rejected.items() if count}
     if rejected:
         decision["rejected"] = rejected
+    if devices := placement.state.devices:
+        decision["devices"] = devices[:DEVICES_NAMED]
+        if len(devices) > DEVICES_NAMED:
+            decision["moreDevices"] = len(devices) - DEVICES_NAMED
     decision["uid"] = pod.uid
     decision["instance"] = instance
     return {ANNOTATION: orjson.dumps(decision).decode()}

@@ -125,7 +125,7 @@ class CycleState:
     Cloning the state also clones values that have a `clone()` method, so that dry runs can change them.
     """
 
-    __slots__ = ("data", "follow_ups", "left", "observer", "skip_filter", "skip_score")
+    __slots__ = ("data", "devices", "follow_ups", "left", "observer", "skip_filter", "skip_score")
 
     def __init__(self, observer: Observer | None = None) -> None:
         self.data: dict[str, Any] = {}
@@ -133,6 +133,8 @@ class CycleState:
         """Measures the plugins that run in this cycle; None: they are not measured. Dry runs on a clone never are."""
         self.left: Bools | None = None
         """bool[nodes]: the nodes that the filters before `filter_all` have passed; None: not known. Others need no verdict."""
+        self.devices: Sequence[str] = ()
+        """The devices that the pod gets on its node, as driver/pool/device. Reserve sets it."""
         self.follow_ups: list[FollowUp] = []
         """What is to be done on the API server because of the outcome. Plugins add to it in PostFilter and Unreserve; who carries out the
         decision runs it. A simulation does not."""

@@ -10,6 +10,7 @@ from podwright.engine.binding.checks import BoundNodeChecks
 from podwright.engine.binding.cycle import BindingCycle, Ending
 from podwright.engine.binding.read_back import UnconfirmedBindings
 from podwright.engine.binding.states import EFFECTS, NOT_STARTED, PERMIT_OVER, Effects, Queueing, Report
+from podwright.engine.decision_annotation import DEVICES_NAMED
 from podwright.engine.failures import Failures
 from podwright.engine.follow_ups import FollowUps
 from podwright.engine.intake.assigned_pods import AssignedPods
@@ -109,6 +110,8 @@ class OutcomeEffects:
         if queued.was_flushed:
             self._metrics.count(SCHEDULED_AFTER_FLUSH)
         note = f"Successfully assigned {pod.key} to {node_name}"
+        if devices := cycle.placement.state.devices:
+            note += f" with {', '.join(devices[:DEVICES_NAMED])}"
         self._recorder.record(pod, "Normal", "Scheduled", "Binding", note)
         self._checks.pod_bound(pod, node_name)
         if self._cache.is_assumed(queued.uid):

@@ -23,6 +23,7 @@ from podwright.engine.active_policies import ActivePolicy
 from podwright.engine.binding import debug
 from podwright.engine.binding.checks import BoundNodeChecks, reason_not_to_bind
 from podwright.engine.binding.cycle import SHUTDOWN, BindingCycle, BindingCycles, Ending
+from podwright.engine.binding.device_rivals import DeviceRivals
 from podwright.engine.binding.effects import OutcomeEffects
 from podwright.engine.binding.limiter import PROMPT_LIMIT, BindLimiter
 from podwright.engine.binding.read_back import ReadBack, UnconfirmedBindings
@@ -74,6 +75,7 @@ class BindingExecutor:
         self._cycles = binding_cycles
         self._reader = ReadBack(ports.pods)
         self._unconfirmed = UnconfirmedBindings(state, self._reader, assigned=assigned)
+        self._device_rivals = DeviceRivals(state.cache, ports.recorder)
         self.checks = BoundNodeChecks(state.cache, ports.recorder)
         self._effects = OutcomeEffects(
             state, ports, failures=failures, assigned=assigned, checks=self.checks, unconfirmed=self._unconfirmed

@@ -25,6 +25,8 @@ Raw = dict[str, Any]
 _CONFLICT: Final = 409
 _ATTEMPTS: Final = 5
 """Of one update, after conflicts. Source: `retry.DefaultRetry` in k8s.io/client-go."""
+SHOWN_SECONDS: Final = 30.0
+"""How long the watch may take to show what was written."""
 RECHECK_SECONDS: Final = 5.0
 """How often the time-out of binding conditions is looked at."""
 
@@ -43,7 +45,9 @@ class ClaimWrites:
         self.created: ResourceClaim | None = None
         """The claim for extended resources, once it is created."""
         self.reserved: dict[str, ResourceClaim] = {}
-        """The claims in which the pod was entered, by uid."""
+        """The claims in which the pod is entered, by uid."""
+        self._lost: set[str] = set()
+        """The uids of those that have a device which another claim got earlier."""
 
     @property
     def any(self) -> bool:
@@ -57,7 +61,9 @@ class ClaimWrites:
         allocations = found.reservation.allocations
         try:
             for position, claim in enumerate(found.claims):
-                if pod.uid not in claim.reserved_for:
+                if pod.uid in claim.reserved_for:
+                    self.reserved[claim.uid] = claim
+                else:
                     await self._reserve(claim, allocations.get(position))
             special = None if found.extended is None else found.extended.claim(found.extended.code(node))
             if special is not None:
@@ -65,13 +71,38 @@ class ClaimWrites:
         except ClusterError as error:
             raise ClaimWriteError(str(error)) from error
 
+    async def confirm(self) -> None:
+        """Waits until the watch shows what was written, so that of two claims with one device the later one is known. Raises ClaimWriteError
+        if ours is the later one: another scheduler has allocated the device at the same time.
+        """
+        known, cluster = self._handle.cache.devices.claims, self._handle.cluster
+        for claim in self.reserved.values():
+
+            def shown(_raw: Mapping[str, Any] | None, claim: ResourceClaim = claim) -> bool:
+                return known.is_shown(claim)
+
+            try:
+                await cluster.wait_for(CLAIM_KIND, claim.name, claim.namespace, shown, SHOWN_SECONDS)
+            except ClusterTimeoutError as error:
+                raise ClaimWriteError(f"the watch does not show what was written to claim {claim.key}") from error
+        for claim in self.reserved.values():
+            rival = known.holders.rival(claim.uid)
+            if rival is not None:
+                self._lost.add(claim.uid)
+                raise ClaimWriteError(f"claim {claim.key}: {rival}, by another scheduler at the same time")
+
     async def undo(self) -> None:
-        """Takes back what was written for the pod, as far as the API server allows it. Allocations stay, as in kube-scheduler."""
+        """Takes back what was written for the pod, as far as the API server allows it. Allocations stay, as in kube-scheduler, unless
+        another claim got a device of them earlier.
+        """
         cluster, own = self._handle.cluster, {"$patch": "delete", "uid": self._pod.uid}
         if self.created is not None:
             self.reserved.pop(self.created.uid, None)
             await delete(self._handle, self.created)
         for claim in self.reserved.values():
+            if claim.uid in self._lost and set(claim.reserved_for) <= {self._pod.uid}:
+                await deallocate(self._handle, claim)
+                continue
             change = {"metadata": {"uid": claim.uid}, "status": {"reservedFor": [own]}}
             try:
                 raw = await cluster.patch(CLAIM_KIND, claim.name, claim.namespace, change, "status")

@@ -9,7 +9,7 @@ get one claim together, which is created in PreBind. Source: kube-scheduler's pl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -43,6 +43,7 @@ from podwright.core.framework.interface import (
     ScorePlugin,
 )
 from podwright.core.framework.status import SKIP, Code, Status, unresolvable, unschedulable
+from podwright.core.objects.devices.claims import Allocation
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.devices.claim_writes import ClaimWriteError, ClaimWrites, deallocate, delete
 from podwright.core.plugins.devices.cycle_claims import CycleClaims
@@ -266,6 +267,7 @@ class DynamicResources(
             return Status(Code.ERROR, (str(error),))
         for position, allocation in {**found.shared, **allocated}.items():
             hold(reservation, position, found.claim(position, node.present), allocation, known, pod)
+        state.devices = _names_of(found, allocated)
         return None
 
     def plan(self, state: CycleState, node_name: str) -> Plan | None:
@@ -308,10 +310,18 @@ class DynamicResources(
         try:
             await writes.write(node.present)
             release(found.reservation, self.handle.cache.devices.claims, pod.uid)  # what is written counts itself
+            await writes.confirm()
             await writes.wait(self._binding_timeout)
         except ClaimWriteError as error:
             return Status(Code.ERROR, (str(error),))
         return None
+
+
+def _names_of(found: CycleClaims, allocated: Mapping[int, Allocation]) -> Sequence[str]:
+    """The devices of all claims, as driver/pool/device."""
+    known = {**{i: found.allocation(i) for i in range(len(found.claims))}, **allocated}
+    devices = (device for allocation in known.values() if allocation is not None for device in allocation.devices)
+    return tuple("/".join(device.device_id) for device in devices)
 
 
 def _needs_devices(pod: PodInfo, cache: Cache, why: str) -> Status | None:

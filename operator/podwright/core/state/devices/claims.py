@@ -10,7 +10,7 @@ decision takes counts at once, and nothing counts twice when the watch delivers 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,6 +22,7 @@ from podwright.core.objects.devices.claims import (
     ResourceClaim,
     parse_resource_claim,
 )
+from podwright.core.state.devices.holders import Holders, Rival
 from podwright.core.state.devices.usage import DeviceUsage
 from podwright.core.state.object_store import Object, ObjectStore, key_of
 from podwright.core.state.parsed_objects import ParsedObjects
@@ -57,6 +58,9 @@ class ClaimState:
         self._written: dict[Key, Object] = {}
         self._of_pods: dict[str, dict[Key, None]] = {}
         """The claims that were created for extended resources, by the uid of the pod that owns them."""
+        self.holders = Holders()
+        self.on_rival: Callable[[ResourceClaim, Rival], None] = lambda _claim, _rival: None
+        """Called when the watch shows a claim with a device that another claim got earlier."""
         self._parsed = ParsedObjects(store, CLAIM_KIND, parse=parse_resource_claim)
         store.listen(CLAIM_KIND, self._changed)
         compact_regularly(self)
@@ -82,6 +86,11 @@ class ClaimState:
         for namespace, name in self._of_pods.get(pod_uid, ()):
             return self.get(namespace, name)
         return None
+
+    def is_shown(self, claim: ResourceClaim) -> bool:
+        """Whether the watch has shown this version of the claim, or a newer one."""
+        stored = self._store.get(CLAIM_KIND, claim.name, claim.namespace)
+        return stored is not None and uid_of(stored) == claim.uid and not _newer(claim.raw, stored)
 
     def in_flight(self, uid: str) -> InFlight | None:
         """The allocation of a claim that is being written."""
@@ -141,6 +150,25 @@ class ClaimState:
         elif after is None or not _newer(written, after):
             del self._written[key_of(written)]
             self._update(written, after)
+        self._shown(before, after)
+
+    def _shown(self, before: Object | None, after: Object | None) -> None:
+        uid = None if after is None else uid_of(after)
+        if before is not None and uid_of(before) != uid:
+            self.holders.gone(uid_of(before))
+            before = None
+        if after is None or uid is None:
+            return
+        if not _is_allocated(after):
+            self.holders.gone(uid)
+            return
+        key = key_of(after)
+        claim = self._parsed.get(key, after)
+        devices = () if claim.allocation is None else claim.allocation.devices
+        if self.holders.shown(uid, key, devices, "" if before is None else version_of(after)):
+            rival = self.holders.rival(uid)
+            if rival is not None:
+                self.on_rival(claim, rival)
 
     def _update(self, before: Object | None, after: Object | None) -> None:
         uid = None if after is None else uid_of(after)
@@ -156,9 +184,7 @@ class ClaimState:
             self._settle_owner(self._parsed.get(key_of(raw), raw), gone=gone)
         if uid in self._in_flight:
             return
-        status = raw.get("status")
-        allocated = not gone and isinstance(status, Mapping) and status.get("allocation") is not None
-        if not allocated:
+        if gone or not _is_allocated(raw):
             if uid in self._counted:
                 self._count(uid, ())
             return
@@ -201,6 +227,11 @@ def _newer(ours: Object, theirs: Object) -> bool:
     """Whether our version is newer. Versions that are not numbers cannot be compared: then the watch is right."""
     mine, seen = version_of(ours), version_of(theirs)
     return mine.isdigit() and seen.isdigit() and int(mine) > int(seen)
+
+
+def _is_allocated(raw: Object) -> bool:
+    status = raw.get("status")
+    return isinstance(status, Mapping) and status.get("allocation") is not None
 
 
 def uid_of(raw: Object) -> str:

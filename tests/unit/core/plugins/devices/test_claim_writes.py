@@ -231,3 +231,70 @@ async def test_pods_without_claims_need_no_pre_bind():
     scheduler.plugin.pre_filter(scheduler.state, pod)
     assert scheduler.plugin.pre_bind_pre_flight(scheduler.state, pod, "a") is SKIP
     assert await scheduler.plugin.pre_bind(scheduler.state, pod, "a") is None
+
+
+# Other schedulers
+
+
+class Rival:
+    """Another scheduler gives the device to the claim `theirs`, right before (or after) our allocation is written to `mine`."""
+
+    def __init__(self, after=False):
+        self.scheduler = Scheduler(make_claim("mine", exactly()), make_claim("theirs", exactly()))
+        self._after = after
+        self.scheduler.server.before_write = self._allocates
+
+    def _allocates(self, what):
+        if what == ("wait" if self._after else "update mine/status"):
+            self.scheduler.server.before_write = lambda _what: None
+            self.scheduler.server.change("theirs", lambda raw: raw.update(status=allocated("gpu-0", node="a")))
+
+
+async def test_a_device_that_another_claim_got_earlier_is_given_back_before_the_pod_is_bound():
+    scheduler = Rival().scheduler
+    status = await scheduler.bind(POD)
+    text = f"claim default/mine: device {DRIVER}/a/gpu-0 is also allocated to claim default/theirs, by another scheduler at the same time"
+    assert (status.code, status.message) == (Code.ERROR, text)
+    await scheduler.unreserve(POD)
+    assert scheduler.server.claims["mine"]["status"] == {}
+    assert scheduler.server.claims["theirs"]["status"]["allocation"]
+    scheduler.server.deliver()
+    assert scheduler.in_use, "by theirs"
+
+
+async def test_a_device_that_another_claim_got_later_is_kept():
+    scheduler, found = Rival(after=True).scheduler, []
+    scheduler.cache.devices.claims.on_rival = lambda claim, rival: found.append((claim.name, rival.claim))
+    assert await scheduler.bind(POD) is None
+    assert scheduler.server.claims["mine"]["status"]["allocation"]
+    assert found == [("theirs", ("default", "mine"))]
+
+
+async def test_a_claim_that_lost_its_device_is_found_again_if_it_could_not_be_given_back():
+    scheduler = Rival().scheduler
+    assert (await scheduler.bind(POD)).code is Code.ERROR
+
+    def fail(_what):
+        raise ClusterError("gone")
+
+    scheduler.server.before_write = fail
+    await scheduler.unreserve(POD)
+    scheduler.server.before_write = lambda _what: None
+    scheduler.state = CycleState()
+    assert (await scheduler.bind(POD)).message.startswith("claim default/mine: device")
+    await scheduler.unreserve(POD)
+    assert scheduler.server.claims["mine"]["status"] == {}
+
+
+async def test_the_pod_is_not_bound_before_the_watch_shows_its_claim():
+    scheduler = Scheduler(make_claim("mine", exactly()))
+    scheduler.server.deliver = lambda: None
+    assert (await scheduler.bind(POD)).message == "the watch does not show what was written to claim default/mine"
+
+
+async def test_the_devices_of_all_claims_are_named():
+    scheduler = Scheduler(
+        make_claim("mine", exactly()), make_claim("old", exactly(), status=allocated("gpu-7", node="a"))
+    )
+    scheduler.reserve(pending(name="p", spec=claiming("old", "mine")))
+    assert scheduler.state.devices == (f"{DRIVER}/a/gpu-7", f"{DRIVER}/a/gpu-0")

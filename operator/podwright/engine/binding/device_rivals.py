@@ -1,0 +1,28 @@
+"""DeviceRivals: reports a device that two claims hold, because another scheduler has allocated it at the same time."""
+
+from __future__ import annotations
+
+import logging
+
+from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
+from podwright.core.objects.devices.claims import ResourceClaim
+from podwright.core.state.cache import Cache
+from podwright.core.state.devices.holders import Rival
+from podwright.engine.ports import Recorder, Regarding
+
+log = logging.getLogger(__name__)
+
+
+class DeviceRivals:
+    """Reports in the log, and with an event on the claim that got the device later."""
+
+    def __init__(self, cache: Cache, recorder: Recorder) -> None:
+        self._recorder = recorder
+        cache.devices.claims.on_rival = self._report
+
+    def _report(self, claim: ResourceClaim, rival: Rival) -> None:
+        text = f"{rival}, by another scheduler"
+        log.warning("claim %s: %s", claim.key, text)
+        where = claim.namespace, claim.name, claim.uid
+        regarding = Regarding(*where, "", PODWRIGHT_SCHEDULER_NAME, "ResourceClaim", "resource.k8s.io/v1")
+        self._recorder.record(regarding, "Warning", "DeviceAllocatedTwice", "Scheduling", text)

@@ -1,0 +1,16 @@
+from podwright.core.state.cache import Cache
+from podwright.engine.binding.device_rivals import DeviceRivals
+from support.engine.kit import FakeRecorder
+from support.objects.devices import DRIVER, allocated, exactly, make_claim
+
+
+def test_the_later_of_two_claims_with_one_device_gets_an_event(caplog):
+    cache, recorder = Cache(), FakeRecorder()
+    DeviceRivals(cache, recorder)
+    for name, version in (("early", "1"), ("late", "2")):
+        cache.set_object("ResourceClaim", make_claim(name, exactly(), resourceVersion=version))
+        status = allocated("gpu-0", node="a")
+        cache.set_object("ResourceClaim", make_claim(name, exactly(), resourceVersion=f"1{version}", status=status))
+    text = f"device {DRIVER}/a/gpu-0 is also allocated to claim default/early, by another scheduler"
+    assert recorder.events == [("late", "DeviceAllocatedTwice", text)]
+    assert caplog.messages == [f"claim default/late: {text}"]
