@@ -94,7 +94,7 @@ def test_the_first_plugin_runs_with_the_policy_beside_it(tmp_path, namespace, po
 def test_only_plugins_with_scores_have_a_weight(path):
     folders = [ROOT / "examples" / "complete", ROOT / "examples" / "src" / "podwright_examples"]
     classes = load_plugins(folders)
-    policies = [each for each in yaml.safe_load_all(path.read_text()) if each["kind"] == "SchedulerPolicy"]
+    policies = [each for each in yaml.safe_load_all(path.read_text()) if each.get("kind") == "SchedulerPolicy"]
     for point in (point for each in policies for point in (each["spec"].get("plugins") or {}).values()):
         weighted = [entry["name"] for entry in point.get("enabled", ()) if "weight" in entry]
         assert [name for name in weighted if not issubclass(classes[name], ScorePlugin)] == []

@@ -73,6 +73,11 @@ def _device_class(cluster: ControlPlane) -> bool:
     return _kept(cluster, body, "spec.extendedResourceName")
 
 
+def _device_taint_rules(cluster: ControlPlane) -> bool:
+    served = cluster.client.get("/apis/resource.k8s.io/v1")["resources"]
+    return "devicetaintrules" in {resource["name"] for resource in served}
+
+
 def _image_volume(cluster: ControlPlane) -> bool:
     body = pod("with-image")
     body["spec"]["volumes"] = [{"name": "data", "image": {"reference": "example.com/data:1"}}]
@@ -91,6 +96,7 @@ def _pod_status(field: str, value: Any) -> Callable[[ControlPlane], bool]:
 PROBES: Mapping[str, Callable[[ControlPlane], bool]] = {
     "CSIDriver.spec.preventPodSchedulingIfMissing": _csi_driver,
     "DeviceClass.spec.extendedResourceName": _device_class,
+    "DeviceTaintRule": _device_taint_rules,
     "Node.status.declaredFeatures": _declared_features,
     "Pod.spec.volumes.image": _image_volume,
     "Pod.status.allocatedResources": _pod_status("allocatedResources", {"cpu": "1"}),

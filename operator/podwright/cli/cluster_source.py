@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -98,14 +98,21 @@ def with_policies(command: Command) -> Command:
 
 def cluster_of(values: dict[str, Any]) -> LoadedCluster:
     """The cluster that the flags name; takes their values out of `values`. Problems go to standard error. Raises ClickException."""
+    (cluster,) = clusters_of(values, lambda snapshot: (snapshot,))
+    return cluster
+
+
+def clusters_of(values: dict[str, Any], variants: Callable[[Snapshot], Sequence[Snapshot]]) -> Sequence[LoadedCluster]:
+    """The clusters that are made of the snapshot that the flags name, as `cluster_of`. The problems are those of the last one."""
     files, kubeconfig, context = (values.pop(name) for name in ("files", "kubeconfig", "context"))
     try:
         snapshot = read_snapshot(files) if files else snapshot_of(Connection(kubeconfig=kubeconfig, context=context))
-        cluster = load(snapshot, load_options(values, snapshot))
+        options = load_options(values, snapshot)
+        clusters = [load(variant, options) for variant in variants(snapshot)]
     except (SnapshotError, OSError, ProfileError, PluginError) as error:
         raise click.ClickException(str(error)) from error
-    _report(cluster)
-    return cluster
+    _report(clusters[-1])
+    return clusters
 
 
 def load_options(values: dict[str, Any], snapshot: Snapshot | None = None) -> LoadOptions:

@@ -8,13 +8,16 @@ from typing import Any
 
 import click
 
-from podwright.cli.cluster_source import load_options, with_policies
+from podwright.cli.cluster_source import clusters_of, load_options, with_cluster, with_policies
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
 from podwright.policies.cases import SuiteError, read_suite, run_case
+from podwright.policies.diff import difference, pods_of
+from podwright.policies.diff import with_policies as snapshot_with
 from podwright.policies.findings import sarif
 from podwright.policies.junit import junit
 from podwright.policies.lint import lint as findings_of
+from podwright.simulator.manifests import ManifestError, read_manifests
 
 
 @click.group(short_help="Check policies before they are applied.")
@@ -85,3 +88,57 @@ def test(files: tuple[str, ...], report: str | None, **values: Any) -> None:
     click.echo(f"{sum(map(len, results.values())) - failed} passed, {failed} failed")
     if failed:
         raise SystemExit(1)
+
+
+_POLICY_FILE: Any = {"multiple": True, "type": click.Path(exists=True, dir_okay=False), "metavar": "FILE"}
+
+
+@policy.command()
+@with_cluster
+@click.option("--old", **_POLICY_FILE, help="Policies to compare with, in place of the cluster's. Can be repeated.")
+@click.option("--new", required=True, **_POLICY_FILE, help="The changed policies. Can be repeated.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def diff(old: tuple[str, ...], new: tuple[str, ...], output: str, **values: Any) -> None:
+    """Show which pods of a cluster would go elsewhere under other policies, and why.
+
+    Reads the cluster from FILES (see `podwright snapshot`), or from its API server with your own permissions. Changes nothing. Each pod is decided as
+    if it were created anew, while the others stay where they are. Exit status 1 if a policy is not accepted.
+    """
+    try:
+        changes = [[raw for file in files for raw in read_manifests(file)] for files in (old, new)]
+    except ManifestError as error:
+        raise click.ClickException(str(error)) from error
+    before, after = clusters_of(values, lambda found: [snapshot_with(found, change) for change in changes])
+    named = {str((raw.get("metadata") or {}).get("name")) for raw in changes[1]}
+    for refused in after.refused:
+        if refused.name.rpartition("/")[2] in named:
+            raise click.ClickException(f"policy {refused.name}: {refused.message}")
+    pods = [*pods_of(before)]
+    found = [each for pod in pods if (each := difference(before, after, pod)) is not None]
+    if output == "json":
+        fields = ("pod", "node", "why")
+        click.echo(
+            json.dumps(
+                {
+                    "pods": len(pods),
+                    "differences": [
+                        {
+                            **{field: getattr(each, field) for field in fields},
+                            **{
+                                side: {"policy": answer.policy, "best": sorted(answer.best), "message": answer.message}
+                                for side, answer in (("before", each.before), ("after", each.after))
+                            },
+                        }
+                        for each in found
+                    ],
+                },
+                indent=2,
+            )
+        )
+        return
+    for each in found:
+        click.echo(f"{each.pod}{f' (on {each.node})' if each.node else ' (pending)'}")
+        click.echo(f"  before: {each.before}\n  after:  {each.after}")
+        if each.why:
+            click.echo(f"  why:    {each.why}")
+    click.echo(f"{len(found):,} of {len(pods):,} pods would go elsewhere")

@@ -175,7 +175,8 @@ class TestMissingKinds:
 
     def test_kinds_prints_every_kind_that_is_watched_and_the_policies(self):
         (line,) = CliRunner().invoke(evaluate, ["--kinds"]).stdout.splitlines()
-        assert line.split(",") == [*(watched.plural for watched in WATCHED_KINDS), "schedulerpolicies"]
+        policies = ["schedulerpolicies", "localschedulerpolicies"]
+        assert line.split(",") == [*(watched.plural for watched in WATCHED_KINDS), *policies]
 
 
 def test_a_gated_pod_is_said_to_be_gated(asked, answered):

@@ -58,7 +58,7 @@ def test_the_role_of_the_extender_only_lets_it_read_and_bind():
 def test_every_watched_kind_is_read_and_every_right_says_what_is_lost_without_it():
     reads = {(right.resource.kind, right.verb) for right in SCHEDULING}
     assert {(kind.kind, verb) for kind in WATCHED_KINDS for verb in READ} <= reads
-    everything = [*SCHEDULING, *election(*LEASE), TOKENS, AUTHORITIES, REVIEWS]
+    everything = [*SCHEDULING, *params(LEASE[0]), *election(*LEASE), TOKENS, AUTHORITIES, REVIEWS]
     assert len({str(right) for right in everything}) == len(everything)
     assert all(right.without for right in everything)
 
@@ -169,6 +169,6 @@ def test_the_page_on_security_has_every_right_and_no_other():
     documented = [
         (verb, plural) for verbs, plurals in rows for verb in verbs.split(", ") for plural in plurals.split(", ")
     ]
-    everything = [*SCHEDULING, *election(*LEASE), TOKENS, AUTHORITIES, REVIEWS]
+    everything = [*SCHEDULING, *params(LEASE[0]), *election(*LEASE), TOKENS, AUTHORITIES, REVIEWS]
     assert set(documented) == {(right.verb, right.plural) for right in everything}, "the table and the page"
     assert len(set(documented)) == len(documented)
