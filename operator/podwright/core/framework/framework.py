@@ -329,6 +329,8 @@ class Framework(BuiltPlugins):
             scores = contract.scores_of(plugin, answer, length)
         else:
             scores = run(plugin, Point.SCORE, self._score_each, plugin, state, pod, feasible)
+        if plugin.zero_stays and isinstance(scores, int) and not scores:
+            return 0
         if plugin.normalize is not None:
             if isinstance(scores, int) and not plugin.normalizes_numbers:
                 scores = np.full(length, scores, np.int64)

@@ -405,6 +405,8 @@ class ScorePlugin(ExtensionPoint):
     """`normalize(self, state, pod, scores, feasible)`: the scores, scaled to 0 to 100; int64[feasible] or one number."""
     normalizes_numbers: ClassVar[bool] = False
     """Whether `normalize` accepts the one number that `score_all` may return. If not, it receives an array of it."""
+    zero_stays: ClassVar[bool] = False
+    """Whether `normalize` makes 0 of the number 0, so that it need not be called for it."""
 
     @abstractmethod
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:

@@ -220,12 +220,14 @@ def _parse(spec: Mapping[str, Any], status: Mapping[str, Any], statuses: Mapping
     if pod.level or not pod.spec_only:
         spec_scoring = amounts_of(_finish(_sum(pod, _spec_of, _DEFAULTS), {}, pod.overhead))
     counted = _Counted()
+    spec_requests = in_report_order(counted.of(amounts_of(required)))
     return Requests(
         amounts=counted.of(amounts_of(taken)),
         scoring_cpu=scoring.get(CPU, 0),
         scoring_memory=scoring.get(MEMORY, 0),
-        spec_requests=in_report_order(counted.of(amounts_of(required))),
+        spec_requests=spec_requests,
         spec_scoring=counted.of(spec_scoring),
+        qualified=tuple(name for name, _ in spec_requests if "/" in name),
     )
 
 

@@ -52,6 +52,8 @@ class Requests:
     scoring_memory: int
     spec_requests: tuple[tuple[str, int], ...]
     spec_scoring: Mapping[str, int]
+    qualified: tuple[str, ...]
+    """The names in `spec_requests` with a slash: no DeviceClass can stand for the others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

@@ -117,6 +117,7 @@ class NodeAffinity(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScoreP
     name = "NodeAffinity"
     scope = Scope.NODE
     normalizes_numbers = True
+    zero_stays = True
     args_type = NodeAffinityArgs
 
     def __init__(self, args: NodeAffinityArgs | None, handle: Handle) -> None:

@@ -97,6 +97,7 @@ class DynamicResources(
     feature_gate = "DynamicResourceAllocation"
     args_type = DynamicResourcesArgs
     normalizes_numbers = True
+    zero_stays = True
 
     def __init__(self, args: Any, handle: Handle) -> None:
         args = args or DynamicResourcesArgs()
@@ -137,6 +138,8 @@ class DynamicResources(
         if not self._enabled:
             return _needs_devices(pod, cache, "the feature gate DynamicResourceAllocation is off") or SKIP
         state.data[self.name] = None
+        if not pod.resource_claims and not pod.requests.qualified:
+            return SKIP
         extended = extended_resources(pod, cache.devices) if self._extended_resources else None
         if not pod.resource_claims and extended is None:
             return SKIP

@@ -92,7 +92,7 @@ _NO_OBJECT: Final[Mapping[str, Any]] = {}
 
 def extended_resources(pod: PodInfo, devices: Devices) -> ExtendedResources | None:
     """The extended resources of a pod; None if no class stands for any of them."""
-    named = [resource for resource, _ in pod.requests.spec_requests if "/" in resource]
+    named = pod.requests.qualified
     if not named or not devices.any_class:
         return None
     classes: dict[str, str] = {}

@@ -175,7 +175,7 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
     def filter_all(self, _state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult:
         requests = pod.requests
         checked = self._not_ignored(requests)
-        delegated = self._delegated(requests)
+        delegated = self._delegated(requests) if requests.qualified else _NONE
         if not delegated:
             ok = self._fitting.get(requests, lambda: _FitFormula(self.handle.cache, self._free, checked))
             return FilterResult(ok, _Explanation(self.handle.cache, checked))
@@ -195,8 +195,8 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
 
     def _delegated(self, requests: Requests) -> frozenset[str]:
         """The requested resources for which a DeviceClass stands: nodes that do not offer them may have devices."""
-        named = [name for name, _ in requests.spec_requests if "/" in name] if self._classes_stand else ()
-        if not named:
+        named = requests.qualified
+        if not named or not self._classes_stand:
             return _NONE
         devices = self.handle.cache.devices
         return frozenset(name for name in named if devices.class_of_resource(name)) if devices.any_class else _NONE
