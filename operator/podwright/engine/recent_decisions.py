@@ -62,6 +62,10 @@ class RecentDecisions:
     def __len__(self) -> int:
         return len(self._by_pod)
 
+    def forget(self, key: str) -> None:
+        """The pod with this namespace/name is gone."""
+        self._by_pod.pop(key, None)
+
     def add(self, decision: Decision, policy: str) -> None:
         """A decision about one pod. `policy`: its name and generation."""
         if isinstance(decision, Placement):

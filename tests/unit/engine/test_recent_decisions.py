@@ -83,3 +83,17 @@ async def test_each_member_of_a_rejected_group_is_told_why():
     async with deciding(rig):
         for name in ("one", "two"):
             assert "minCount (2)" in rig.engine.decisions.of(f"default/{name}")[0].message
+
+
+async def test_decisions_about_pods_that_are_gone_are_forgotten():
+    rig = Rig()
+    rig.node("a", allocatable={"pods": "1", "cpu": "1"})
+    placed, waits = rig.pod("placed"), rig.pod("waits", requests={"cpu": "2"})
+    async with deciding(rig):
+        assert len(rig.engine.decisions) == 2
+        rig.engine.pending.drop(waits["metadata"]["uid"], None)
+        assert rig.engine.decisions.of("default/waits") == []
+        rig.engine.pending.drop(placed["metadata"]["uid"], None)
+        assert rig.engine.decisions.of("default/placed") != [], "it is on its node"
+        rig.engine.assigned.drop(placed["metadata"]["uid"], None)
+        assert len(rig.engine.decisions) == 0

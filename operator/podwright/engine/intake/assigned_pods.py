@@ -32,6 +32,7 @@ class AssignedPods(Stream):
         self._recorder = ports.recorder
         self._policies = policies
         self._raw_objects = state.raw_objects
+        self._decisions = state.decisions
         self._evicted: dict[str, PodInfo] = {}
         """Pods that are being evicted and that the watch has not removed yet, as the watch shows them. By uid."""
 
@@ -115,4 +116,5 @@ class AssignedPods(Stream):
             before = known.pods[key]
             self._cache.remove_pod(key)
             self._recorder.forget(key)
+            self._decisions.forget(before.key)
             self._happened(ASSIGNED_POD_DELETE, before, None, started)

@@ -32,6 +32,7 @@ class PendingPods(Stream):
     def __init__(self, state: EngineState, ports: Ports, policies: ActivePolicies, foreign_pods: ForeignPods) -> None:
         super().__init__(state, ports)
         self._binding_cycles = state.binding_cycles
+        self._decisions = state.decisions
         self._status = ports.status
         self._recorder = ports.recorder
         self._policies = policies
@@ -97,6 +98,8 @@ class PendingPods(Stream):
         started = self._metrics.start()
         self._status.forget(key)
         self._recorder.forget(key)
+        if (queued := self._queue.get(key)) is not None:
+            self._decisions.forget(queued.pod.key)
         self._queue.delete(key)
         self._cache.groups.remove_waiting(key)
         nominator = self._cache.nominator
