@@ -6,6 +6,7 @@ import numpy as np
 
 from podwright.core.cel.conversions import text_in_error
 from podwright.core.cel.errors import EvaluationError
+from podwright.core.cel.values import no_such_overload
 from podwright.core.cel_columns.counts import counted
 from podwright.core.cel_columns.reads import FIELDS, Reads
 from podwright.core.cel_columns.run import Fixed, Operation, Run
@@ -77,6 +78,8 @@ class Entry(Operation):
         if isinstance(key, Failure):
             return key
         if not isinstance(key.value, str):
+            if self._default is not None:
+                return run.failure(str(no_such_overload()))
             return Scalar(False) if self._test else run.failure(f"no such key: {text_in_error(key.value)}")
         return self._texts(run, key.value) if self.field in TEXT_MAPS else self._amounts(run, key.value)
 
@@ -125,9 +128,11 @@ class Counted(Operation):
                 return given
         assert isinstance(key, Scalar)
         assert isinstance(selector, Scalar)
-        domain = None if key.value is None else str(key.value)
+        given_key, text = key.value, selector.value
+        if not isinstance(text, str) or not (self._key is None or isinstance(given_key, str)):
+            return run.failure(str(no_such_overload()))
         try:
-            counts = counted(run.nodes.cache, str(selector.value), domain, run.variables)
+            counts = counted(run.nodes.cache, text, None if self._key is None else str(given_key), run.variables)
         except EvaluationError as error:
             return run.failure(str(error))
         return Vec(Kind.INT, counts if run.rows is None else counts[run.rows])

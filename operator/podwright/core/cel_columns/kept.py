@@ -17,7 +17,7 @@ from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel_columns.nodes import NodeColumns
 from podwright.core.cel_columns.reads import Reads
 from podwright.core.cel_columns.run import Operation, Run
-from podwright.core.cel_columns.vectors import Bools, Codes, ErrorTexts, Kind, Vec, as_vec
+from podwright.core.cel_columns.vectors import Bools, Codes, ErrorTexts, Kind, Vec, as_vec, held_bytes
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.state.cache import Cache
 from podwright.core.state.columns.change_log import ChangeLog
@@ -66,6 +66,8 @@ class KeptColumns:
     def __init__(self, nodes: NodeColumns, max_bytes: int = MAX_BYTES) -> None:
         self.nodes = nodes
         self.errors = ErrorTexts()
+        self._running = 0
+        """Runs that have not ended: they have codes of `errors`."""
         self._columns: RecentCache[Hashable, Column] = RecentCache(_MAX_COLUMNS // 2, max_bytes // 2)
 
     def __len__(self) -> int:
@@ -121,15 +123,16 @@ class KeptColumns:
         return self.column(operation, (), dict).vec
 
     def _computed(self, operation: Operation, rows: NDArray[np.intp] | None, variables: Variables) -> Vec:
-        run = self._run(rows, variables)
-        with np.errstate(all="ignore"):  # what overflows or divides by zero is found and becomes an error
-            return as_vec(operation.run(run), run.count)
-
-    def _run(self, rows: NDArray[np.intp] | None, variables: Variables) -> Run:
-        if self.errors.full:
+        if self.errors.full and not self._running:
             self.errors = ErrorTexts()
             self._columns.clear()
-        return Run(self.nodes, rows, variables, self.errors, self)
+        run = Run(self.nodes, rows, variables, self.errors, self)
+        self._running += 1
+        try:
+            with np.errstate(all="ignore"):  # what overflows or divides by zero is found and becomes an error
+                return as_vec(operation.run(run), run.count)
+        finally:
+            self._running -= 1
 
     def _keep(self, known: tuple[Operation, Hashable], vec: Vec) -> Column:
         table = self.nodes.table
@@ -141,8 +144,8 @@ class KeptColumns:
             if vec.kind is Kind.BOOL:
                 passing = vec.data & ~wrong
         column = Column(vec, self.errors, failing[0] if failing else None, passing, log, log.seq)
-        size = vec.data.nbytes + (0 if errors is None else errors.nbytes + passing.nbytes) + 64 * len(vec.table)
-        self._columns.put(known, column, size + _ENTRY_BYTES)
+        size = vec.data.nbytes + (0 if errors is None else errors.nbytes + passing.nbytes)
+        self._columns.put(known, column, size + held_bytes((known[1], vec.table)) + _ENTRY_BYTES)
         return column
 
     def _refreshed(self, before: Vec, changed: Sequence[int], operation: Operation, variables: Variables) -> Vec:

@@ -8,16 +8,19 @@ from typing import Final
 
 import numpy as np
 
-from podwright.core.cel.errors import EvaluationError
+from podwright.core.cel.errors import CostLimitError, EvaluationError
 from podwright.core.cel.values import keys_of, to_key
 from podwright.core.cel_columns.nodes import Viewer
 from podwright.core.cel_columns.reads import Reads
 from podwright.core.cel_columns.run import Evaluate, Fixed, Operation, Run
-from podwright.core.cel_columns.vectors import Codes, Failure, Kind, Operand, Rows, Vec
+from podwright.core.cel_columns.vectors import Codes, Failure, Kind, Operand, Rows, Vec, held_bytes
 
 MAX_UNROLLED: Final = 64
 """A macro over a longer list is left to the evaluator."""
-_PAUSE_EVERY: Final = 64
+_PAUSE_EVERY: Final = 8
+MAX_VALUES: Final = 16_000_000
+"""The memory of the texts, lists and maps that one part has on all nodes together."""
+OUT_OF_MEMORY: Final = "operation cancelled: memory limit exceeded"
 _FEW_CODES: Final = 8
 """So many codes for each row are worth a table of them all, instead of sorting the rows."""
 
@@ -44,13 +47,19 @@ class Lift(Operation):
     def _ask(self, run: Run, representatives: Sequence[int]) -> tuple[list[object], list[int]]:
         values: list[object] = []
         errors: list[int] = []
+        room = MAX_VALUES
         pauses = run.nodes.cache.pauses
         for number, position in enumerate(representatives):
             if number % _PAUSE_EVERY == _PAUSE_EVERY - 1:
                 pauses.point_in_plugin()
             view = self._view.of(run.nodes.cache.node_at(run.slot(position)))
             try:
-                values.append(self._evaluate({**run.variables, "node": view}))
+                value = self._evaluate({**run.variables, "node": view})
+                if self._kind is Kind.TABLE:
+                    room -= held_bytes(value)
+                    if room < 0:
+                        raise CostLimitError(OUT_OF_MEMORY)
+                values.append(value)
                 errors.append(0)
             except EvaluationError as error:
                 values.append(None)

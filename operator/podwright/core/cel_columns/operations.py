@@ -225,7 +225,9 @@ class TextTest(Operation):
         asked = range(len(vec.table)) if len(vec.table) <= 2 * run.count + 8 else sorted(set(vec.data.tolist()))
         found = np.zeros(max(len(vec.table), 1), np.bool_)
         try:
-            for position in asked:
+            for number, position in enumerate(asked):
+                if number % _PAUSE_EVERY == _PAUSE_EVERY - 1:
+                    run.nodes.cache.pauses.point_in_plugin()
                 value = vec.table[position] if vec.table else None
                 found[position] = isinstance(value, str) and self._test(value, str(argument.value))
         except EvaluationError as error:
@@ -233,6 +235,7 @@ class TextTest(Operation):
         return Vec(Kind.BOOL, found[vec.data], vec.errors)
 
 
+_PAUSE_EVERY: Final = 64
 _TESTS: Final[Mapping[str, Callable[[str, str], object]]] = {
     "startsWith": str.startswith,
     "endsWith": str.endswith,

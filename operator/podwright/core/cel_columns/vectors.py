@@ -7,9 +7,10 @@ be an error instead of a value: its code stands in `errors`. Invariant: where `e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from sys import getsizeof
 from typing import Any, Final
 
 import numpy as np
@@ -103,6 +104,23 @@ def shortened(text: str) -> str:
     if not found.isprintable():
         found = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in found)
     return found if len(found) <= MAX_TEXT else f"{found[: MAX_TEXT - 3]}..."
+
+
+def held_bytes(value: object) -> int:
+    """The memory of texts, lists and maps, each counted once, and of what stands in them."""
+    found, seen, left = 0, set[int](), [value]
+    while left:
+        each = left.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        found += getsizeof(each)
+        if isinstance(each, list | tuple):
+            left.extend(each)
+        elif isinstance(each, Mapping):
+            left.extend(each.keys())
+            left.extend(each.values())
+    return found
 
 
 _KINDS: Final[dict[type, Kind]] = {bool: Kind.BOOL, int: Kind.INT, Uint: Kind.UINT, float: Kind.DOUBLE}

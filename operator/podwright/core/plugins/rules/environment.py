@@ -14,9 +14,9 @@ from podwright.core.cel.declarations import Overload
 from podwright.core.cel.environment import KUBERNETES, Environment, Library
 from podwright.core.cel.frame import Frame
 from podwright.core.cel.types import BOOL, INT, STRING, Type, list_of, map_of, object_of
-from podwright.core.cel.values import Value
+from podwright.core.cel.values import Value, no_such_overload
 from podwright.core.cel_columns.compiler import DOMAIN_OF, NODE, PODS_IN_DOMAIN, PODS_ON_NODE
-from podwright.core.cel_columns.counts import in_domain, on_node
+from podwright.core.cel_columns.counts import in_domain, on_node, work_of
 from podwright.core.cel_columns.nodes import NodeView
 from podwright.core.state.cache import Cache
 
@@ -85,8 +85,13 @@ VARIABLES: Final[Mapping[str, Type]] = {
 
 
 def _domain_of(node: Value, key: Value) -> Value:
-    assert isinstance(node, NodeView)
-    return node.info.present.labels.get(str(key), "")
+    if not isinstance(node, NodeView) or not isinstance(key, str):
+        raise no_such_overload()
+    return node.info.present.labels.get(key, "")
+
+
+_DOMAIN_COST: Final = 100
+"""Counting in a domain looks at all nodes, if nothing is known of the selector yet."""
 
 
 def _view(frame: Frame) -> NodeView:
@@ -96,13 +101,22 @@ def _view(frame: Frame) -> NodeView:
 
 
 def _pods_on_node(frame: Frame, selector: Value) -> Value:
-    return on_node(_view(frame), str(selector), frame.variables)
+    if not isinstance(selector, str):
+        raise no_such_overload()
+    node = _view(frame)
+    frame.cost += work_of(node, selector)
+    frame.check()
+    return on_node(node, selector, frame.variables)
 
 
 def _pods_in_domain(frame: Frame, key: Value, selector: Value) -> Value:
-    cache = frame.variables[CACHE]
+    if not isinstance(key, str) or not isinstance(selector, str):
+        raise no_such_overload()
+    cache, node = frame.variables[CACHE], _view(frame)
     assert isinstance(cache, Cache)
-    return in_domain(cache, _view(frame), str(key), str(selector), frame.variables)
+    frame.cost += _DOMAIN_COST + work_of(node, selector)
+    frame.check()
+    return in_domain(cache, node, key, selector, frame.variables)
 
 
 CACHE: Final = "@cache"
