@@ -145,7 +145,7 @@ class FirstOfEach:
 
 
 def test_every_right_is_used(cluster, audit_log):
-    """One of everything: a Binding whose answer is lost, a pod that waits, a preemption, volumes, both kinds of gang, a policy, an
+    """One of everything: a Binding whose answer is lost, a pod that waits, a preemption, volumes, both kinds of gang, policies, an
     election with a standby, and somebody who reads metrics."""
     client = cluster.client
     direct = cluster.service_account_kubeconfig(*kit.ACCOUNT)
@@ -155,6 +155,7 @@ def test_every_right_is_used(cluster, audit_log):
         leader = start_deployed(cluster, "leader", proxy.kubeconfig(direct))
         kit.wait_ready(leader)
         client.create(policy(precedence=1))
+        client.create({**policy(precedence=1), "kind": "LocalSchedulerPolicy", "spec": {}})
         for body in (node("n1"), node("n2", cpu="16"), storage_class("local", "kubernetes.io/no-provisioner")):
             client.create(body)
         client.create(storage_class("made", "csi.example.com"))
@@ -311,7 +312,11 @@ def start_without(cluster):
         if ("", "", "services", "", "list") not in without:
             wait_until(lambda: cluster.kubectl(*may, kubeconfig=kubeconfig) == "yes\n", 20, "the roles take effect")
         port = free_port()
-        environ = {"KUBECONFIG": str(kubeconfig), "PODWRIGHT_LEADER_ELECT_RESOURCE_NAMESPACE": account}
+        environ = {
+            "KUBECONFIG": str(kubeconfig),
+            "PODWRIGHT_LEADER_ELECT_RESOURCE_NAMESPACE": account,
+            "POD_NAMESPACE": account,
+        }
         process = cluster.start_process(account, kit.deployed_command(port), environ)
         started.append(process)
         return kit.Operator(process, port, scheme="https")

@@ -250,7 +250,7 @@ class Options(ServingOptions, UnusedOptions):
     @property
     def in_cluster(self) -> bool:
         """Whether the process runs in a pod."""
-        return _NAMESPACE_FILE.exists()
+        return _NAMESPACE_FILE.exists() or bool(os.environ.get("POD_NAMESPACE"))
 
     @property
     def policies(self) -> PolicySettings:

@@ -30,7 +30,7 @@ ACCOUNT = ("podwright-system", "podwright")
 POLICIES = "/apis/podwright.dev/v1alpha1/schedulerpolicies"
 ANNOTATION = "podwright.dev/decision"
 DEPLOYED_PORT = "--secure-port=10259"
-POD_ENVIRON = {"PODWRIGHT_LEADER_ELECT_RESOURCE_NAMESPACE": ACCOUNT[0]}
+POD_ENVIRON = {"PODWRIGHT_LEADER_ELECT_RESOURCE_NAMESPACE": ACCOUNT[0], "POD_NAMESPACE": ACCOUNT[0]}
 """What the command line of manifests/base learns from its pod, for a process outside of one."""
 
 _run = [sys.executable, "-m", "podwright", "run"]
