@@ -175,14 +175,14 @@ class ClaimWrites:
         cluster, pod = self._handle.cluster, self._pod
         wanted = {k: v for k, v in special.claim.raw["metadata"].items() if k not in ("name", "uid")}
         raw = await cluster.create(CLAIM_KIND, {"metadata": wanted, "spec": special.claim.raw["spec"]})
-        self.created = self._written(raw)
+        self.created = self._written(raw, created=True)
         await self._reserve(self.created, allocation)
         status = {"resourceClaimName": self.created.name, "requestMappings": special.mapped.mappings}
         change = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": status}}
         await cluster.patch("Pod", pod.name, pod.namespace, change, "status")
 
-    def _written(self, raw: Mapping[str, Any]) -> ResourceClaim:
-        self._handle.cache.devices.claims.written(raw)
+    def _written(self, raw: Mapping[str, Any], *, created: bool = False) -> ResourceClaim:
+        self._handle.cache.devices.claims.written(raw, created=created)
         return parse_resource_claim(raw)
 
     def _is_ready(self, namespace: str, name: str, timeout: float) -> bool:

@@ -56,6 +56,9 @@ class ClaimState:
         """By uid: what each allocated claim has in `usage`."""
         self._in_flight: dict[str, InFlight] = {}
         self._written: dict[Key, Object] = {}
+        self._seen = 0
+        self._seen_before = 0
+        """The newest version that the watch has delivered, until now and until the last compaction."""
         self._of_pods: dict[str, dict[Key, None]] = {}
         """The claims that were created for extended resources, by the uid of the pod that owns them."""
         self.holders = Holders()
@@ -68,6 +71,7 @@ class ClaimState:
     def compact(self) -> None:
         for key in tuple(self._written):
             self._drop_if_delivered(key)
+        self._seen_before = self._seen
         for container in (self._counted, self._in_flight, self._written, self._of_pods):
             shrink(container)
 
@@ -123,10 +127,15 @@ class ClaimState:
         self._count(uid, () if allocation is None else allocation.devices)
         return True
 
-    def written(self, raw: Object) -> None:
-        """The API server has stored this version of a claim. It counts until the watch delivers it, or a newer one."""
+    def written(self, raw: Object, *, created: bool = False) -> None:
+        """The API server has stored this version of a claim. It counts until the watch delivers it, or a newer one.
+
+        A claim that is not known and was not `created` just now is gone: the watch was faster than the answer.
+        """
         key = key_of(raw)
         stored = self._store.get(CLAIM_KIND, key[1], key[0])
+        if stored is None and key not in self._written and not created:
+            return
         if stored is not None and not _newer(raw, stored):
             return
         before = self._written.get(key, stored)
@@ -144,6 +153,9 @@ class ClaimState:
     # Internals
 
     def _changed(self, before: Object | None, after: Object | None) -> None:
+        version = "" if after is None else version_of(after)
+        if version.isdigit():
+            self._seen = max(self._seen, int(version))
         written = self._written.get(key_of(after if after is not None else before or {})) if self._written else None
         if written is None:
             self._update(before, after)
@@ -218,9 +230,12 @@ class ClaimState:
         return stored if written is None or (stored is not None and not _newer(written, stored)) else written
 
     def _drop_if_delivered(self, key: Key) -> None:
-        stored = self._store.get(CLAIM_KIND, key[1], key[0])
-        if stored is not None and not _newer(self._written[key], stored):
-            del self._written[key]
+        stored, version = self._store.get(CLAIM_KIND, key[1], key[0]), version_of(self._written[key])
+        if stored is not None:
+            if not _newer(self._written[key], stored):
+                del self._written[key]
+        elif version.isdigit() and int(version) < self._seen_before:
+            self.forget(*key)  # created and deleted while the watch was interrupted: it has delivered newer versions for long
 
 
 def _newer(ours: Object, theirs: Object) -> bool:

@@ -61,6 +61,28 @@ def test_an_older_version_from_the_watch_does_not_hide_what_was_written(cache):
     assert claims.get("default", "mine").allocation is not None
 
 
+def test_an_answer_about_a_claim_that_is_gone_by_now_takes_no_devices(cache):
+    claims, claim = cache.devices.claims, stored(cache)
+    claims.begin(claim, allocation(), "p")
+    cache.remove_object("ResourceClaim", "mine", "default")
+    claims.written(make_claim("mine", exactly(), resourceVersion="2", status=allocated("gpu-0", node="a")))
+    claims.end(claim.uid, "p")
+    assert not in_use(cache)
+    assert claims.get("default", "mine") is None
+
+
+def test_a_created_claim_that_was_deleted_while_the_watch_was_interrupted_gives_its_devices_back(cache):
+    claims = cache.devices.claims
+    raw = make_claim("mine", exactly(), resourceVersion="2", status=allocated("gpu-0", node="a"))
+    claims.written(raw, created=True)
+    cache.set_object("ResourceClaim", make_claim("other", exactly(), resourceVersion="3"))
+    claims.compact()
+    assert in_use(cache), "the watch may still be delivering a list"
+    claims.compact()
+    assert not in_use(cache)
+    assert claims.get("default", "mine") is None
+
+
 def test_a_deleted_claim_gives_its_devices_back(cache):
     stored(cache, status=allocated("gpu-0", node="a"))
     assert in_use(cache)
