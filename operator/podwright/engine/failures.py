@@ -50,7 +50,8 @@ class Failures:
         self._metrics = ports.metrics
         self._preemptions = preemptions
         self._member_events = _EventBudget(state.clock)
-        self._follow_ups = FollowUps()
+        self.follow_ups = FollowUps()
+        """Also those of the binding cycles."""
 
     def reject(self, queued: QueuedPod, decision: Rejection, framework: Framework, seconds: float) -> None:
         """No node was feasible. `seconds`, here and below: how long the attempt took."""
@@ -58,7 +59,7 @@ class Failures:
         if decision.post_filter_status is not None and any(p.preempts for p in framework.post_filter_plugins):
             self._metrics.count(PREEMPTION_ATTEMPTS)
         self._queue.reject(queued, decision.status_plugins, decision.pending_plugins)
-        self._follow_ups.run(decision.follow_ups, queued.pod)
+        self.follow_ups.run(decision.follow_ups, queued.pod)
         if self._queue.get(queued.uid) is not queued:
             return
         nominated = decision.nominated_node

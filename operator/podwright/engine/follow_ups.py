@@ -1,10 +1,15 @@
-"""FollowUps: runs what plugins want to be done on the API server after a rejection or after Unreserve, beside the loop."""
+"""FollowUps: runs what plugins want to be done on the API server after a rejection or after Unreserve, beside the loop.
+
+What follows one attempt at a pod is over before that of the next begins, and before the next writes anything in PreBind. Otherwise it could take
+back what the next attempt builds on.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 from podwright.core.framework.interface import FollowUp
 from podwright.core.objects.pod import PodInfo
@@ -17,21 +22,35 @@ class FollowUps:
     """See the module. A failure is logged; the pod's next attempt meets what is left."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        """By uid of the pod: the newest."""
 
     def __len__(self) -> int:
-        """How many are running."""
+        """For how many pods some are running."""
         return len(self._tasks)
 
     def run(self, follow_ups: Sequence[FollowUp], pod: PodInfo) -> None:
         """Starts them, one after the other in one task."""
         if follow_ups:
-            task = asyncio.create_task(_run(tuple(follow_ups), pod), name="podwright follow-ups")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            before = self._tasks.get(pod.uid)
+            task = asyncio.create_task(_run(tuple(follow_ups), pod, before), name="podwright follow-ups")
+            self._tasks[pod.uid] = task
+            task.add_done_callback(partial(self._ended, pod.uid))
+
+    async def finished(self, uid: str) -> None:
+        """Returns when none are running for the pod."""
+        while (task := self._tasks.get(uid)) is not None:
+            await asyncio.wait((task,))
+            self._ended(uid, task)
+
+    def _ended(self, uid: str, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(uid) is task:
+            del self._tasks[uid]
 
 
-async def _run(follow_ups: Sequence[FollowUp], pod: PodInfo) -> None:
+async def _run(follow_ups: Sequence[FollowUp], pod: PodInfo, before: asyncio.Task[None] | None) -> None:
+    if before is not None:
+        await asyncio.wait((before,))
     for follow_up in follow_ups:
         try:
             await follow_up()

@@ -55,6 +55,28 @@ class Rejecter(Plugin, PreBindPlugin, PermitPlugin):
         return unschedulable("no volume")
 
 
+class Undoer(Plugin, ReservePlugin, PreBindPlugin):
+    """Rejects the first PreBind. What Unreserve wants to be done takes until `gate` is set."""
+
+    name = "Undoer"
+    gate: asyncio.Event
+    calls: list[str]
+
+    def reserve(self, _state, _pod, _node_name):
+        return None
+
+    def unreserve(self, state, _pod, _node_name):
+        state.follow_ups.append(self.undo)
+
+    async def pre_bind(self, _state, _pod, _node_name):
+        self.calls.append("preBind")
+        return unschedulable("no") if self.calls == ["preBind"] else None
+
+    async def undo(self):
+        await self.gate.wait()
+        self.calls.append("undone")
+
+
 class Broken(Plugin, ScorePlugin, PostBindPlugin):
     name = "Broken"
 
@@ -146,6 +168,26 @@ class TestPlugins:
             Slow.gate.set_exception(ZeroDivisionError("a bug"))
             await settle()
             assert rig.counts == {"backoff": 1}
+
+    async def test_pre_bind_begins_when_what_the_last_attempt_has_done_is_undone(self):
+        Undoer.calls, Undoer.gate = [], asyncio.Event()
+        rig = Rig({"Undoer": Undoer})
+        rig.node("a")
+        policy = custom_policy("preBind", "Undoer")
+        policy["spec"]["plugins"]["reserve"] = {"enabled": [{"name": "Undoer"}]}
+        rig.engine.policies.apply(policy)
+        rig.pod("web")
+        async with deciding(rig):
+            assert Undoer.calls == ["preBind"]
+            rig.engine.queue.activate("default/web")
+            rig.engine.wake()
+            await settle()
+            assert rig.placed_on("web") == "a"
+            assert Undoer.calls == ["preBind"]
+            Undoer.gate.set()
+            await settle()
+            assert Undoer.calls == ["preBind", "undone", "preBind"]
+            assert rig.cluster.bound == [("web", "a")]
 
     @pytest.mark.parametrize("started", [True, False], ids=["during PreBind", "before its task has started"])
     async def test_a_pod_deleted_before_its_binding_is_posted_is_not_bound(self, started):

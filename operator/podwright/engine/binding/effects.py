@@ -12,7 +12,6 @@ from podwright.engine.binding.read_back import UnconfirmedBindings
 from podwright.engine.binding.states import EFFECTS, NOT_STARTED, PERMIT_OVER, Effects, Queueing, Report
 from podwright.engine.decision_annotation import DEVICES_NAMED
 from podwright.engine.failures import Failures
-from podwright.engine.follow_ups import FollowUps
 from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
 from podwright.engine.log_fields import fields
@@ -39,7 +38,6 @@ class OutcomeEffects:
         self._queue = state.queue
         self._clock = state.clock
         self._recorder = ports.recorder
-        self._follow_ups = FollowUps()
         self._status = ports.status
         self._metrics = ports.metrics
         self._failures = failures
@@ -73,7 +71,7 @@ class OutcomeEffects:
         pod, placement = cycle.queued.pod, cycle.placement
         for fault in cycle.policy.framework.unreserve(placement.state, pod, placement.node_name):
             log.warning("Unreserve failed", extra=fields(pod=pod, err=fault))
-        self._follow_ups.run(placement.state.follow_ups, pod)
+        self._failures.follow_ups.run(placement.state.follow_ups, pod)
         placement.state.follow_ups = []
 
     def _enqueue(self, cycle: BindingCycle, effects: Effects, ending: Ending) -> None:

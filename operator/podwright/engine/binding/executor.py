@@ -73,6 +73,7 @@ class BindingExecutor:
         self._metrics = ports.metrics
         self._extenders = PolicyExtenders(ports)
         self._cycles = binding_cycles
+        self._follow_ups = failures.follow_ups
         self._reader = ReadBack(ports.pods)
         self._unconfirmed = UnconfirmedBindings(state, self._reader, assigned=assigned)
         self._device_rivals = DeviceRivals(state.cache, ports.recorder)
@@ -255,6 +256,7 @@ class BindingExecutor:
         cycle.enter(State.PRE_BINDING)
         placement = cycle.placement
         with cycle.cancellable():
+            await self._follow_ups.finished(cycle.uid)
             status = await cycle.policy.framework.pre_bind(placement.state, cycle.queued.pod, placement.node_name)
         if status is None:
             cycle.enter(State.PRE_BOUND)

@@ -60,8 +60,9 @@ class ClaimWrites:
         assert found.reservation is not None, "the pod was not reserved"
         allocations = found.reservation.allocations
         try:
-            for position, claim in enumerate(found.claims):
-                if pod.uid in claim.reserved_for:
+            for position, seen in enumerate(found.claims):
+                claim = self._newest(seen)
+                if pod.uid in claim.reserved_for and position not in allocations:
                     self.reserved[claim.uid] = claim
                 else:
                     await self._reserve(claim, allocations.get(position))
@@ -130,6 +131,11 @@ class ClaimWrites:
                 left -= step
 
     # Internals
+
+    def _newest(self, seen: ResourceClaim) -> ResourceClaim:
+        """The claim as it is now: since the decision, what an earlier attempt had written may have been taken back."""
+        newest = self._handle.cache.devices.claims.get(seen.namespace, seen.name)
+        return seen if newest is None or newest.uid != seen.uid else newest
 
     async def _reserve(self, claim: ResourceClaim, allocation: Allocation | None) -> ResourceClaim:
         """Enters the pod in the claim, and the allocation if there is one. Raises ClusterError or ClaimWriteError."""

@@ -298,3 +298,16 @@ async def test_the_devices_of_all_claims_are_named():
     )
     scheduler.reserve(pending(name="p", spec=claiming("old", "mine")))
     assert scheduler.state.devices == (f"{DRIVER}/a/gpu-7", f"{DRIVER}/a/gpu-0")
+
+
+async def test_a_reservation_that_was_taken_back_since_the_decision_is_written_again():
+    scheduler = Scheduler(make_claim("mine", exactly()))
+    assert await scheduler.bind(POD) is None
+    scheduler.plugin.unreserve(scheduler.state, POD, "a")
+    (undo,) = scheduler.state.follow_ups
+    scheduler.server.deliver()
+    scheduler.state = CycleState()
+    scheduler.reserve(POD)
+    await undo()
+    assert await scheduler.plugin.pre_bind(scheduler.state, POD, "a") is None
+    assert [entry["uid"] for entry in scheduler.server.claims["mine"]["status"]["reservedFor"]] == [POD.uid]
