@@ -54,7 +54,7 @@ class _Compiled:
             self._results.put(key, known)
         (result,) = known
         if isinstance(result, SelectorError):
-            raise result
+            raise result.with_traceback(None)  # a kept one would keep frames of each raise
         return result
 
 

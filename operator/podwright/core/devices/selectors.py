@@ -95,7 +95,7 @@ class Matcher:
         for of_class, index, evaluate in self._selectors:
             try:
                 if isinstance(evaluate, SelectorError):
-                    raise evaluate
+                    raise evaluate.with_traceback(None)  # a kept one would keep frames of each raise
                 if not evaluate(shape, self._pause):
                     return NO
             except SelectorError as error:

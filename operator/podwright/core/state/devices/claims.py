@@ -235,7 +235,7 @@ class ClaimState:
             if not _newer(self._written[key], stored):
                 del self._written[key]
         elif version.isdigit() and int(version) < self._seen_before:
-            self.forget(*key)  # created and deleted while the watch was interrupted: it has delivered newer versions for long
+            self.forget(*key)  # deleted while the watch was interrupted
 
 
 def _newer(ours: Object, theirs: Object) -> bool:
