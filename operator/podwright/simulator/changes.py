@@ -7,7 +7,7 @@ from typing import Any
 
 from podwright.api.scheduler_policy import KIND
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.simulator.hypothesis import Applied, Hypothesis, HypothesisError
+from podwright.simulator.hypothesis import Applied, Hypothesis, HypothesisError, Stopped, never
 from podwright.simulator.manifests import place_of
 from podwright.simulator.node_changes import add_nodes, drain_node, remove_node
 from podwright.simulator.pod_changes import add_pods, scale_workload
@@ -16,22 +16,28 @@ from podwright.simulator.trial import Trial
 Raw = Mapping[str, Any]
 
 
-def apply(hypothesis: Hypothesis, trial: Trial) -> Applied:
-    """Applies the changes to the trial. Raises HypothesisError; then leave the trial."""
-    applied = Applied()
+def apply(hypothesis: Hypothesis, trial: Trial, stopped: Stopped = never) -> Applied:
+    """Applies the changes to the trial. Raises HypothesisError, also once `stopped` is True; then leave the trial."""
+    applied = Applied(stopped=stopped)
     for index, raw in enumerate(hypothesis.policies):
+        applied.go_on()
         _apply_policy(trial, raw, place_of(raw, f"policies[{index}]"))
     for index, raw in enumerate(hypothesis.objects):
+        applied.go_on()
         _set_object(trial, raw, place_of(raw, f"objects[{index}]"))
     for added in hypothesis.add_nodes:
         add_nodes(trial, added, applied)
     for name in hypothesis.remove_nodes:
+        applied.go_on()
         remove_node(trial, name, applied)
-    for name in hypothesis.drain:
+    for name in dict.fromkeys(hypothesis.drain):
+        applied.go_on()
         drain_node(trial, name, applied)
     for scale in hypothesis.scale:
+        applied.go_on()
         scale_workload(trial, scale, applied)
     for index, raw in enumerate(hypothesis.pods):
+        applied.go_on()
         add_pods(trial, raw, place_of(raw, f"pods[{index}]"), applied)
     return applied
 

@@ -7,7 +7,7 @@ What would keep `kubectl drain` from evicting a pod is a blocker; the simulation
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -35,8 +35,18 @@ _SCALABLE: Final = {
 }
 
 
+Stopped = Callable[[], bool]
+
+TIME_IS_UP: Final = "the time for this request is up"
+
+
 class HypothesisError(ValueError):
     """A hypothesis cannot be tried. The message names the field, the flag or the object."""
+
+
+def never() -> bool:
+    """For simulations without a deadline."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +107,7 @@ class Waiting:
 
 @dataclass(slots=True)
 class Applied:
-    """What a hypothesis has changed. `gone`: pods that left without being created anew."""
+    """What a hypothesis has changed. `gone`: pods that left without being created anew. `stopped`: whether to change nothing more."""
 
     waiting: list[Waiting] = field(default_factory=list)
     blockers: list[Blocker] = field(default_factory=list)
@@ -105,6 +115,12 @@ class Applied:
     added_nodes: list[str] = field(default_factory=list)
     removed_nodes: list[str] = field(default_factory=list)
     drained_nodes: list[str] = field(default_factory=list)
+    stopped: Stopped = never
+
+    def go_on(self) -> None:
+        """Call it before each change. Raises HypothesisError once the time is up."""
+        if self.stopped():
+            raise HypothesisError(TIME_IS_UP)
 
 
 def parse_scale(text: str, namespace: str = "default") -> Scale:

@@ -34,8 +34,11 @@ def _node(cluster: LoadedCluster, name: str, field_name: str) -> Node:
 
 def add_nodes(trial: Trial, added: AddedNodes, applied: Applied) -> None:
     cluster = trial.cluster
+    applied.go_on()
     if not 0 <= added.count <= MAX_NODES:
         raise HypothesisError(f"add-nodes: {added.count} is not between 0 and {MAX_NODES:,}")
+    if len(applied.added_nodes) + added.count > MAX_NODES:
+        raise HypothesisError(f"add-nodes: more than {MAX_NODES:,} in all")
     if added.template is not None:
         try:
             model, _ = parse_known_node(added.template)
@@ -49,6 +52,7 @@ def add_nodes(trial: Trial, added: AddedNodes, applied: Applied) -> None:
         raise HypothesisError("add-nodes: says neither which node the new ones are like, nor what they are")
     number = 0
     for _ in range(added.count):
+        applied.go_on()
         number += 1
         while cluster.cache.present(f"{model.name}-added-{number}") is not None:
             number += 1

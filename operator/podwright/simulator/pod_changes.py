@@ -25,8 +25,11 @@ def scale_workload(trial: Trial, scale: Scale, applied: Applied) -> None:
         model = _model_of(cluster, scale, [*placed, *pending])
         if model is None:
             raise HypothesisError(f"scale: {label} has no pods, and the snapshot has no template of it")
+        if len(applied.waiting) + more > MAX_PODS:
+            raise HypothesisError(f"scale: more than {MAX_PODS:,} pods in all")
         number = 0
         for _ in range(more):
+            applied.go_on()
             number += 1
             while (made := created_anew(cluster, model, f"{scale.name}-added-{number}")).uid in cluster.pending:
                 number += 1
@@ -35,12 +38,9 @@ def scale_workload(trial: Trial, scale: Scale, applied: Applied) -> None:
         return
     # As the ReplicaSet controller does it: pending pods go first, then the youngest.
     leaving = [*reversed(pending), *sorted(placed, key=lambda pod: -pod.creation)][: -more or None] if more else []
-    for pod in leaving:
-        applied.gone.append(pod)
-        if cluster.cache.placement(pod.uid) is not None:
-            trial.evict((pod,))
-        else:
-            trial.drop_pending(pod)
+    applied.gone += leaving
+    trial.evict([pod for pod in leaving if pod.uid not in cluster.pending])
+    trial.drop_pending([pod for pod in leaving if pod.uid in cluster.pending])
 
 
 def _pods_of(cluster: LoadedCluster, scale: Scale) -> tuple[list[PodInfo], list[PodInfo]]:

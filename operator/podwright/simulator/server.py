@@ -27,7 +27,7 @@ import orjson
 from aiohttp import web
 
 from podwright.core.objects.errors import kind_of
-from podwright.simulator.hypothesis import HypothesisError
+from podwright.simulator.hypothesis import TIME_IS_UP, HypothesisError
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.requests import hypothesis_of
 from podwright.simulator.results import SimulationResult, as_json
@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-TIME_IS_UP: Final = "the time for this request is up"
 _LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 
 

@@ -7,7 +7,7 @@ What is decided is what the scheduler would decide: see `scheduling`. `simulate_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import CPU, MEMORY, PODS
 from podwright.simulator.changes import apply
-from podwright.simulator.hypothesis import Applied, Blocker, Hypothesis, Waiting
+from podwright.simulator.hypothesis import Applied, Blocker, Hypothesis, Stopped, Waiting, never
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.node_changes import DAEMON_OWNERS, drain_node, kind_of_owner, remove_node
 from podwright.simulator.results import (
@@ -33,17 +33,11 @@ from podwright.simulator.results import (
 from podwright.simulator.scheduling import Outcome, Preempted, Scheduling
 from podwright.simulator.trial import Trial, created_anew
 
-Stopped = Callable[[], bool]
 EachNode = Literal["drain", "remove"]
 
 _SHOWN_NAMES: Final = 5
 _ARRIVAL_STEP: Final = 1e-6
 """Seconds between the arrivals of two pods, so that the queue keeps their order."""
-
-
-def never() -> bool:
-    """For simulations without a deadline."""
-    return False
 
 
 def simulate(
@@ -56,12 +50,13 @@ def simulate(
 ) -> SimulationResult:
     """What would happen. `seed` decides among equal scores; `try_to_empty`: how many nodes to try to empty afterwards.
 
-    `stopped` is asked before each attempt; once it is True, the result is incomplete. Raises HypothesisError. The cluster is left as it was.
+    `stopped` is asked before each attempt; once it is True, the result is incomplete. Raises HypothesisError, also if the time is up
+    before all changes are made. The cluster is left as it was.
     """
     before, nodes_before = totals(cluster), node_usage(cluster)
     with Trial(cluster) as trial:
         earlier = [*cluster.pending.values()]
-        applied = apply(hypothesis, trial)
+        applied = apply(hypothesis, trial, stopped)
         run = _Run(cluster, trial, applied, seed=seed, stopped=stopped)
         outcome = run.settle(earlier if hypothesis.retry_pending else ())
         after, nodes_after = totals(cluster), node_usage(cluster)

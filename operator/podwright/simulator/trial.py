@@ -127,18 +127,20 @@ class Trial:
 
         self._changed(undo)
 
-    def drop_pending(self, pod: PodInfo) -> None:
-        """A pod no longer waits. Raises KeyError if it did not."""
+    def drop_pending(self, pods: Sequence[PodInfo]) -> None:
+        """These pods no longer wait. Raises KeyError if one did not. Costs as much as all that wait, so drop many at once."""
         pending, groups, nominator = self.cluster.pending, self._cache.groups, self._cache.nominator
         order, before = dict(pending), nominator.copy()
-        del pending[pod.uid]
-        groups.remove_waiting(pod.uid)
-        nominator.remove(pod.uid)
+        for pod in pods:
+            del pending[pod.uid]
+            groups.remove_waiting(pod.uid)
+            nominator.remove(pod.uid)
 
         def undo() -> None:
             pending.clear()
             pending.update(order)
-            groups.add_waiting(pod)
+            for pod in reversed(pods):
+                groups.add_waiting(pod)
             nominator.restore(before)
 
         self._changed(undo)

@@ -6,7 +6,8 @@ import threading
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from podwright.simulator.server import TIME_IS_UP, Limits, SimulationServer, is_loopback
+from podwright.simulator.hypothesis import TIME_IS_UP
+from podwright.simulator.server import Limits, SimulationServer, is_loopback
 from support.simulator.kit import copy_of, loaded, node, pod, policy
 
 

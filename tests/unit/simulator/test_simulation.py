@@ -169,6 +169,7 @@ def test_another_policy_decides_otherwise():
         (Hypothesis(add_nodes=[AddedNodes(1, "x")]), "add-nodes: there is no node 'x'"),
         (Hypothesis(add_nodes=[AddedNodes(1)]), "add-nodes: says neither"),
         (Hypothesis(add_nodes=[AddedNodes(10**9, "a")]), "add-nodes: 1000000000 is not between"),
+        (Hypothesis(add_nodes=[AddedNodes(1, "a"), AddedNodes(20_000, "a")]), "add-nodes: more than 20,000 in all"),
         (Hypothesis(add_nodes=[AddedNodes(1, template={"metadata": {}})]), "add-nodes: Node : metadata.name"),
         (Hypothesis(policies=[policy("p", strategy={"type": "Nope"})]), "policies\\[0\\]: policy p: .*spec.strategy.type"),
         (Hypothesis(scale=[Scale("Job", "default", "j", 2)]), "scale: Job default/j has no pods"),
@@ -181,11 +182,72 @@ def test_another_policy_decides_otherwise():
     ],
 )  # fmt: skip
 def test_a_hypothesis_that_cannot_be_tried_is_an_error_and_leaves_no_trace(hypothesis, problem):
-    cluster = loaded(node("a"), pod("web-0", on="a"))
+    cluster = loaded(node("a"), pod("web-0", on="a", owner="web-1"))
     before = copy_of(cluster)
     with pytest.raises(HypothesisError, match=problem):
         simulate(cluster, hypothesis)
     assert copy_of(cluster) == before
+
+
+def test_the_pods_of_all_scaled_workloads_together_are_bounded(monkeypatch):
+    monkeypatch.setattr("podwright.simulator.pod_changes.MAX_PODS", 4)
+    cluster = loaded(node("a"), pod("web-0", on="a"), pod("db-0", on="a", owner="db-1"))
+    assert (
+        len(simulate(cluster, Hypothesis(scale=[parse_scale("deploy/web=3"), parse_scale("deploy/db=3")])).landed) == 2
+    )
+    with pytest.raises(HypothesisError, match="scale: more than 4 pods in all"):
+        simulate(cluster, Hypothesis(scale=[parse_scale("deploy/web=4"), parse_scale("deploy/db=4")]))
+
+
+@pytest.mark.parametrize(
+    "hypothesis",
+    [
+        Hypothesis(add_nodes=[AddedNodes(10, "a")]),
+        Hypothesis(add_nodes=[AddedNodes(0, "a")] * 10),
+        Hypothesis(remove_nodes=["b", "c", "d", "e", "f"]),
+        Hypothesis(drain=["b", "c", "d", "e", "f"]),
+        Hypothesis(scale=[parse_scale("deploy/web=10")]),
+        Hypothesis(scale=[parse_scale("deploy/web=1")] * 10),
+        Hypothesis(pods=[pod(f"p-{number}") for number in range(10)]),
+        Hypothesis(objects=[item("Namespace", {"metadata": {"name": f"n-{number}"}}) for number in range(10)]),
+        Hypothesis(policies=[policy(f"p-{number}") for number in range(10)]),
+    ],
+)
+def test_the_time_bounds_the_changes_too(hypothesis):
+    cluster = loaded(*map(node, "abcdef"), pod("web-0", on="a", owner="web-1"))
+    before, asked = copy_of(cluster), []
+
+    def stopped():
+        asked.append(True)
+        return len(asked) > 3
+
+    with pytest.raises(HypothesisError, match="the time for this request is up"):
+        simulate(cluster, hypothesis, stopped=stopped)
+    assert len(asked) == 4
+    assert copy_of(cluster) == before
+
+
+def test_a_node_that_is_named_twice_is_drained_once():
+    cluster = loaded(node("a"), node("b"), pod("web-0", on="a"))
+    asked = []
+    result = simulate(cluster, Hypothesis(drain=["a"] * 1000), stopped=lambda: bool(asked.append(True)))
+    assert landings(result) == {"web-0": "b"}
+    assert len(asked) < 10
+
+
+def test_many_pending_pods_that_leave_are_dropped_at_once():
+    cluster = loaded(node("a"), *web(3, ["a"]), *(pod(f"waits-{number}", cpu="9") for number in range(50)))
+    before, order = copy_of(cluster), [*cluster.pending]
+    nominator, copies = cluster.cache.nominator, []
+    copy = nominator.copy
+    nominator.copy = lambda: copies.append(True) or copy()
+    try:
+        result = simulate(cluster, Hypothesis(scale=[parse_scale("deploy/web=0")]))
+    finally:
+        del nominator.copy
+    assert len(result.gone) == 53
+    assert len(copies) < 5, "a copy for each pod would cost the square of their number"
+    assert (copy_of(cluster), [*cluster.pending]) == (before, order)
 
 
 # Scheduling

@@ -1,5 +1,6 @@
 import pytest
 
+from podwright.simulator.explain.results import State
 from podwright.simulator.explain.targets import TargetError, explain_target, parse_target
 from podwright.simulator.snapshot import Snapshot
 from support.explain.situations import cluster, full, gang, member, node, waiting
@@ -94,3 +95,17 @@ def test_a_pod_group_shows_its_members():
     found = explained(cluster([node("one"), node("two")], pods, groups=[gang(3)]), "podgroup/gang")
     assert (found.pods, found.waiting) == (3, 3)
     assert [(cause.reason, cause.pods) for cause in found.causes] == [("GangNoRoom", 3)]
+
+
+@pytest.mark.parametrize("spec", [{}, {"spec": None}])
+def test_a_pod_without_a_spec_is_explained(spec):
+    bare = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "bare", "namespace": "default", "uid": "bare"},
+        **spec,
+    }
+    given = cluster([node("one")], [bare])
+    found = explain_target(given.load(), snapshot_of(given), parse_target("pod/bare", "default"))
+    assert found.state is State.IGNORED
+    assert [change.text for change in found.changes] == ["ask for the scheduler podwright instead of default-scheduler"]

@@ -21,7 +21,7 @@ def entering(cluster: LoadedCluster, pod: PodInfo) -> Iterator[Option]:
         served = sorted(cluster.policies.policy_set.scheduler_names)
         for name in dict.fromkeys((*difflib.get_close_matches(pod.scheduler_name, served, n=1), *served)):
             made = copy.deepcopy(dict(pod.raw))
-            made["spec"] = {**made["spec"], "schedulerName": name}
+            made["spec"] = {**(made.get("spec") or {}), "schedulerName": name}
             yield f"ask for the scheduler {name} instead of {pod.scheduler_name}", made
     elif policy.compiled.misnamed:
         made = copy.deepcopy(dict(pod.raw))
