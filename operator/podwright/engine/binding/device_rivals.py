@@ -8,6 +8,7 @@ from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.core.objects.devices.claims import ResourceClaim
 from podwright.core.state.cache import Cache
 from podwright.core.state.devices.holders import Rival
+from podwright.engine.log_fields import fields
 from podwright.engine.ports import Recorder, Regarding
 
 log = logging.getLogger(__name__)
@@ -22,7 +23,7 @@ class DeviceRivals:
 
     def _report(self, claim: ResourceClaim, rival: Rival) -> None:
         text = f"{rival}, by another scheduler"
-        log.warning("claim %s: %s", claim.key, text)
+        log.warning("a device is allocated to two claims", extra=fields(claim=claim, err=text))
         where = claim.namespace, claim.name, claim.uid
         regarding = Regarding(*where, "", PODWRIGHT_SCHEDULER_NAME, "ResourceClaim", "resource.k8s.io/v1")
         self._recorder.record(regarding, "Warning", "DeviceAllocatedTwice", "Scheduling", text)

@@ -1,5 +1,6 @@
 from podwright.core.state.cache import Cache
 from podwright.engine.binding.device_rivals import DeviceRivals
+from podwright.engine.log_fields import ObjectRef, fields_of
 from support.engine.kit import FakeRecorder
 from support.objects.devices import DRIVER, allocated, exactly, make_claim
 
@@ -13,4 +14,5 @@ def test_the_later_of_two_claims_with_one_device_gets_an_event(caplog):
         cache.set_object("ResourceClaim", make_claim(name, exactly(), resourceVersion=f"1{version}", status=status))
     text = f"device {DRIVER}/a/gpu-0 is also allocated to claim default/early, by another scheduler"
     assert recorder.events == [("late", "DeviceAllocatedTwice", text)]
-    assert caplog.messages == [f"claim default/late: {text}"]
+    (record,) = caplog.records
+    assert fields_of(record) == {"claim": ObjectRef("late", "default"), "err": text}
