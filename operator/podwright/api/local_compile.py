@@ -118,7 +118,9 @@ def _plugin_excesses(
     local: LocalPolicy, base: CompiledPolicy, delegation: Delegation, classes: Classes
 ) -> Iterator[Problem]:
     owner, spec = bound_by(base), local.spec
-    filtering = {*expand(base.profile.plugins, classes).points[Point.FILTER]}
+    points = expand(base.profile.plugins, classes).points
+    filtering = {*points[Point.FILTER]}
+    deciding = {name for point, names in points.items() if point.key not in _SCORING for name in names}
     named: list[tuple[str, str]] = []
     for key, plugin_set in spec.plugins.items():
         for i, enabled in enumerate(plugin_set.enabled):
@@ -132,6 +134,8 @@ def _plugin_excesses(
         named.append((where, args.name))
         if args.name in filtering:
             yield where, f"{args.name} also filters nodes, and its arguments are those of {owner}"
+        elif args.name in deciding:
+            yield where, f"{args.name} does more than score nodes, and its arguments are those of {owner}"
     for where, name in named:
         if _ALL not in delegation.plugins and name not in delegation.plugins:
             yield where, _not_among(name, delegation.plugins, owner, "plugins")

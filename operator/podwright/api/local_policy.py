@@ -98,7 +98,7 @@ class LocalPolicySpec:
     plugin_config: tuple[PolicyPluginArgs, ...] = field(
         default=(),
         metadata=describe(
-            "Arguments of plugins that filter no nodes under the SchedulerPolicy.", maxItems=64, **unique_by("name")
+            "Arguments of plugins that only score nodes under the SchedulerPolicy.", maxItems=64, **unique_by("name")
         ),
     )
     params: Mapping[str, str] = field(default_factory=dict, metadata=PARAMS)
