@@ -126,6 +126,7 @@ verify: venv ## fail if a generated file is out of date
 	$(BIN)/python -m podwright.api.crd --kind LocalSchedulerPolicy --check $(LOCAL_CRD)
 	$(BIN)/python -m podwright.cli.options_page --check docs/options.md
 	$(BIN)/python charts/generate.py --check
+	$(BIN)/python -m podwright.cli.strategy_pictures --check docs/strategies.md
 	$(BIN)/python -m benchmarks.report --readme README.md --check
 
 .PHONY: chart
@@ -144,10 +145,13 @@ bench-core: venv ## measure decisions per second of the core alone, in-process (
 # --- the demo ---------------------------------------------------------------------------------------------
 # A cluster is only touched if it is named on the command line: KUBECONFIG in the environment does not count.
 CLUSTER := $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig "$(KUBECONFIG)")
-.PHONY: picture
+.PHONY: picture strategies
 
 demo: venv ## run the demo: policies place pods, in a sandbox or with KUBECONFIG=... on a cluster (ARGS=--help)
 	@$(BIN)/podwright demo $(CLUSTER) $(ARGS)
 
-picture: venv ## record docs/demo.svg, the picture in the README, from a run of the demo
+picture: strategies ## record docs/demo.svg, the picture in the README, from a run of the demo, and draw docs/strategies
 	$(BIN)/podwright demo --plain --picture docs/demo.svg
+
+strategies: venv ## draw the pictures of docs/strategies.md from simulations
+	$(BIN)/python -m podwright.cli.strategy_pictures docs/strategies.md

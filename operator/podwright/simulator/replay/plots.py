@@ -13,13 +13,14 @@ from podwright.simulator.replay.scorecard import Scorecard
 
 WIDTH, HEIGHT = 860, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 70, 48
-_COLORS: Final = ("#2f6feb", "#d1242f", "#1a7f37", "#bf8700", "#8250df", "#0a7ea4", "#57606a", "#bc4c00")
+COLORS: Final = ("#2f6feb", "#d1242f", "#1a7f37", "#bf8700", "#8250df", "#0a7ea4", "#57606a", "#bc4c00")
 _DASHES: Final = ("", "7 4", "2 3", "10 3 2 3", "4 4", "1 3", "", "7 4")
 """Lines can be told apart without colours, too."""
-_STYLE: Final = (
+STYLE: Final = (
     "<style>text{fill:#1f2328}.grid{stroke:#d0d7de}.back{fill:#ffffff}"
     "@media (prefers-color-scheme: dark){text{fill:#e6edf3}.grid{stroke:#3d444d}.back{fill:#0d1117}}</style>"
 )
+"""Of all plots: readable on light and on dark pages."""
 
 Points = Sequence[tuple[float, float]]
 
@@ -76,7 +77,7 @@ def draw(plot: Plot) -> str:
     font = 'font-family="system-ui, sans-serif" font-size="12"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} {font} role="img" aria-label="{escape(_described(plot))}">',
-        _STYLE,
+        STYLE,
         f'<rect class="back" width="{WIDTH}" height="{HEIGHT}"/>',
         f'<text x="16" y="24" font-size="15" font-weight="600">{escape(plot.title)}</text>',
         *_legend([*plot.lines]),
@@ -100,7 +101,7 @@ def draw(plot: Plot) -> str:
     for number, points in enumerate(plot.lines.values()):
         if points:
             path = " ".join(at(x, y) for x, y in points)
-            color, dash = _COLORS[number % len(_COLORS)], _DASHES[number % len(_DASHES)]
+            color, dash = COLORS[number % len(COLORS)], _DASHES[number % len(_DASHES)]
             parts.append(
                 f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="1.6" stroke-dasharray="{dash}"/>'
             )
@@ -111,7 +112,7 @@ def _legend(names: Sequence[str]) -> list[str]:
     parts = []
     x = 16.0
     for number, name in enumerate(names):
-        color, dash = _COLORS[number % len(_COLORS)], _DASHES[number % len(_DASHES)]
+        color, dash = COLORS[number % len(COLORS)], _DASHES[number % len(_DASHES)]
         parts += [
             f'<line x1="{x:.0f}" x2="{x + 24:.0f}" y1="46" y2="46" stroke="{color}" stroke-width="2.5" stroke-dasharray="{dash}"/>',
             f'<text x="{x + 30:.0f}" y="50">{escape(name)}</text>',
