@@ -52,7 +52,7 @@ def zones(empty_cluster: ControlPlane) -> ControlPlane:
 def test_all_checks_pass_in_the_sandbox(tmp_path):
     done = demo("--picture", tmp_path / "demo.svg")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "All 11 checks passed (30 pods placed, 1 pending, " in done.stdout
+    assert "All 12 checks passed (31 pods placed, 1 pending, " in done.stdout
     assert "web-01 -> node-00" in done.stdout
     assert "too-big -> no node: 0/20 nodes are available: 20 Insufficient cpu." in done.stdout
     assert "+   type: LeastAllocated" in done.stdout

@@ -54,6 +54,25 @@ def test_spread_pods_must_be_on_the_emptiest_nodes(places, others, holds):
     assert checks.emptiest(state, state.group("web"), REQUEST, 0).holds is holds
 
 
+@pytest.mark.parametrize(
+    ("place", "device", "named", "reserved_for", "holds"),
+    [
+        pytest.param("b", "gpu-0", ["gpu/b/gpu-0"], "p0", True, id="its own device"),
+        pytest.param("a", "gpu-0", ["gpu/b/gpu-0"], "p0", False, id="on another node"),
+        pytest.param("b", "gpu-0", ["gpu/b/gpu-0"], "p1", False, id="reserved for another pod"),
+        pytest.param("b", "gpu-0", [], "p0", False, id="not named by the decision"),
+        pytest.param("b", None, [], "p0", False, id="not allocated"),
+    ],
+)
+def test_a_pod_with_a_claim_must_have_its_device(place, device, named, reserved_for, holds):
+    decision = {"policy": "policy", "generation": 1, "node": place, "devices": named}
+    state = state_with(place, group="gpu", decisions={"p0": decision})
+    results = [{"driver": "gpu", "pool": "b", "device": device}] if device else []
+    claim = {"status": {"allocation": {"devices": {"results": results}}, "reservedFor": [{"uid": reserved_for}]}}
+    (own,) = state.group("gpu")
+    assert checks.has_device(own, claim, "b").holds is holds
+
+
 def test_slack_tolerates_a_fuller_node():
     state = state_with("aab")
     assert checks.emptiest(state, state.group("web"), REQUEST, 0.3).holds

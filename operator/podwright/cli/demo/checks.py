@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from podwright.cli.demo.state import CheckResult, DemoPod, DemoState, fits, usage
 from podwright.core.state.nodeinfo import NodeInfo
@@ -58,6 +58,22 @@ def selected(state: DemoState, pods: Sequence[DemoPod], selector: Mapping[str, s
     text = ", ".join(f"{key.rpartition('/')[2]}={value}" for key, value in selector.items())
     found = f"not {', '.join(wrong)}" if wrong else ", ".join(pod.node for pod in pods)
     return CheckResult(f"{_group(pods)}: on nodes with {text}", found, not wrong)
+
+
+def has_device(pod: DemoPod, claim: Mapping[str, Any], node: str) -> CheckResult:
+    """The claim has the GPU of this node and is reserved for the pod, which is there and whose decision names the GPU."""
+    status = claim.get("status") or {}
+    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or []
+    devices = ["/".join((each["driver"], each["pool"], each["device"])) for each in results]
+    holds = (
+        [each["pool"] for each in results] == [node]
+        and pod.node == node
+        and pod.decision.get("devices") == devices
+        and [entry["uid"] for entry in status.get("reservedFor") or ()] == [pod.uid]
+    )
+    return CheckResult(
+        f"{pod.name}: on the node that has the GPU, which is its own", ", ".join(devices) or "no device", holds
+    )
 
 
 def unplaced(pod: DemoPod, nodes: int) -> CheckResult:

@@ -15,10 +15,12 @@ WEB: Final = "web"
 BATCH: Final = "batch"
 NEXT: Final = "next"
 PINNED: Final = "pinned"
+GPU: Final = "gpu"
 TOO_BIG: Final = "too-big"
-COUNTS: Final = {WEB: 12, BATCH: 10, PINNED: 2, TOO_BIG: 1, NEXT: 6}
-UNITS: Final = {WEB: 1, BATCH: 3, PINNED: 1, NEXT: 3}
+COUNTS: Final = {WEB: 12, BATCH: 10, PINNED: 2, GPU: 1, TOO_BIG: 1, NEXT: 6}
+UNITS: Final = {WEB: 1, BATCH: 3, PINNED: 1, GPU: 1, NEXT: 3}
 """How many units a pod of each group requests; see Size."""
+DRIVER: Final = "gpu.example.com"
 TOO_BIG_CPU: Final = "1000"
 _MI: Final = 1 << 20
 
@@ -70,7 +72,7 @@ def pod(names: Names, name: str, group: str, size: Size, selector: dict[str, str
         requests = {"cpu": f"{amounts[CPU]}m", "memory": f"{amounts[MEMORY] // _MI}Mi"}
     # Pods of group `next` have the labels of batch pods, so that only the edited policy places them differently.
     labels = MANAGED_BY | {"app": BATCH if group == NEXT else group}
-    container = {
+    container: Json = {
         "name": "pause",
         "image": "registry.k8s.io/pause:3.10",
         "resources": {"requests": requests},
@@ -84,7 +86,32 @@ def pod(names: Names, name: str, group: str, size: Size, selector: dict[str, str
         "securityContext": {"runAsNonRoot": True, "runAsUser": 65535, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
     }
+    if group == GPU:
+        spec["resourceClaims"] = [{"name": GPU, "resourceClaimName": name}]
+        container["resources"]["claims"] = [{"name": GPU}]
     if selector:
         spec["nodeSelector"] = selector
     metadata = {"name": name, "namespace": names.namespace, "labels": labels}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def gpus(names: Names, node: str, claim: str) -> list[Json]:
+    """A node's only GPU, as its driver publishes it, the class of such devices, and a claim for one of them."""
+    kinds = "DeviceClass", "ResourceSlice", "ResourceClaim"
+    metadata: list[Json] = [{"name": GPU}, {"name": f"{node}-{GPU}"}, {"name": claim, "namespace": names.namespace}]
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    specs: list[Json] = [
+        {"selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]},
+        {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": [{"name": "gpu-0"}]},
+        {
+            "devices": {
+                "requests": [
+                    {"name": GPU, "exactly": {"deviceClassName": GPU, "allocationMode": "ExactCount", "count": 1}}
+                ]
+            }
+        },
+    ]
+    return [
+        {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {**own, "labels": MANAGED_BY}, "spec": spec}
+        for kind, own, spec in zip(kinds, metadata, specs, strict=True)
+    ]

@@ -12,11 +12,11 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from podwright.cli.demo.objects import BATCH, NEXT, PINNED, TOO_BIG, WEB
+from podwright.cli.demo.objects import BATCH, GPU, NEXT, PINNED, TOO_BIG, WEB
 from podwright.cli.demo.state import CheckResult, DemoPod, DemoState, policy_of, reason
 from podwright.core.state.nodeinfo import NodeInfo
 
-COLOURS: Final = {WEB: "cyan", BATCH: "magenta", PINNED: "green", NEXT: "yellow", TOO_BIG: "red"}
+COLOURS: Final = {WEB: "cyan", BATCH: "magenta", PINNED: "green", GPU: "blue", NEXT: "yellow", TOO_BIG: "red"}
 OTHERS: Final = "bright_black"
 BAR: Final = 16
 NARROW_BAR: Final = 13

@@ -1,6 +1,6 @@
 """The steps of the demo; each step ends with its checks.
 
-web pods (LeastAllocated) ─► batch pods (MostAllocated) ─► pinned pods, a pod too big ─► edit the batch policy ─► more batch pods
+web pods (LeastAllocated) ─► batch pods (MostAllocated) ─► pinned pods, a GPU pod (sandbox), a pod too big ─► edit the batch policy ─► more batch pods
 """
 
 from __future__ import annotations
@@ -16,15 +16,30 @@ from podwright.cli.demo import checks
 from podwright.cli.demo.api import DemoError, NotInTimeError, demo_errors, wait_until
 from podwright.cli.demo.display import Display
 from podwright.cli.demo.environment import Environment, cluster_objects
-from podwright.cli.demo.objects import BATCH, COUNTS, NEXT, PINNED, TOO_BIG, UNITS, WEB, ZONE, Size, pod, policy
+from podwright.cli.demo.objects import (
+    BATCH,
+    COUNTS,
+    GPU,
+    NEXT,
+    PINNED,
+    TOO_BIG,
+    UNITS,
+    WEB,
+    ZONE,
+    Size,
+    gpus,
+    pod,
+    policy,
+)
 from podwright.cli.demo.state import CheckResult, DemoPod, DemoState, fits, free
 from podwright.core.objects.resources import CPU, MEMORY
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.kube.kinds import EVENT, POD, POLICY
+from podwright.kube.kinds import EVENT, POD, POLICY, WATCHED
 
 BEFORE: Final = "MostAllocated"
 AFTER: Final = "LeastAllocated"
 HOSTNAME: Final = "kubernetes.io/hostname"
+CLAIM: Final = WATCHED["ResourceClaim"]
 LARGEST_UNIT: Final = 500
 SMALLEST_UNIT: Final = 10
 SHARE: Final = 160
@@ -51,6 +66,8 @@ class Scenario:
             await self._web()
             await self._batch()
             await self._pinned()
+            if self._environment.sandbox:
+                await self._gpu()
             await self._too_big()
             await self._edit()
             await self._next()
@@ -87,6 +104,18 @@ class Scenario:
         pods = await self._submit(PINNED, selector)
         self._report(checks.decided_by(pods, BUILT_IN, 0))
         self._report(checks.selected(self._state, pods, selector))
+
+    async def _gpu(self) -> None:
+        request = self._size.times(UNITS[GPU])
+        node = next(info.name for info in reversed(self._state.usable()) if fits(info, request))
+        self._display.step(f"A pod with a ResourceClaim: {node} has the only GPU, and the pod gets it")
+        (raw,) = self._raw(GPU, None)
+        *published, claim = gpus(self._names, node, raw["metadata"]["name"])
+        for created in (*published, claim):
+            await self._api.create(created)
+        (own,) = await self._submit(GPU)
+        stored = await self._api.read(CLAIM.path(claim["metadata"]["name"], self._names.namespace))
+        self._report(checks.has_device(own, stored, node))
 
     async def _too_big(self) -> None:
         self._display.step("A pod that requests 1000 CPUs: it stays pending, and its event says why")
