@@ -101,12 +101,16 @@ def namespace(cluster: ExampleCluster, path: Path) -> Iterator[str]:
     metadata = {"name": name, "labels": NAMESPACE_LABELS.get(path.stem, {})}
     cluster.api.request("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     yield name
-    for kind in ("apps/v1/{}/deployments", "apps/v1/{}/replicasets", "scheduling.x-k8s.io/v1alpha1/{}/podgroups"):
-        collection = f"/apis/{kind.format(f'namespaces/{name}')}"
-        cluster.api.request("DELETE", collection, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
-    cluster.api.request("DELETE", f"/api/v1/namespaces/{name}/pods", {"gracePeriodSeconds": 0})
-    cluster.settle()
+    cluster.settle(lambda: delete_workloads(cluster, name))
     cluster.api.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+def delete_workloads(cluster: ExampleCluster, namespace: str) -> None:
+    """May be called repeatedly: the controllers create again what they have not yet seen deleted."""
+    for kind in ("apps/v1/{}/deployments", "apps/v1/{}/replicasets", "scheduling.x-k8s.io/v1alpha1/{}/podgroups"):
+        collection = f"/apis/{kind.format(f'namespaces/{namespace}')}"
+        cluster.api.request("DELETE", collection, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
+    cluster.api.request("DELETE", f"/api/v1/namespaces/{namespace}/pods", {"gracePeriodSeconds": 0})
 
 
 def pod_count(path: Path) -> int:

@@ -7,7 +7,7 @@ import json
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -104,13 +104,14 @@ class ExampleCluster:
     def items(self, path: str) -> list[dict[str, Any]]:
         return self.api.request("GET", path)["items"]
 
-    def settle(self) -> None:
-        """Waits until the operator's cache holds only the residents."""
-        wait_until(
-            lambda: self._operator.metric("scheduler_cache_size", type="pods") == len(USED),
-            30,
-            "the operator's cache holds only the residents",
-        )
+    def settle(self, delete_others: Callable[[], None] = lambda: None) -> None:
+        """Waits until the operator's cache holds only the residents. Meanwhile, `delete_others` is called repeatedly."""
+
+        def settled() -> bool:
+            delete_others()
+            return self._operator.metric("scheduler_cache_size", type="pods") == len(USED)
+
+        wait_until(settled, 30, "the operator's cache holds only the residents")
 
     def set_up(self) -> None:
         for raw in (*nodes(), *residents()):
