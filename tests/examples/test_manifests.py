@@ -44,6 +44,7 @@ EXPECTED: dict[str, tuple[str, NodesCheck]] = {
     "training-pods": ("most-allocated", on("gpu-half", "gpu-half", "gpu-free")),
     "report-pod": ("requested-to-capacity-ratio", on("used-both")),
     "lopsided-pod": ("balanced-allocation", on("used-memory")),
+    "tiered-deployment": ("rules", lambda found: sorted(ZONES[name] for name in found) == ["a", "a", "b", "b"]),
     "big-image-pod": ("custom", on("with-image")),
     "custom-scheduler": ("custom-scheduler", on("used-both")),
     "my-scheduler": ("my-scheduler", on(*EMPTY)),
