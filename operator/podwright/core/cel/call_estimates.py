@@ -11,7 +11,7 @@ from math import ceil
 from typing import Final
 
 from podwright.core.cel import types
-from podwright.core.cel.cost import LIST_COST, MAX_REGEX_SIZE, REGEX_FACTOR, STRING_FACTOR
+from podwright.core.cel.cost import LIST_COST, MAX_REGEX_SIZE, READ_IN_ONE_STEP, REGEX_FACTOR, STRING_FACTOR
 from podwright.core.cel.ranges import NOTHING, ONE, UNKNOWN, Range, fixed
 from podwright.core.cel.tree import Const, Node
 from podwright.core.cel.types import Type
@@ -182,42 +182,7 @@ _BY_FUNCTION: Final[dict[str, Estimator]] = {
     "validate": _validated,
     "_==_": _equals,
     **dict.fromkeys(
-        (
-            *(
-                "serviceAccount",
-                "path",
-                "group",
-                "resource",
-                "subresource",
-                "namespace",
-                "name",
-                "allowed",
-                "reason",
-                "error",
-                "errored",
-            ),
-            *(
-                "masked",
-                "prefixLength",
-                "family",
-                "isUnspecified",
-                "isLoopback",
-                "isLinkLocalMulticast",
-                "isLinkLocalUnicast",
-            ),
-            *(
-                "isGlobalUnicast",
-                "format.named",
-                "sign",
-                "asInteger",
-                "isInteger",
-                "asApproximateFloat",
-                "isGreaterThan",
-                "isLessThan",
-            ),
-            *("compareTo", "add", "sub", "major", "minor", "patch", "getScheme", "getHostname", "getHost", "getPort"),
-            *("getEscapedPath", "getQuery"),
-        ),
+        READ_IN_ONE_STEP,
         _constant(ONE),
     ),
 }
