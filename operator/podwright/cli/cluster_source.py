@@ -15,6 +15,7 @@ from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
 from podwright.engine.plugin_loading import load_plugins
+from podwright.kube.log_format import one_line
 from podwright.kube.option_values import (
     DIRECTORY,
     FEATURE_GATES,
@@ -145,9 +146,9 @@ def load_options(values: dict[str, Any], snapshot: Snapshot | None = None) -> Lo
 
 def _report(cluster: LoadedCluster) -> None:
     for problem in cluster.problems[:SHOWN_PROBLEMS]:
-        click.echo(f"Problem: {problem}", err=True)
+        click.echo(one_line(f"Problem: {problem}"), err=True)
     if len(cluster.problems) > SHOWN_PROBLEMS:
         click.echo(f"and {len(cluster.problems) - SHOWN_PROBLEMS:,} more problems", err=True)
     if cluster.ignored:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(cluster.ignored.items()))
-        click.echo(f"Left out, because scheduling does not depend on them: {kinds}", err=True)
+        click.echo(one_line(f"Left out, because scheduling does not depend on them: {kinds}"), err=True)

@@ -12,8 +12,10 @@ import yaml
 
 from podwright.cli.cluster_source import load_options, with_cluster
 from podwright.cli.explanation_report import Report
+from podwright.cli.printable import printable_texts
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
+from podwright.kube.log_format import one_line
 from podwright.simulator.explain.from_operator import OperatorError, ask, from_answer, joined
 from podwright.simulator.explain.results import Explanation, WorkloadExplanation, as_object
 from podwright.simulator.explain.targets import Target, TargetError, explain_target, parse_target
@@ -102,12 +104,12 @@ def _explained(
     except SnapshotError as error:
         if not answer:
             raise
-        click.echo(f"Without the cluster: {error}", err=True)
+        click.echo(one_line(f"Without the cluster: {error}"), err=True)
         return from_answer(answer, wanted.namespace, wanted.name)
     cluster = load(snapshot, load_options(values, snapshot))
     found = explain_target(cluster, snapshot, wanted, changes=changes)
     for kind, why in snapshot.missing.items():
-        click.echo(f"Without {kind}: {why}", err=True)
+        click.echo(one_line(f"Without {kind}: {why}"), err=True)
     return joined(found, answer) if answer is not None and isinstance(found, Explanation) else found
 
 
@@ -117,4 +119,4 @@ def _show(found: Explanation | WorkloadExplanation, output: str) -> None:
     elif output == "yaml":
         click.echo(yaml.safe_dump(as_object(found), sort_keys=False, allow_unicode=True), nl=False)
     else:
-        Report(wide=output == "wide").show(found)
+        Report(wide=output == "wide").show(printable_texts(found))

@@ -50,6 +50,13 @@ def _status_1() -> Iterator[None]:
         yield
     except click.UsageError as error:
         raise _WrongArguments(error) from error
+    except click.ClickException as error:
+        from podwright.kube.log_format import printable  # noqa: PLC0415 -- only here
+
+        lines = error.format_message().split("\n")
+        if all(map(str.isprintable, lines)):
+            raise
+        raise click.ClickException("\n".join(map(printable, lines))) from error  # it quotes files of others
 
 
 class _LazyGroup(click.Group):

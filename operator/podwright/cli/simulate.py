@@ -11,6 +11,7 @@ import orjson
 import yaml
 
 from podwright.cli.cluster_source import cluster_of, with_cluster
+from podwright.cli.printable import printable_texts
 from podwright.cli.simulation_report import each_node_report, report
 from podwright.simulator.hypothesis import AddedNodes, Hypothesis, HypothesisError, parse_scale
 from podwright.simulator.loaded import LoadedCluster
@@ -156,7 +157,7 @@ def simulate(
     if output in ("json", "yaml"):
         _write(result.as_dict(), output)
     else:
-        for line in report(result, wide=output == "wide"):
+        for line in report(printable_texts(result), wide=output == "wide"):
             click.echo(line)
 
 
@@ -165,7 +166,7 @@ def _each_node(cluster: LoadedCluster, action: Any, seed: int, output: str) -> N
     if output in ("json", "yaml"):
         _write({"action": action, "nodes": [result.as_dict() for result in results]}, output)
         return
-    for line in each_node_report(action, results, wide=output == "wide"):
+    for line in each_node_report(action, printable_texts(results), wide=output == "wide"):
         click.echo(line)
 
 

@@ -119,23 +119,26 @@ def _emptied(result: SimulationResult) -> Iterator[str]:
     if not tried:
         return
     if not together:
-        yield f"None of the {_count(tried, 'least used node')} could be emptied."
+        one = "The least used node could not be emptied."
+        yield one if tried == 1 else f"None of the {tried:,} least used nodes could be emptied."
         return
     yield click.style(f"{_count(len(together), 'node')} could be emptied, one after the other", bold=True)
     yield from _cut([f"  {name}" for name in together], None if len(together) <= _SHOWN else _SHOWN)
-    yield f"  The {_count(tried, 'least used node')} {'was' if tried == 1 else 'were'} tried (--empty)."
+    yield f"  The {'least used node was' if tried == 1 else f'{tried:,} least used nodes were'} tried (--empty)."
 
 
 def each_node_report(action: str, results: Sequence[NodeResult], *, wide: bool) -> Iterator[str]:
     """The lines about trying something with each node."""
-    good = [result for result in results if result.fits]
+    bad = [result for result in results if not result.fits or result.blockers]
+    good, blocked = len(results) - len(bad), sum(bool(result.blockers) for result in results)
     verb = "drained" if action == "drain" else "removed"
     yield click.style(
-        f"{len(good):,} of {_count(len(results), 'node')} could be {verb} and all pods would get another node",
+        f"{good:,} of {_count(len(results), 'node')} could be {verb} and all pods would get another node",
         bold=True,
     )
+    if blocked:
+        yield f"kubectl drain would not evict all pods of {_count(blocked, 'node')}"
     rows: list[Sequence[str]] = [("NODE", "MOVED", "PENDING", "PREEMPTED", "BLOCKED", "FIRST REASON")]
-    bad = [result for result in results if not result.fits or result.blockers]
     shown = results if wide else bad[:_SHOWN]
     for result in shown:
         reason = result.pending[0].message if result.pending else result.blockers[0].why if result.blockers else ""
@@ -144,7 +147,9 @@ def each_node_report(action: str, results: Sequence[NodeResult], *, wide: bool) 
     if shown:
         yield from _table(rows)
     if not wide and len(bad) > _SHOWN:
-        yield f"  and {len(bad) - _SHOWN:,} more; -o wide lists all nodes"
+        yield f"  and {len(bad) - _SHOWN:,} more"
+    if not wide and len(shown) < len(results):
+        yield f"  {_count(good, 'node')} that could be {verb} {'is' if good == 1 else 'are'} not listed; -o wide lists all nodes"
 
 
 def _amounts(resource: str, requested: int, allocatable: int) -> str:

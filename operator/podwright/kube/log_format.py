@@ -128,7 +128,7 @@ def make_safe(logger: logging.Logger) -> None:
 def one_line(text: str) -> str:
     """The text with escape sequences, as in Python's literals, for everything that is not printable. Long text is cut."""
     text, left_out = _cut(text)
-    return _printable(text) + left_out
+    return printable(text) + left_out
 
 
 def quoted(text: str) -> str:
@@ -136,7 +136,7 @@ def quoted(text: str) -> str:
     text, left_out = _cut(text)
     if "\\" in text or '"' in text:
         text = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{_printable(text)}{left_out}"'
+    return f'"{printable(text)}{left_out}"'
 
 
 def text_of_fields(fields: Mapping[str, Any]) -> str:
@@ -169,7 +169,8 @@ def _cut(text: str) -> tuple[str, str]:
     return (text[:MESSAGE_LIMIT], f" ... ({left_out} more characters)") if left_out > 0 else (text, "")
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """The text with escape sequences, as in Python's literals, for everything that is not printable. Of any length."""
     if text.isprintable():  # false for control, format, surrogate and unassigned characters, and all line separators
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

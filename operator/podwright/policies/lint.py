@@ -35,6 +35,8 @@ LONGEST_FILE: Final = 16 << 20
 _IN_TEXT: Final = re.compile(r"line (\d+), column (\d+): ")
 _PLACE: Final = re.compile(r":(\d+): ")
 _YAML_PLACE: Final = re.compile(r"line (\d+), column (\d+)")
+_EXCEEDS: Final = "NotAllowed"
+"""The reason of errors about what is not delegated."""
 _UNBOUNDED: Final = {
     "strategies": list(get_args(DelegatedStrategy)),
     "plugins": ["*"],
@@ -164,8 +166,20 @@ def _local_findings(policy: _Policy, accepted: PolicySet, options: LoadOptions, 
             )
         except (PolicyError, ProfileError, PluginError) as error:
             yield from _errors(policy, error)
+            if isinstance(error, PolicyError) and error.reason == _EXCEEDS:
+                yield from _errors_within(policy, local, accepted, options)
         else:
             yield from _interpreted(policy, compiled)
+
+
+def _errors_within(policy: _Policy, local: LocalPolicy, accepted: PolicySet, options: LoadOptions) -> Iterator[Finding]:
+    """What else is wrong with a policy that exceeds its bounds. The operator looks no further than these."""
+    base = _unbounded(local, accepted, options)
+    try:
+        compose(base, local, options.classes, options.features, accepted.queue_sort, options.settings.extenders)
+    except (PolicyError, ProfileError, PluginError) as error:
+        if not isinstance(error, PolicyError) or error.reason != _EXCEEDS:
+            yield from _errors(policy, error)
 
 
 def _unbounded(local: LocalPolicy, accepted: PolicySet, options: LoadOptions) -> CompiledPolicy:

@@ -111,6 +111,8 @@ def add_pods(trial: Trial, raw: Raw, where: str, applied: Applied) -> None:
     elif isinstance(raw.get("spec"), Mapping) and isinstance(raw["spec"].get("template"), Mapping):
         pods = _replicas(trial.cluster, raw, where)
     else:
+        if kind is None:
+            raise HypothesisError(f"{where}: has no kind; expected Pod, or a workload with a template")
         raise HypothesisError(f"{where}: kind {kind!r} is neither Pod nor a workload with a template")
     if len(applied.waiting) + len(pods) > MAX_PODS:
         raise HypothesisError(f"pods: more than {MAX_PODS:,}")

@@ -102,7 +102,8 @@ def _text(raw: object, where: str) -> str:
 
 def _whole(raw: object, where: str) -> int:
     if not isinstance(raw, int) or isinstance(raw, bool):
-        raise HypothesisError(f"{where}: expected a whole number, got {kind_of(raw)}")
+        got = raw if isinstance(raw, float) else kind_of(raw)
+        raise HypothesisError(f"{where}: expected a whole number, got {got}")
     return raw
 
 

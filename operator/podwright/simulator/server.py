@@ -42,11 +42,14 @@ _LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one request may be, and how many may wait. `listed`: how many pods all results of a request list; further ones are summaries."""
+    """What one request may be, and how many may be open at a time. `body_seconds`: how long a body may take to arrive; `listed`: how many
+    pods all results of a request list; further ones are summaries.
+    """
 
     request_bytes: int = 16 << 20
     hypotheses: int = 2_000
     seconds: float = 30.0
+    body_seconds: float = 30.0
     waiting: int = 8
     listed: int = 200_000
 
@@ -74,10 +77,10 @@ class SimulationServer:
         """The server's application. Its owner runs it."""
         app = web.Application(client_max_size=self._limits.request_bytes, middlewares=[self._guard])
         app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/v1/cluster", self._show_cluster)
-        app.router.add_post("/v1/simulate", self._simulate)
-        app.router.add_post("/v1/each-node", self._each_node)
-        app.router.add_post("/v1/reload", self._reload)
+        app.router.add_get("/v1/cluster", self._counted(self._show_cluster))
+        app.router.add_post("/v1/simulate", self._counted(self._simulate))
+        app.router.add_post("/v1/each-node", self._counted(self._each_node))
+        app.router.add_post("/v1/reload", self._counted(self._reload))
         app.on_cleanup.append(self._close)
         return app
 
@@ -104,12 +107,26 @@ class SimulationServer:
     def _check(self, request: web.Request) -> None:
         if self._token:
             given = request.headers.get("Authorization", "")
-            if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
+            if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), f"Bearer {self._token}".encode()):
                 raise web.HTTPUnauthorized(reason="the token is missing or wrong")
         if self._local and _host_name(request.host) not in _LOCAL_NAMES:
             raise web.HTTPForbidden(reason="this server is only for this machine")
         if request.method == "POST" and request.content_type != "application/json":
             raise web.HTTPUnsupportedMediaType(reason="the content type must be application/json")
+
+    def _counted(self, handler: Handler) -> Handler:
+        """The handler, for as many requests at a time as the limits allow. They count before their bodies are read, which take memory."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            if self._waiting >= self._limits.waiting:
+                raise web.HTTPTooManyRequests(reason="too many requests wait")
+            self._waiting += 1
+            try:
+                return await handler(request)
+            finally:
+                self._waiting -= 1
+
+        return handle
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok")
@@ -127,7 +144,7 @@ class SimulationServer:
         return _answer(await self._run(read))
 
     async def _simulate(self, request: web.Request) -> web.Response:
-        body = await _body(request, ("hypotheses", "seed", "emptyNodes", "summary"))
+        body = await self._body(request, ("hypotheses", "seed", "emptyNodes", "summary"))
         raw, seed, empty = body.get("hypotheses"), _whole(body, "seed"), _whole(body, "emptyNodes")
         summary = body.get("summary", False)
         if not isinstance(raw, list):
@@ -163,7 +180,7 @@ class SimulationServer:
         return (result.as_dict(), listed) if listed <= left else (_summary(result), 0)
 
     async def _each_node(self, request: web.Request) -> web.Response:
-        body = await _body(request, ("action", "nodes", "seed"))
+        body = await self._body(request, ("action", "nodes", "seed"))
         action: EachNode = "remove" if body.get("action") == "remove" else "drain"
         if body.get("action") not in ("drain", "remove"):
             raise RequestError(f"action: {body.get('action')!r} is neither drain nor remove")
@@ -187,24 +204,37 @@ class SimulationServer:
 
         return _answer(await self._run(work))
 
+    async def _body(self, request: web.Request, known: tuple[str, ...]) -> Mapping[str, Any]:
+        try:
+            async with asyncio.timeout(self._limits.body_seconds):
+                content = await request.read()
+        except TimeoutError as error:
+            raise web.HTTPRequestTimeout(reason="the body did not arrive in time") from error
+        try:
+            body = orjson.loads(content)
+        except orjson.JSONDecodeError as error:
+            raise RequestError(f"the body is not JSON: {error}") from error
+        if not isinstance(body, dict):
+            raise RequestError(f"the body: expected an object, got {kind_of(body)}")
+        for key in body:
+            if key not in known:
+                raise RequestError(f"{key}: unknown field; there are {', '.join(known)}")
+        return body
+
     # The worker
 
     async def _run(self, work: Callable[[Callable[[], bool]], T]) -> T:
         """Runs the work in the worker's thread, when it is its turn. The time counts from then on."""
-        if self._waiting >= self._limits.waiting:
-            raise web.HTTPTooManyRequests(reason="too many requests wait")
         given_up = Event()
 
         def run() -> T:
             ends = time.monotonic() + self._limits.seconds
             return work(lambda: given_up.is_set() or time.monotonic() > ends)
 
-        self._waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._worker, run)
         finally:
             given_up.set()
-            self._waiting -= 1
 
 
 def _summary(result: SimulationResult) -> dict[str, Any]:
@@ -216,23 +246,12 @@ def _summary(result: SimulationResult) -> dict[str, Any]:
     return full
 
 
-async def _body(request: web.Request, known: tuple[str, ...]) -> Mapping[str, Any]:
-    try:
-        body = orjson.loads(await request.read())
-    except orjson.JSONDecodeError as error:
-        raise RequestError(f"the body is not JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise RequestError(f"the body: expected an object, got {kind_of(body)}")
-    for key in body:
-        if key not in known:
-            raise RequestError(f"{key}: unknown field; there are {', '.join(known)}")
-    return body
-
-
 def _whole(body: Mapping[str, Any], key: str) -> int:
     value = body.get(key, 0)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise RequestError(f"{key}: expected a whole number, got {kind_of(value)}")
+    if isinstance(value, float) or value < 0:  # a whole number of more than 64 bits is read as a float
+        raise RequestError(f"{key}: expected a whole number from 0 to {2**64 - 1}, got {value}")
     return value
 
 

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from podwright.cli.main import main
 from podwright.simulator.explain import from_operator
 from support.explain.situations import SITUATIONS, cluster, full, gang, member, node, waiting
+from support.objects.builders import make_taint
 
 
 @pytest.fixture
@@ -63,6 +64,25 @@ def test_programs_get_all_fields(run, output, load):
     assert edit["object"] == {
         "spec": {"tolerations": [{"key": "dedicated", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}]}
     }
+
+
+@pytest.mark.parametrize("output", ["table", "wide"])
+def test_escape_sequences_in_names_do_not_reach_the_terminal(run, output):
+    taints = [make_taint("own", "\x1b]0;x\x07")]
+    given = cluster([node("one\x1b[2J", taints=taints)], [full("db", "one\x1b[2J")])
+    shown = run(given, "pod/waiting", "-o", output, pods=[waiting(requests={"cpu": "2"})]).output
+    assert "one\\x1b[2J" in shown
+    assert "own=\\x1b]0;x\\x07" in shown
+    assert not {"\x1b", "\x07"} & {*shown}
+
+
+def test_errors_have_no_escape_sequences(tmp_path):
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"kind": "List", "items": cluster([node("one")]).items()}))
+    result = CliRunner().invoke(main, ["explain", "pod/x\x1b[2J", str(path)])
+    assert result.exit_code == 1
+    assert "Pod default/x\\x1b[2J is not in the cluster" in result.output
+    assert "\x1b" not in result.output
 
 
 def test_a_pod_on_a_node_shows_its_scores(run):

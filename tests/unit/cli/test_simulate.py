@@ -81,10 +81,37 @@ def test_workloads_are_scaled(run):
 
 def test_each_node_is_tried(run):
     shown = run("--each-node", "drain").stdout
-    assert "1 of 2 nodes could be drained and all pods would get another node" in shown
+    assert "0 of 2 nodes could be drained and all pods would get another node" in shown
     assert "  a     1      2        0          0        0/2 nodes are available" in shown
     found = json.loads(run("--each-node", "remove", "-o", "json").stdout)
     assert [each["fits"] for each in found["nodes"]] == [False, True]
+
+
+def test_nodes_whose_pods_kubectl_would_not_evict_do_not_count_as_drained(run):
+    shown = run("--each-node", "drain", objects=[node("a"), node("b"), pod("bare", on="b", owner="")]).stdout
+    assert shown.startswith(
+        "1 of 2 nodes could be drained and all pods would get another node\nkubectl drain would not evict all pods of 1 node\n"
+    )
+    assert "  b     1      0        0          1        no controller would create it anew" in shown
+    assert shown.endswith("  1 node that could be drained is not listed; -o wide lists all nodes\n")
+    wide = run("--each-node", "drain", "-o", "wide").stdout
+    assert "not listed" not in wide
+
+
+def test_one_node_that_cannot_be_emptied_is_called_so(run):
+    shown = run(objects=[node("a", cpu="2"), pod("web", on="a")]).stdout
+    assert "The least used node could not be emptied." in shown
+    shown = run(objects=[node("a", cpu="2"), node("b", cpu="2"), pod("a", on="a", cpu="2"), pod("b", on="b", cpu="2")])
+    assert "None of the 2 least used nodes could be emptied." in shown.stdout
+
+
+def test_escape_sequences_in_names_do_not_reach_the_terminal(run):
+    objects = [node("a\x1b[2J"), node("b", cpu="2"), pod("web", on="a\x1b[2J"), pod("w\x9b0m", cpu="30"), pod("x\x1b", cpu="1x")]  # fmt: skip
+    for args in (["--drain", "a\x1b[2J", "-o", "wide"], ["--each-node", "drain", "-o", "wide"]):
+        result = run(*args, objects=objects)
+        assert "a\\x1b[2J" in result.stdout
+        assert "Problem: Pod default/x\\x1b" in result.stderr
+        assert not {"\x1b", "\x9b"} & {*result.output}
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,18 @@ def test_a_local_policy_is_held_against_the_delegation_in_the_same_files(tmp_pat
     assert run(tmp_path, f"{LOCAL}spec: {{strategy: {{type: Nonsense}}}}\n").exit_code == 1
 
 
+def test_a_local_policy_that_exceeds_its_bounds_also_has_its_wrong_fields_reported(tmp_path: Path) -> None:
+    bound = f"{POLICY}spec: {{delegation: {{rules: true, maxWeight: 5}}}}\n---\n"
+    rules = "spec: {rules: {scores: [{name: s, weight: 9, expression: 'size(node.lables)'}]}}\n"
+    lines = run(tmp_path, f"{bound}{LOCAL}{rules}").output.splitlines()
+    assert [line.partition("LocalSchedulerPolicy l: ")[2].partition(": ")[0] for line in lines[:2]] == [
+        "spec.rules.scores[0].weight",
+        "spec.rules.scores[0].expression",
+    ]
+    assert "9 is more than the 5" in lines[0]
+    assert "undefined field 'lables'" in lines[1]
+
+
 def test_sarif_has_each_finding_with_its_place(tmp_path: Path) -> None:
     (one,) = json.loads(run(tmp_path, POLICY + "spec: {precedence: x}\n", "-o", "sarif").output)["runs"]
     (found,) = one["results"]

@@ -106,14 +106,16 @@ async def test_the_cluster_in_numbers_and_again_after_a_reload(cluster):
         ("/v1/simulate", {"hypothesis": []}, 400, "hypothesis: unknown field"),
         ("/v1/simulate", {"hypotheses": [{}] * 4}, 400, "hypotheses: 4 are more than 3"),
         ("/v1/simulate", {"hypotheses": [], "seed": "x"}, 400, "seed: expected a whole number"),
-        ("/v1/simulate", {"hypotheses": [], "emptyNodes": -1}, 400, "emptyNodes: expected a whole number"),
+        ("/v1/simulate", {"hypotheses": [], "emptyNodes": -1}, 400, "emptyNodes: expected a whole number from 0 to 18446744073709551615, got -1"),
+        ("/v1/simulate", {"hypotheses": [], "seed": 1.5}, 400, "seed: expected a whole number from 0 to 18446744073709551615, got 1.5"),
+        ("/v1/simulate", {"hypotheses": [], "seed": 2.0**70}, 400, "got 1.1805916207174113e+21"),
         ("/v1/simulate", {"hypotheses": [], "summary": 1}, 400, "summary: expected true or false"),
         ("/v1/each-node", {"action": "cordon"}, 400, "action: 'cordon' is neither drain nor remove"),
         ("/v1/each-node", {"action": "drain", "nodes": [1]}, 400, "nodes: expected a list of names"),
         ("/v1/each-node", {"action": "drain", "nodes": ["x"]}, 422, "drain: there is no node 'x'"),
         ("/v1/nothing", {}, 404, "Not Found"),
     ],
-)
+)  # fmt: skip
 async def test_a_wrong_request_is_refused_with_the_field(cluster, path, body, status, problem):
     async with asking(cluster, limits=Limits(hypotheses=3)) as client:
         found, answer = await post(client, path, body)
@@ -128,6 +130,9 @@ async def test_a_wrong_request_is_refused_with_the_field(cluster, path, body, st
         ({"drain": "a"}, "hypotheses[0].drain: expected a list, got a string"),
         ({"drain": [1]}, "hypotheses[0].drain[0]: expected a string, got a number"),
         ({"addNodes": [{"count": True}]}, "hypotheses[0].addNodes[0].count: expected a whole number, got a boolean"),
+        ({"addNodes": [{"count": 1.5}]}, "hypotheses[0].addNodes[0].count: expected a whole number, got 1.5"),
+        ({"pods": [{}]}, "pods[0]: has no kind; expected Pod, or a workload with a template"),
+        ({"pods": [{"kind": "Role"}]}, "pods[0]: kind 'Role' is neither Pod nor a workload with a template"),
         ({"addNodes": [{"many": 1}]}, "hypotheses[0].addNodes[0].many: unknown field"),
         ({"addNodes": [{"count": 10**9, "like": "a"}]}, "hypotheses[0]: add-nodes: 1000000000 is not between"),
         ({"scale": ["x"]}, "hypotheses[0].scale[0]: scale: 'x' is not of the form"),
@@ -175,6 +180,43 @@ async def test_only_so_many_requests_wait(cluster):
         assert (await client.get("/healthz")).status == 200
         go.set()
         assert (await slow)[0] == 200
+
+
+async def unfinished(client):
+    """A connection whose request lacks the last byte of its body."""
+    reader, writer = await asyncio.open_connection(client.host, client.port)
+    writer.write(b"POST /v1/simulate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
+    writer.write(b'Content-Length: 18\r\n\r\n{"hypotheses": []')
+    await writer.drain()
+    return reader, writer
+
+
+async def test_requests_count_before_their_bodies_have_arrived(cluster):
+    async with asking(cluster, limits=Limits(waiting=1)) as client, asyncio.timeout(30):
+        reader, writer = await unfinished(client)
+        while (await client.get("/v1/cluster")).status == 200:
+            """The server has not yet read the headers of the other request."""
+        assert await post(client, "/v1/simulate", {"hypotheses": []}) == (429, {"error": "too many requests wait"})
+        writer.write(b"}")
+        assert b" 200 " in await reader.readline()
+        writer.close()
+        assert (await client.get("/v1/cluster")).status == 200
+
+
+async def test_a_body_that_does_not_arrive_is_given_up(cluster):
+    async with asking(cluster, limits=Limits(waiting=1, body_seconds=0.01)) as client, asyncio.timeout(30):
+        reader, writer = await unfinished(client)
+        assert b" 408 " in await reader.readline()
+        assert (await client.get("/v1/cluster")).status == 200
+        writer.close()
+
+
+async def test_a_token_that_is_no_text_is_wrong(cluster):
+    async with asking(cluster, token="s3cret", local=False) as client, asyncio.timeout(30):
+        reader, writer = await asyncio.open_connection(client.host, client.port)
+        writer.write(b"GET /v1/cluster HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer \xff\xfe\r\n\r\n")
+        assert b" 401 " in await reader.readline()
+        writer.close()
 
 
 async def test_a_token_is_asked_for(cluster):

@@ -67,6 +67,8 @@ _WELL_KNOWN: Final = {
 }
 _STANDARD_FILES: Final = (any_pb2, duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
 _FIRST_LINE: Final = re.compile(r"^(?:[A-Z_]+: )?ERROR: [^:\n]*:(-?\d+):(-?\d+): (.*?)(?: \[[A-Z_]+\])?$", re.MULTILINE)
+_ERROR_TYPE: Final = "*error*"
+"""The type of what has an error already: an issue that names it only follows from another one."""
 _IN_STRUCT: Final = re.compile(r"^(undefined field '.*') not found in struct '.*'$")
 
 
@@ -145,9 +147,9 @@ class Checker:
 
 
 def _issues(text: str) -> Iterator[Issue]:
-    found = False
-    for line, column, message in _FIRST_LINE.findall(text):
-        found = True
+    found = _FIRST_LINE.findall(text)
+    causes = [each for each in found if _ERROR_TYPE not in each[2]]
+    for line, column, message in causes or found:
         yield Issue(max(0, int(line)), max(0, int(column)), _IN_STRUCT.sub(r"\1", message))
     if not found:
         yield Issue(

@@ -7,6 +7,7 @@ from typing import Final
 
 from podwright.core.framework.cluster_events import ANY, ASSIGNED_POD, NODE, POD, UNSCHEDULED_POD, Action, ClusterEvent
 from podwright.core.framework.framework import Framework
+from podwright.core.objects.pod_group import PLUGINS_API, PLUGINS_KIND
 
 _SUBJECTS: Final = {
     ASSIGNED_POD: "a placed pod",
@@ -15,6 +16,7 @@ _SUBJECTS: Final = {
     UNSCHEDULED_POD: "another member of its group",
     ANY: "anything",
 }
+_KINDS: Final = {PLUGINS_KIND: f"PodGroup of {PLUGINS_API}"}
 _VERBS: Final = {
     Action.ADD: "is added",
     Action.DELETE: "is deleted",
@@ -48,5 +50,5 @@ def _words(event: ClusterEvent) -> str:
     subject = _SUBJECTS.get(event.resource)
     if subject is None:
         verb = _VERBS[event.action] if event.action in (Action.ADD, Action.DELETE) else "changes"
-        return f"a {event.resource} {verb}"
+        return f"a {_KINDS.get(event.resource, event.resource)} {verb}"
     return f"{subject} {_VERBS.get(event.action, 'changes')}"

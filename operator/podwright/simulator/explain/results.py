@@ -190,7 +190,8 @@ class Edit:
 class Change:
     """A change with which the production core places the pod. `of`: `pod` or `cluster`. `node`: where the pod goes then.
 
-    `after_preemption`: with the change, the pod is nominated and evicts pods first.
+    `after_preemption`: with the change, the pod is nominated and evicts `victims` first. `violations`: how many of these evictions break a
+    PodDisruptionBudget.
     """
 
     of: str
@@ -198,6 +199,8 @@ class Change:
     node: str
     edits: tuple[Edit, ...]
     after_preemption: bool = False
+    victims: tuple[Victim, ...] = ()
+    violations: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

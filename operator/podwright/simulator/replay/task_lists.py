@@ -197,7 +197,8 @@ def _rows(path: str, required: Sequence[str]) -> Iterator[_Row]:
         header = [name.strip().lstrip("\ufeff") for name in next(reader, [])]
         missing = [name for name in required if name not in header]
         if missing:
-            raise StreamError(f"{path}:1: the columns {', '.join(missing)} are missing")
+            some = f"column {missing[0]} is" if len(missing) == 1 else f"columns {', '.join(missing)} are"
+            raise StreamError(f"{path}:1: the {some} missing")
         for values in reader:
             if not values:
                 continue

@@ -126,6 +126,18 @@ def test_a_refusal_names_the_place(environment, text, line, column, message):
     assert issue.message
 
 
+def test_an_issue_that_only_follows_from_another_one_is_left_out(environment):
+    with pytest.raises(CelError) as raised:
+        environment.compile("node.lables[0] && x == 'a'")
+    assert [issue.message for issue in raised.value.issues] == [
+        "undefined field 'lables'",
+        "found no matching overload for '_==_' applied to '(int, string)'",
+    ]
+    with pytest.raises(CelError) as raised:
+        environment.compile("node.lables.exists(l, l == 'a')")
+    assert len(raised.value.issues) == 1
+
+
 def test_a_field_has_its_own_type_or_none(environment):
     assert environment.compile("node.nested['a']['b']").result_type == types.QUANTITY
     assert environment.compile("node.taints[0]").result_type.name == "podwright.Taint"

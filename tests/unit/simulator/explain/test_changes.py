@@ -38,8 +38,8 @@ def test_an_explanation_leaves_the_cluster_and_the_pod_as_they_were(situation):
 
 @pytest.mark.parametrize("situation", [pytest.param(each, id=each.id) for each in SITUATIONS if each.helps])
 def test_nothing_is_proposed_that_the_core_does_not_do(situation, monkeypatch):
-    for method in ("place", "place_in", "preempts_on"):
-        monkeypatch.setattr(Trials, method, lambda *_args: "")
+    for method, nothing in (("place", ""), ("place_in", ""), ("preempts", None)):
+        monkeypatch.setattr(Trials, method, lambda *_args, nothing=nothing: nothing)
     monkeypatch.setattr(groups, "_node_of", lambda *_args: "")
     assert situation.cluster.explain(situation.pod).changes == ()
 
@@ -82,6 +82,39 @@ def test_pods_that_a_budget_protects_are_not_moved():
     found = situation.cluster.explain(situation.pod)
     assert found.preemption.violations == 1
     assert not any(edit.verb == "move" for change in found.changes for edit in change.edits)
+
+
+def test_a_higher_priority_names_the_pods_that_it_evicts_and_the_budgets_that_it_breaks():
+    budget = {
+        "metadata": {"name": "db", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "db"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    pods = [full("db", "one", labels={"app": "db"})]
+    found = cluster([node("one")], pods, podDisruptionBudgets=[budget]).explain(waiting(requests={"cpu": "4"}))
+    (change,) = [each for each in found.changes if each.after_preemption]
+    assert [victim.pod for victim in change.victims] == ["default/db"]
+    assert change.violations == 1
+    assert change.text == (
+        "have a PriorityClass of at least 1, to preempt 1 pod: default/db (priority 0); 1 eviction would break a PodDisruptionBudget"
+    )
+    assert as_object(change)["victims"][0]["pod"] == "default/db"
+
+
+def test_events_have_the_names_that_people_use_for_kinds():
+    events = {event for each in SITUATIONS for event in each.cluster.explain(each.pod, changes=False).events}
+    assert "a PodGroup of scheduling.x-k8s.io is added" in events
+    assert not [event for event in events if "v1alpha1" in event]
+
+
+def test_many_victims_are_counted_in_the_text():
+    pods = [full(f"p{i}", "one", "1", priority=7) for i in range(8)]
+    found = cluster([node("one")], pods).explain(waiting(requests={"cpu": "5"}))
+    (change,) = [each for each in found.changes if each.after_preemption]
+    assert len(change.victims) == 5
+    assert change.violations == 0
+    assert change.text.startswith("have a PriorityClass of at least 8, to preempt 5 pods: default/p")
+    assert change.text.endswith(" and 2 more")
 
 
 def test_pods_move_only_to_other_nodes_where_they_fit():

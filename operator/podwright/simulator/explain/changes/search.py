@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, Final
 
 from podwright.core.framework.framework import Framework
+from podwright.core.framework.interface import PostFilterResult
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.state.nodeinfo import NodeInfo
@@ -23,7 +24,7 @@ from podwright.simulator.explain.changes.patches import difference
 from podwright.simulator.explain.changes.pod_edits import Option, Place, edits_for, safely
 from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.changes.volumes import lacking
-from podwright.simulator.explain.results import Change, Edit
+from podwright.simulator.explain.results import Change, Edit, Victim
 from podwright.simulator.explain.verdicts import Verdicts, verdicts_of
 
 MOST_TRIALS: Final = 60
@@ -201,15 +202,29 @@ class Search:
         here = (other for row in self._rows for other in self._cache.node_at(row).pods.values() if not stays(other))
         above = sorted({other.priority for other in here if self._pod.priority <= other.priority < _FAR_ABOVE})
         for priority in above[:2]:
-            placed = self._trials.preempts_on(replace(self._pod, priority=priority + 1))
-            if placed:
+            found = self._trials.preempts(replace(self._pod, priority=priority + 1))
+            if found is not None:
                 patch = {"spec": {"priority": priority + 1, "priorityClassName": None}}
-                text = f"have a PriorityClass of at least {priority + 1}, to preempt pods of priority {priority}"
                 edit = Edit(
                     verb="recreate", kind="Pod", name=self._pod.name, namespace=self._pod.namespace, object=patch
                 )
-                yield Change(of="pod", text=text, node=placed, edits=(edit,), after_preemption=True)
+                yield Change(
+                    of="pod",
+                    text=f"have a PriorityClass of at least {priority + 1}, to preempt {_victims(found)}",
+                    node=found.nominated_node,
+                    edits=(edit,),
+                    after_preemption=True,
+                    victims=tuple(Victim(pod=each.key, priority=each.priority) for each in found.victims),
+                    violations=found.violations,
+                )
                 return
+
+
+def _victims(found: PostFilterResult) -> str:
+    """Which pods are evicted, and that a budget is broken."""
+    names = listed([f"{each.key} (priority {each.priority})" for each in found.victims])
+    broken = f"; {counted(found.violations, 'eviction')} would break a PodDisruptionBudget" if found.violations else ""
+    return f"{counted(len(found.victims), 'pod')}: {names}{broken}"
 
 
 def tried(trials: Trials, pod: PodInfo, text: str, raw: dict[str, Any]) -> Change | None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from podwright.core.cycle import Placement, Rejection, schedule
+from podwright.core.framework.interface import PostFilterResult
 from podwright.core.gangs.simulation import Simulation
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
@@ -55,12 +56,13 @@ class Trials:
         decision = Simulation(framework=framework, transaction=transaction, below=_first).schedule(again(pod))
         return decision.node_name if isinstance(decision, Placement) else ""
 
-    def preempts_on(self, pod: PodInfo) -> str:
-        """The node to which the pod is nominated, if it preempts; empty if it does not. Raises PluginError."""
+    def preempts(self, pod: PodInfo) -> PostFilterResult | None:
+        """The node to which the pod is nominated, and its victims there; None if it does not preempt. Raises PluginError."""
         self.count += 1
         framework = self.cluster.policy_for(pod).framework
         decision = schedule(framework, self.cache, pod, _first)
-        return decision.nominated_node or "" if isinstance(decision, Rejection) else ""
+        found = decision.post_filter if isinstance(decision, Rejection) else None
+        return found if found is not None and found.nominated_node else None
 
     # Hypotheses
 

@@ -1,0 +1,32 @@
+"""Results for a terminal. Names and messages in them come from clusters and files of others: an escape sequence could change what the terminal shows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
+
+from podwright.kube.log_format import printable
+
+T = TypeVar("T")
+
+
+def printable_texts(value: T) -> T:
+    """The same value, in which everything that is not printable has escape sequences, as in Python's literals. `value`: texts, numbers,
+    enumerations, and dataclasses, mappings, lists and tuples of these.
+    """
+    return cast(T, _printable(value))
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.replace(
+            value, **{each.name: _printable(getattr(value, each.name)) for each in dataclasses.fields(value)}
+        )
+    if isinstance(value, Mapping):
+        return {_printable(key): _printable(each) for key, each in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(_printable, value))
+    return [*map(_printable, value)] if isinstance(value, list) else value
