@@ -5,8 +5,8 @@ A policy's `decisionBudget` is what a decision under it may take on average. And
 take more, those that took most are over their budget, one after the other, until the rest stays within it.
 
 For a minute, and twice as long each further time, the scores of a policy over its budget count 0 and its pods wait in the lane of costly pods. Its
-filters always hold. A policy that is new, or was over its budget, is on trial: its first decision takes place in the lane, too. So all
-decisions of unknown length together get at most a tenth of the time.
+filters always hold. If it is deleted, the policies of its namespace take over the penalty. A policy that is new, or was over its budget, is
+on trial: its first decision takes place in the lane, too. So all decisions of unknown length together get at most a tenth of the time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,9 @@ OVER_SECONDS: Final = (60.0, 3600.0)
 """For how long a policy is over its budget the first time, and at most."""
 FORGIVEN_AFTER: Final = 10.0
 """After so many times the last penalty without another one, the penalties begin with the shortest again."""
+
+MAX_PENALTIES: Final = 10_000
+"""Of so many namespaces whose policies are gone, penalties are remembered."""
 
 _FILTERING: Final = ("pre_filter", "filter", "filter_all", "add_pod", "remove_pod")
 _SCORING: Final = ("pre_score", "score", "score_all", "normalize")
@@ -65,6 +68,14 @@ class Account:
         return self.budget * BURST
 
 
+class Penalty(NamedTuple):
+    """A policy is over its budget until `over_until`, after this many seconds, for the reason `why`."""
+
+    over_until: float
+    seconds: float
+    why: str
+
+
 class LocalBudgets:
     """See the module. `clock` never steps back; `cpu` is the CPU time of the thread that decides."""
 
@@ -73,6 +84,8 @@ class LocalBudgets:
         self._cpu = cpu
         self._listeners: list[Callable[[], None]] = []
         self._accounts: dict[tuple[str, str], Account] = {}
+        self._penalties: dict[str, Penalty] = {}
+        """Those of policies that are gone, by namespace."""
         self._window_began = clock()
 
     def listen(self, changed: Callable[[], None]) -> None:
@@ -84,6 +97,10 @@ class LocalBudgets:
         found = self._accounts.get((key, owner))
         if found is None:
             found = self._accounts[key, owner] = Account(key, budget, left=budget * BURST)
+            penalty = self._penalties.get(_namespace(key))
+            if penalty is not None and not self._forgiven(penalty):
+                found.over_until, found.penalty, found.why = penalty.over_until, penalty.seconds, penalty.why
+                found.muted = self._clock() < penalty.over_until
         found.budget = budget
         return found
 
@@ -92,9 +109,22 @@ class LocalBudgets:
         return self._accounts.values()
 
     def forget(self, key: str) -> None:
-        """The local policy is gone."""
+        """The local policy is gone. Its penalty stays with its namespace, so that a new policy does not begin without one."""
         for known in [known for known in self._accounts if known[0] == key]:
-            del self._accounts[known]
+            self._remember(self._accounts.pop(known))
+
+    def _remember(self, account: Account) -> None:
+        if not account.penalty:
+            return
+        self._penalties = {name: each for name, each in self._penalties.items() if not self._forgiven(each)}
+        namespace, new = _namespace(account.key), Penalty(account.over_until, account.penalty, account.why)
+        known = self._penalties.pop(namespace, None)
+        self._penalties[namespace] = new if known is None else max(known, new)
+        if len(self._penalties) > MAX_PENALTIES:
+            del self._penalties[next(iter(self._penalties))]
+
+    def _forgiven(self, penalty: Penalty) -> bool:
+        return self._clock() > penalty.over_until + FORGIVEN_AFTER * penalty.seconds
 
     def watch(self, account: Account, framework: Framework, names: Iterable[str]) -> None:
         """Has the time that these plugins of a framework take charged to the account."""
@@ -195,7 +225,7 @@ class LocalBudgets:
 
     def _over(self, account: Account, why: str) -> None:
         now, (shortest, longest) = self._clock(), OVER_SECONDS
-        forgiven = now > account.over_until + FORGIVEN_AFTER * account.penalty
+        forgiven = self._forgiven(Penalty(account.over_until, account.penalty, account.why))
         account.penalty = shortest if forgiven else min(longest, 2 * account.penalty)
         account.over_until, account.why = now + account.penalty, why
         account.times += 1
@@ -213,6 +243,11 @@ class LocalBudgets:
     def counts(self) -> Mapping[tuple[str, ...], float]:
         """How many local policies are over their budget."""
         return {(): sum(account.muted for account in self._accounts.values())}
+
+
+def _namespace(key: str) -> str:
+    """The namespace of a local policy."""
+    return key.partition("/")[0]
 
 
 def _nothing(method: str, args: tuple[Any, ...]) -> Any:

@@ -8,7 +8,8 @@ import pytest
 
 from podwright.core.framework.interface import FilterPlugin, Plugin, ScorePlugin
 from podwright.core.framework.status import unschedulable
-from podwright.engine.local_budgets import BURST, OVER_SECONDS
+from podwright.engine import local_budgets
+from podwright.engine.local_budgets import BURST, FORGIVEN_AFTER, OVER_SECONDS, LocalBudgets
 from support.engine.kit import Rig, deciding, settle, values
 from support.policies.local import delegating, local_policy
 
@@ -315,3 +316,39 @@ def test_nothing_is_kept_of_policies_that_are_gone(rig):
     built = {active.compiled.name for active in rig.engine.policies.built}
     assert built == {"built-in-default", "gold", OURS}
     assert len(rig.engine.policies.built) == 3
+
+
+@pytest.mark.parametrize("name", ["ours", "another"])
+async def test_a_policy_that_is_deleted_and_made_again_keeps_its_penalty(rig, name):
+    apply(rig, **HEAVY)
+    Heavy.seconds = BUDGET * BURST
+    async with deciding(rig):
+        await place(rig, "first")
+        (account,) = rig.engine.budgets.accounts
+        until = account.over_until
+        rig.engine.policies.remove_local(OURS)
+        assert list(rig.engine.budgets.accounts) == []
+        again = rig.engine.budgets.account(f"team-a/{name}", "owner", BUDGET)
+        assert (again.muted, again.over_until, again.penalty) == (True, until, 60.0)
+        assert "took more than 1 ms" in rig.engine.budgets.problem(f"team-a/{name}")
+        rig.now = until + 60.0 * FORGIVEN_AFTER + 1
+        rig.engine.budgets.forget(f"team-a/{name}")
+        fresh = rig.engine.budgets.account(f"team-a/{name}", "owner", BUDGET)
+        assert (fresh.muted, fresh.penalty) == (False, 0.0)
+
+
+def test_the_penalties_of_policies_that_are_gone_are_bounded_and_those_of_their_namespace(monkeypatch):
+    monkeypatch.setattr(local_budgets, "MAX_PENALTIES", 3)
+    budgets = LocalBudgets(lambda: 100.0, lambda: 0.0)
+    for number in range(5):
+        account = budgets.account(f"team-{number}/p", "owner", 0.001)
+        account.spent = 1.0
+        budgets.begin(account, in_lane=True)
+        budgets.forget(account.key)
+    assert [budgets.account(f"team-{number}/q", "owner", 0.001).muted for number in range(5)] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]

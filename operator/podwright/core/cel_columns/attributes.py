@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from podwright.core.cel.conversions import text_in_error
 from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.values import no_such_overload
-from podwright.core.cel_columns.counts import counted
+from podwright.core.cel_columns.counts import counted, in_domain, on_node
+from podwright.core.cel_columns.limits import COST_LIMIT, TOO_COSTLY
 from podwright.core.cel_columns.reads import FIELDS, Reads
 from podwright.core.cel_columns.run import Fixed, Operation, Run
 from podwright.core.cel_columns.vectors import Failure, Kind, Operand, Scalar, Vec, failing
@@ -25,8 +27,7 @@ class Name(Operation):
     reads = Reads.NAME
 
     def run(self, run: Run) -> Vec:
-        table = run.nodes.table
-        ids = np.arange(table.size, dtype=np.int32) if run.rows is None else run.rows.astype(np.int32)
+        ids = np.arange(run.nodes.size, dtype=np.int32) if run.rows is None else run.rows.astype(np.int32)
         return Vec(Kind.TABLE, ids, table=run.nodes.names)
 
 
@@ -36,7 +37,7 @@ class Unschedulable(Operation):
     reads = Reads.UNSCHEDULABLE
 
     def run(self, run: Run) -> Vec:
-        column = run.nodes.table.unschedulable
+        column = run.nodes.unschedulable
         return Vec(Kind.BOOL, column.copy() if run.rows is None else column[run.rows])
 
 
@@ -46,7 +47,7 @@ class PodCount(Operation):
     reads = Reads.USAGE
 
     def run(self, run: Run) -> Vec:
-        column = run.nodes.table.pods
+        column = run.nodes.pods
         return Vec(Kind.INT, column if run.rows is None else column[run.rows])
 
 
@@ -56,7 +57,7 @@ class Taints(Operation):
     reads = Reads.TAINTS
 
     def run(self, run: Run) -> Vec:
-        column = run.nodes.table.taints
+        column = run.nodes.taints
         return Vec(Kind.TABLE, column if run.rows is None else column[run.rows], table=run.nodes.taint_lists)
 
 
@@ -131,8 +132,22 @@ class Counted(Operation):
         given_key, text = key.value, selector.value
         if not isinstance(text, str) or not (self._key is None or isinstance(given_key, str)):
             return run.failure(str(no_such_overload()))
+        if run.repeated > 1 and run.repeated * len(text) > COST_LIMIT:
+            return run.failure(TOO_COSTLY)
         try:
-            counts = counted(run.nodes.cache, text, None if self._key is None else str(given_key), run.variables)
+            counts = _counts(run, text, None if self._key is None else str(given_key))
         except EvaluationError as error:
             return run.failure(str(error))
         return Vec(Kind.INT, counts if run.rows is None else counts[run.rows])
+
+
+def _counts(run: Run, selector: str, key: str | None) -> NDArray[np.int64]:
+    nodes, view = run.nodes, run.nodes.view
+    if view is None:
+        return counted(nodes.cache, selector, key, run.variables)
+    found = (
+        on_node(view, selector, run.variables)
+        if key is None
+        else in_domain(nodes.cache, view, key, selector, run.variables)
+    )
+    return np.array([found], np.int64)

@@ -30,7 +30,7 @@ from podwright.core.cel_columns.attributes import (
     Unschedulable,
     Whole,
 )
-from podwright.core.cel_columns.lifting import Lift, Loop, Unrolled
+from podwright.core.cel_columns.lifting import MAX_UNROLLED, Lift, Loop, Unrolled
 from podwright.core.cel_columns.operations import (
     TEXT_TESTS,
     Arithmetic,
@@ -56,6 +56,8 @@ COUNTING: Final[Mapping[str, Reads]] = {PODS_ON_NODE: Reads.USAGE, PODS_IN_DOMAI
 """Functions of the node that is being judged, which is not among their arguments, with what they read."""
 
 _KINDS: Final = {types.BOOL: Kind.BOOL, types.INT: Kind.INT, types.UINT: Kind.UINT, types.DOUBLE: Kind.DOUBLE}
+_COUNTING_SHARES: Final = 32
+"""The evaluator counts at least so small a part of a selector's length as the cost of counting pods."""
 _COMPARISONS: Final = ("_<_", "_<=_", "_>_", "_>=_")
 _NUMBERS: Final = frozenset(
     (
@@ -78,6 +80,8 @@ class Compiled:
 
     operation: Operation
     interpreted: str
+    shares: int = 1
+    """A part gets at least one of so many shares of what may be spent on a node."""
 
     @property
     def reads(self) -> Reads:
@@ -91,6 +95,7 @@ class _Scope:
 
     fixed: frozenset[str] = frozenset()
     accumulators: Mapping[str, Reads] = field(default_factory=dict)
+    depth: int = 0
 
 
 class _AccumulatorError(Exception):
@@ -105,11 +110,19 @@ class Compiler:
         self._evaluator = evaluator
         self._free = free_variables(tree)
         self._interpreted: list[str] = []
+        self._lifts: list[Lift] = []
+        self._depth = 0
+        """The greatest number of loops around a part whose cost is limited."""
+        self._counts = False
+        """Whether a loop counts pods."""
 
     def compile(self) -> Compiled:
         tree = self._tree
         operation = self._everything(tree) if _binds(tree, NODE) else self._compile(tree, _Scope())
-        return Compiled(operation, "; ".join(dict.fromkeys(self._interpreted)))
+        for lift in self._lifts:
+            lift.parts = len(self._lifts)
+        shares = max(len(self._lifts), 1) * MAX_UNROLLED**self._depth * (_COUNTING_SHARES if self._counts else 1)
+        return Compiled(operation, "; ".join(dict.fromkeys(self._interpreted)), shares)
 
     def _everything(self, tree: Node) -> Operation:
         self._interpreted.append(f"a macro has a variable {NODE!r}")
@@ -156,10 +169,15 @@ class Compiler:
             case "domainOf", (operand, key), [_, True] if _is_node(operand):
                 return Entry("labels", self._fixed(key), default="")
             case "podsOnNode", (selector,), [True]:
-                return Counted(self._fixed(selector))
+                return self._counted(scope, selector)
             case "podsInDomain", (key, selector), [True, True]:
-                return Counted(self._fixed(selector), self._fixed(key))
+                return self._counted(scope, selector, key)
         return None
+
+    def _counted(self, scope: _Scope, selector: Node, key: Node | None = None) -> Counted:
+        if scope.depth:
+            self._depth, self._counts = max(self._depth, scope.depth), True
+        return Counted(self._fixed(selector), None if key is None else self._fixed(key))
 
     # Operators
 
@@ -224,7 +242,10 @@ class Compiler:
         whole = self._lift(node, scope)
         noted, self._interpreted[before:] = self._interpreted[before:], []
         known = {**scope.accumulators, node.accumulator: whole.reads}
-        outer, inner = _Scope(scope.fixed, known), _Scope(scope.fixed | {node.variable, node.second}, known)
+        outer, inner = (
+            _Scope(scope.fixed, known, scope.depth),
+            _Scope(scope.fixed | {node.variable, node.second}, known, scope.depth + 1),
+        )
         try:
             init, result = self._compile(node.init, scope), self._compile(node.result, outer)
             step = result if bind else self._compile(node.step, inner)
@@ -242,6 +263,8 @@ class Compiler:
         found: dict[object, Operation] = {}
         reads = self._inputs(node, scope, frozenset(), found)
         lift = Lift(self._evaluator(node), list(found.values()), kind_of_type(node.type), reads)
+        self._lifts.append(lift)
+        self._depth = max(self._depth, scope.depth)
         if self._is_of_nodes(node, lift):
             return Kept(lift)
         self._interpreted += [f"it reads {name} as a whole" for name, each in found.items() if isinstance(each, Whole)]

@@ -32,6 +32,8 @@ _ENTRY_BYTES: Final = 1_000
 
 
 Variables = Mapping[str, object]
+_Known = tuple[Operation, Hashable, int]
+"""What tells columns apart; at last what an evaluation on one node may cost."""
 OneNode = Callable[[NodeInfo], object]
 """The result for one node: a bool or a number. Raises EvaluationError."""
 FEW_ROWS: Final = 4
@@ -84,7 +86,7 @@ class KeptColumns:
 
         `variables` is only called if something has to be computed. `one` gives the result for a single node, which is faster for few.
         """
-        known = operation, key
+        known = operation, key, self.nodes.limit
         column = self._columns.get(known)
         if column is not None:
             if column.seq == column.log.seq:
@@ -98,7 +100,7 @@ class KeptColumns:
                     return self._keep(known, self._refreshed(column.vec, sorted(rows), operation, variables()))
         return self._keep(known, self._computed(operation, None, variables()))
 
-    def _asked(self, known: tuple[Operation, Hashable], column: Column, rows: set[int], one: OneNode) -> bool:
+    def _asked(self, known: _Known, column: Column, rows: set[int], one: OneNode) -> bool:
         """Brings a column up to date with the results of single nodes. False if one of them is an error, or the table has grown."""
         nodes, data = self.nodes.table.nodes, column.vec.data
         if len(data) != len(nodes) or column.vec.errors is not None:
@@ -134,7 +136,7 @@ class KeptColumns:
         finally:
             self._running -= 1
 
-    def _keep(self, known: tuple[Operation, Hashable], vec: Vec) -> Column:
+    def _keep(self, known: _Known, vec: Vec) -> Column:
         table = self.nodes.table
         log = table.usage_changes if known[0].reads.usage else table.static_changes
         errors, failing, passing = vec.errors, [], vec.data

@@ -38,6 +38,8 @@ class Lift(Operation):
         self._kind = kind
         self._view = Viewer(reads)
         self.reads = reads
+        self.parts = 1
+        """How many Lifts the expression has. Each gets an equal share of what may be spent on a node."""
 
     def run(self, run: Run) -> Operand:
         codes, representatives = distinct([each.run(run) for each in self.inputs], run)
@@ -48,13 +50,14 @@ class Lift(Operation):
         values: list[object] = []
         errors: list[int] = []
         room = MAX_VALUES
-        pauses = run.nodes.cache.pauses
+        pauses, nodes = run.nodes.pauses, run.nodes
+        limit = max(nodes.limit // (self.parts * run.repeated), 1)
         for number, position in enumerate(representatives):
             if number % _PAUSE_EVERY == _PAUSE_EVERY - 1:
                 pauses.point_in_plugin()
-            view = self._view.of(run.nodes.cache.node_at(run.slot(position)))
+            view = self._view.of(nodes.node_at(run.slot(position)))
             try:
-                value = self._evaluate({**run.variables, "node": view})
+                value = self._evaluate({**run.variables, "node": view}, limit)
                 if self._kind is Kind.TABLE:
                     room -= held_bytes(value)
                     if room < 0:
@@ -151,8 +154,9 @@ class Unrolled(Operation):
         if len(elements) > MAX_UNROLLED:
             return self._whole.run(run)
         value = self._init.run(run)
+        repeated = run.in_loop(len(elements))
         for first, second in elements:
-            inner = run.with_variable(loop.variable, first)
+            inner = repeated.with_variable(loop.variable, first)
             if loop.second:
                 inner = inner.with_variable(loop.second, second)
             value = self._step.run(inner.with_variable(loop.accumulator, value))

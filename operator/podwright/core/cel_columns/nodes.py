@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from podwright.core.cel_columns.limits import node_limit
 from podwright.core.cel_columns.reads import FIELDS, Reads
 from podwright.core.cel_columns.vectors import Bools, Rows
 from podwright.core.objects.compaction import compact_regularly
@@ -23,6 +24,7 @@ from podwright.core.objects.taints import Taint
 from podwright.core.state.cache import Cache
 from podwright.core.state.columns.table import ABSENT, NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
+from podwright.core.state.pauses import Pauses
 
 MAX_BYTES: Final = 32 << 20
 """The memory for numbered texts and for amounts."""
@@ -114,6 +116,9 @@ class _AmountColumn:
 class NodeColumns:
     """See the module."""
 
+    view: None = None
+    """Not a single node."""
+
     def __init__(self, cache: Cache) -> None:
         self.cache = cache
         self.table: NodeTable = cache.table
@@ -130,7 +135,39 @@ class NodeColumns:
         self._tables.clear()
         self._amounts.clear()
 
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return self.table.size
+
+    @property
+    def limit(self) -> int:
+        """What an evaluation on one node may cost."""
+        return node_limit(self.table.size)
+
+    @property
+    def pauses(self) -> Pauses:
+        return self.cache.pauses
+
+    def node_at(self, slot: int) -> NodeInfo:
+        """The NodeInfo of a row. Raises KeyError for a row without a node."""
+        return self.cache.node_at(slot)
+
     # Columns
+
+    @property
+    def unschedulable(self) -> Bools:
+        return self.table.unschedulable
+
+    @property
+    def pods(self) -> Int64s:
+        """int64[nodes]: how many pods each node has."""
+        return self.table.pods
+
+    @property
+    def taints(self) -> NDArray[np.int32]:
+        """int32[nodes]: positions in `taint_lists`."""
+        return self.table.taints
 
     def texts(self, field: str, key: str) -> Texts:
         """A label, an annotation or a condition."""

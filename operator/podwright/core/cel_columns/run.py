@@ -7,13 +7,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from podwright.core.cel.errors import EvaluationError
+from podwright.core.cel_columns.limits import COST_LIMIT
+from podwright.core.cel_columns.lone_node import LoneNode
 from podwright.core.cel_columns.nodes import NodeColumns
 from podwright.core.cel_columns.reads import Reads
-from podwright.core.cel_columns.vectors import Bools, ErrorTexts, Failure, Operand, Rows, Scalar, Vec
+from podwright.core.cel_columns.vectors import Bools, ErrorTexts, Failure, Operand, Rows, Scalar, Vec, as_vec, value_at
 
-Evaluate = Callable[[Mapping[str, object]], object]
-"""(values of the variables) → the value of a tree, by the evaluator. Raises EvaluationError."""
+Evaluate = Callable[[Mapping[str, object], int], object]
+"""(values of the variables, the greatest cost) → the value of a tree, by the evaluator. Raises EvaluationError."""
 
 
 class Keeper(Protocol):
@@ -27,17 +31,19 @@ class Keeper(Protocol):
 class Run:
     """`rows`: the rows of the table to evaluate, None for all of them. `variables`: everything but the node, the same for all rows."""
 
-    nodes: NodeColumns
+    nodes: NodeColumns | LoneNode
     rows: Rows | None
     variables: Mapping[str, object]
     errors: ErrorTexts
     keeper: Keeper
     """Keeps results that depend on the nodes alone."""
+    repeated: int = 1
+    """How often the loops around run the operation."""
 
     @property
     def count(self) -> int:
         """The number of entries of a Vec."""
-        return self.nodes.table.size if self.rows is None else len(self.rows)
+        return self.nodes.size if self.rows is None else len(self.rows)
 
     @property
     def valid(self) -> Bools:
@@ -53,7 +59,11 @@ class Run:
 
     def with_variable(self, name: str, value: object) -> Run:
         """The same with one more variable, that of a macro's loop."""
-        return Run(self.nodes, self.rows, {**self.variables, name: value}, self.errors, self.keeper)
+        return Run(self.nodes, self.rows, {**self.variables, name: value}, self.errors, self.keeper, self.repeated)
+
+    def in_loop(self, times: int) -> Run:
+        """The same within a loop that runs so often."""
+        return Run(self.nodes, self.rows, self.variables, self.errors, self.keeper, self.repeated * max(times, 1))
 
 
 class Operation(ABC):
@@ -74,7 +84,7 @@ class Fixed(Operation):
 
     def run(self, run: Run) -> Scalar | Failure:
         try:
-            return Scalar(self._evaluate(run.variables))
+            return Scalar(self._evaluate(run.variables, COST_LIMIT))
         except EvaluationError as error:
             return run.failure(str(error))
 
@@ -102,3 +112,24 @@ class Kept(Operation):
     def run(self, run: Run) -> Vec:
         vec = run.keeper.of_nodes(self.operation)
         return vec if run.rows is None else vec.at(run.rows)
+
+
+class _Anew:
+    """A Keeper that keeps nothing."""
+
+    def __init__(self, nodes: LoneNode, errors: ErrorTexts) -> None:
+        self._nodes = nodes
+        self._errors = errors
+
+    def of_nodes(self, operation: Operation) -> Vec:
+        return as_vec(operation.run(Run(self._nodes, None, {}, self._errors, self)), 1)
+
+
+def run_alone(operation: Operation, node: LoneNode, variables: Mapping[str, object]) -> object:
+    """The value of an operation on one node. Raises EvaluationError."""
+    errors = ErrorTexts()
+    with np.errstate(all="ignore"):  # what overflows or divides by zero is found and becomes an error
+        vec = as_vec(operation.run(Run(node, None, variables, errors, _Anew(node, errors))), 1)
+    if vec.errors is not None and vec.errors[0]:
+        raise EvaluationError(errors.text(int(vec.errors[0])))
+    return value_at(vec, 0)

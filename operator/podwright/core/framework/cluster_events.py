@@ -32,6 +32,8 @@ class Action(IntFlag):
     UPDATE_OTHER = 8192
     UPDATE_POD_SCALE_UP = 16384
     UPDATE_POD_GENERATED_RESOURCE_CLAIM = 32768
+    UPDATE_NODE_IMAGES = 65536
+    """Not an event in kube-scheduler, whose filters do not read images."""
     UPDATE = sum(value for name, value in vars().items() if name.startswith("UPDATE_"))
     ALL = ADD | DELETE | UPDATE
 

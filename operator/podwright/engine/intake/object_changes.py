@@ -36,6 +36,8 @@ def node_event(before: Node | None, after: Node) -> ClusterEvent | None:
         action |= Action.UPDATE_NODE_CONDITION
     if before.annotations != after.annotations:
         action |= Action.UPDATE_NODE_ANNOTATION
+    if before.images != after.images:
+        action |= Action.UPDATE_NODE_IMAGES
     if before.declared_features != after.declared_features:
         action |= Action.UPDATE_NODE_DECLARED_FEATURE
     return ClusterEvent(NODE, action) if action else None
@@ -47,7 +49,6 @@ def same_node(before: Node, after: Node) -> bool:
         node_event(before, after) is None
         and before.uid == after.uid
         and before.unschedulable == after.unschedulable
-        and before.images == after.images
         and before.terminating == after.terminating
     )
 

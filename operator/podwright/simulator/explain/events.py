@@ -25,6 +25,7 @@ _VERBS: Final = {
     Action.UPDATE_NODE_TAINT: "gets other taints or is uncordoned",
     Action.UPDATE_NODE_CONDITION: "gets another condition",
     Action.UPDATE_NODE_ANNOTATION: "gets other annotations",
+    Action.UPDATE_NODE_IMAGES: "gets other images",
     Action.UPDATE_NODE_DECLARED_FEATURE: "declares other features",
     Action.UPDATE_POD_LABEL: "gets other labels",
     Action.UPDATE_POD_SCALE_DOWN: "requests less",

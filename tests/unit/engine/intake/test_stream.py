@@ -206,6 +206,7 @@ def changed_node(**options):
         pytest.param({"taints": [{"key": "k", "effect": "NoSchedule"}]}, Action.UPDATE_NODE_TAINT, id="a taint"),
         pytest.param({"allocatable": {"cpu": "9"}}, Action.UPDATE_NODE_ALLOCATABLE, id="allocatable"),
         pytest.param({"annotations": {"a": "b"}}, Action.UPDATE_NODE_ANNOTATION, id="an annotation"),
+        pytest.param({"images": [{"names": ["app"], "sizeBytes": 5}]}, Action.UPDATE_NODE_IMAGES, id="an image"),
         pytest.param({"declared_features": ["F"]}, Action.UPDATE_NODE_DECLARED_FEATURE, id="a declared feature"),
         pytest.param(
             {"labels": {"x": "y"}, "allocatable": {"cpu": "9"}},
@@ -243,12 +244,6 @@ def test_invalid_conditions_are_ignored(conditions):
     raw = make_node("a")
     raw["status"]["conditions"] = conditions
     assert parse_node(raw).conditions == {}
-
-
-def test_a_new_image_is_kept_but_is_no_event():
-    before, after = changed_node(), changed_node(images=[{"names": ["app"], "sizeBytes": 5}])
-    assert node_event(before, after) is None
-    assert not same_node(before, after)
 
 
 def placed(**options):

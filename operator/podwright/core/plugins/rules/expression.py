@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from podwright.core.cel import types
-from podwright.core.cel.errors import CelError, EvaluationError, Issue
+from podwright.core.cel.errors import CelError, CostLimitError, EvaluationError, Issue
 from podwright.core.cel.estimate import CostEstimator
 from podwright.core.cel.ranges import Range
 from podwright.core.cel.tree import Node
@@ -20,8 +20,10 @@ from podwright.core.cel.types import Type
 from podwright.core.cel_columns.compiler import NODE, Compiler, kind_of_type
 from podwright.core.cel_columns.counts import SCOPE
 from podwright.core.cel_columns.kept import Column, KeptColumns, OneNode
+from podwright.core.cel_columns.limits import node_limit
+from podwright.core.cel_columns.lone_node import LoneNode
 from podwright.core.cel_columns.nodes import Viewer
-from podwright.core.cel_columns.run import Evaluate, Operation, Run
+from podwright.core.cel_columns.run import Evaluate, Operation, Run, run_alone
 from podwright.core.cel_columns.vectors import Kind, Operand, Vec, as_vec, failing
 from podwright.core.framework.interface import MAX_SCORE
 from podwright.core.objects.compaction import RecentCache
@@ -32,8 +34,6 @@ from podwright.core.state.nodeinfo import NodeInfo
 NUMBERS: Final = (types.INT, types.UINT, types.DOUBLE)
 NOT_FINITE: Final = "the score is not a finite number"
 _KEPT: Final[RecentCache[tuple[str, bool], Expression]] = RecentCache(1024)
-COST_LIMIT: Final = 10_000
-"""What one evaluation for one node may cost, in units of CEL: about 10 ms."""
 UNBOUNDED: Final = 2**53
 """A greater estimate has the size of a value in it that nobody knows."""
 MAX_ESTIMATE: Final = 1_000_000
@@ -53,6 +53,7 @@ class Expression:
         self.reads = compiled.reads
         self.interpreted = compiled.interpreted
         self._operation: Operation = compiled.operation
+        self._shares = compiled.shares
         self._score = Score(compiled.operation, kind_of_type(self.program.result_type))
         self._bounded = Bounded(self._score)
         inputs = inputs_of(self.program.tree)
@@ -80,11 +81,21 @@ class Expression:
         return kept.column(operation, self.key(subject), lambda: subject.variables(self._variables), one)
 
     def evaluate(self, subject: Subject, node: NodeInfo, changes: Mapping[str, object] | None = None) -> object:
-        """The value for one node. `changes`: further variables. Raises EvaluationError."""
-        variables = {**subject.variables(self._variables), NODE: self._view.of(node)}
+        """The value for one node. `changes`: further variables. Raises EvaluationError.
+
+        Columns count only the cost of the parts that they leave to the evaluator, so they may have a value where the evaluator gives up.
+        What it evaluates within the least share of a part has no part that costs more: then both have the same value.
+        """
+        view = self._view.of(node)
+        variables = {**subject.variables(self._variables), NODE: view}
         if changes:
             variables.update(changes)
-        return self.program.evaluate(variables, COST_LIMIT)
+        limit = node_limit(subject.cache.table.size) // self._shares
+        try:
+            return self.program.evaluate(variables, limit)
+        except CostLimitError:
+            del variables[NODE]
+            return run_alone(self._operation, LoneNode(view, subject.cache), variables)
 
     def number(self, subject: Subject, node: NodeInfo) -> float:
         """The value of a score for one node. Raises EvaluationError."""
@@ -108,7 +119,11 @@ def expression_of(text: str, *, score: bool) -> Expression:
 
 def _evaluator(tree: Node) -> Evaluate:
     program = environment().part(tree)
-    return lambda variables: program.evaluate(variables, COST_LIMIT)
+
+    def evaluate(variables: Mapping[str, object], limit: int) -> object:
+        return program.evaluate(variables, limit)
+
+    return evaluate
 
 
 def _check_type(found: Type, *, score: bool) -> None:

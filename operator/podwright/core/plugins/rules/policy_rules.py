@@ -8,6 +8,7 @@ the expressions read of the pod, and refreshed for nodes that change.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel_columns.counts import CHANGES, Change
 from podwright.core.cel_columns.kept import Column, kept_columns
 from podwright.core.cel_columns.reads import Reads
-from podwright.core.cel_columns.vectors import shortened
+from podwright.core.cel_columns.vectors import Codes, ErrorTexts, shortened
 from podwright.core.framework.cluster_events import EventHint
 from podwright.core.framework.interface import (
     MAX_SCORE,
@@ -99,17 +100,17 @@ class PolicyRules(
     def filter_all(self, state: CycleState, _pod: PodInfo, _table: NodeTable) -> FilterResult | None:
         of_pod: _CycleState = state.data[self.name]
         ok: Bools | None = None
-        columns = []
+        verdicts = []
         for rule in self.rules.filters:
             column = rule.expression.column(of_pod.subjects[rule.owner], self._kept)
             if column.failing is not None:
                 self._failed(rule.name, column)
             passing = column.passing
             ok = passing if ok is None else ok & passing
-            columns.append((rule, column))
+            verdicts.append(Verdict(rule, passing, column.vec.errors, column.texts))
         if ok is None:
             return None
-        return FilterResult(ok, lambda: _explained(columns))
+        return FilterResult(ok, lambda: _explained(verdicts))
 
     def verdict_key(self, pod: PodInfo) -> Hashable | None:
         if self.scope > Scope.NODE_PODS:
@@ -200,20 +201,28 @@ def scaled(values: NDArray[np.float64], sound: Bools, normalize: Normalization) 
     return scores
 
 
-def _explained(columns: Sequence[tuple[Filter, Column]]) -> tuple[NDArray[np.int32], Sequence[Status]]:
+class Verdict(NamedTuple):
+    """What a filter says of all nodes at one moment. A Column may be brought up to date before anybody asks for the reasons."""
+
+    rule: Filter
+    passing: Bools
+    errors: Codes | None
+    texts: ErrorTexts
+
+
+def _explained(verdicts: Sequence[Verdict]) -> tuple[NDArray[np.int32], Sequence[Status]]:
     """int32[nodes] codes of the first filter that rejects each node, and the statuses. A code stands for a filter and its error."""
-    size = len(columns[0][1].vec.data)
+    size = len(verdicts[0].passing)
     codes = np.zeros(size, np.int32)
     statuses: list[Status] = []
     open_ = np.ones(size, np.bool_)
-    for rule, column in columns:
-        rejected = open_ & ~column.passing
+    for rule, passing, errors, texts in verdicts:
+        rejected = open_ & ~passing
         codes[rejected] = len(statuses)
         statuses.append(Status(rule.code, (rule.reason,)))
-        errors = column.vec.errors
         if errors is not None:
             for code in np.unique(errors[rejected & (errors != 0)]).tolist():
                 codes[rejected & (errors == code)] = len(statuses)
-                statuses.append(Status(rule.code, (rule.failure(column.texts.text(code)),)))
-        open_ &= column.passing
+                statuses.append(Status(rule.code, (rule.failure(texts.text(code)),)))
+        open_ &= passing
     return codes, statuses

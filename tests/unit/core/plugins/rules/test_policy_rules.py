@@ -272,3 +272,18 @@ def plugin_filter(plugin, world, priority) -> int:
     state, asked = CycleState(), pod(priority=priority)
     plugin.pre_filter(state, asked)
     return int(plugin.filter_all(state, asked, world.cache.table).ok.sum())
+
+
+def test_reasons_that_are_asked_for_late_are_those_of_the_verdict():
+    world = world_of(*(labelled(f"n{i}", tier="a") for i in range(20)))
+    plugin = plugin_of(world, policy_of(["node.labels.tier == 'a'", "node.name != 'n1' || pod.priority == 7"]))
+    asked, state = pod(), CycleState()
+    plugin.pre_filter(state, asked)
+    result = plugin.filter_all(state, asked, world.cache.table)
+    world.cache.set_node(parse_node(labelled("n1", tier="b")))
+    later = plugin.filter_all(state, asked, world.cache.table)
+    reasons = []
+    for each in (result, later):
+        codes, statuses = each.explain()
+        reasons.append(statuses[codes[1]].reasons)
+    assert reasons == [("node(s) didn't satisfy rule r1",), ("node(s) didn't satisfy rule r0",)]

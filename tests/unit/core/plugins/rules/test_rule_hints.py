@@ -39,6 +39,7 @@ def node(name="n", **labels):
     [
         ("node.labels.a == 'b'", NODE, Action.UPDATE_NODE_LABEL),
         ("node.annotations.a == 'b'", NODE, Action.UPDATE_NODE_ANNOTATION),
+        ("'busybox' in node.images", NODE, Action.UPDATE_NODE_IMAGES),
         ("node.taints.size() == 0", NODE, Action.UPDATE_NODE_TAINT),
         ("!node.unschedulable", NODE, Action.UPDATE_NODE_TAINT),
         ("node.conditions.Ready == 'True'", NODE, Action.UPDATE_NODE_CONDITION),
