@@ -94,10 +94,11 @@ def test_helm_finds_no_fault_in_the_chart(helm):
     assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
 
 
-def test_the_definition_of_policies_outlives_the_chart(helm):
+def test_the_definitions_of_policies_outlive_the_chart(helm):
     raws = yaml.safe_load_all(helm("template", "release", str(CHART), "--kube-version", "1.37.0"))
-    (crd,) = (raw for raw in raws if raw and raw["kind"] == "CustomResourceDefinition")
-    assert crd["metadata"]["annotations"][KEEP] == "keep"
+    crds = [raw for raw in raws if raw and raw["kind"] == "CustomResourceDefinition"]
+    assert {crd["spec"]["names"]["kind"] for crd in crds} == {"SchedulerPolicy", "LocalSchedulerPolicy"}
+    assert {crd["metadata"]["annotations"][KEEP] for crd in crds} == {"keep"}
 
 
 def test_nothing_names_another_namespace_than_that_of_the_release(template):

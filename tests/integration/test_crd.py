@@ -76,6 +76,7 @@ def test_defaults_are_filled_in(served, name):
     assert spec == {
         "schedulerName": "podwright",
         "precedence": 0,
+        "byName": "Never",
         "strategy": {"type": "Default", "resources": []},
     }
     served.apply(policy(name, {"strategy": {"type": "MostAllocated", "resources": [{"name": "cpu"}]}}))
