@@ -122,6 +122,8 @@ def test_pytest_runs_the_tests_of_such_files(pytester: pytest.Pytester) -> None:
     pytester.makefile(".policies.yaml", test_more=SUITE % "a")
     pytester.path.joinpath("test_bad.policies.yaml").write_text("tests: 1")
     pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
-    result = pytester.runpytest("-p", "podwright.policies.pytest_plugin", "--continue-on-collection-errors")
+    result = pytester.runpytest(
+        "-p", "no:podwright", "-p", "podwright.policies.pytest_plugin", "--continue-on-collection-errors"
+    )
     result.assert_outcomes(passed=1, failed=1, errors=1)
     result.stdout.fnmatch_lines(["*test_bad.policies.yaml: tests: *", "*default/web: is on a, and should be on b"])
