@@ -74,10 +74,8 @@ def test_rules_decide_and_params_of_a_config_map_apply_at_once_and_stay_when_it_
         cluster.kubectl("delete", "configmap", "tiers", "-n", HOME)
         cluster.client.create(pod("third", namespace, scheduler=OURS))
         wait_until(lambda: node_of(cluster, "third", namespace) == "b", 20, "the last params stay in use")
-        wait_until(lambda: missing(cluster), 20, "the status says that the ConfigMap is gone")
-        assert (
-            missing(cluster)[0]["message"] == f"ConfigMap {HOME}/tiers does not exist: its last content stays in use."
-        )
+        says = [f"ConfigMap {HOME}/tiers does not exist: its last content stays in use."]
+        wait_until(lambda: missing(cluster) == says, 30, "the status says that the ConfigMap is gone")
 
 
 def node_of(cluster, name, namespace):
@@ -87,7 +85,7 @@ def node_of(cluster, name, namespace):
 
 def missing(cluster):
     status = cluster.client.read(policy())["status"]
-    return [each for each in status["conditions"] if each["type"] == "ParamsMissing"]
+    return [each["message"] for each in status["conditions"] if each["type"] == "ParamsMissing"]
 
 
 def rejected(cluster, namespace, name):
