@@ -63,7 +63,16 @@ _POD_SPEC: Final = (
 )
 _CONTAINER: Final = ("name", "image", "resources", "ports", "restartPolicy", "restartPolicyRules")
 _CONTAINER_STATUS: Final = ("name", "allocatedResources", "resources")
-_POD_STATUS: Final = ("phase", "nominatedNodeName", "startTime", "resize", "allocatedResources", "resources")
+_POD_STATUS: Final = (
+    "phase",
+    "nominatedNodeName",
+    "startTime",
+    "resize",
+    "allocatedResources",
+    "resources",
+    "resourceClaimStatuses",
+    "extendedResourceClaimStatus",
+)
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 _CONTAINER_STATUSES: Final = ("containerStatuses", "initContainerStatuses")
 _VOLUMES_LEFT_OUT: Final = frozenset(("secret", "configMap", "projected", "downwardAPI", "emptyDir", "hostPath"))
