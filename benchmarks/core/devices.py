@@ -26,7 +26,7 @@ MODELS: Final = ("a100", "h100")
 
 
 def filled(nodes: int, devices: int) -> World:
-    """A world with so many devices on each node."""
+    """A world in which each node has the given number of devices."""
     world = World(clock=time.time)
     world.fill({"nodes": [node(i) for i in range(nodes)], "deviceClasses": [_class()]})
     for i in range(nodes):

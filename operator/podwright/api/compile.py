@@ -138,7 +138,7 @@ def compile_policy(
 
 
 def refused_policy(source: SchedulerPolicy, profile: Profile, refusal: str) -> CompiledPolicy:
-    """A policy of which only scheduler name, `match`, precedence and `byName` are known. `profile`: the built-in one."""
+    """A refused policy. Its scheduler name, `match`, precedence and `byName` are known, nothing else. `profile`: the built-in one."""
     match = CompiledMatch.of(source.spec.match)
     return CompiledPolicy(source=source, match=match, profile=profile, refusal=refusal)
 

@@ -23,9 +23,7 @@ from podwright.simulator.snapshot import SnapshotError
 @click.option(
     "-o", "--output", default="-", metavar="FILE", help="Where to write. `.gz` packs it. Default: standard output."
 )
-@click.option(
-    "--seconds", type=click.FloatRange(min=0.0), metavar="N", help="End after so many seconds. Default: until Ctrl-C."
-)
+@click.option("--seconds", type=click.FloatRange(min=0.0), metavar="N", help="End after N seconds. Default: at Ctrl-C.")
 @click.option("--kubeconfig", type=click.Path(dir_okay=False), help="The kubeconfig, found as kubectl finds it.")
 @click.option("--context", help="A context of the kubeconfig, instead of the current one.")
 @click.option(

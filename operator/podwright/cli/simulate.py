@@ -69,7 +69,7 @@ _NO_CHANGE: Final = Hypothesis(policies=[], objects=[], add_nodes=[], remove_nod
     "scale",
     multiple=True,
     metavar="KIND/NAME=N",
-    help="A workload with so many pods: deploy/x=50, or deploy/namespace/x=50. Can be repeated.",
+    help="Give a workload N pods: deploy/x=50, or deploy/namespace/x=50. Can be repeated.",
 )
 @click.option(
     "-n", "--namespace", default="default", show_default=True, metavar="NAME", help="The namespace of --scale."

@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 from podwright.cli.main import main
 from podwright.simulator.explain import from_operator
-from support.explain.situations import SITUATIONS, cluster, full, gang, member, node, waiting
+from support.explain.objects import cluster, full, gang, member, node, waiting
+from support.explain.situations import SITUATIONS
 from support.objects.builders import make_taint
 
 

@@ -85,7 +85,7 @@ class _Changes:
 
 
 async def record(connection: Connection, file: BinaryIO, seconds: float | None, stop: asyncio.Event) -> Recorder:
-    """Records until `stop` is set, or for so many seconds. Raises SnapshotError if the cluster cannot be read."""
+    """Records until `stop` is set, at most for `seconds`. Raises SnapshotError if the cluster cannot be read."""
     recorder = Recorder(file, time.time)
     try:
         source = credentials.load(connection.kubeconfig, connection.context, time.time, time.monotonic)

@@ -11,7 +11,8 @@ from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.explanation import explain_pod
 from podwright.simulator.explain.results import State, as_object
 from support.explain.kit import KINDS
-from support.explain.situations import SITUATIONS, cluster, full, node, waiting
+from support.explain.objects import cluster, full, node, waiting
+from support.explain.situations import SITUATIONS
 from support.objects.builders import make_taint
 
 

@@ -3,7 +3,7 @@ import pytest
 
 from podwright.simulator.explain.placed import recorded_in
 from podwright.simulator.explain.results import State
-from support.explain.situations import cluster, node, waiting
+from support.explain.objects import cluster, node, waiting
 
 DECISION = {
     "policy": "batch",

@@ -3,7 +3,7 @@ import pytest
 from podwright.simulator.explain.results import State
 from podwright.simulator.explain.targets import TargetError, explain_target, parse_target
 from podwright.simulator.snapshot import Snapshot
-from support.explain.situations import cluster, full, gang, member, node, waiting
+from support.explain.objects import cluster, full, gang, member, node, waiting
 
 
 def snapshot_of(given):
