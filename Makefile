@@ -129,14 +129,13 @@ verify: venv ## fail if a generated file is out of date
 	$(BIN)/python -m podwright.cli.strategy_pictures --check docs/strategies.md
 	$(BIN)/python -m benchmarks.report --readme README.md --check
 
-.PHONY: chart
 .PHONY: notebook
 notebook: venv ## run the cells of docs/library.ipynb again
 	$(BIN)/python tests/support/examples/notebook.py docs/library.ipynb
 
+.PHONY: chart
 chart: venv ## generate the Helm chart in charts/podwright from manifests
 	$(BIN)/python charts/generate.py
-
 
 bench-core: venv ## measure decisions per second of the core alone, in-process (ARGS=--help)
 	$(BIN)/python -m benchmarks.core.decisions $(ARGS)

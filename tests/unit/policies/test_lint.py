@@ -78,6 +78,12 @@ def test_the_options_of_the_operator_bound_scheduler_names(tmp_path: Path) -> No
     assert "p.yaml:4:23: error: SchedulerPolicy p: spec.schedulerName: " in result.output
 
 
+def test_json_may_be_indented_with_tabs(tmp_path: Path) -> None:
+    policy = '{\n\t"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulerPolicy", "metadata": {"name": "p"},\n\t"spec": {"precedence": %s}\n}'
+    assert run(tmp_path, policy % 1).output == ""
+    assert "p.yaml:3:25: error: SchedulerPolicy p: spec.precedence: " in run(tmp_path, policy % '"x"').output
+
+
 def test_policies_that_never_decide_are_a_warning(tmp_path: Path) -> None:
     second = POLICY.replace("name: p", "name: q")
     result = run(tmp_path, f"{POLICY}spec: {{precedence: 2}}\n---\n{second}spec: {{match: {{namespaces: [a]}}}}\n")
