@@ -9,13 +9,12 @@ from support.faults.arena import Arena
 from support.faults.proxy import CUT, RESPONSE_LOST, FaultProxy, Faults, is_write
 
 NODES = 12
-HIGH = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "faults-high"}, "value": 9}
 
 
 def test_failing_requests_cause_no_extra_victims(arena: Arena) -> None:
     """Each node is full with two pods of 2 CPUs, and each preemptor needs the room of one of them."""
     cluster = arena.cluster
-    cluster.apply(HIGH)
+    cluster.client.add_priority_class("faults-high", 9)
     arena.nodes(NODES)
     with FaultProxy(cluster) as proxy, arena.running(proxy, "--pod-intake=watch"):
         arena.pods(2 * NODES, "low", cpu="2")

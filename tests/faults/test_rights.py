@@ -122,14 +122,6 @@ def start_deployed(cluster: ControlPlane, name: str, kubeconfig: Path) -> kit.Op
     return kit.Operator(cluster.start_process(name, kit.deployed_command(port), environ), port, scheme="https")
 
 
-PRIORITY_CLASS = {
-    "apiVersion": "scheduling.k8s.io/v1",
-    "kind": "PriorityClass",
-    "metadata": {"name": "high"},
-    "value": 1000,
-}
-
-
 class FirstOfEach:
     """The first request of each path that binds a pod or updates a volume, a volume's claim or the claim `mine`."""
 
@@ -167,7 +159,7 @@ def test_every_right_is_used(cluster, audit_log):
             client.create(claim(name))
         client.create(pod("victim", scheduler=OURS, cpu="15", nodeSelector=on("n2")))
         kit.wait_bound(cluster, "default", 1)
-        client.create(PRIORITY_CLASS)
+        client.add_priority_class("high", 1000)
         client.create(pod("preemptor", scheduler=OURS, cpu="15", nodeSelector=on("n2"), priorityClassName="high"))
         client.create(pod("large", scheduler=OURS, cpu="64"))
         for name in ("local", "made"):

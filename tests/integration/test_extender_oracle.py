@@ -19,14 +19,13 @@ OURS, THEIRS = "ours", "theirs"
 MINOR = Versions.from_environ().kubernetes_minor
 FORMER_WORDS = "no new claims to deallocate, "
 """kube-scheduler said this before 1.37 of pods that have no claims."""
-PRIORITY = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": HIGH}, "value": 1000}
 
 
 @pytest.fixture
 def cluster(empty_cluster):
     kit.install(empty_cluster)
     empty_cluster.bulk.create([node(name, cpu="4", memory="32Gi", pods="1000") for name in NODES])
-    empty_cluster.apply(PRIORITY)
+    empty_cluster.client.add_priority_class(HIGH, 1000)
     yield empty_cluster
     empty_cluster.client.request("DELETE", f"/apis/scheduling.k8s.io/v1/priorityclasses/{HIGH}")
 

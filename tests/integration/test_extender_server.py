@@ -72,14 +72,8 @@ def test_kube_scheduler_places_pods_by_a_policy(cluster, namespace, node_cache):
 def test_kube_scheduler_preempts_only_where_the_named_policy_would(cluster, namespace):
     """The policy is for pods of another scheduler; its name in the URL makes it decide here."""
     policy = {**POLICY, "metadata": {"name": "allowed-only"}, "spec": {**ALLOWED_ONLY, "schedulerName": "nobody"}}
-    urgent = {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": "urgent"},
-        "value": 1000,
-    }
     cluster.client.create(policy)
-    cluster.client.create(urgent)
+    cluster.client.add_priority_class("urgent", 1000)
     cluster.client.create(node("allowed", labels={"allowed": "yes"}))
     names = [f"node-{each}" for each in "abcd"]
     for name in (*names, "allowed"):
@@ -107,7 +101,7 @@ def test_kube_scheduler_preempts_only_where_the_named_policy_would(cluster, name
     finally:
         scheduler.stop()
         extender.process.stop(20)
-        cluster.client.delete(urgent)
+        cluster.client.request("DELETE", "/apis/scheduling.k8s.io/v1/priorityclasses/urgent")
 
 
 def test_an_unknown_policy_is_in_the_pods_event(cluster, namespace):

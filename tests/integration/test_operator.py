@@ -100,8 +100,7 @@ def test_after_a_kill_the_next_operator_binds_the_remaining_pods_once(cluster, n
 
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
 def test_at_the_start_the_pod_with_the_highest_priority_is_scheduled_first(cluster, namespace, intake):
-    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
-    cluster.apply(high)
+    cluster.client.add_priority_class("high", 1000)
     cluster.client.create(node("only", pods="1"))
     cluster.bulk.create([pod(f"low{i}", namespace, scheduler=OURS) for i in range(30)])
     cluster.client.create(pod("urgent", namespace, scheduler=OURS, priorityClassName="high"))
@@ -272,10 +271,7 @@ def test_a_new_policy_adds_its_scheduler_name(cluster, namespace, intake, name):
 
 def test_a_pod_preempts_a_pod_of_lower_priority(cluster, namespace):
     cluster.client.create(node("only", cpu="2"))
-    classes = [
-        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
-    ]
-    cluster.apply(*classes)
+    cluster.client.add_priority_class("high", 1000)
     with kit.running(cluster):
         cluster.client.create(pod("low", namespace, scheduler=OURS, cpu="1500m", terminationGracePeriodSeconds=0))
         kit.wait_bound(cluster, namespace, 1, 20)

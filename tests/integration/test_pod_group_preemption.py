@@ -19,8 +19,7 @@ def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
     """A control plane with the Workload API and with Podwright installed."""
     with ControlPlane(binaries=binaries, **SERVING_GROUPS) as cluster:
         kit.install(cluster)
-        priority = {"metadata": {"name": "eager"}, "value": 1000, "preemptionPolicy": "PreemptLowerPriority"}
-        cluster.client.create({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **priority})
+        cluster.client.add_priority_class("eager", 1000)
         yield cluster
 
 

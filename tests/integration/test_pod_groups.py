@@ -31,8 +31,7 @@ def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
     with ControlPlane(binaries=binaries, **SERVING_GROUPS) as cluster:
         kit.install(cluster)
         for name, value, policy in (("meek", 0, "Never"), ("eager", 1000, "PreemptLowerPriority")):
-            priority = {"metadata": {"name": name}, "value": value, "preemptionPolicy": policy}
-            cluster.client.create({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **priority})
+            cluster.client.add_priority_class(name, value, policy)
         yield cluster
 
 

@@ -9,11 +9,12 @@ import ssl
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from podwright.testing.objects import collection_path, object_path
+from podwright.testing.objects import collection_path, object_path, pod
 
 Json = dict[str, Any]
 
@@ -98,6 +99,16 @@ class Client:
     def create(self, body: Json) -> Json:
         return self.request("POST", collection_path(body), body)
 
+    def add_priority_class(self, name: str, value: int, preemption_policy: str = "PreemptLowerPriority") -> None:
+        """Creates a PriorityClass unless it exists, and returns when pods may name it: the API server's admission learns of it by a watch."""
+        body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+        with suppress_status(409):
+            self.create({**body, "value": value, "preemptionPolicy": preemption_policy})
+        probe = pod(f"probe-of-{name}", priorityClassName=name)
+        path = collection_path(probe)
+        admitted = lambda: self.raw("POST", path, probe, {"dryRun": "All"})[0] == 201  # noqa: E731
+        wait_until(admitted, 30, f"pods may name PriorityClass {name}")
+
     def read(self, body: Json) -> Json:
         """Gets the object with the kind, namespace and name of `body`."""
         return self.request("GET", object_path(body))
@@ -113,11 +124,8 @@ class Client:
 
     def delete(self, body: Json) -> None:
         """Deletes the object without a grace period; ignores 404."""
-        try:
+        with suppress_status(404):
             self.request("DELETE", object_path(body), query={"gracePeriodSeconds": "0"})
-        except ApiError as error:
-            if error.status != 404:
-                raise
 
     def close(self) -> None:
         """Closes this thread's connection."""
@@ -138,6 +146,16 @@ class Client:
             connection = http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=context)
             self._local.connection = connection
         return connection
+
+
+@contextmanager
+def suppress_status(status: int) -> Iterator[None]:
+    """Ignores an ApiError with this status."""
+    try:
+        yield
+    except ApiError as error:
+        if error.status != status:
+            raise
 
 
 def wait_until(condition: Callable[[], bool], timeout: float, expected: str) -> None:

@@ -31,6 +31,7 @@ from yarl import URL
 
 from podwright.testing import ControlPlane
 from podwright.testing.processes import free_port
+from support.faults.sockets import Sockets
 
 CUT, RESPONSE_LOST = "cut", "response lost"
 _TEXTS = {
@@ -132,6 +133,7 @@ class FaultProxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fault proxy", daemon=True)
         self._watches: set[Watch] = set()
+        self._sockets = Sockets()
         self._session: aiohttp.ClientSession
         self._runner: web.AppRunner
         self._held = Counter[RequestFilter]()
@@ -253,7 +255,7 @@ class FaultProxy:
     async def _start(self) -> None:
         context = ssl.create_default_context(cafile=str(self._cluster.certificate_authority))
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=context, limit=0),
+            connector=aiohttp.TCPConnector(ssl=context, limit=0, socket_factory=self._sockets),
             auto_decompress=False,
             skip_auto_headers=("Accept-Encoding", "Accept", "User-Agent"),
             trust_env=False,
@@ -270,11 +272,12 @@ class FaultProxy:
 
     async def _stop(self) -> None:
         await self._runner.cleanup()
-        await self._session.close()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+        await self._session.close()
+        await self._sockets.close()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         one = PendingRequest(

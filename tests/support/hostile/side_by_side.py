@@ -53,8 +53,7 @@ def compare(
 
 
 def _fill(cluster: ControlPlane, nodes: int, placed: int) -> None:
-    value = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": _CLASS}, "value": 1000}
-    cluster.client.create(value)
+    cluster.client.add_priority_class(_CLASS, 1000)
     operator_process.install(cluster)
     cluster.bulk.create(_node(index) for index in range(nodes))
     filled = [index for index in range(nodes) if index % 10]
