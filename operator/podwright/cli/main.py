@@ -15,6 +15,7 @@ from typing import IO, Any, Final
 import click
 
 from podwright import __version__
+from podwright.cli.imports import uncollected
 
 COMMANDS: Final[Mapping[str, str]] = {
     "convert": "podwright.cli.convert",
@@ -73,7 +74,9 @@ class _LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS and cmd_name not in self.commands:
-            self.add_command(getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name.replace("-", "_")))
+            with uncollected():
+                module = importlib.import_module(COMMANDS[cmd_name])
+            self.add_command(getattr(module, cmd_name.replace("-", "_")))
         return super().get_command(ctx, cmd_name)
 
 

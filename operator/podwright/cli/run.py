@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from podwright.cli.flags import SchedulerCommand
+from podwright.cli.imports import uncollected
 from podwright.core.framework.registry import RegistryError
 from podwright.kube.log_format import configure_logging
 from podwright.kube.option_values import OptionsError
@@ -23,9 +24,10 @@ def start(values: dict[str, Any], *, as_kube_scheduler: bool) -> None:
         options = Options(as_kube_scheduler=as_kube_scheduler, **values)
     except OptionsError as error:
         raise click.UsageError(str(error)) from error
-    from podwright.cli import scheduler  # noqa: PLC0415 -- not for --help
-    from podwright.kube.client.errors import AccessError, ConfigError  # noqa: PLC0415
-    from podwright.kube.repeated_lines import count_repeated_lines  # noqa: PLC0415
+    with uncollected():
+        from podwright.cli import scheduler  # noqa: PLC0415 -- not for --help
+        from podwright.kube.client.errors import AccessError, ConfigError  # noqa: PLC0415
+        from podwright.kube.repeated_lines import count_repeated_lines  # noqa: PLC0415
 
     configure_logging(
         options.logging_format, options.verbosity, options.vmodule, logging.getLevelName(options.log_level.upper())

@@ -121,7 +121,7 @@ class Runtime:
         self._rights = RightsCheck(self._needed_rights())
         self._parts: Parts | None = None
         self._crds_watchable = False
-        self._params: Resource | None = None
+        self._params = params_in(options.policies.namespace)
         self._writing = False
         """Whether the background tasks that write run."""
         self._started = False
@@ -248,48 +248,47 @@ class Runtime:
         await self.server.start()
         self._tasks.start("API server contact", self._contact.run)
         self._electing = self._tasks.start("leader election", self.leadership.run)
-        _, readable, minor, crd_problem, self._params = await retry_until_answered("the API server", self._ask)
+        minor, problems = await retry_until_answered("the API server", self._ask)
         await self.server.require_authentication()
-        self._crds_watchable = crd_problem is None
+        self._crds_watchable = problems[CRD] is None
         parts = self._parts = build_parts(self._base, minor)
         await asyncio.gather(
             start_policies(parts),
             retry_until_answered("pod groups", parts.pod_groups.discover),
         )
-        self._start_watches(parts, readable)
+        self._start_watches(parts, self._watched_kinds(problems))
         self._start_readers(parts)
         if not self.leadership.elected:
             self._start_writers(parts)
         self._started = True
         self._deciding = self._tasks.start("decisions", lambda: self._decide(parts))
 
-    async def _ask(self) -> tuple[None, list[Resource], int | None, str | None, Resource | None]:
-        """What the start must know of the API server, asked at the same time: the start waits for answers, not for its own work."""
-        return await asyncio.gather(
-            access.require(self._http, REQUIRED),
-            access.readable(self._http, STORED),
-            access.server_minor(self._http),
-            access.access_problem(self._http, CRD),
-            self._readable_params(),
+    async def _ask(self) -> tuple[int | None, access.Problems]:
+        """What the start must know of the API server: its minor version, and which kinds can be read. Raises AccessError and ClusterError."""
+        kinds = {*REQUIRED, *STORED, CRD, self._params}
+        minor, problems = await asyncio.gather(
+            access.server_minor(self._http), access.access_problems(self._http, kinds)
         )
+        access.require_of(REQUIRED, problems)
+        return minor, problems
 
-    async def _readable_params(self) -> Resource | None:
-        """The ConfigMaps that policies may take params from; None if RBAC does not let us read them. Raises ClusterError."""
-        found = params_in(self.options.policies.namespace)
-        verb = await access.forbidden(self._http, found)
-        if verb is not None:
-            log.info("policies take no params from ConfigMaps: RBAC does not let us %s %s", verb, found.collection)
-        return found if verb is None else None
+    def _watched_kinds(self, problems: access.Problems) -> Sequence[Resource]:
+        """The kinds to watch besides nodes and pods: those that can be read. What is off is logged."""
+        kinds = access.readable_of(STORED, problems)
+        problem = problems[self._params]
+        if problem is None:
+            return [*kinds, self._params]
+        log.info("policies take no params from ConfigMaps: %s: %s", self._params.collection, problem)
+        return kinds
 
-    def _start_watches(self, parts: Parts, readable: Iterable[Resource]) -> None:
+    def _start_watches(self, parts: Parts, kinds: Iterable[Resource]) -> None:
         engine, watches = parts.engine, self.watches
         watches.start("nodes", NODE, engine.nodes)
         watches.include(lambda: parts.pod_groups.reflectors)
         watches.start("assigned pods", POD, parts.group_phases.counting(engine.assigned), ASSIGNED_PODS)
-        for resource in readable:
-            watches.start(resource.plural, resource, engine.objects(resource.kind))
-        if self._params is not None:
-            watches.start("params of policies", self._params, engine.objects(self._params.kind))
+        for resource in kinds:
+            name = "params of policies" if resource is self._params else resource.plural
+            watches.start(name, resource, engine.objects(resource.kind))
         if not self.kopf_watches_pods:
             watches.start("pending pods", POD, engine.pending, self.pending_selector)
         # The first list of pending pods has the pods of all names that are served by now.

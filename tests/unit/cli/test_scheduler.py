@@ -52,6 +52,10 @@ async def test_a_start_imports_nothing_that_the_first_decision_does_not_need(tmp
             id="nothing for TLS without a secure port",
         ),
         pytest.param(
+            "import gc; from podwright.cli.main import main; main.get_command(None, 'run'); assert gc.get_freeze_count() > 10_000",
+            id="without looking for garbage meanwhile",
+        ),
+        pytest.param(
             "import podwright.cli.scheduler as s; s.import_supervisor(); import kubernetes.client\n"
             "assert 'kopf' in sys.modules and kubernetes.client.V1Pod",
             id="the client library can be imported after Kopf",

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 from podwright.kube.client.errors import AccessError, ApiError
 from podwright.kube.client.http import Http
@@ -18,7 +19,12 @@ from podwright.kube.kinds import InNamespace, Resource
 
 log = logging.getLogger(__name__)
 
-READ = ("list", "watch")
+READ: Final = ("list", "watch")
+QUESTIONS_AT_A_TIME: Final = 8
+"""How many questions of `access_problems` are open at the same time."""
+
+Problems = Mapping[Resource, str | None]
+"""Why each kind cannot be listed and watched, in words; None if it can."""
 
 
 async def is_served(http: Http, resource: Resource) -> bool:
@@ -59,37 +65,65 @@ async def is_allowed(
 
 async def access_problem(http: Http, resource: Resource) -> str | None:
     """Why the kind cannot be listed and watched, in words; None if it can. Raises ClusterError."""
-    return (await _problems(http, [resource]))[0]
+    return (await access_problems(http, [resource]))[resource]
 
 
 async def forbidden(http: Http, resource: Resource) -> str | None:
     """The first of list and watch that RBAC does not let us do; None if it allows both. Raises ClusterError."""
+    return _first_forbidden(await asyncio.gather(*(_may_read(http, resource, verb) for verb in READ)))
+
+
+async def access_problems(http: Http, resources: Collection[Resource]) -> Problems:
+    """The access problem of each kind. Each group and version is asked for once, and then the rights. Raises ClusterError.
+
+    Only a few questions are open at a time: each needs a connection, and opening one takes longer than waiting for another's answer.
+    """
+    turns = asyncio.Semaphore(QUESTIONS_AT_A_TIME)
+
+    async def ask_served(root: str) -> frozenset[str]:
+        async with turns:
+            return await _served(http, root)
+
+    async def ask_allowed(resource: Resource, verb: str) -> bool:
+        async with turns:
+            return await _may_read(http, resource, verb)
+
+    roots = sorted({resource.root for resource in resources})
+    served = dict(zip(roots, await asyncio.gather(*map(ask_served, roots)), strict=True))
+
+    async def problem(resource: Resource) -> str | None:
+        if resource.plural not in served[resource.root]:
+            return "the API server does not serve it"
+        verb = _first_forbidden(await asyncio.gather(*(ask_allowed(resource, verb) for verb in READ)))
+        return None if verb is None else f"RBAC does not let us {verb} it"
+
+    return dict(zip(resources, await asyncio.gather(*map(problem, resources)), strict=True))
+
+
+async def _may_read(http: Http, resource: Resource, verb: str) -> bool:
     namespace = resource.namespace if isinstance(resource, InNamespace) else ""
-    allowed = await asyncio.gather(*(is_allowed(http, resource, verb, namespace=namespace) for verb in READ))
+    return await is_allowed(http, resource, verb, namespace=namespace)
+
+
+def _first_forbidden(allowed: Iterable[bool]) -> str | None:
+    """`allowed`: for each verb of READ."""
     return next((verb for verb, may in zip(READ, allowed, strict=True) if not may), None)
 
 
 async def readable(http: Http, resources: Sequence[Resource]) -> list[Resource]:
     """The kinds that can be listed and watched; the others are logged. Raises ClusterError."""
-    problems = await _problems(http, resources)
-    for resource, problem in zip(resources, problems, strict=True):
-        if problem is not None:
+    return readable_of(resources, await access_problems(http, resources))
+
+
+def readable_of(resources: Iterable[Resource], problems: Problems) -> list[Resource]:
+    """Those that have no problem; the others are logged."""
+    found = []
+    for resource in resources:
+        if (problem := problems[resource]) is None:
+            found.append(resource)
+        else:
             log.warning("%s is off: %s", resource.collection, problem)
-    return [resource for resource, problem in zip(resources, problems, strict=True) if problem is None]
-
-
-async def _problems(http: Http, resources: Sequence[Resource]) -> list[str | None]:
-    """The access problem of each kind. Each group and version is asked for once, and then all rights at the same time."""
-    roots = sorted({resource.root for resource in resources})
-    served = dict(zip(roots, await asyncio.gather(*(_served(http, root) for root in roots)), strict=True))
-
-    async def problem(resource: Resource) -> str | None:
-        if resource.plural not in served[resource.root]:
-            return "the API server does not serve it"
-        verb = await forbidden(http, resource)
-        return None if verb is None else f"RBAC does not let us {verb} it"
-
-    return await asyncio.gather(*map(problem, resources))
+    return found
 
 
 async def server_minor(http: Http) -> int | None:
@@ -101,7 +135,11 @@ async def server_minor(http: Http) -> int | None:
 
 async def require(http: Http, resources: Sequence[Resource]) -> None:
     """Raises AccessError unless all kinds can be listed and watched, and ClusterError if the answer is unclear."""
-    found = await _problems(http, resources)
-    problems = [f"{r.collection}: {p}" for r, p in zip(resources, found, strict=True) if p is not None]
-    if problems:
-        raise AccessError("; ".join(problems))
+    require_of(resources, await access_problems(http, resources))
+
+
+def require_of(resources: Iterable[Resource], problems: Problems) -> None:
+    """Raises AccessError unless none of them has a problem."""
+    found = [f"{resource.collection}: {problem}" for resource in resources if (problem := problems[resource])]
+    if found:
+        raise AccessError("; ".join(found))

@@ -10,7 +10,7 @@ from podwright.core.framework.interface import ClusterError
 from podwright.kube.client import access
 from podwright.kube.client import http as http_module
 from podwright.kube.client.errors import AccessError
-from podwright.kube.kinds import NODE, POD, POLICY
+from podwright.kube.kinds import NODE, POD, POLICY, STORED
 from support.http.kit import api, says, without_pauses
 
 NOT_SERVED = "the API server does not serve it"
@@ -96,3 +96,26 @@ async def test_an_error_of_the_server_is_not_a_missing_kind(monkeypatch):
 async def test_the_minor_version_is_read(version, minor):
     async with api(says(200, version)) as (http, _):
         assert await access.server_minor(http) == minor
+
+
+async def test_only_a_few_questions_are_open_at_a_time():
+    """Each one beside another needs a connection of its own."""
+    served = [{"name": kind.plural} for kind in STORED]
+    is_open = most = 0
+
+    async def answer_slowly(request):
+        nonlocal is_open, most
+        is_open += 1
+        most = max(most, is_open)
+        await asyncio.sleep(0.01)
+        is_open -= 1
+        found = (
+            says(200, {"resources": served}) if request.method == "GET" else says(201, {"status": {"allowed": True}})
+        )
+        return await found(request)
+
+    async with api(default=answer_slowly) as (http, script):
+        problems = await access.access_problems(http, STORED)
+    assert problems == dict.fromkeys(STORED)
+    assert len(script.asked) > 2 * access.QUESTIONS_AT_A_TIME
+    assert most == access.QUESTIONS_AT_A_TIME
