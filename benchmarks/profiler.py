@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from os import pathsep
 from pathlib import Path
 
 import click
@@ -19,7 +20,7 @@ from benchmarks.flamegraph import flame_graph, read_stacks, top
 from benchmarks.measurement import RunFailed, Settings, measure
 from benchmarks.prepared_cluster import prepare
 from benchmarks.run_plan import resized
-from benchmarks.schedulers import CHECKOUT, Installed, Series, podwright
+from benchmarks.schedulers import CHECKOUT, Installed, Series, podwright, with_rules
 from benchmarks.workloads import Workload, load
 from podwright.testing import Binaries, BinariesMissingError, BuildError, ControlPlane, Process, ProcessError
 
@@ -92,14 +93,25 @@ def _with_py_spy(spy: PySpy, arguments: tuple[str, ...]) -> Series:
 
 def _with_sampler(target: Path, arguments: tuple[str, ...]) -> Series:
     return podwright(
-        arguments, program=("-m", "benchmarks.sampler", str(target)), environ={"PYTHONPATH": str(CHECKOUT)}
+        arguments,
+        program=("-m", "benchmarks.sampler", str(target)),
+        environ={"PYTHONPATH": f"{CHECKOUT}{pathsep}{CHECKOUT / 'operator'}"},
     )
 
 
 def profile(
-    workload: Workload, settings: Settings, arguments: tuple[str, ...], folder: Path, *, spy: str | None
+    workload: Workload,
+    settings: Settings,
+    arguments: tuple[str, ...],
+    folder: Path,
+    *,
+    spy: str | None,
+    rules: bool = False,
 ) -> Path:
-    """Run the workload, and write NAME.svg, NAME.txt and NAME.stacks to `folder`. Returns NAME.svg. Raises RunFailed."""
+    """Run the workload, and write NAME.svg, NAME.txt and NAME.stacks to `folder`. Returns NAME.svg. Raises RunFailed.
+
+    `rules`: under a policy with rules in CEL.
+    """
     binaries = Binaries()
     folder.mkdir(parents=True, exist_ok=True)
     stem = folder / f"{workload.name}-{workload.size}-{'backlog' if settings.backlog else 'live'}"
@@ -111,6 +123,8 @@ def profile(
         series, finish = _with_py_spy(watcher, arguments), watcher.finish
     else:
         series = _with_sampler(stacks, arguments)
+    if rules:
+        series = with_rules(series, series.name)
     with tempfile.TemporaryDirectory(prefix="podwright-bench-") as data:
         prepared = prepare(workload, Path(data), binaries, backlog=settings.backlog)
         figures = measure(series, prepared, settings, binaries)
@@ -139,6 +153,7 @@ def profile(
 @click.option(
     "--podwright-argument", "arguments", multiple=True, help="An extra argument for `podwright run`. Repeatable."
 )
+@click.option("--rules", is_flag=True, help="Apply the policy with rules in CEL of the series podwright_rules.")
 @click.option("--sampler", is_flag=True, help="Use the built-in sampler, even if py-spy works.")
 @click.option(
     "--output",
@@ -154,6 +169,7 @@ def main(
     mode: str,
     rate: float,
     arguments: tuple[str, ...],
+    rules: bool,
     sampler: bool,
     output: Path,
 ) -> None:
@@ -165,7 +181,7 @@ def main(
     if spy is None and not sampler:
         click.echo("py-spy is missing or may not attach to processes: using the built-in sampler", err=True)
     settings = Settings(mode == "backlog", rate)
-    written = profile(resized(found[0], nodes, pods), settings, arguments, output, spy=spy)
+    written = profile(resized(found[0], nodes, pods), settings, arguments, output, spy=spy, rules=rules)
     click.echo(written.with_suffix(".txt").read_text())
     click.echo(f"flame graph: {written}")
 

@@ -134,19 +134,31 @@ def _constant_path(base: Step, keys: tuple[Value, ...], own: int) -> Step:
         def one(frame: Frame) -> Value:
             frame.cost += own + 1
             found = base(frame)
-            if found.__class__ is dict and only in found:
+            if isinstance(found, dict) and only in found:
                 return found[only]
             return _look_up_all(frame, found, keys)
 
         return one
 
     cost = own + len(keys)
+    if not all(key.__class__ is str for key in keys):
 
-    def path(frame: Frame) -> Value:
+        def path(frame: Frame) -> Value:
+            frame.cost += cost
+            return _look_up_all(frame, base(frame), keys)
+
+        return path
+
+    def fields(frame: Frame) -> Value:
         frame.cost += cost
-        return _look_up_all(frame, base(frame), keys)
+        value = found = base(frame)
+        for key in keys:
+            if not isinstance(found, dict) or key not in found:
+                return _look_up_all(frame, value, keys)
+            found = found[key]
+        return found
 
-    return path
+    return fields
 
 
 def _look_up_all(frame: Frame, found: Value, keys: tuple[Value, ...]) -> Value:

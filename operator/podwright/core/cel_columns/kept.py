@@ -27,10 +27,12 @@ MAX_BYTES: Final = 64 << 20
 _MAX_COLUMNS: Final = 1 << 16
 _WORTH_UPDATING: Final = 4
 """A column is refreshed if at most one row in so many has changed, else it is computed anew."""
-_ENTRY_BYTES: Final = 1_000
+ENTRY_BYTES: Final = 1_000
 """What a column costs besides its rows."""
 
 
+MAX_GROUP_BYTES: Final = 32 << 20
+_MAX_GROUPS: Final = 1 << 14
 Variables = Mapping[str, object]
 _Known = tuple[Operation, Hashable, int]
 """What tells columns apart; at last what an evaluation on one node may cost."""
@@ -71,6 +73,8 @@ class KeptColumns:
         self._running = 0
         """Runs that have not ended: they have codes of `errors`."""
         self._columns: RecentCache[Hashable, Column] = RecentCache(_MAX_COLUMNS // 2, max_bytes // 2)
+        self.groups: RecentCache[Hashable, Any] = RecentCache(_MAX_GROUPS // 2, MAX_GROUP_BYTES // 2)
+        """Results of several expressions together, by what tells them apart. Whoever adds one says how many bytes it holds."""
 
     def __len__(self) -> int:
         return len(self._columns)
@@ -78,6 +82,7 @@ class KeptColumns:
     def clear(self) -> None:
         """Forgets all results."""
         self._columns.clear()
+        self.groups.clear()
 
     def column(
         self, operation: Operation, key: Hashable, variables: Callable[[], Variables], one: OneNode | None = None
@@ -147,7 +152,7 @@ class KeptColumns:
                 passing = vec.data & ~wrong
         column = Column(vec, self.errors, failing[0] if failing else None, passing, log, log.seq)
         size = vec.data.nbytes + (0 if errors is None else errors.nbytes + passing.nbytes)
-        self._columns.put(known, column, size + held_bytes((known[1], vec.table)) + _ENTRY_BYTES)
+        self._columns.put(known, column, size + held_bytes((known[1], vec.table)) + ENTRY_BYTES)
         return column
 
     def _refreshed(self, before: Vec, changed: Sequence[int], operation: Operation, variables: Variables) -> Vec:

@@ -5,7 +5,7 @@ Policies with the same text share it, and so the columns that are kept for it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from math import isfinite
 from typing import Final
 
@@ -15,16 +15,17 @@ from podwright.core.cel import types
 from podwright.core.cel.errors import CelError, CostLimitError, EvaluationError, Issue
 from podwright.core.cel.estimate import CostEstimator
 from podwright.core.cel.ranges import Range
-from podwright.core.cel.tree import Node
+from podwright.core.cel.tree import Call, Node, children
 from podwright.core.cel.types import Type
-from podwright.core.cel_columns.compiler import NODE, Compiler, kind_of_type
+from podwright.core.cel_columns.compiler import NODE, PODS_IN_DOMAIN, PODS_ON_NODE, Compiler, kind_of_type
 from podwright.core.cel_columns.counts import SCOPE
-from podwright.core.cel_columns.kept import Column, KeptColumns, OneNode
+from podwright.core.cel_columns.kept import Column, KeptColumns
 from podwright.core.cel_columns.limits import node_limit
 from podwright.core.cel_columns.lone_node import LoneNode
-from podwright.core.cel_columns.nodes import Viewer
+from podwright.core.cel_columns.nodes import NodeView, Viewer
 from podwright.core.cel_columns.run import Evaluate, Operation, Run, run_alone
 from podwright.core.cel_columns.vectors import Kind, Operand, Vec, as_vec, failing
+from podwright.core.cel_columns.views import View
 from podwright.core.framework.interface import MAX_SCORE
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.plugins.rules.environment import CACHE, NAMESPACE, VARIABLES, environment
@@ -56,29 +57,43 @@ class Expression:
         self._shares = compiled.shares
         self._score = Score(compiled.operation, kind_of_type(self.program.result_type))
         self._bounded = Bounded(self._score)
-        inputs = inputs_of(self.program.tree)
+        self.inputs = inputs = inputs_of(self.program.tree)
+        """What it reads besides the node."""
         self.reads_namespace = any(part.root == NAMESPACE for part in inputs)
         """Whether it depends on the pod's namespace."""
         self._readers = tuple(part.reader() for part in inputs)
-        counts = (CACHE, SCOPE) if self.reads.usage else ()
+        counts = (CACHE, SCOPE) if _counts_pods(self.program.tree) else ()
         self._variables = (*dict.fromkeys(part.root for part in inputs), *counts)
-        self._view = Viewer(self.reads)
+        self._viewer = Viewer(self.reads)
 
     def key(self, subject: Subject) -> Hashable:
         """What tells the results for different pods apart."""
         return (subject.owner.scope, *[read(subject) for read in self._readers])
 
-    def column(self, subject: Subject, kept: KeptColumns) -> Column:
-        """bool[nodes] and errors: whether each node passes."""
-        return self._kept(kept, self._operation, subject, lambda info: self.evaluate(subject, info))
+    def column(self, subject: Subject, kept: KeptColumns, view: View | None = None) -> Column:
+        """bool[nodes] and errors: whether each node passes. `view` shows a node with at least the fields that the expression reads."""
+        return self._kept(kept, self._operation, subject, self.of_view, view)
 
-    def scores(self, subject: Subject, kept: KeptColumns, *, bounded: bool) -> Column:
+    def scores(self, subject: Subject, kept: KeptColumns, view: View | None = None, *, bounded: bool) -> Column:
         """float64[nodes] and errors; `bounded`: int64[nodes] from 0 to 100."""
-        operation, one = (self._bounded, self._bounded_number) if bounded else (self._score, self.number)
-        return self._kept(kept, operation, subject, lambda info: one(subject, info))
+        operation, one = (self._bounded, self.bounded_of_view) if bounded else (self._score, self._number)
+        return self._kept(kept, operation, subject, one, view)
 
-    def _kept(self, kept: KeptColumns, operation: Operation, subject: Subject, one: OneNode) -> Column:
-        return kept.column(operation, self.key(subject), lambda: subject.variables(self._variables), one)
+    def _kept(
+        self,
+        kept: KeptColumns,
+        operation: Operation,
+        subject: Subject,
+        one: Callable[[Subject, NodeView], object],
+        view: View | None,
+    ) -> Column:
+        view = view or self._viewer.of
+        return kept.column(
+            operation,
+            self.key(subject),
+            lambda: subject.variables(self._variables),
+            lambda info: one(subject, view(info)),
+        )
 
     def evaluate(self, subject: Subject, node: NodeInfo, changes: Mapping[str, object] | None = None) -> object:
         """The value for one node. `changes`: further variables. Raises EvaluationError.
@@ -86,7 +101,10 @@ class Expression:
         Columns count only the cost of the parts that they leave to the evaluator, so they may have a value where the evaluator gives up.
         What it evaluates within the least share of a part has no part that costs more: then both have the same value.
         """
-        view = self._view.of(node)
+        return self.of_view(subject, self._viewer.of(node), changes)
+
+    def of_view(self, subject: Subject, view: NodeView, changes: Mapping[str, object] | None = None) -> object:
+        """The same for a node as a value of CEL, with at least the fields that the expression reads."""
         variables = {**subject.variables(self._variables), NODE: view}
         if changes:
             variables.update(changes)
@@ -99,13 +117,17 @@ class Expression:
 
     def number(self, subject: Subject, node: NodeInfo) -> float:
         """The value of a score for one node. Raises EvaluationError."""
-        found = float(self.evaluate(subject, node))  # type: ignore[arg-type]
+        return self._number(subject, self._viewer.of(node))
+
+    def bounded_of_view(self, subject: Subject, view: NodeView) -> int:
+        """The value of a score as a whole number from 0 to 100. Raises EvaluationError."""
+        return int(min(max(self._number(subject, view), 0), MAX_SCORE))
+
+    def _number(self, subject: Subject, view: NodeView) -> float:
+        found = float(self.of_view(subject, view))  # type: ignore[arg-type]
         if not isfinite(found):
             raise EvaluationError(NOT_FINITE)
         return found
-
-    def _bounded_number(self, subject: Subject, node: NodeInfo) -> int:
-        return int(min(max(self.number(subject, node), 0), MAX_SCORE))
 
 
 def expression_of(text: str, *, score: bool) -> Expression:
@@ -115,6 +137,12 @@ def expression_of(text: str, *, score: bool) -> Expression:
         found = Expression(text, score=score)
         _KEPT.put((text, score), found)
     return found
+
+
+def _counts_pods(tree: Node) -> bool:
+    return (isinstance(tree, Call) and tree.function in (PODS_ON_NODE, PODS_IN_DOMAIN)) or any(
+        map(_counts_pods, children(tree))
+    )
 
 
 def _evaluator(tree: Node) -> Evaluate:

@@ -8,16 +8,19 @@ the expressions read of the pod, and refreshed for nodes that change.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import NamedTuple
+from functools import reduce
+from operator import and_, attrgetter
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel_columns.counts import CHANGES, Change
-from podwright.core.cel_columns.kept import Column, kept_columns
+from podwright.core.cel_columns.kept import kept_columns
 from podwright.core.cel_columns.reads import Reads
-from podwright.core.cel_columns.vectors import Codes, ErrorTexts, shortened
+from podwright.core.cel_columns.vectors import shortened
+from podwright.core.cel_columns.views import NodeViews
 from podwright.core.framework.cluster_events import EventHint
 from podwright.core.framework.interface import (
     MAX_SCORE,
@@ -39,10 +42,11 @@ from podwright.core.framework.interface import (
 from podwright.core.framework.status import SKIP, Status
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.rules.failures import RuleFailures
+from podwright.core.plugins.rules.groups import Failing, FilterGroup, ScoreGroup, Verdict, failing_of
 from podwright.core.plugins.rules.hints import RuleHints
 from podwright.core.plugins.rules.owner import Owner
 from podwright.core.plugins.rules.params import Params
-from podwright.core.plugins.rules.rule_set import Filter, Normalization, RuleSet
+from podwright.core.plugins.rules.rule_set import Filter, Normalization, RuleSet, Score
 from podwright.core.plugins.rules.subject import Subject
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
@@ -62,6 +66,11 @@ class PolicyRules(
         self.params = {owner: Params(owner, handle.cache.store) for owner in self.rules.owners}
         self.failures = RuleFailures()
         self._kept = kept_columns(handle.cache)
+        self._views = views = NodeViews(handle.cache.table, self.rules.reads)
+        filters, scores = _by_reads(self.rules.filters), _by_reads(self.rules.scores)
+        self._filter_groups = [FilterGroup(each, self._kept, views) for each in filters[:2] if each]
+        self._score_groups = [ScoreGroup(each, self._kept, views) for each in scores[:2] if each]
+        self._other_filters, self._other_scores = filters[2], scores[2]
         self.scope = _scope(self.rules.reads)  # type: ignore[misc]
 
     @property
@@ -98,19 +107,22 @@ class PolicyRules(
         return None
 
     def filter_all(self, state: CycleState, _pod: PodInfo, _table: NodeTable) -> FilterResult | None:
-        of_pod: _CycleState = state.data[self.name]
-        ok: Bools | None = None
-        verdicts = []
-        for rule in self.rules.filters:
-            column = rule.expression.column(of_pod.subjects[rule.owner], self._kept)
-            if column.failing is not None:
-                self._failed(rule.name, column)
-            passing = column.passing
-            ok = passing if ok is None else ok & passing
-            verdicts.append(Verdict(rule, passing, column.vec.errors, column.texts))
-        if ok is None:
+        subjects = state.data[self.name].subjects
+        oks: list[Bools] = []
+        verdicts: list[Verdict] = []
+        for group in self._filter_groups:
+            found = group.get(subjects)
+            self._failed(self.rules.filters, found.failing)
+            oks.append(found.value.ok)
+            verdicts += found.value.verdicts
+        for position, rule in self._other_filters:
+            column = rule.expression.column(subjects[rule.owner], self._kept, self._views.of)
+            self._failed(self.rules.filters, failing_of(position, column))
+            oks.append(column.passing)
+            verdicts.append(Verdict.of(position, column))
+        if not oks:
             return None
-        return FilterResult(ok, lambda: _explained(verdicts))
+        return FilterResult(reduce(and_, oks), lambda: _explained(self.rules.filters, verdicts))
 
     def verdict_key(self, pod: PodInfo) -> Hashable | None:
         if self.scope > Scope.NODE_PODS:
@@ -147,24 +159,26 @@ class PolicyRules(
 
     def score_all(self, state: CycleState, _pod: PodInfo, feasible: Feasible) -> Int64s:
         subjects: Mapping[Owner, Subject] = state.data[self.name].subjects
-        total = np.zeros(len(feasible), np.int64)
-        for rule in self.rules.scores:
+        total: Int64s | None = None
+        for group in self._score_groups:
+            found = group.get(subjects)
+            self._failed(self.rules.scores, found.failing)
+            total = found.value if total is None else total + found.value
+        total = np.zeros(len(feasible), np.int64) if total is None else feasible.take(total)
+        for position, rule in self._other_scores:
             bounded = rule.normalize == "None"
-            column = rule.expression.scores(subjects[rule.owner], self._kept, bounded=bounded)
-            if column.failing is not None:
-                self._failed(rule.name, column)
+            column = rule.expression.scores(subjects[rule.owner], self._kept, self._views.of, bounded=bounded)
+            self._failed(self.rules.scores, failing_of(position, column))
             scores = feasible.take(column.vec.data)
             if not bounded:
                 scores = scaled(scores, feasible.take(column.sound), rule.normalize)
-            total += scores if rule.weight == 1 else rule.weight * scores
+            total = total + rule.weight * scores  # not in place: results are kept
         return total
 
-    def _failed(self, rule: str, column: Column) -> None:
-        """A rule has an error on a node, which `failures` counts once for each attempt."""
-        assert column.failing is not None
-        assert column.vec.errors is not None
-        text = column.texts.text(int(column.vec.errors[column.failing]))
-        self.failures.add(rule, self.handle.cache.table.names[column.failing], text)
+    def _failed(self, rules: Sequence[Filter | Score], failing: Sequence[Failing]) -> None:
+        """Rules have an error on a node, which `failures` counts once for each attempt."""
+        for position, row, text in failing:
+            self.failures.add(rules[position].name, self.handle.cache.table.names[row], text)
 
 
 class _CycleState:
@@ -178,6 +192,23 @@ class _CycleState:
 
     def clone(self) -> _CycleState:
         return _CycleState(self.subjects, self.changes)
+
+
+R = TypeVar("R", Filter, Score)
+
+
+def _by_reads(rules: Sequence[R]) -> tuple[Sequence[tuple[int, R]], Sequence[tuple[int, R]], Sequence[tuple[int, R]]]:
+    """Rules with their positions: those that read nodes alone, those that read the usage of nodes, too, and all others."""
+    nodes: list[tuple[int, R]] = []
+    usage: list[tuple[int, R]] = []
+    others: list[tuple[int, R]] = []
+    for position, rule in enumerate(rules):
+        reads = rule.expression.reads
+        if reads & Reads.PLACED or (isinstance(rule, Score) and rule.normalize != "None"):
+            others.append((position, rule))
+        else:
+            (usage if reads.usage else nodes).append((position, rule))
+    return nodes, usage, others
 
 
 def _scope(reads: Reads) -> Scope:
@@ -201,22 +232,14 @@ def scaled(values: NDArray[np.float64], sound: Bools, normalize: Normalization) 
     return scores
 
 
-class Verdict(NamedTuple):
-    """What a filter says of all nodes at one moment. A Column may be brought up to date before anybody asks for the reasons."""
-
-    rule: Filter
-    passing: Bools
-    errors: Codes | None
-    texts: ErrorTexts
-
-
-def _explained(verdicts: Sequence[Verdict]) -> tuple[NDArray[np.int32], Sequence[Status]]:
+def _explained(filters: Sequence[Filter], verdicts: Sequence[Verdict]) -> tuple[NDArray[np.int32], Sequence[Status]]:
     """int32[nodes] codes of the first filter that rejects each node, and the statuses. A code stands for a filter and its error."""
     size = len(verdicts[0].passing)
     codes = np.zeros(size, np.int32)
     statuses: list[Status] = []
     open_ = np.ones(size, np.bool_)
-    for rule, passing, errors, texts in verdicts:
+    for position, passing, errors, texts in sorted(verdicts, key=attrgetter("position")):
+        rule = filters[position]
         rejected = open_ & ~passing
         codes[rejected] = len(statuses)
         statuses.append(Status(rule.code, (rule.reason,)))
