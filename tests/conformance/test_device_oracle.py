@@ -44,3 +44,17 @@ def test_random_claims_cause_no_exception():
         feasible += "best" in answer["expect"]
         assert run_case(case) == answer, case["id"]
     assert 15 < feasible < 135
+
+
+@pytest.mark.parametrize("allocation", ["BestFit", "Spread"])
+def test_another_order_of_devices_serves_the_same_nodes(allocation):
+    """Unless a search fails with an error on a device that another order does not come to."""
+    args = {"allocation": allocation, "scoring": "BestFit"}
+    compared = 0
+    for case in device_cases(SEED, 300):
+        first = run_case(case)["expect"]
+        other = run_case({**case, "pluginConfig": [{"name": "DynamicResources", "args": args}]})["expect"]
+        if "error" not in first and "error" not in other:
+            compared += 1
+            assert other["nodes"] == first["nodes"], case["id"]
+    assert compared > 200

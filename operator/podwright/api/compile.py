@@ -14,6 +14,8 @@ from typing import Any, Final
 from podwright.api.compiled_rules import LOCAL_RULES, RULES, compile_rules, owner_of, with_plugin, with_rules
 from podwright.api.configuration.extenders import Extenders, named_extenders, with_extenders
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT, PluginArgs, default_profile, profile_of
+from podwright.api.policy_devices import PLUGIN as DEVICES
+from podwright.api.policy_devices import with_weight
 from podwright.api.policy_match import CompiledMatch, Subject
 from podwright.api.scheduler_policy import (
     PODWRIGHT_SCHEDULER_NAME,
@@ -121,7 +123,7 @@ def compile_policy(
         if rules is None:
             owner = owner_of(policy.name, spec.params, spec.params_from, namespace)
             rules = {RULES: compile_rules(spec.rules, owner)}
-        sets = _with_queue_sort(_plugin_sets(spec), classes, queue_sort)
+        sets = with_weight(_with_queue_sort(_plugin_sets(spec), classes, queue_sort), spec.devices)
         for name, rule_set in rules.items():
             sets = with_plugin(sets, rule_set, name)
         profile = profile_of(spec.scheduler_name, sets, config, classes, features, "spec")
@@ -269,19 +271,26 @@ def strategy_args(strategy: Strategy) -> StrategyArgs | None:
 
 
 def _merged_plugin_config(spec: PolicySpec) -> Sequence[PluginArgs]:
-    """`pluginConfig` plus what the strategy sets. Raises ArgsError where both set the same field."""
+    """`pluginConfig` plus what the strategy and `devices` set. Raises ArgsError where both set the same field."""
+    config: Sequence[PluginArgs] = spec.plugin_config
     args = strategy_args(spec.strategy)
-    if args is None:
-        return spec.plugin_config
-    config: list[PluginArgs] = list(spec.plugin_config)
-    for i, entry in enumerate(config):
+    if args is not None:
+        config = _with_args(config, args, f"strategy type {spec.strategy.type}")
+    for field, value in spec.devices.args().items():
+        config = _with_args(config, StrategyArgs(DEVICES, field, value), f"spec.devices.{field}")
+    return config
+
+
+def _with_args(config: Sequence[PluginArgs], args: StrategyArgs, owner: str) -> Sequence[PluginArgs]:
+    """`owner`: what sets the field."""
+    found = list(config)
+    for i, entry in enumerate(found):
         if entry.name == args.plugin:
             if entry.args.get(args.field) is not None:
-                problem = f"is already set by strategy type {spec.strategy.type}"
-                raise ArgsError([(f"spec.pluginConfig[{i}].args.{args.field}", problem)])
-            config[i] = PluginArgs(entry.name, {**entry.args, args.field: args.value})
-            return config
-    return [*config, PluginArgs(args.plugin, {args.field: args.value})]
+                raise ArgsError([(f"spec.pluginConfig[{i}].args.{args.field}", f"is already set by {owner}")])
+            found[i] = PluginArgs(entry.name, {**entry.args, args.field: args.value})
+            return found
+    return [*found, PluginArgs(args.plugin, {args.field: args.value})]
 
 
 def _paths_as_written(spec: PolicySpec, problems: Sequence[Problem]) -> Sequence[Problem]:

@@ -21,6 +21,7 @@ from podwright.api.kube_scheduler_configuration import (
 )
 from podwright.api.policy_bounds import BOUNDS_OF_ARGS, size_problem
 from podwright.api.policy_delegation import Delegation
+from podwright.api.policy_devices import DEVICE_RULES, PolicyDevices
 from podwright.api.policy_match import QUALIFIED_NAME, Match
 from podwright.api.policy_rules import PARAMS, ParamsFrom, Rules
 from podwright.core.framework.args import ArgsError, decode
@@ -306,6 +307,10 @@ class PolicySpec:
             **unique_by("name"),
         ),
     )
+    devices: PolicyDevices = field(
+        default=PolicyDevices(),
+        metadata=describe("Which devices the pods' claims get, and which nodes are preferred for that."),
+    )
     params: Mapping[str, str] = field(default_factory=dict, metadata=PARAMS)
     params_from: ParamsFrom | None = field(
         default=None,
@@ -351,6 +356,7 @@ class PolicySpec:
             path=".plugins",
             reason="FieldValueForbidden",
         ),
+        *DEVICE_RULES,
         Rule(
             violations=lambda self: (f".plugins.{key}" for key in self.plugins if key not in POINTS),
             message=UNKNOWN_POINT,

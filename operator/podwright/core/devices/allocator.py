@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from podwright.core.devices.choice import AS_KUBE_SCHEDULER, Choice
 from podwright.core.devices.compiling import compile_expression
 from podwright.core.devices.counters import AvailableCounters
 from podwright.core.devices.problem import Problems
@@ -18,6 +19,7 @@ from podwright.core.state.cache import Cache
 MAX_PROBLEMS: Final = 64
 MAX_BYTES: Final = 64 << 20
 _BYTES_PER_NODE: Final = 17
+_BYTES_OF_FITS: Final = 13
 
 
 class Allocator:
@@ -30,18 +32,19 @@ class Allocator:
         self._problems = Problems(
             devices, Selectors(compile_expression, devices.index.numbers, cache.pauses.point_in_plugin)
         )
-        self._verdicts: RecentCache[tuple[tuple[ClaimSpec, ...], tuple[DeviceClass | None, ...]], Verdicts] = (
+        self._verdicts: RecentCache[tuple[tuple[ClaimSpec, ...], tuple[DeviceClass | None, ...], Choice], Verdicts] = (
             RecentCache(MAX_PROBLEMS // 2, MAX_BYTES // 2)
         )
 
-    def verdicts(self, specs: Sequence[ClaimSpec]) -> Verdicts:
-        """The verdicts for claims with these specs, with their classes as they are now."""
+    def verdicts(self, specs: Sequence[ClaimSpec], choice: Choice = AS_KUBE_SCHEDULER) -> Verdicts:
+        """The verdicts for claims with these specs, with their classes as they are now. `choice`: of the policy that decides."""
         classes = self._problems.classes_of(specs)
-        key = tuple(specs), classes
+        key = tuple(specs), classes, choice
         found = self._verdicts.get(key)
         if found is None:
-            found = Verdicts(self._problems.prepare(specs, classes), self._cache, self._counters)
-            self._verdicts.put(key, found, self._cache.table.size * _BYTES_PER_NODE)
+            found = Verdicts(self._problems.prepare(specs, classes), self._cache, self._counters, choice)
+            of_fits = 0 if choice.scoring == "Default" else _BYTES_OF_FITS
+            self._verdicts.put(key, found, self._cache.table.size * (_BYTES_PER_NODE + of_fits))
         return found
 
 

@@ -4,15 +4,15 @@
                   │ no device left              ▲
                   └─► backward: the next device, or the next alternative, of what was decided last
 
-The order is kube-scheduler's, and so is the result: claims, requests and alternatives in their order, devices in the order of the pools, and within
-one request ascending combinations only. What was tried and failed is not tried again with a device that the problem cannot tell from it: that leaves out
-only ways that fail, too. The search has no recursion, and may stop after any number of steps and go on later. Source: `allocateOne` in
-k8s.io/dynamic-resource-allocation/structured.
+The order is kube-scheduler's, and so is the result: claims, requests and alternatives in their order, devices in the order of the pools unless the
+policy has another one, and within one request ascending combinations only. What was tried and failed is not tried again with a device that the problem
+cannot tell from it: that leaves out only ways that fail, too. The search has no recursion, and may stop after any number of steps and go on later.
+Source: `allocateOne` in k8s.io/dynamic-resource-allocation/structured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,6 +24,9 @@ from podwright.core.devices.offer import MAX_RESULTS, Offer, needs_no_check
 from podwright.core.devices.problem import PreparedAsk
 from podwright.core.devices.selectors import FAILS
 from podwright.core.state.devices.pools import Pool, PoolDevice
+
+Order = Callable[[PreparedAsk], Sequence[int]]
+"""All positions of an offer, in the order in which an ask tries them."""
 
 _FORWARD: Final = 0
 _FAILED: Final = 1
@@ -72,9 +75,11 @@ class _Frame:
 class Search:
     """See the module. `solution`: the picks of each claim, once `solved`."""
 
-    def __init__(self, offer: Offer, counters: AvailableCounters) -> None:
-        """Raises AllocationError, and so does `run`."""
+    def __init__(self, offer: Offer, counters: AvailableCounters, order: Order | None = None) -> None:
+        """`order`: in which order an ask tries the positions of devices, None: ascending. Raises AllocationError, and so does `run`."""
         self.offer = offer
+        self._order: Final = order
+        self._orders: dict[PreparedAsk, Sequence[int]] = {}
         self.steps = 0
         self.solved: bool | None = None
         """None until the search has ended."""
@@ -182,22 +187,27 @@ class Search:
 
     def _advance(self, frame: _Frame, ask: PreparedAsk) -> None:
         """Takes the next device with which the frame can go on, or drops the frame."""
-        positions: Sequence[int]
-        if ask.all_devices:
-            positions = (self.offer.wanted(ask)[frame.k],)
-        else:
-            positions = range(frame.next, len(self.offer.devices))
-        for position in positions:
+        order = self.offer.wanted(ask) if ask.all_devices else self._order_of(ask)
+        until = frame.next + 1 if ask.all_devices else len(order)
+        for index in range(frame.next, until):
+            position = order[index]
             if frame.failed and (self._role(position), self._situation(position)) in frame.failed:
                 continue
             self.steps += 1
             if self._take(ask, position, frame):
-                frame.position, frame.next = position, position + 1
+                frame.position, frame.next = position, index + 1
                 self._signal = _FORWARD
-                self._at = (frame.claim, frame.request, frame.alternative, frame.k + 1, position + 1)
+                self._at = (frame.claim, frame.request, frame.alternative, frame.k + 1, index + 1)
                 return
         self._stack.pop()
         self._signal = _FAILED
+
+    def _order_of(self, ask: PreparedAsk) -> Sequence[int]:
+        found = self._orders.get(ask)
+        if found is None:
+            found = range(len(self.offer.devices)) if self._order is None else self._order(ask)
+            self._orders[ask] = found
+        return found
 
     # Single devices
 
@@ -286,14 +296,18 @@ class Search:
 
     # Devices that the problem cannot tell apart
 
-    def signature(self) -> Hashable | None:
-        """Equal for nodes on which the search has the same result. None: an ask fails on a device, so they cannot be compared."""
+    def signature(self, *, shapes: bool = False) -> Hashable | None:
+        """Equal for nodes on which the search has the same result. None: an ask fails on a device, so they cannot be compared.
+
+        `shapes`: also equal shapes of the devices.
+        """
         offer = self.offer
         roles = tuple(self._role(position) for position in range(len(offer.devices)))
         if any(role[0] == _FAILING for role in roles):
             return None
         counters = [tuple(self._counters.of(pool).amounts.items()) for pool in self._pool_numbers if pool.counters]
-        return roles, tuple(counters)
+        numbers = tuple(item.shape_number for item in offer.devices) if shapes else ()
+        return roles, tuple(counters), numbers
 
     def _role(self, position: int) -> tuple[Hashable, ...]:
         """Equal for devices that every ask and constraint of the problem treats alike."""

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from podwright.core.devices.choice import AS_KUBE_SCHEDULER, Choice
 from podwright.core.devices.counters import AvailableCounters
 from podwright.core.devices.errors import AllocationError, SearchTimeoutError
+from podwright.core.devices.measures import Fit, Measures
+from podwright.core.devices.node_fits import NodeFits
 from podwright.core.devices.offer import Offer
 from podwright.core.devices.problem import Problem
 from podwright.core.devices.search import Search
@@ -50,11 +54,24 @@ class Limits:
     steps_at_once: int | None
 
 
-class Verdicts:
-    """The verdicts for one problem."""
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """Of a search that has ended. `fit`: None if it has no solution, or if the policy does not ask for it."""
 
-    def __init__(self, problem: Problem, cache: Cache, counters: AvailableCounters) -> None:
+    solved: bool
+    preference: int
+    fit: Fit | None
+
+
+class Verdicts:
+    """The verdicts for one problem, and one way to choose among devices."""
+
+    def __init__(
+        self, problem: Problem, cache: Cache, counters: AvailableCounters, choice: Choice = AS_KUBE_SCHEDULER
+    ) -> None:
         self.problem = problem
+        self._choice = choice
+        self._fits = None if choice.scoring == "Default" else NodeFits(choice.scoring)
         self._cache = cache
         self._counters = counters
         self._codes: Codes = np.zeros(0, np.int8)
@@ -63,7 +80,7 @@ class Verdicts:
         self._errors: dict[int, AllocationError] = {}
         self._paused: dict[int, tuple[int, Search]] = {}
         """By row: the version of the node's devices, and a search that has not ended."""
-        self._alike: RecentCache[Hashable, tuple[bool, int]] = RecentCache(MAX_ALIKE)
+        self._alike: RecentCache[Hashable, _Result] = RecentCache(MAX_ALIKE)
         """The results of hard searches, by what they depend on."""
         self.searches = 0
         """How many searches were begun."""
@@ -100,6 +117,10 @@ class Verdicts:
         """int64[nodes]: how much the alternatives are preferred that were chosen in the rows with the code FITS."""
         return self._scores
 
+    def fits(self, slots: NDArray[np.intp]) -> Int64s | int:
+        """int64[slots]: scores from 0 to 100 of rows with the code FITS, by what the policy's choice says; 0 if it says nothing."""
+        return 0 if self._fits is None else self._fits.scores(slots, self._codes == FITS)
+
     def solve(self, slot: int, limits: Limits) -> Search:
         """The solved search of a row with the code FITS. Raises AllocationError or SearchTimeoutError if devices have changed."""
         search = self._start(slot)
@@ -116,23 +137,27 @@ class Verdicts:
             self._codes = np.pad(self._codes, (0, missing))
             self._scores = np.pad(self._scores, (0, missing))
             self._versions = np.pad(self._versions, (0, missing), constant_values=-1)
+            if self._fits is not None:
+                self._fits.grow(missing)
 
     def _decide(self, slot: int, limits: Limits) -> None:
         self._errors.pop(slot, None)
         try:
-            solved, score = self._solved(slot, limits)
+            result = self._solved(slot, limits)
         except AllocationError as error:
             self._errors[slot] = error
             self._codes[slot] = FAILS
             return
-        if solved:
+        if result.solved:
             self._codes[slot] = FITS
-            self._scores[slot] = score
+            self._scores[slot] = result.preference
+            if self._fits is not None and result.fit is not None:
+                self._fits.note(slot, result.fit)
             return
         pools = self._cache.devices.index.pools_of(slot)
         self._codes[slot] = INVALID_POOLS if any(pool.invalid for pool in pools) else TOO_FEW
 
-    def _solved(self, slot: int, limits: Limits) -> tuple[bool, int]:
+    def _solved(self, slot: int, limits: Limits) -> _Result:
         version = int(self._versions[slot])
         known, paused = self._paused.pop(slot, (-1, None))
         search = paused if paused is not None and known == version else self._start(slot)
@@ -142,15 +167,20 @@ class Verdicts:
         finally:
             self.steps += search.steps - before
 
-    def _result(self, search: Search, slot: int, limits: Limits) -> tuple[bool, int]:
+    def _result(self, search: Search, slot: int, limits: Limits) -> _Result:
         alike = None
         if not search.run(HARD):
-            alike = search.signature()
+            alike = search.signature(shapes=self._choice != AS_KUBE_SCHEDULER)
             found = None if alike is None else self._alike.get(alike)
             if found is not None:
                 return found
             self._run_to_end(search, slot, limits)
-        result = bool(search.solved), _score(search) if self._scored and search.solved else 0
+        preference, fit = 0, None
+        if search.solved and self._scored:
+            preference = _score(search)
+        if search.solved and self._fits is not None:
+            fit = Measures(search.offer, self._counters).fit(search.solution)
+        result = _Result(bool(search.solved), preference, fit)
         if alike is not None:
             self._alike.put(alike, result)
         return result
@@ -174,7 +204,10 @@ class Verdicts:
         assert node is not None, f"row {slot} has no node"
         devices = cache.devices
         offer = Offer(self.problem, node, devices.index.pools_of(slot), devices.claims.usage)
-        return Search(offer, self._counters)
+        if self._choice.allocation == "FirstFit":
+            return Search(offer, self._counters)
+        order = partial(Measures(offer, self._counters).order, allocation=self._choice.allocation)
+        return Search(offer, self._counters, order)
 
     def _run(self, search: Search, slot: int, limits: Limits) -> None:
         pauses = self._cache.pauses

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from podwright.core.devices.choice import AllocationOrder, Choice, Scoring
 from podwright.core.devices.verdicts import STEPS_PER_SECOND
 from podwright.core.framework.cluster_events import EventHint
 from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.errors import PluginError
-from podwright.core.framework.helpers import normalize_by_greatest
 from podwright.core.framework.interface import (
     Bools,
     CycleState,
@@ -60,10 +60,15 @@ from podwright.core.state.nodeinfo import NodeInfo
 
 @dataclass(frozen=True, slots=True)
 class DynamicResourcesArgs:
-    """`filter_timeout` bounds the search for devices on one node; "0s": no bound. `binding_timeout`: how long devices may take to become ready."""
+    """`filter_timeout` bounds the search for devices on one node; "0s": no bound. `binding_timeout`: how long devices may take to become ready.
+
+    `allocation`, `scoring`: see core/devices/choice.py. kube-scheduler does not have these two.
+    """
 
     filter_timeout: str = "10s"
     binding_timeout: str = "600s"
+    allocation: AllocationOrder = "FirstFit"
+    scoring: Scoring = "Default"
 
     def validate(self, where: str) -> Iterable[tuple[str, str]]:
         """The problems that kube-scheduler would report, as (field path, problem)."""
@@ -111,6 +116,7 @@ class DynamicResources(
             handle,
             steps=int(seconds * STEPS_PER_SECOND) if limited else None,
             binding_timeout=parse_duration(args.binding_timeout),
+            choice=Choice(args.allocation, args.scoring),
         )
         self._binding_timeout = parse_duration(args.binding_timeout)
 
@@ -250,7 +256,7 @@ class DynamicResources(
         return 0 if found is None else self._evaluation.scores(found, feasible.slots)
 
     def normalize(self, _state: CycleState, _pod: PodInfo, scores: Int64s | int, _feasible: Feasible) -> Int64s | int:
-        return normalize_by_greatest(scores)
+        return self._evaluation.normalized(scores)
 
     # Reserve
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.devices.allocator import allocator_of
+from podwright.core.devices.choice import Choice
 from podwright.core.devices.errors import AllocationError, SearchTimeoutError
 from podwright.core.devices.verdicts import (
     FAILS,
@@ -21,6 +22,7 @@ from podwright.core.devices.verdicts import (
     Limits,
     Verdicts,
 )
+from podwright.core.framework.helpers import normalize_by_greatest
 from podwright.core.framework.interface import Bools, Handle, Int64s
 from podwright.core.framework.status import Code, Status, unresolvable
 from podwright.core.objects.devices.claims import Allocation, ResourceClaim
@@ -47,6 +49,8 @@ _CODE_OF: Final = np.array([_AVAILABLE, _AVAILABLE, _NOT_ALLOCATABLE, _INVALID_P
 """By code of a verdict."""
 _WHOLE_ATTEMPT_STEPS: Final = STEPS_PER_SECOND // 10
 """The most steps of a search in an attempt that cannot pause although others wait. The next attempt goes on from there."""
+SCORES_OF_FITS: Final = 101
+"""How many scores from 0 to 100 there are."""
 _UNAFFECTED: Final[NDArray[np.int64]] = np.zeros(1, np.int64)
 
 
@@ -57,12 +61,13 @@ class EvaluationError(Exception):
 class Evaluation:
     """See the module."""
 
-    def __init__(self, handle: Handle, *, steps: int | None, binding_timeout: float) -> None:
-        """`steps`: the most steps of a search on one node, None: no limit. `binding_timeout`: in seconds."""
+    def __init__(self, handle: Handle, *, steps: int | None, binding_timeout: float, choice: Choice) -> None:
+        """`steps`: the most steps of a search on one node, None: no limit. `binding_timeout`: in seconds. `choice`: among devices and nodes."""
         self._handle = handle
         self._cache = handle.cache
         self._steps = steps
         self._binding_timeout = binding_timeout
+        self._choice = choice
 
     def codes(self, found: CycleClaims, rows: Bools) -> NDArray[np.int8]:
         """int8[nodes]: positions in STATUSES, for these rows."""
@@ -129,7 +134,7 @@ class Evaluation:
         """The verdicts for the claims to allocate on nodes of this variant, and the names of these claims."""
         claims = found.to_allocate(variant).values()
         self._cache.devices.index.refresh()
-        verdicts = allocator_of(self._cache).verdicts([claim.spec for claim in claims])
+        verdicts = allocator_of(self._cache).verdicts([claim.spec for claim in claims], self._choice)
         return verdicts, [claim.key for claim in claims]
 
     def _limits(self) -> Limits:
@@ -138,9 +143,12 @@ class Evaluation:
         return Limits(self._steps, _WHOLE_ATTEMPT_STEPS if bounded else None)
 
     def scores(self, found: CycleClaims, slots: NDArray[np.intp]) -> Int64s | int:
-        """int64[slots]: how much the chosen alternatives are preferred; or one number for all."""
-        table = self._cache.table
-        if not found.any_alternatives:
+        """int64[slots]: how much the chosen alternatives are preferred; or one number for all.
+
+        Unless the policy scores by default, SCORES_OF_FITS times that, and in addition how well the devices suit the policy, from 0 to 100.
+        """
+        table, default = self._cache.table, self._choice.scoring == "Default"
+        if not found.any_alternatives and (default or not found.any_open):
             return 0
         if not found.any_open and not found.shared:
             return np.zeros(len(slots), np.int64)
@@ -153,11 +161,22 @@ class Evaluation:
             slots
         ]
         scores = np.full(len(slots), allocated, np.int64)
+        fits = np.zeros(len(slots), np.int64)
         for variant in np.unique(by_node).tolist():
             own = by_node == variant
             if found.claims or variant:
-                scores[own] += self._verdicts(found, variant)[0].scores[slots[own]]
-        return scores
+                verdicts = self._verdicts(found, variant)[0]
+                scores[own] += verdicts.scores[slots[own]]
+                fits[own] = verdicts.fits(slots[own])
+        return scores if default else scores * SCORES_OF_FITS + fits
+
+    def normalized(self, scores: Int64s | int) -> Int64s | int:
+        """Scores from 0 to 100. How much alternatives are preferred counts first, as in kube-scheduler."""
+        if self._choice.scoring == "Default" or isinstance(scores, int):
+            return normalize_by_greatest(scores)
+        preferences, fits = np.divmod(scores, SCORES_OF_FITS)
+        alike = len(scores) == 0 or preferences.min() == preferences.max()
+        return fits if alike else normalize_by_greatest(scores)
 
     def solve(self, found: CycleClaims, node_name: str) -> dict[int, Allocation]:
         """The allocations on a node that can serve the claims, by position. Raises EvaluationError."""

@@ -19,6 +19,7 @@ from support.objects.devices import (
     make_slice,
     selector,
 )
+from support.plugins.devices import add, cluster, devices_of
 from support.plugins.kit import build, make_cache, pending, pre_filter, raw_scores, scores, verdicts
 
 TOO_FEW = "cannot allocate all claims"
@@ -27,32 +28,6 @@ A100 = 'device.attributes["gpu.example.com"].model == "a100"'
 
 def gpus(node, count=2, **fields):
     return make_slice(f"{node}-gpus", [make_device(f"gpu-{i}", **fields) for i in range(count)], node=node)
-
-
-def cluster(*objects, nodes=("a", "b")):
-    """A cache with nodes, the class `gpu`, and objects of resource.k8s.io, each known by its fields."""
-    cache = make_cache([make_node(name) for name in nodes])
-    cache.set_object("DeviceClass", make_class("gpu"))
-    for raw in objects:
-        add(cache, raw)
-    return cache
-
-
-def add(cache, raw):
-    spec = raw["spec"]
-    kind = "ResourceSlice" if "pool" in spec else "ResourceClaim" if "devices" in spec else "DeviceClass"
-    cache.set_object("DeviceTaintRule" if "taint" in spec else kind, raw)
-
-
-def devices_of(plugin, pod, node):
-    """The names of the devices that the pod gets on the node, by claim."""
-    state = CycleState()
-    assert plugin.pre_filter(state, pod) is None
-    plan = plugin.plan(state, node)
-    return {
-        name: [result["device"] for result in raw["devices"].get("results", ())]
-        for name, raw in plan.allocations.items()
-    }
 
 
 def test_pods_without_claims_skip_the_filter_and_score_0():

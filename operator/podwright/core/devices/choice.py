@@ -1,0 +1,22 @@
+"""Choice: which devices a policy takes among those that a claim may get, and which nodes it prefers for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+AllocationOrder = Literal["FirstFit", "BestFit", "Spread"]
+"""Which devices of a node are tried first. FirstFit: kube-scheduler's order."""
+Scoring = Literal["Default", "BestFit", "MostAllocated", "LeastAllocated"]
+"""Which nodes score best. Default: those with more preferred alternatives, as in kube-scheduler."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """See the module."""
+
+    allocation: AllocationOrder = "FirstFit"
+    scoring: Scoring = "Default"
+
+
+AS_KUBE_SCHEDULER: Final = Choice()
