@@ -58,9 +58,9 @@ _ONLY_SCORE_PLUGIN: Final = {"Random": "RandomScore", "NodeName": "NodeNameScore
 """The score plugin that replaces all others, by strategy type."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class CompiledPolicy:
-    """A policy that can decide about pods. Hashed by identity: each generation is an object of its own.
+    """A policy that can decide about pods. Hashed by identity: each generation is an object of its own, which `adopt` alone changes.
 
     `refusal`: why the policy was refused, "" if it was accepted. Nothing is known of a refused policy but which pods it is for; its profile
     is the built-in one, and places no pods. `misnamed`: it stands for all policies that pods name and that do not take them.
@@ -74,6 +74,10 @@ class CompiledPolicy:
     misnamed: bool = False
     base: CompiledPolicy | None = None
     own_plugins: frozenset[str] = frozenset()
+
+    def adopt(self, fresh: CompiledPolicy) -> None:
+        """The same generation was compiled again, with other plugin classes."""
+        self.profile, self.own_plugins = fresh.profile, fresh.own_plugins
 
     @property
     def name(self) -> str:

@@ -183,6 +183,21 @@ class LocalPolicies:
         """The local policies of the namespace are due: its labels have changed."""
         self._make_due(known.key for known in self.namespaces.get(namespace, ()))
 
+    def plugins_changed(self, profile: Profile) -> None:
+        """Other plugins are loaded, and what is in force is compiled for them: those that were not accepted are due. `profile`: see the constructor."""
+        self._profile = profile
+        for known in self._known.values():
+            for waiting in (known.refused, known.unchecked):
+                if waiting is not None:
+                    waiting.profile = profile
+        self._make_due(key for key, known in self._known.items() if known.result is None or not known.result.accepted)
+
+    def source_of(self, compiled: CompiledPolicy) -> LocalPolicy:
+        """What this variant of an active generation was compiled from."""
+        active = self._known[compiled.name].active
+        assert active is not None, "it has no active generation"
+        return active
+
     def check(self, key: str) -> ApplyResult:
         """Checks a local policy against what is delegated to it now."""
         self._checked(key)
@@ -302,7 +317,12 @@ class LocalPolicies:
                 return known.unchecked
         return base
 
-    # For the status
+    # For the status and events
+
+    def uid_of(self, key: str) -> str:
+        """The uid of a policy's object; "" if it is not known."""
+        known = self._known.get(key)
+        return "" if known is None else known.uid
 
     def compiled(self, key: str) -> Sequence[CompiledPolicy]:
         """What the active generation was compiled to, once for each base."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from podwright.api.compile import Classes, CompiledPolicy, compile_policy, queue_sort_of, refused_policy
@@ -26,6 +26,7 @@ from podwright.api.scheduler_policy import (
     NAMELESS,
     LastAccepted,
     PolicyError,
+    SchedulerPolicy,
     identity_of,
     parse_claim,
     parse_last_accepted,
@@ -33,6 +34,7 @@ from podwright.api.scheduler_policy import (
 )
 from podwright.api.served_name import ServedName, order
 from podwright.core.framework.features import Features
+from podwright.core.framework.profile import Profile
 from podwright.core.objects.pod import LabelSet, PodInfo
 
 T = TypeVar("T")
@@ -79,6 +81,10 @@ class _Selection:
     policy: CompiledPolicy
 
 
+def _do_nothing() -> None:
+    pass
+
+
 def _unlabelled(_namespace: str) -> Mapping[str, str]:
     return {}
 
@@ -112,6 +118,9 @@ class PolicySet:
         self.queue_sort = queue_sort_of(self.default.profile, classes)
         """The plugin that orders the queue, for all policies."""
         self._known: dict[str, _KnownPolicy] = {}
+        self.outdated: set[str] = set()
+        """The names of refused policies that are to be applied again: the plugins have changed."""
+        self._wake: Callable[[], None] = _do_nothing
         self._served: dict[str, ServedName] = {}
         """By scheduler name, what serves it."""
         self._refused = 0
@@ -140,7 +149,8 @@ class PolicySet:
         known = self._known.get(name)
         if known is not None and known.uid != uid:
             known = None
-        if known is not None and known.generation == generation and (generation or _equal(known.spec, raw.get("spec"))):
+        same = known is not None and name not in self.outdated and known.generation == generation
+        if known is not None and same and (generation or _equal(known.spec, raw.get("spec"))):
             return known.result
         accepted, reason, message = True, "Accepted", "The policy is valid."
         active: _Accepted | None
@@ -175,6 +185,10 @@ class PolicySet:
             )
         return result
 
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Has `wake` called when policies are outdated."""
+        self._wake = wake
+
     def _claim(self, raw: Mapping[str, Any], message: str) -> CompiledPolicy | None:
         """The refused policy, for the pods that it would decide about. None if nobody can tell which these are, or may not be ours."""
         try:
@@ -187,19 +201,24 @@ class PolicySet:
     def _accept(self, raw: Mapping[str, Any], generation: int) -> _Accepted:
         source = parse_policy(raw)
         check_scheduler_name(source, self._settings)
+        policy = self._compiled(source, self._classes, self.built_in_for(source.spec.scheduler_name).profile)
+        if self._check is not None:
+            self._check(policy)
+        return _Accepted(policy, LastAccepted(generation, raw["spec"]))
+
+    def _compiled(self, source: SchedulerPolicy, classes: Classes, built_in: Profile) -> CompiledPolicy:
+        """Raises PolicyError, and what plugins raise."""
         policy = compile_policy(
             source,
-            self._classes,
+            classes,
             self._features,
             self.queue_sort,
             extenders=self._settings.extenders,
             namespace=self._settings.namespace,
         )
         if not self._settings.allow_unsafe:
-            check_safety(policy, self.built_in_for(source.spec.scheduler_name).profile, self._classes)
-        if self._check is not None:
-            self._check(policy)
-        return _Accepted(policy, LastAccepted(generation, raw["spec"]))
+            check_safety(policy, built_in, classes)
+        return policy
 
     def _fallback(self, known: _KnownPolicy | None, raw: Mapping[str, Any]) -> tuple[_Accepted | None, str]:
         """The generation that is active when the newest one is rejected, and a sentence about it."""
@@ -291,6 +310,11 @@ class PolicySet:
         known = self._known.get(name)
         return None if known is None else known.decider
 
+    def uid_of(self, name: str) -> str:
+        """The uid of a policy's object; "" if it is not known."""
+        known = self._known.get(name)
+        return "" if known is None else known.uid
+
     def active_generation_of(self, name: str) -> CompiledPolicy | None:
         """The active generation of a policy; None if no generation is active."""
         known = self._known.get(name)
@@ -322,6 +346,7 @@ class PolicySet:
     def _replace(self, name: str, known: _KnownPolicy | None) -> None:
         """Stores what is known of a policy, None if it was removed."""
         before = self.decider(name)
+        self.outdated.discard(name)
         if known is None:
             self._known.pop(name, None)
         else:
@@ -349,6 +374,42 @@ class PolicySet:
     def _changed(self) -> None:
         self._selections.clear()
         self.version += 1
+
+    # Plugins that are loaded again
+
+    def recompiled(
+        self, policy: CompiledPolicy, classes: Classes, fresh: Mapping[CompiledPolicy, CompiledPolicy]
+    ) -> CompiledPolicy:
+        """The same generation compiled for other plugin classes, beside the one that decides.
+
+        `fresh`: what this returned for others: for the built-in policies first, and for a base before the local policies that it bounds. Raises
+        what `apply` catches.
+        """
+        if policy in self._built_in.values():
+            found = self._settings.built_in(classes, self._features)
+            return next(each for each in found if each.name == policy.name)
+        built_in = self.built_in_for(policy.spec.scheduler_name)
+        profile = fresh.get(built_in, built_in).profile
+        if policy.refusal:
+            return replace(policy, profile=profile)
+        if policy.base is not None:
+            base = replace(policy.base, profile=fresh.get(policy.base, policy.base).profile)
+            local = self.local.source_of(policy)
+            return compose(base, local, classes, self._features, self.queue_sort, self._settings.extenders)
+        return self._compiled(policy.source, classes, profile)
+
+    def adopt(self, classes: Classes, fresh: Mapping[CompiledPolicy, CompiledPolicy]) -> None:
+        """From now on these plugin classes are known, and these policies are as they were compiled for them. Refused ones are outdated."""
+        self._classes = classes
+        for policy, compiled in fresh.items():
+            policy.adopt(compiled)
+        for served in self._served.values():
+            served.built_in_changed()
+        self.outdated.update(name for name, known in self._known.items() if not known.result.accepted)
+        if self.outdated:
+            self._wake()
+        self.local.plugins_changed(self.default.profile)
+        self._changed()
 
     # Local policies
 

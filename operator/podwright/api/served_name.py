@@ -43,6 +43,11 @@ class ServedName:
         """What pods get that name a policy which does not take them, by what is wrong with it."""
         self._prepared: _Prepared | None = None
 
+    def built_in_changed(self) -> None:
+        """The built-in policy was compiled again."""
+        for policy in self._misnamed.values():
+            policy.adopt(self._built_in)
+
     @property
     def served(self) -> bool:
         """Whether pods may ask for the name."""

@@ -20,12 +20,12 @@ from podwright.api.policy_set import PolicySet
 from podwright.api.policy_status import Work
 from podwright.api.scheduler_policy import identity_of
 from podwright.core.framework.cluster_events import ClusterEvent, EventHint
-from podwright.core.framework.errors import PluginError
+from podwright.core.framework.errors import PluginError, ReportException
 from podwright.core.framework.features import Features
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Cluster, Handle, WaitingPod
 from podwright.core.framework.observer import Observer
-from podwright.core.framework.profile import Point
+from podwright.core.framework.profile import Point, Profile
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import POLICY_ANNOTATION, PodInfo
 from podwright.core.plugins.rules.failures import RuleFailures
@@ -150,6 +150,8 @@ class ActivePolicies:
         self._built: dict[CompiledPolicy, ActivePolicy] = {}
         self._misnamed: weakref.WeakKeyDictionary[CompiledPolicy, ActivePolicy] = weakref.WeakKeyDictionary()
         self._has_hints: dict[ClusterEvent, bool] = {}
+        self._of_files: frozenset[str] = frozenset()
+        self._reload_problem = ""
         built_in = settings.built_in(classes, handle.features)
         for policy in built_in:
             self._build(policy)
@@ -163,20 +165,81 @@ class ActivePolicies:
             namespace_labels=handle.cache.namespace_labels,
         )
         """`policy_set.version` rises whenever the active policies change."""
+        sorter = framework.sorter()
         self.sort_key: Callable[[PodInfo, float], Any] = (
-            framework.sort_key if self.policy_set.queue_sort == QUEUE_SORT else ranked(framework.sort_key, self._report)
+            sorter if self.policy_set.queue_sort == QUEUE_SORT else ranked(sorter, self._report)
         )
         """The sort key of the queue."""
         handle.cache.store.listen(CONFIG_MAP, lambda _before, _after: conduct.activities.changed())
 
     def _build(self, policy: CompiledPolicy) -> None:
-        report = self._conduct.exceptions.reporter(policy)
-        framework = Framework(
-            policy.profile, self._classes, handle=self._handle, observer=self._conduct.observer, report_exception=report
+        self._put(policy, self.framework_of(policy.profile, self._classes, self.reporter(policy)))
+
+    def reporter(self, policy: CompiledPolicy) -> ReportException:
+        """What the policy's plugins report their exceptions to."""
+        return self._conduct.exceptions.reporter(policy)
+
+    def framework_of(self, profile: Profile, classes: Classes, report: ReportException) -> Framework:
+        """The profile's plugins, built. Raises ProfileError, PluginError, and what plugins raise."""
+        return Framework(
+            profile, classes, handle=self._handle, observer=self._conduct.observer, report_exception=report
         )
+
+    def _put(self, policy: CompiledPolicy, framework: Framework) -> None:
         self._listen_to_rules(policy.name, framework)
         self._has_hints.clear()
         self._built[policy] = ActivePolicy.of(policy, framework, self._conduct, self._account(policy, framework))
+
+    # Plugins that are loaded again: see recompilation.py
+
+    def using(self, plugins: Collection[str], classes: Classes) -> Sequence[CompiledPolicy]:
+        """The policies that have to be compiled again if these plugins change to those of `classes`: built-in ones first, local ones last."""
+        everywhere = any(_counts_everywhere(each.get(name)) for name in plugins for each in (self._classes, classes))
+        found = [
+            policy
+            for policy, active in self._built.items()
+            if everywhere or not active.framework.plugins.keys().isdisjoint(plugins)
+        ]
+        built_in = {*self.policy_set.built_in}
+        return sorted(found, key=lambda policy: (policy not in built_in, policy.base is not None))
+
+    def is_known(self, policy: CompiledPolicy) -> bool:
+        return policy in self._built
+
+    def adopt(
+        self,
+        classes: Classes,
+        fresh: Mapping[CompiledPolicy, CompiledPolicy],
+        frameworks: Mapping[CompiledPolicy, Framework],
+        gone: Collection[str],
+    ) -> None:
+        """From now on these plugin classes are known, and these policies decide as they were compiled for them. `gone`: the modules of those
+        that are not used any more.
+        """
+        self._classes = classes
+        self.policy_set.adopt(classes, fresh)
+        for policy, framework in frameworks.items():
+            self._put(policy, framework)
+        for policy in [policy for policy in self._built if policy.refusal]:
+            framework = self._built[self.policy_set.built_in_for(policy.spec.scheduler_name)].framework
+            self._built[policy] = ActivePolicy.of(policy, framework, self._conduct)
+        self._misnamed.clear()
+        self._has_hints.clear()
+        self._conduct.exceptions.forget(frameworks.keys())
+        self._handle.cache.forget_kinds_of(gone)
+
+    def plugins_are(self, of_files: Collection[str], problem: str) -> None:
+        """`of_files`: the plugins that come from plugin directories. `problem`: why the newest versions of these are not loaded, "" if they are."""
+        self._of_files, self._reload_problem = frozenset(of_files), problem
+        self._conduct.activities.changed()
+
+    def with_plugins_of_files(self) -> Sequence[CompiledPolicy]:
+        """The policies that use plugins of plugin directories."""
+        return [
+            policy
+            for policy, active in self._built.items()
+            if not policy.refusal and not self._of_files.isdisjoint(active.framework.plugins)
+        ]
 
     def _listen_to_rules(self, name: str, framework: Framework) -> None:
         """Has errors of rules counted as faults of the policy."""
@@ -286,13 +349,17 @@ class ActivePolicies:
         active = self.policy_set.active_generation_of(name)
         interpreted: dict[str, str] = {}
         problems: dict[str, None] = {}
+        outdated = False
         for policy in (active,) if active is not None else self.policy_set.local.compiled(name):
             interpreted.update(policy.interpreted)
-            rules = self._built[policy].framework.plugins.get(PolicyRules.name)
+            plugins = self._built[policy].framework.plugins
+            outdated = outdated or not self._of_files.isdisjoint(plugins)
+            rules = plugins.get(PolicyRules.name)
             if isinstance(rules, PolicyRules) and rules.params_problem:
                 problems[rules.params_problem] = None
         return Work(
             exceptions=self.plugin_exceptions_of(name),
+            outdated_plugins=self._reload_problem if outdated else "",
             over_budget=conduct.budgets.problem(name),
             missing_params="; ".join(problems),
             decisions=activity.decisions[0],
@@ -377,3 +444,8 @@ class ActivePolicies:
 
     def _report(self, pod: PodInfo, error: Exception) -> None:
         self._invalid_objects.report("Pod", pod.key, error)
+
+
+def _counts_everywhere(plugin: type[Any] | None) -> bool:
+    """Whether the plugin counts also where a profile does not enable it."""
+    return getattr(plugin, "hints_when_disabled", False) or getattr(plugin, "pre_filter_disabled", None) is not None

@@ -107,6 +107,11 @@ class PluginExceptions:
         more = len(texts) - SHOWN
         return "\n".join([*texts[:SHOWN], *([f"and {more} more, see the log"] if more > 0 else ())])
 
+    def forget(self, policies: Collection[CompiledPolicy]) -> None:
+        """Forgets the exceptions of these policies: other plugins run for them."""
+        for key in [key for key in self._known if key[0] in policies]:
+            del self._known[key]
+
     def keep(self, policies: Collection[CompiledPolicy]) -> None:
         """Forgets the exceptions of all other policies."""
         for key in [key for key in self._known if key[0] not in policies]:

@@ -1,6 +1,9 @@
-"""Compares the plugin files on disk with the plugins that run: files are loaded once, when the operator starts.
+"""Reads plugin directories, and notices when the files of installed plugins change.
 
-Whoever changes a file and does not restart the operator would wonder why nothing happens. So each difference is logged, once.
+A directory is read whole, and twice: only what two readings in a row agree on is loaded. So nobody loads half of a change, whether files
+are written one after the other or the kubelet swaps the link to all files of a ConfigMap. Files of installed packages are loaded once, when the
+operator starts. Whoever changes one of these and does not restart the operator would wonder why nothing happens, so each difference is
+logged, once.
 """
 
 from __future__ import annotations
@@ -10,16 +13,37 @@ import hashlib
 import logging
 import os
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS: Final = 10.0
+MAX_FILES: Final = 500
+"""In all plugin directories together."""
+MAX_BYTES: Final = 1 << 20
+"""Of one file, as of a ConfigMap."""
+READINGS: Final = 10
+"""How often directories are read at the start until two readings agree."""
+PAUSE_SECONDS: Final = 0.05
+_RECENT_SECONDS: Final = 2.0
+"""A file that has changed so recently may change again without a new stamp."""
 _OWN: Final = "podwright."
-_Stamp = tuple[int, int, int]
-"""Changes whenever the file does, and is cheap to read."""
+_Stamp = tuple[int, int, int, int]
+"""Changes whenever the file does, unless it does so twice within the precision of the file system's clock. Cheap to read."""
+
+Texts = Mapping[Path, bytes]
+"""The contents of plugin files."""
+
+
+class PluginFilesError(Exception):
+    """Plugin directories that cannot be read. Each of `problems` names a path."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
 
 
 def plugin_paths(directory: Path) -> Sequence[Path]:
@@ -27,19 +51,77 @@ def plugin_paths(directory: Path) -> Sequence[Path]:
     return [path for path in sorted(directory.glob("*.py")) if not path.name.startswith(("_", "."))]
 
 
-class PluginFiles:
-    """See the module. Create it before the plugins are loaded: a file that changes meanwhile then counts as changed."""
+class PluginDirectories:
+    """See the module. `wall`: the time by the clock of the file system, in seconds since the epoch."""
 
-    def __init__(self, directories: Collection[Path]) -> None:
-        self._directories = tuple(directories)
+    def __init__(self, directories: Iterable[Path], wall: Callable[[], float] = time.time) -> None:
+        self._directories = tuple(dict.fromkeys(directories))
+        self._wall = wall
+        self._known: dict[Path, tuple[_Stamp, bytes]] = {}
+        """What each file was when it had this stamp."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no directory."""
+        return not self._directories
+
+    def read(self) -> Texts:
+        """The files as they are now; they may be changing. Raises PluginFilesError."""
+        problems = [f"plugin directory {each}: is not a directory" for each in self._directories if not each.is_dir()]
+        paths = [path for directory in self._directories for path in plugin_paths(directory)]
+        if len(paths) > MAX_FILES:
+            problems.append(f"{len(paths)} plugin files are too many: at most {MAX_FILES} are loaded")
+        found: dict[Path, bytes] = {}
+        for path in paths[:MAX_FILES]:
+            try:
+                found[path] = self._text(path)
+            except FileNotFoundError:  # deleted meanwhile, or a link to nothing
+                if path.is_symlink():
+                    problems.append(f"file {path}: is a link to a file that does not exist")
+            except OSError as error:
+                problems.append(f"file {path}: cannot be read: {error.strerror or error}")
+            except PluginFilesError as error:
+                problems += error.problems
+        for path in self._known.keys() - found.keys():
+            del self._known[path]
+        if problems:
+            raise PluginFilesError(problems)
+        return found
+
+    def settled(self, pause: Callable[[float], None] = time.sleep) -> Texts:
+        """What two readings in a row agree on, or the last one if there are none among READINGS. Raises PluginFilesError."""
+        texts = self.read()
+        for _ in range(READINGS):
+            before = texts
+            pause(PAUSE_SECONDS if texts else 0.0)
+            texts = self.read()
+            if texts == before:
+                break
+        return texts
+
+    def _text(self, path: Path) -> bytes:
+        before = path.stat()
+        stamp = _stamp(before)
+        known = self._known.get(path)
+        if known is None or known[0] != stamp or self._wall() < before.st_mtime + _RECENT_SECONDS:
+            with path.open("rb") as file:
+                text = file.read(MAX_BYTES + 1)
+            if len(text) > MAX_BYTES:
+                raise PluginFilesError([f"file {path}: is larger than {MAX_BYTES >> 20} MiB"])
+            known = self._known[path] = stamp, text
+        return known[1]
+
+
+class InstalledFiles:
+    """The files of plugins that come from installed packages. Create it before these are loaded: what changes meanwhile counts as changed."""
+
+    def __init__(self, classes: Iterable[type[Any]] = ()) -> None:
+        """`classes`: Podwright's own plugins among them are left out."""
         self._stamps: dict[Path, tuple[_Stamp, str]] = {}
         """What the digest of a file was computed from."""
-        self._running = {path: self._digest(path) for path in self._paths()}
+        self._running: dict[Path, str] = {}
         """The digest of each file that was loaded. Empty for a file that does not exist."""
         self._logged: dict[Path, str] = {}
-
-    def add(self, classes: Iterable[type[Any]]) -> None:
-        """Adds the files of plugins that come from installed packages. Podwright's own plugins are left out."""
         for plugin in classes:
             module = sys.modules.get(plugin.__module__)
             file = getattr(module, "__file__", None)
@@ -48,9 +130,8 @@ class PluginFiles:
                 self._running.setdefault(path, self._digest(path))
 
     @property
-    def empty(self) -> bool:
-        """Whether there is nothing to compare."""
-        return not self._directories and not self._running
+    def paths(self) -> Collection[Path]:
+        return self._running.keys()
 
     async def run(self) -> None:
         """Logs differences until it is cancelled."""
@@ -62,21 +143,14 @@ class PluginFiles:
     def differences(self) -> Sequence[str]:
         """The differences between the files and what runs that were not returned before."""
         found = []
-        for path, digest in self._digests().items():
-            running = self._running.get(path, "")
+        for path, running in self._running.items():
+            digest = self._digest(path)
             if digest == running:
                 self._logged.pop(path, None)
             elif self._logged.get(path) != digest:
                 self._logged[path] = digest
-                found.append(f"plugin file {path} {_difference(digest, running)}")
+                found.append(f"plugin file {path} {_difference(digest)}")
         return found
-
-    def _digests(self) -> Mapping[Path, str]:
-        paths = dict.fromkeys((*self._running, *self._logged, *self._paths()))
-        return {path: self._digest(path) for path in paths}
-
-    def _paths(self) -> Iterable[Path]:
-        return [path for directory in self._directories for path in plugin_paths(directory)]
 
     def _digest(self, path: Path) -> str:
         """Of the file's content; empty if there is no such file. A file that cannot be read counts as unchanged."""
@@ -94,12 +168,10 @@ class PluginFiles:
 
 
 def _stamp(stat: os.stat_result) -> _Stamp:
-    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+    return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino
 
 
-def _difference(digest: str, running: str) -> str:
+def _difference(digest: str) -> str:
     if not digest:
         return "was deleted, but its plugins run until the operator restarts"
-    if not running:
-        return "is new, and not loaded until the operator restarts"
     return "has changed, but the version from the operator's start runs until it restarts"

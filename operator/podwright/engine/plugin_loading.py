@@ -3,27 +3,79 @@
 Code comes from the operator's image or command line only, never from a custom resource. An error in any plugin stops the start,
 and names the file or entry point: an operator that silently lacked a plugin would not place pods as its profiles say. The rules
 for plugin classes are in podwright/core/framework/registry.py.
+
+Files can be loaded again while the plugins of the former ones run: each version of a file is a module of its own. Entry points are loaded once.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import importlib.abc
 import inspect
 import itertools
+import linecache
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 from podwright.core.framework.interface import Plugin
 from podwright.core.framework.registry import Found, RegistryError, merge_plugins
 from podwright.core.plugins import PLUGINS
-from podwright.engine.plugin_files import plugin_paths
+from podwright.engine.plugin_files import PluginDirectories, PluginFilesError, Texts
 
 ENTRY_POINTS: Final = "podwright.plugins"
+FILE_MODULE: Final = "podwright_plugin_file_"
+"""How the names of modules begin that are loaded from files."""
 _numbers = itertools.count()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PluginModule:
+    """A file that was loaded."""
+
+    text: bytes
+    name: str
+    plugins: tuple[Found, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoadedPlugins:
+    """All plugin classes by name, and where they come from. `installed`: those of entry points."""
+
+    classes: Mapping[str, type[Plugin]]
+    in_tree: Mapping[str, type[Plugin]]
+    installed: Sequence[Found]
+    modules: Mapping[Path, PluginModule]
+
+    @property
+    def of_files(self) -> frozenset[str]:
+        """The names of the plugins that come from plugin directories."""
+        found = (each.plugin for module in self.modules.values() for each in module.plugins)
+        return frozenset(plugin.name for plugin in found if isinstance(plugin, type) and issubclass(plugin, Plugin))
+
+    @property
+    def installed_classes(self) -> Sequence[type[Any]]:
+        """The plugins of entry points."""
+        return [each.plugin for each in self.installed if isinstance(each.plugin, type)]
+
+    def changed_since(self, before: LoadedPlugins) -> frozenset[str]:
+        """The names of the plugins that are new, gone, or another class than before."""
+        names = self.classes.keys() | before.classes.keys()
+        return frozenset(name for name in names if self.classes.get(name) is not before.classes.get(name))
+
+    def unload(self, kept: LoadedPlugins | None = None) -> None:
+        """Forgets the modules of these files, without those that are `kept`. Who uses their classes goes on to do so."""
+        used = {module.name for module in kept.modules.values()} if kept is not None else set()
+        for path, module in self.modules.items():
+            if module.name not in used:
+                _forget(path, module.name)
+        for path, module in ({} if kept is None else kept.modules).items():
+            _show_lines_of(path, module.text)
 
 
 def load_plugins(
@@ -33,20 +85,58 @@ def load_plugins(
 
     Raises RegistryError with all problems found.
     """
+    return load(PluginDirectories(plugin_dirs), in_tree).classes
+
+
+def load(directories: PluginDirectories, in_tree: Mapping[str, type[Plugin]] = PLUGINS) -> LoadedPlugins:
+    """The same, with their sources."""
     found: list[Found] = []
     problems: list[str] = []
-    for item in itertools.chain(_from_entry_points(), _from_directories(plugin_dirs)):
-        if isinstance(item, Found):
-            found.append(item)
-        else:
-            problems.append(item)
+    for item in _from_entry_points():
+        _sort(item, found, problems)
+    texts: Texts = {}
     try:
-        classes = merge_plugins(in_tree, found)
+        texts = directories.settled()
+    except PluginFilesError as error:
+        problems += error.problems
+    before = LoadedPlugins(classes={}, in_tree=in_tree, installed=found, modules={})
+    return load_files(texts, before, problems)
+
+
+def load_files(texts: Texts, before: LoadedPlugins, problems: Iterable[str] = ()) -> LoadedPlugins:
+    """The plugins of these files, and all others of `before`. Files that have not changed are not loaded again.
+
+    Raises RegistryError with all problems found, and `problems`; then nothing of it stays loaded.
+    """
+    problems = [*problems]
+    modules: dict[Path, PluginModule] = {}
+    for path, text in texts.items():
+        known = before.modules.get(path)
+        if known is not None and known.text == text:
+            modules[path] = known
+            continue
+        try:
+            modules[path] = _load_file(path, text)
+        except RegistryError as error:
+            problems += error.problems
+    found = [*before.installed, *(each for module in modules.values() for each in module.plugins)]
+    classes: Mapping[str, type[Plugin]] = {}
+    try:
+        classes = merge_plugins(before.in_tree, found)
     except RegistryError as error:
         problems += error.problems
+    result = LoadedPlugins(classes=classes, in_tree=before.in_tree, installed=before.installed, modules=modules)
     if problems:
+        result.unload(before)
         raise RegistryError(problems)
-    return classes
+    return result
+
+
+def _sort(item: Found | str, found: list[Found], problems: list[str]) -> None:
+    if isinstance(item, Found):
+        found.append(item)
+    else:
+        problems.append(item)
 
 
 def _from_entry_points() -> Iterator[Found | str]:
@@ -59,22 +149,14 @@ def _from_entry_points() -> Iterator[Found | str]:
             yield f"{source}: cannot be imported: {type(error).__name__}: {error}"
 
 
-def _from_directories(plugin_dirs: Iterable[Path]) -> Iterator[Found | str]:
-    for directory in plugin_dirs:
-        if not directory.is_dir():
-            yield f"plugin directory {directory}: is not a directory"
-            continue
-        for path in plugin_paths(directory):
-            yield from _from_file(path)
-
-
-def _from_file(path: Path) -> Iterator[Found | str]:
+def _load_file(path: Path, text: bytes) -> PluginModule:
+    """Raises RegistryError."""
     source = f"file {path}"
     try:
-        module = _import(path)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 -- third-party code may raise anything
-        yield f"{source}: cannot be imported: {type(error).__name__}: {error}{_line_of(error, path)}"
-        return
+        module = _import(path, text)
+    except (Exception, SystemExit) as error:
+        problem = f"{source}: cannot be imported: {type(error).__name__}: {error}{_line_of(error, path)}"
+        raise RegistryError([problem]) from error
     plugins = [
         value
         for name, value in vars(module).items()
@@ -84,24 +166,53 @@ def _from_file(path: Path) -> Iterator[Found | str]:
         and not name.startswith("_")
     ]
     if not plugins:
-        yield f"{source}: has no class that inherits podwright.core.framework.interface.Plugin"
-    for plugin in plugins:
-        yield Found(plugin, source)
+        _forget(path, module.__name__)
+        raise RegistryError([f"{source}: has no class that inherits podwright.core.framework.interface.Plugin"])
+    return PluginModule(text, module.__name__, tuple(Found(plugin, source) for plugin in plugins))
 
 
-def _import(path: Path) -> ModuleType:
-    name = f"podwright_plugin_file_{next(_numbers)}_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError("is not a Python file")
-    module = importlib.util.module_from_spec(spec)
+class _TextLoader(importlib.abc.InspectLoader):
+    """Executes a text that was read before: the file may have changed, and no stale bytecode of it is ever used."""
+
+    def __init__(self, path: Path, text: bytes) -> None:
+        self._path = path
+        self._text = text
+
+    def get_source(self, fullname: str) -> str:
+        return importlib.util.decode_source(self._text)
+
+    def get_code(self, fullname: str) -> object:  # type: ignore[override]
+        return compile(self._text, str(self._path), "exec", dont_inherit=True)
+
+
+def _import(path: Path, text: bytes) -> ModuleType:
+    name = f"{FILE_MODULE}{next(_numbers)}_{path.stem}"
+    spec = ModuleSpec(name, _TextLoader(path, text), origin=str(path))
+    spec.has_location = True
+    module = module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look up the names in their annotations here
+    _show_lines_of(path, text)
     try:
+        assert spec.loader is not None
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[name]
+        _forget(path, name)
         raise
     return module
+
+
+def _show_lines_of(path: Path, text: bytes) -> None:
+    """Has tracebacks show the lines of the text that runs."""
+    try:
+        lines = importlib.util.decode_source(text).splitlines(keepends=True)
+    except (SyntaxError, UnicodeDecodeError):
+        return
+    linecache.cache[str(path)] = (len(text), None, lines, str(path))
+
+
+def _forget(path: Path, name: str) -> None:
+    sys.modules.pop(name, None)
+    linecache.cache.pop(str(path), None)
 
 
 def _line_of(error: BaseException, path: Path) -> str:

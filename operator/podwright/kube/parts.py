@@ -22,6 +22,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.engine.engine import Engine, EngineOptions
 from podwright.engine.instance import Instance
 from podwright.engine.metrics.metrics import EVENTS_DROPPED, LOCAL_POLICIES, POLICIES, Metrics
+from podwright.engine.policy_events import PolicyEvents
 from podwright.engine.ports import Extender, Ports
 from podwright.engine.state import Sources
 from podwright.kube.api_cluster import ApiCluster, RetryingPodReader
@@ -69,6 +70,7 @@ class Parts:
 
     engine: Engine
     events: EventRecorder
+    policy_events: PolicyEvents
     pod_status: PodStatusWriter
     group_status: PodGroupStatusWriter
     evictor: PodEvictor
@@ -148,6 +150,12 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
     return Parts(
         engine=engine,
         events=events,
+        policy_events=PolicyEvents(
+            engine.policies,
+            events,
+            scheduler_name=base.options.scheduler_name,
+            own=engine.other_instances.own_deployment,
+        ),
         pod_status=pod_status,
         group_status=group_status,
         evictor=evictor,

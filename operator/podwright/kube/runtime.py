@@ -27,8 +27,9 @@ from podwright.engine.intake.pending_pods import PendingPods
 from podwright.engine.log_fields import fields
 from podwright.engine.memory import configure_memory, freeze_objects
 from podwright.engine.metrics.metrics import HEALTHCHECK, TASK_RESTARTS, Metrics
-from podwright.engine.plugin_files import PluginFiles
-from podwright.engine.plugin_loading import load_plugins
+from podwright.engine.plugin_files import InstalledFiles, PluginDirectories
+from podwright.engine.plugin_loading import load
+from podwright.engine.plugin_reload import PluginReload
 from podwright.engine.pod_answers import PodAnswers
 from podwright.engine.ports import Extender
 from podwright.kube.background import BackgroundTasks, cancel
@@ -84,10 +85,10 @@ class Runtime:
         self.leadership.protect(self._http)
         self._tasks = BackgroundTasks(restarted=self.task_restarted)
         self.watches = Watches(self._http, self._tasks.start)
-        plugin_dirs = tuple(map(Path, options.plugin_dirs))
-        self._plugin_files = PluginFiles(plugin_dirs)
-        classes = load_plugins(plugin_dirs)
-        self._plugin_files.add(classes.values())
+        self._plugin_directories = PluginDirectories(map(Path, options.plugin_dirs))
+        self._plugins = load(self._plugin_directories)
+        classes = self._plugins.classes
+        self._installed_files = InstalledFiles(self._plugins.installed_classes)
         check_profiles(options, classes)
         self._base = Base(
             options=options,
@@ -309,8 +310,17 @@ class Runtime:
             ("permissions", self._check_rights),
         ):
             self._tasks.start(name, work)
-        if not self._plugin_files.empty:
-            self._tasks.start("plugin files", self._plugin_files.run)
+        if self._installed_files.paths:
+            self._tasks.start("files of installed plugins", self._installed_files.run)
+        if not self._plugin_directories.empty:
+            reload = PluginReload(
+                self._plugin_directories,
+                loaded=self._plugins,
+                engine=parts.engine,
+                metrics=self._base.metrics,
+                events=parts.policy_events,
+            )
+            self._tasks.start("plugin directories", reload.run)
 
     async def _check_rights(self) -> None:
         """Only once the caches are complete: nothing is to be delayed by these questions."""

@@ -436,13 +436,18 @@ class TestStop:
         assert server.bound == []
 
 
-async def test_a_plugin_file_that_changes_while_the_operator_runs_is_logged(server, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("podwright.engine.plugin_files.CHECK_SECONDS", 0.01)
+async def test_a_plugin_file_that_changes_while_the_operator_runs_is_loaded_again(server, tmp_path, caplog):
+    caplog.set_level("INFO")
     path = tmp_path / "waiter.py"
     path.write_text(WAITER)
-    async with running(server, pod_intake="watch", plugin_dirs=(str(tmp_path),)):
-        path.write_text(WAITER.replace("600.0", "60.0"))
-        await until(lambda: f"plugin file {path} has changed" in caplog.text)
+    server.node("a")
+    async with running(server, pod_intake="watch", plugin_dirs=(str(tmp_path),)) as runtime:
+        points = {"permit": {"enabled": [{"name": "Waiter"}]}}
+        runtime.policies.apply(policy(OURS, {"type": "Custom"}, plugins=points))
+        path.write_text(WAITER.replace("Status(Code.WAIT), 600.0", "None, 0.0"))
+        await until(lambda: f"Plugins were loaded again: {path}; 1 policies use them" in caplog.text)
+        server.pod("web")
+        await until(lambda: server.bound == ["web"])
 
 
 WAITER = """

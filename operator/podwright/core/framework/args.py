@@ -346,13 +346,17 @@ class _Field:
     init: bool
 
 
-_known_fields: Final[dict[type[Any], Sequence[_Field]]] = {}
+_FIELDS: Final = "_podwright_fields"
+_HINTS: Final = "_podwright_hints"
+"""What is known of a class is kept in the class, so that it goes with it: plugins can be loaded again."""
 
 
 def _fields_of(cls: type[Any]) -> Sequence[_Field]:
-    if cls not in _known_fields:
-        _known_fields[cls] = tuple(_read_fields(cls))
-    return _known_fields[cls]
+    known: Sequence[_Field] | None = cls.__dict__.get(_FIELDS)
+    if known is None:
+        known = tuple(_read_fields(cls))
+        setattr(cls, _FIELDS, known)
+    return known
 
 
 def _read_fields(cls: type[Any]) -> Iterator[_Field]:
@@ -370,12 +374,11 @@ def _read_fields(cls: type[Any]) -> Iterator[_Field]:
 
 
 def _hints(cls: type[Any]) -> dict[str, Any]:
-    if cls not in _known_hints:
-        _known_hints[cls] = typing.get_type_hints(cls)
-    return _known_hints[cls]
-
-
-_known_hints: Final[dict[type[Any], dict[str, Any]]] = {}
+    known: dict[str, Any] | None = cls.__dict__.get(_HINTS)
+    if known is None:
+        known = typing.get_type_hints(cls)
+        setattr(cls, _HINTS, known)
+    return known
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

@@ -95,8 +95,16 @@ class Framework(BuiltPlugins):
         return None
 
     def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
+        return self.sorter()(pod, queued_at)
+
+    def sorter(self) -> Callable[[PodInfo, float], Any]:
+        """`sort_key`, for a queue that may outlive this framework."""
         (plugin,) = self.queue_sort_plugins
-        return call(plugin, Point.QUEUE_SORT, plugin.sort_key, pod, queued_at)
+
+        def sort_key(pod: PodInfo, queued_at: float) -> Any:
+            return call(plugin, Point.QUEUE_SORT, plugin.sort_key, pod, queued_at)
+
+        return sort_key
 
     # Filter
 

@@ -111,6 +111,13 @@ class Cache:
         self.attach(made)
         return made
 
+    def forget_kinds_of(self, modules: Collection[str]) -> None:
+        """Drops what code of these modules has registered: observers, extensions and derived columns. The code is not used any more."""
+        self._observers = [each for each in self._observers if type(each).__module__ not in modules]
+        for kind in [kind for kind in self._extensions if kind.__module__ in modules]:
+            del self._extensions[kind]
+        self.derived.clear()
+
     def extension(self, kind: type[T], make: Callable[[], T]) -> T:
         """The one object of this class that packages above the state keep for this cache. Made at the first call."""
         found = self._extensions.get(kind)

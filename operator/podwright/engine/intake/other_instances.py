@@ -97,6 +97,11 @@ class OtherInstances:
 
     def _regarding(self, node_name: str) -> Regarding:
         """Our own Deployment, as far as the watches have shown it, else the node that the other instance has chosen."""
+        # As the kubelet does, events of a node regard its name as its uid, and are in the namespace `default`.
+        return self.own_deployment() or Regarding("", node_name, node_name, "", self._scheduler_name, "Node")
+
+    def own_deployment(self) -> Regarding | None:
+        """The Deployment of this process, as far as the watches have shown it."""
         name = self._scheduler_name
         own = self._own_pod()
         if own is not None and own.owner is not None and own.owner.kind == "ReplicaSet":
@@ -105,8 +110,7 @@ class OtherInstances:
                 if owner.get("kind") == "Deployment":
                     version = str(owner["apiVersion"])
                     return Regarding(own.namespace, owner["name"], owner["uid"], "", name, "Deployment", version)
-        # As the kubelet does, events of a node regard its name as its uid, and are in the namespace `default`.
-        return Regarding("", node_name, node_name, "", name, "Node")
+        return None
 
     def _own_pod(self) -> PodInfo | None:
         where = self._cache.placement(self._instance.pod_uid)

@@ -247,6 +247,9 @@ INVALID_OBJECTS: Final = Counter("podwright_bad_objects", "Objects that could no
 PLUGIN_EXCEPTIONS: Final = Counter(
     "podwright_plugin_exceptions", "Exceptions that plugins raised.", ("plugin", "extension_point")
 )
+PLUGIN_RELOADS: Final = Counter(
+    "podwright_plugin_reloads", "Changes of plugin directories: loaded (success) or refused (error).", ("result",)
+)
 SLOW_PLUGIN_CALLS: Final = Counter(
     "podwright_slow_plugin_calls", "Calls of plugins that took 100 ms or more.", ("plugin", "extension_point")
 )

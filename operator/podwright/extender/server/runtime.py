@@ -29,7 +29,9 @@ from podwright.engine.metrics.metrics import (
     TASK_RESTARTS,
     Metrics,
 )
-from podwright.engine.plugin_loading import load_plugins
+from podwright.engine.plugin_files import PluginDirectories
+from podwright.engine.plugin_loading import load
+from podwright.engine.plugin_reload import PluginReload
 from podwright.extender.server.bindings import Bindings
 from podwright.extender.server.endpoints import Decisions, ExtenderEndpoints
 from podwright.extender.server.gate import ExtenderGate
@@ -86,7 +88,9 @@ class ExtenderRuntime:
         self._http = Http(source, metrics)
         self._tasks = BackgroundTasks(restarted=lambda name: metrics.count(TASK_RESTARTS, name))
         self.watches = Watches(self._http, self._tasks.start)
-        classes = load_plugins(tuple(map(Path, common.plugin_dirs)))
+        self._plugin_directories = PluginDirectories(map(Path, common.plugin_dirs))
+        self._plugins = load(self._plugin_directories)
+        classes = self._plugins.classes
         check_profiles(common, classes)
         self._base = Base(
             options=common,
@@ -177,6 +181,15 @@ class ExtenderRuntime:
             ("housekeeping", engine.run_housekeeping),
         ):
             self._tasks.start(name, work)
+        if not self._plugin_directories.empty:
+            reload = PluginReload(
+                self._plugin_directories,
+                loaded=self._plugins,
+                engine=parts.engine,
+                metrics=self._metrics,
+                events=parts.policy_events,
+            )
+            self._tasks.start("plugin directories", reload.run)
         await self._listen(parts, nodes)
         self._started = True
         await self.watches.wait_until_synced()

@@ -8,6 +8,7 @@ the changes of one policy that wait for it only the last one counts (turns.py). 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -84,7 +85,8 @@ class PolicyController:
         self._announced_names = engine.policies.policy_set.scheduler_names
         self._announced_at = 0.0
         self._served: bool | None = None
-        self._kind.listen(self._arrived.set)
+        self._relist_now = asyncio.Event()
+        self._kind.listen(self._arrived.set, self._relist_now.set)
 
     def key_of(self, raw: Raw) -> str:
         """The policy's name, or of a namespaced one namespace/name."""
@@ -218,7 +220,7 @@ class PolicyController:
         waiting, known = self._waiting.get(key), self._applied.get(key)
         if waiting is not None and _uid_of(waiting) == uid and identity_of(waiting)[2] >= generation:
             return False
-        if known is None or known.uid != uid:
+        if known is None or known.uid != uid or self._kind.is_outdated(key):
             return True
         if known.result.generation > generation:
             return False
@@ -268,7 +270,10 @@ class PolicyController:
             self.readable = True
             self.appeared.set()
         while True:
-            await asyncio.sleep(RELIST_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(RELIST_SECONDS):
+                    await self._relist_now.wait()
+            self._relist_now.clear()
             try:
                 await self.relist()
             except ClusterError as error:

@@ -37,7 +37,13 @@ class PolicyKind(Protocol):
     def remove(self, key: str) -> None: ...
     def next_due(self) -> str | None: ...
     def check(self, key: str) -> ApplyResult: ...
-    def listen(self, wake: Callable[[], None]) -> None: ...
+    def is_outdated(self, key: str) -> bool:
+        """Whether the policy is to be applied again although it has not changed."""
+        ...
+
+    def listen(self, wake: Callable[[], None], relist: Callable[[], None]) -> None:
+        """`wake`: called when something is due; `relist`: when something is outdated."""
+
     def announce(self, namespaces: frozenset[str]) -> None: ...
 
 
@@ -73,8 +79,11 @@ class ClusterPolicies:
     def check(self, key: str) -> ApplyResult:
         raise KeyError(key)  # nothing is ever due
 
-    def listen(self, wake: Callable[[], None]) -> None:
-        pass
+    def is_outdated(self, key: str) -> bool:
+        return key in self._engine.policies.policy_set.outdated
+
+    def listen(self, wake: Callable[[], None], relist: Callable[[], None]) -> None:
+        self._engine.policies.policy_set.listen(relist)
 
     def announce(self, _namespaces: frozenset[str]) -> None:
         self._engine.policies_changed()
@@ -112,7 +121,10 @@ class NamespacePolicies:
     def check(self, key: str) -> ApplyResult:
         return self._engine.policies.check_local(key)
 
-    def listen(self, wake: Callable[[], None]) -> None:
+    def is_outdated(self, _key: str) -> bool:
+        return False
+
+    def listen(self, wake: Callable[[], None], relist: Callable[[], None]) -> None:
         self._engine.policies.policy_set.local.listen(wake)
 
     def announce(self, namespaces: frozenset[str]) -> None:

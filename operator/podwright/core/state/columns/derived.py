@@ -62,6 +62,10 @@ class DerivedColumns:
                 return self._update(key, column, set(changed), row)
         return self._build(key, row, dtype, whole_table)
 
+    def clear(self) -> None:
+        """Drops all columns: code with other meanings for the same keys may ask for them from now on."""
+        self._columns.clear()
+
     def _build(
         self,
         key: Hashable,

@@ -1,0 +1,186 @@
+"""Loads the plugins of plugin directories again when their files change, whole or not at all.
+
+    read the directories ─► two readings agree ─► load changed files in a thread ─► compile the policies that use them, step by step
+                                                                                    └─► swap, between two decisions
+    anything fails ─► what was loaded before goes on; log, event and the status of the policies say why
+
+Attempts and binding cycles that have begun end with the plugins that they began with. Each version of a plugin has instances of its own.
+Next: plugin_files.py, plugin_loading.py, recompilation.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from podwright.core.framework.registry import RegistryError
+from podwright.engine.engine import Engine
+from podwright.engine.metrics.metrics import PLUGIN_RELOADS, Metrics
+from podwright.engine.plugin_files import PluginDirectories, PluginFilesError, Texts
+from podwright.engine.plugin_loading import LoadedPlugins, load_files
+from podwright.engine.policy_events import PolicyEvents
+from podwright.engine.recompilation import Recompilation, RecompilationError
+from podwright.engine.side_thread import NoAnswerError, SideThread
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS: Final = 0.25
+"""How often the directories are read."""
+LOAD_SECONDS: Final = 10.0
+"""How long it may take to load the files."""
+RETRY_SECONDS: Final = 10.0
+"""How often files are tried again that could be loaded, but not used by some policy."""
+_SHOWN: Final = 5
+
+
+class PluginReload:
+    """See the module."""
+
+    def __init__(
+        self,
+        directories: PluginDirectories,
+        *,
+        loaded: LoadedPlugins,
+        engine: Engine,
+        metrics: Metrics,
+        events: PolicyEvents,
+    ) -> None:
+        """`loaded`: what runs, as it was loaded from the directories at the start."""
+        self._directories = directories
+        self._loaded = loaded
+        self._engine = engine
+        self._metrics = metrics
+        self._events = events
+        self._reader = SideThread("podwright plugin files")
+        self._loader = SideThread("podwright plugin loading")
+        self._seen: Texts | PluginFilesError | None = None
+        """The last reading, if it differs from what runs."""
+        self._failed: Texts | PluginFilesError | None = None
+        """What could not be used."""
+        self._retry_at: float | None = None
+        """When that is tried again, by the clock of the event loop. None: once it changes."""
+        self._policies_tried = 0
+        engine.policies.plugins_are(loaded.of_files, "")
+
+    async def run(self) -> None:
+        """Loads what changes, until it is cancelled."""
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            await self.poll()
+
+    async def poll(self) -> None:
+        """Reads the directories once, and loads what two readings agree on. Never raises."""
+        try:
+            found: Texts | PluginFilesError = await self._reader.call(self._directories.read)
+        except PluginFilesError as error:
+            found = error
+        except NoAnswerError as error:
+            self._fail([str(error)], None)
+            return
+        if self._is_running(found):
+            if self._failed is not None:
+                log.info("the plugin files are those that run again")
+                self._succeed()
+            self._seen = None
+        elif not _equal(found, self._seen):
+            self._seen = found
+        elif not _equal(found, self._failed) or self._is_due():
+            await self._reload(found)
+
+    def _is_running(self, found: Texts | PluginFilesError) -> bool:
+        if isinstance(found, PluginFilesError):
+            return False
+        return found == {path: module.text for path, module in self._loaded.modules.items()}
+
+    def _is_due(self) -> bool:
+        """Whether files that some policy could not use are tried again: the policies have changed."""
+        if self._retry_at is None or asyncio.get_running_loop().time() < self._retry_at:
+            return False
+        return self._engine.policies.policy_set.version != self._policies_tried
+
+    async def _reload(self, found: Texts | PluginFilesError) -> None:
+        if isinstance(found, PluginFilesError):
+            self._fail(found.problems, found)
+            return
+        before = self._loaded
+        try:
+            loaded = await self._loader.call(
+                lambda: load_files(found, before), LOAD_SECONDS, dispose=lambda late: late.unload(before)
+            )
+        except RegistryError as error:
+            self._fail(error.problems, found)
+            return
+        except NoAnswerError as error:
+            self._fail([f"files {_names(found, before)}: {error}"], found)
+            return
+        try:
+            count = await self._swap(loaded)
+        except RecompilationError as error:
+            loaded.unload(before)
+            self._fail([f"files {_names(found, before)}: {error}"], found, retry=True)
+            return
+        self._metrics.count(PLUGIN_RELOADS, "success")
+        note = f"Plugins were loaded again: {_names(found, before)}"
+        log.info("%s; %d policies use them", note, count)
+        self._succeed()
+        self._record("Normal", "PluginsReloaded", note)
+
+    async def _swap(self, loaded: LoadedPlugins) -> int:
+        """Has the policies use these plugins. Raises RecompilationError."""
+        engine, before = self._engine, self._loaded
+        changed = loaded.changed_since(before)
+        queue_sort = engine.policies.policy_set.queue_sort
+        if queue_sort in changed:
+            raise RecompilationError(
+                f"plugin {queue_sort} orders the queue: it can only change when the operator restarts"
+            )
+        clock = asyncio.get_running_loop().time
+        recompilation = Recompilation(engine.policies, classes=loaded.classes, changed=changed)
+        started = clock()
+        for _ in recompilation.steps():
+            await asyncio.sleep(clock() - started)
+            started = clock()
+        used = {module.name for module in loaded.modules.values()}
+        count = recompilation.finish({module.name for module in before.modules.values()} - used)
+        self._loaded = loaded
+        before.unload(kept=loaded)
+        engine.policies_changed()
+        return count
+
+    def _succeed(self) -> None:
+        self._seen = self._failed = self._retry_at = None
+        self._engine.policies.plugins_are(self._loaded.of_files, "")
+
+    def _fail(self, problems: Sequence[str], found: Texts | PluginFilesError | None, *, retry: bool = False) -> None:
+        """What is in the directories cannot be used. `retry`: other policies may be able to."""
+        again = found is not None and _equal(found, self._failed)
+        self._failed = found
+        self._retry_at = asyncio.get_running_loop().time() + RETRY_SECONDS if retry else None
+        self._policies_tried = self._engine.policies.policy_set.version
+        more = len(problems) - _SHOWN
+        text = "; ".join([*problems[:_SHOWN], *([f"and {more} more problems"] if more > 0 else ())])
+        text = f"Plugins were not loaded again, and those that were loaded before go on: {text}"
+        self._engine.policies.plugins_are(self._loaded.of_files, text)
+        if not again:
+            self._metrics.count(PLUGIN_RELOADS, "error")
+            log.error("%s", text)
+            self._record("Warning", "PluginsNotReloaded", text)
+
+    def _record(self, kind: Literal["Normal", "Warning"], reason: str, note: str) -> None:
+        names = {policy.name for policy in self._engine.policies.with_plugins_of_files()}
+        self._events.record(names, kind, reason, note)
+
+
+def _equal(found: Texts | PluginFilesError | None, other: Texts | PluginFilesError | None) -> bool:
+    if isinstance(found, PluginFilesError) and isinstance(other, PluginFilesError):
+        return found.problems == other.problems
+    return found == other
+
+
+def _names(found: Texts, before: LoadedPlugins) -> str:
+    """The files that differ, in short."""
+    running = {path: module.text for path, module in before.modules.items()}
+    names = sorted(str(path) for path in found.keys() | running.keys() if found.get(path) != running.get(path))
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

@@ -1,0 +1,68 @@
+"""Compiles the active policies for other plugin classes, beside what decides meanwhile, and then has all of them decide at once.
+
+    steps: built-in policies ─► SchedulerPolicies ─► local policies ─► finish, with no pause after the last step
+
+Only policies that use a changed plugin are compiled. Policies that come or change between the steps are compiled in further steps. If one
+of them cannot be compiled, nothing has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from podwright.api.compile import Classes, CompiledPolicy
+from podwright.api.policy_result import problem_of
+from podwright.core.framework.errors import ReportException
+from podwright.core.framework.framework import Framework
+from podwright.engine.active_policies import ActivePolicies
+
+
+class RecompilationError(Exception):
+    """A policy cannot be compiled for these plugins. The message names it, and where the plugin raised an exception."""
+
+
+class Recompilation:
+    """See the module. `changed`: the names of plugins that are new, gone or other classes in `classes`."""
+
+    def __init__(self, policies: ActivePolicies, *, classes: Classes, changed: Collection[str]) -> None:
+        self._policies = policies
+        self._classes = classes
+        self._changed = changed
+        self._fresh: dict[CompiledPolicy, CompiledPolicy] = {}
+        self._frameworks: dict[CompiledPolicy, Framework] = {}
+        self._finished = False
+
+    def steps(self) -> Iterator[None]:
+        """Compiles one policy in each step. Raises RecompilationError."""
+        while todo := [each for each in self._policies.using(self._changed, self._classes) if each not in self._fresh]:
+            for policy in todo:
+                if self._policies.is_known(policy):
+                    self._prepare(policy)
+                    yield
+
+    def _prepare(self, policy: CompiledPolicy) -> None:
+        try:
+            fresh = self._policies.policy_set.recompiled(policy, self._classes, self._fresh)
+            if not policy.refusal:
+                report = self._reporting(self._policies.reporter(policy))
+                self._frameworks[policy] = self._policies.framework_of(fresh.profile, self._classes, report)
+            self._fresh[policy] = fresh
+        except Exception as error:
+            raise RecompilationError(f"policy {policy.name}: {problem_of(error)}") from error
+
+    def _reporting(self, report: ReportException) -> ReportException:
+        """Exceptions are those of the policy once its plugins are in force: until then they only end the compilation."""
+
+        def reporting(plugin: str, point: str, error: BaseException) -> None:
+            if self._finished:
+                report(plugin, point, error)
+
+        return reporting
+
+    def finish(self, gone: Collection[str]) -> int:
+        """Has the policies decide. `gone`: the modules whose plugins are not used any more. Returns how many policies have changed."""
+        known = {policy: fresh for policy, fresh in self._fresh.items() if self._policies.is_known(policy)}
+        frameworks = {policy: each for policy, each in self._frameworks.items() if policy in known}
+        self._finished = True
+        self._policies.adopt(self._classes, known, frameworks, gone)
+        return len(frameworks)

@@ -1,0 +1,368 @@
+"""Plugin files that change while the scheduler decides: they are loaded again, whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import sys
+import weakref
+from textwrap import dedent
+
+import pytest
+
+from podwright.api.permissions import PolicySettings
+from podwright.core.plugins import PLUGINS
+from podwright.engine.metrics.metrics import PLUGIN_RELOADS
+from podwright.engine.plugin_files import PluginDirectories
+from podwright.engine.plugin_loading import FILE_MODULE, load
+from podwright.engine.plugin_reload import PluginReload
+from podwright.engine.policy_events import PolicyEvents
+from support.engine.kit import Rig, deciding, settle
+
+FILTER = """
+    from podwright.core.framework.interface import FilterPlugin, Plugin
+    from podwright.core.framework.status import unresolvable
+
+    class {name}(Plugin, FilterPlugin):
+        name = "{name}"
+
+        def filter(self, state, pod, node):
+            return None if node.name == "{node}" else unresolvable("node(s) were not {node}")
+"""
+
+
+def text(name="Only", node="a"):
+    return dedent(FILTER.format(name=name, node=node))
+
+
+def policy(*plugins, name="custom", generation=1, **spec):
+    points = {"filter": {"enabled": [{"name": plugin} for plugin in plugins]}}
+    return {
+        "metadata": {"name": name, "uid": name, "generation": generation},
+        "spec": {"strategy": {"type": "Custom"}, "plugins": points, **spec},
+    }
+
+
+class Reloading:
+    """An engine with plugin files, and two nodes."""
+
+    def __init__(self, folder, options=None):
+        self.folder = folder
+        self.directories = PluginDirectories([folder])
+        self.loaded = load(self.directories)
+        own = {name: each for name, each in self.loaded.classes.items() if name not in PLUGINS}
+        self.rig = Rig(plugins=own, **(options or {}))
+        self.engine = self.rig.engine
+        events = PolicyEvents(self.engine.policies, self.rig.recorder, scheduler_name="podwright", own=lambda: None)
+        self.reload = PluginReload(
+            self.directories, loaded=self.loaded, engine=self.engine, metrics=self.rig.ports.metrics, events=events
+        )
+        for name in "ab":
+            self.rig.node(name)
+
+    def write(self, text, file="only"):
+        (self.folder / f"{file}.py").write_text(text)
+
+    async def settle(self):
+        """Reads the directory as often as a change needs."""
+        for _ in range(3):
+            await self.reload.poll()
+        await settle()
+
+    def apply(self, raw):
+        result = self.engine.policies.apply(raw)
+        self.engine.policies_changed()
+        return result
+
+    def problem(self, name="custom"):
+        return self.engine.policies.work_of(name).outdated_plugins
+
+    @property
+    def counts(self):
+        counter = self.rig.ports.metrics.counter(PLUGIN_RELOADS)
+        return tuple(counter.of(result)[0] for result in ("success", "error"))
+
+
+@pytest.fixture
+def start(tmp_path):
+    def make(*texts, **options):
+        for file, written in texts or (("only", text()),):
+            (tmp_path / f"{file}.py").write_text(written)
+        return Reloading(tmp_path, options)
+
+    yield make
+    for name in [name for name in sys.modules if name.startswith(FILE_MODULE)]:
+        del sys.modules[name]
+
+
+async def test_a_changed_file_decides_about_the_next_pod(start, caplog):
+    it = start()
+    caplog.set_level(logging.INFO)
+    assert it.apply(policy("Only")).accepted
+    async with deciding(it.rig):
+        it.rig.pod("first")
+        await settle()
+        it.write(text(node="b"))
+        await it.settle()
+        it.rig.pod("second")
+        await settle()
+    assert (it.rig.placed_on("first"), it.rig.placed_on("second")) == ("a", "b")
+    assert it.counts == (1, 0)
+    assert f"Plugins were loaded again: {it.folder / 'only.py'}; 1 policies use them" in caplog.text
+    assert it.rig.recorder.notes("PluginsReloaded") == [f"Plugins were loaded again: {it.folder / 'only.py'}"]
+
+
+async def test_a_waiting_pod_is_tried_again_with_the_new_code(start):
+    it = start(("only", text(node="c")))
+    it.apply(policy("Only"))
+    async with deciding(it.rig):
+        it.rig.pod("web")
+        await settle()
+        assert it.rig.counts == {"unschedulable": 1}
+        it.write(text(node="b"))
+        await it.settle()
+    assert it.rig.placed_on("web") == "b"
+
+
+async def test_a_file_that_is_still_changing_is_not_loaded(start):
+    it = start()
+    it.apply(policy("Only"))
+    for i in range(5):
+        it.write(text(node="b") + f"# {i}")
+        await it.reload.poll()
+    assert it.counts == (0, 0)
+    await it.reload.poll()
+    assert it.counts == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("broken", "problem"),
+    [
+        pytest.param(
+            "def half(", "file {path}: cannot be imported: SyntaxError: '(' was never closed", id="half a file"
+        ),
+        pytest.param(
+            "import numpy\n\nnumpy.nothing()",
+            "file {path}: cannot be imported: AttributeError: module 'numpy' has no attribute 'nothing' (line 3)",
+            id="an exception at import",
+        ),
+        pytest.param("", "file {path}: has no class that inherits", id="an empty file"),
+        pytest.param("raise SystemExit", "file {path}: cannot be imported: SystemExit:  (line 1)", id="an exit"),
+        pytest.param(
+            text(name="Other"),
+            "policy custom: spec.plugins.filter.enabled[0].name: plugin 'Only' does not exist",
+            id="a plugin that a policy uses is gone",
+        ),
+        pytest.param(
+            text() + "    def __init__(self, args, handle):\n        raise ValueError('no')\n",
+            'policy custom: initializing plugin "Only": ValueError: no (only.py, line 11, in __init__)',
+            id="a constructor that raises",
+        ),
+        pytest.param(
+            text().replace("state, pod, node", "state, pod"),
+            "filter has the parameters (self, state, pod), expected (self, state, pod, node) (file {path}, line 8)",
+            id="a method with other parameters",
+        ),
+    ],
+)
+async def test_what_cannot_be_used_changes_nothing_and_is_said(start, caplog, broken, problem):
+    it = start()
+    it.apply(policy("Only"))
+    loaded = {name for name in sys.modules if name.startswith(FILE_MODULE)}
+    it.write(broken)
+    await it.settle()
+    await it.settle()
+    expected = problem.format(path=it.folder / "only.py")
+    for said in (it.problem(), caplog.text, *it.rig.recorder.notes("PluginsNotReloaded")):
+        assert expected in said
+    assert len(it.rig.recorder.notes("PluginsNotReloaded")) == 1, "it is said once"
+    assert it.counts == (0, 1)
+    assert {name for name in sys.modules if name.startswith(FILE_MODULE)} == loaded, "nothing is left of it"
+    async with deciding(it.rig):
+        it.rig.pod("web")
+        await settle()
+    assert it.rig.placed_on("web") == "a"
+    it.write(text())
+    await it.settle()
+    assert not it.problem()
+
+
+async def test_one_bad_file_keeps_the_other_one_from_being_loaded(start):
+    it = start(("only", text()), ("other", text(name="Other")))
+    it.apply(policy("Only"))
+    it.write(text(node="b"))
+    it.write("import nothing_of_this_name", file="other")
+    await it.settle()
+    assert "No module named 'nothing_of_this_name' (line 1)" in it.problem()
+    it.write(text(name="Other"), file="other")
+    await it.settle()
+    assert not it.problem()
+    async with deciding(it.rig):
+        it.rig.pod("web")
+        await settle()
+    assert it.rig.placed_on("web") == "b"
+
+
+async def test_files_that_stay_the_same_keep_their_instances(start):
+    it = start(("only", text()), ("other", text(name="Other", node="b")))
+    it.apply(policy("Other", name="other"))
+    it.apply(policy("Only", name="only"))
+    before = {name: it.engine.policies.named(name).framework for name in ("other", "only")}
+    it.write(text(node="b"))
+    await it.settle()
+    after = {name: it.engine.policies.named(name).framework for name in ("other", "only")}
+    assert after["other"] is before["other"]
+    assert after["only"] is not before["only"]
+
+
+async def test_the_memory_of_replaced_code_comes_back(start):
+    it = start(("only", text() + KEEPING))
+    it.apply(policy("Only"))
+    it.apply(policy("Only", name="refused", plugins={"filter": {"enabled": [{"name": "None"}]}}))
+    replaced = weakref.ref(it.loaded.classes["Only"])
+    it.engine.cache.derived.get("key", lambda _node: 1, int)
+    async with deciding(it.rig):
+        it.rig.pod("web")
+        await settle()
+    del it.loaded
+    for i in range(3):
+        it.write(text(node="b") + KEEPING + f"# {i}")
+        await it.settle()
+    assert it.counts == (3, 0)
+    it.engine.compact()
+    gc.collect()
+    assert replaced() is None
+    assert len([name for name in sys.modules if name.startswith(FILE_MODULE)]) == 1
+
+
+KEEPING = dedent("""
+    from dataclasses import dataclass
+
+    @dataclass(frozen=True)
+    class Args:
+        label: str = "team"
+
+    class Index:
+        def node_set(self, *args): pass
+        pod_added = pod_removed = namespace_set = node_set
+
+    def _init(self, args, handle):
+        self.index = handle.cache.observer(Index)
+
+    Only.args_type = Args
+    Only.__init__ = _init
+    """)
+
+
+async def test_a_refused_policy_is_outdated_once_its_plugin_appears(start):
+    it = start()
+    assert not it.apply(policy("Later")).accepted
+    it.write(text(name="Later", node="b"), file="later")
+    await it.settle()
+    policies = it.engine.policies.policy_set
+    assert policies.outdated == {"custom"}
+    assert it.apply(policy("Later")).accepted
+    assert not policies.outdated
+    async with deciding(it.rig):
+        it.rig.pod("web")
+        await settle()
+    assert it.rig.placed_on("web") == "b"
+
+
+async def test_a_policy_that_stops_using_a_plugin_lets_its_file_go(start, monkeypatch):
+    monkeypatch.setattr("podwright.engine.plugin_reload.RETRY_SECONDS", 0.0)
+    it = start(("only", text()), ("other", text(name="Other")))
+    it.apply(policy("Only"))
+    (it.folder / "only.py").unlink()
+    await it.settle()
+    assert "plugin 'Only' does not exist" in it.problem()
+    it.apply(policy("Other", generation=2))
+    await it.settle()
+    assert it.counts == (1, 1)
+    assert not it.problem()
+    assert "plugin 'Only' does not exist" in it.apply(policy("Only", generation=3)).message
+
+
+async def test_a_swapped_link_to_all_files_is_seen_whole(tmp_path):
+    """The kubelet updates the files of a ConfigMap that way."""
+    for version, node in (("1", "a"), ("2", "b")):
+        (tmp_path / version).mkdir()
+        for name in ("One", "Two"):
+            (tmp_path / version / f"{name}.py").write_text(text(name=name, node=node))
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    (folder / "..data").symlink_to("../1")
+    for name in ("One", "Two"):
+        (folder / f"{name}.py").symlink_to(f"..data/{name}.py")
+    it = Reloading(folder)
+    it.apply(policy("One", "Two"))
+    read = PluginDirectories.read
+
+    def swap_in_the_middle(directories):
+        found = dict(read(directories))
+        if not (folder / "..new").is_symlink() and (folder / "..data").readlink().name == "1":
+            (folder / "..new").symlink_to("../2")
+            (folder / "..new").replace(folder / "..data")
+            found[folder / "Two.py"] = (folder / "Two.py").read_bytes()
+        return found
+
+    it.directories.read = lambda: swap_in_the_middle(it.directories)
+    await it.settle()
+    assert it.counts == (1, 0)
+    async with deciding(it.rig):
+        it.rig.pod("web")
+        await settle()
+    assert it.rig.placed_on("web") == "b"
+
+
+async def test_the_plugin_that_orders_the_queue_waits_for_a_restart(tmp_path):
+    sorting = dedent("""
+        from podwright.core.framework.interface import Plugin, QueueSortPlugin
+
+        class Sorting(Plugin, QueueSortPlugin):
+            name = "PrioritySort2"
+
+            def sort_key(self, pod, queued_at):
+                return pod.name
+        """)
+    (tmp_path / "sorting.py").write_text(sorting)
+    it = Reloading(tmp_path, {"policies": PolicySettings(queue_sort="PrioritySort2")})
+    it.write(sorting + "#", file="sorting")
+    await it.settle()
+    assert it.counts == (0, 1)
+    assert it.engine.policies.policy_set.queue_sort == "PrioritySort2"
+
+
+async def test_code_that_hangs_at_import_is_stopped_and_named(start, monkeypatch, caplog):
+    monkeypatch.setattr("podwright.engine.plugin_reload.LOAD_SECONDS", 0.05)
+    it = start()
+    it.apply(policy("Only"))
+    it.write(text() + "while True:\n    pass\n")
+    await it.settle()
+    assert f"files {it.folder / 'only.py'}: did not come back within 0.05 s, and was stopped at line" in it.problem()
+    assert "in <module>\n    while True:" in caplog.text or "pass" in caplog.text
+    it.write(text(node="b"))
+    await it.settle()
+    assert not it.problem()
+    assert it.counts == (1, 1)
+
+
+async def test_a_policy_that_changes_while_others_are_compiled_is_compiled_too(start):
+    it = start()
+    for i in range(3):
+        it.apply(policy("Only", name=f"p{i}", precedence=i))
+    it.write(text(node="b"))
+    await it.reload.poll()
+    reloading = asyncio.create_task(it.reload.poll())
+    while not reloading.done():
+        before = it.engine.policies.named("p2")
+        if before.compiled.generation == 1:
+            it.apply(policy("Only", name="p2", precedence=2, generation=2))
+            it.engine.policies.remove("p0")
+        await asyncio.sleep(0)
+    assert it.counts == (1, 0)
+    async with deciding(it.rig):
+        it.rig.pod("web")
+        await settle()
+    assert it.rig.placed_on("web") == "b"
