@@ -39,6 +39,15 @@ class Api:
             await response.read()
             return response.status
 
+    async def send(self, method: str, path: str, body: Json) -> Json:
+        """Send an object, or a strategic merge patch, and return what is stored. Raises RuntimeError for an HTTP error."""
+        kind = {"Content-Type": "application/strategic-merge-patch+json"} if method == "PATCH" else {}
+        async with self._session.request(method, path, data=orjson.dumps(body), headers=kind) as response:
+            stored: Json = orjson.loads(await response.read())
+            if response.status >= 400:
+                raise RuntimeError(f"{method} {path}: HTTP {response.status}: {stored.get('message')}")
+            return stored
+
     async def delete(self, path: str) -> int:
         async with self._session.delete(path, data=b'{"gracePeriodSeconds":0}') as response:
             await response.read()

@@ -18,7 +18,7 @@ from benchmarks.audit_log import AuditLog, percentiles_ms
 from benchmarks.binding_observer import BindingObserver, count_events, count_scheduled, settle
 from benchmarks.http_client import Api, connect
 from benchmarks.load_generator import LoadGenerator
-from benchmarks.prepared_cluster import Prepared
+from benchmarks.prepared_cluster import Prepared, start_claim_controller
 from benchmarks.process_cost import Cost, cost, machine_busy_s
 from benchmarks.quality import quality
 from benchmarks.request_counts import RequestCounts, read_request_counts
@@ -141,6 +141,8 @@ class _Run:
         self._marks.started = time.monotonic()
         self._scheduler = await asyncio.to_thread(self._series.start, self._cluster, self._prepared.installed)
         if not self._settings.backlog:
+            if self._workload.measured.needs_claims:
+                await asyncio.to_thread(start_claim_controller, self._cluster)
             await self._until_ready()
 
     async def _until_ready(self) -> None:

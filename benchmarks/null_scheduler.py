@@ -1,7 +1,7 @@
 """A scheduler that makes no decisions: it binds pods to nodes round robin.
 
-It posts the Binding and the `Scheduled` event of each pod, as every scheduler must. Its rate is the limit of the machine, the API server
-and etcd. Run it as a process: `python -m benchmarks.null_scheduler KUBECONFIG SCHEDULER_NAME`.
+It writes the claims, the Binding and the `Scheduled` event of each pod, as every scheduler must. Its rate is the limit of the machine, the API
+server and etcd. Run it as a process: `python -m benchmarks.null_scheduler KUBECONFIG SCHEDULER_NAME`.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.http_client import Api, Json, connect
+from benchmarks.null_claims import NullClaims
 
 WORKERS = 32
 
@@ -26,9 +27,10 @@ async def schedule(kubeconfig: Path, scheduler_name: str) -> None:
         for pod in listed["items"]:
             _enqueue(pod, pending)
         targets = itertools.cycle(nodes)
+        claims = await NullClaims.read(api)
         async with asyncio.TaskGroup() as tasks:
             for _ in range(WORKERS):
-                tasks.create_task(_bind_next(api, pending, targets, scheduler_name))
+                tasks.create_task(_bind_next(api, claims, pending, targets, scheduler_name))
             version = listed["metadata"]["resourceVersion"]
             async for event in api.watch(f"/api/v1/pods?{selector}", version):
                 if event["type"] == "ADDED":
@@ -37,13 +39,16 @@ async def schedule(kubeconfig: Path, scheduler_name: str) -> None:
 
 def _enqueue(pod: Json, pending: "asyncio.Queue[Json]") -> None:
     if not pod["spec"].get("schedulingGates"):
-        pending.put_nowait(pod["metadata"])
+        pending.put_nowait(pod)
 
 
-async def _bind_next(api: Api, pending: "asyncio.Queue[Json]", targets: "itertools.cycle[str]", name: str) -> None:
+async def _bind_next(
+    api: Api, claims: NullClaims, pending: "asyncio.Queue[Json]", targets: "itertools.cycle[str]", name: str
+) -> None:
     while True:
-        pod = await pending.get()
-        node = next(targets)
+        whole = await pending.get()
+        node, pod = next(targets), whole["metadata"]
+        await claims.write(whole, node)
         if (
             await api.post(f"/api/v1/namespaces/{pod['namespace']}/pods/{pod['name']}/binding", _binding(pod, node))
             == 201

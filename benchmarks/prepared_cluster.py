@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.schedulers import BASE, Installed, install
-from benchmarks.workloads import SCHEDULER_NAME, CreatePods, Workload
-from podwright.testing import Binaries, ControlPlane, wait_until
+from benchmarks.workloads import SCHEDULER_NAME, CreateAny, CreatePods, Preparation, Workload
+from podwright.testing import Binaries, ControlPlane, Process, wait_until
 
 _PLACEMENT_TIMEOUT_S = 900
 
@@ -51,7 +51,7 @@ def _filled(workload: Workload, binaries: Binaries, *, backlog: bool) -> Iterato
         waiting = [op for op in workload.preparation if isinstance(op, CreatePods) and _needs_scheduler(op)]
         scheduler = cluster.start_scheduler({"profiles": [{"schedulerName": SCHEDULER_NAME}]}) if waiting else None
         for operation in workload.preparation:
-            cluster.bulk.create(operation.objects())
+            _create(cluster, operation)
             if operation in waiting:
                 wait_until(
                     lambda: _unbound(cluster, operation) == 0,  # noqa: B023
@@ -61,8 +61,31 @@ def _filled(workload: Workload, binaries: Binaries, *, backlog: bool) -> Iterato
         if scheduler is not None:
             scheduler.stop()
         if backlog:
-            cluster.bulk.create(workload.measured.objects())
+            _create_backlog(cluster, workload.measured)
         yield cluster, installed
+
+
+def start_claim_controller(cluster: ControlPlane) -> Process:
+    """Starts the controller that makes the claims of pods from templates."""
+    return cluster.start_controller_manager(["resourceclaim-controller"])
+
+
+def _create(cluster: ControlPlane, operation: Preparation) -> None:
+    """Creates the objects. Claims of a template also get its status: the devices that they have."""
+    cluster.bulk.create(operation.objects())
+    if isinstance(operation, CreateAny):
+        cluster.bulk.update_status(body for body in operation.objects() if body["kind"] == "ResourceClaim")
+
+
+def _create_backlog(cluster: ControlPlane, measured: CreatePods) -> None:
+    """Creates the measured pods, with their claims."""
+    controller = start_claim_controller(cluster) if measured.needs_claims else None
+    cluster.bulk.create(measured.objects())
+    if controller is not None:
+        wait_until(
+            lambda: _without_claims(cluster, measured) == 0, _PLACEMENT_TIMEOUT_S, f"{measured.count} pods have claims"
+        )
+        controller.stop()
 
 
 def _needs_scheduler(operation: CreatePods) -> bool:
@@ -76,6 +99,11 @@ def _name(workload: Workload, binaries: Binaries, *, backlog: bool) -> str:
     parts = (workload.preparation, workload.measured, base, crds, binaries.versions)
     digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
     return f"{workload.name}-{workload.size}-{'backlog' if backlog else 'live'}-{digest}"
+
+
+def _without_claims(cluster: ControlPlane, operation: CreatePods) -> int:
+    pods = cluster.client.items(f"/api/v1/namespaces/{operation.namespace}/pods")
+    return operation.count - sum("resourceClaimStatuses" in item["status"] for item in pods)
 
 
 def _unbound(cluster: ControlPlane, operation: CreatePods) -> int:

@@ -8,7 +8,7 @@ from benchmarks.http_client import Api
 _SAMPLE = re.compile(r"^apiserver_request_total\{(.*)\} ([0-9.e+]+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 _WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-_RESOURCES = frozenset({"pods", "events", "podgroups"})
+_RESOURCES = frozenset({"pods", "events", "podgroups", "resourceclaims"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class RequestCounts:
         return RequestCounts({key: count - earlier.counts.get(key, 0.0) for key, count in self.counts.items()})
 
     def of_schedulers(self) -> float:
-        """The requests that schedulers make per pod: writes to pods and events, and reads of single pods."""
+        """The requests that schedulers make per pod: writes to pods, events and claims, and reads of single pods."""
         return sum(
             count
             for (verb, resource), count in self.counts.items()

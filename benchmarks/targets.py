@@ -1,7 +1,7 @@
 """The targets of each workload, and whether a result reaches them.
 
 A target is a bound on a figure. A rate also counts as reached at 90 % of the null scheduler's on the same workload. CPU targets are
-tighter for workloads whose pods have affinity or topology spread constraints.
+tighter for workloads whose pods have affinity, topology spread constraints or resource claims.
 """
 
 from collections.abc import Iterator
@@ -23,6 +23,7 @@ _RATES = {
     "SchedulingPreferredPodAffinity": 2.0,
 }
 _DEFAULT_RATE = 1.5
+_RATE_WITH_DEVICES = 3.0
 _LOW_RATE = "live, 50 pods/s"
 
 
@@ -66,8 +67,9 @@ def _verdicts(entry: Json) -> Iterator[Verdict]:
     if name == "StartUp":
         yield _ratio(entry, "start_s", 1.5)
         return
-    yield _ratio(entry, "pods_per_s", _RATES.get(name, _DEFAULT_RATE))
-    if name in constrained():
+    rate = _RATE_WITH_DEVICES if name in with_devices() else _RATES.get(name, _DEFAULT_RATE)
+    yield _ratio(entry, "pods_per_s", rate)
+    if name in constrained() | with_devices():
         yield _ratio(entry, "cpu_ms_per_pod", 0.3)
     elif name == "SchedulingBasic":
         yield _ratio(entry, "cpu_ms_per_pod", 0.5)
@@ -101,6 +103,12 @@ def constrained() -> frozenset[str]:
     """The workloads whose measured pods have affinity or topology spread constraints."""
     keys = {"affinity", "topologySpreadConstraints"}
     return frozenset(each.name for each in load() if keys & each.measured.template.get("spec", {}).keys())
+
+
+@cache
+def with_devices() -> frozenset[str]:
+    """The workloads whose measured pods get devices."""
+    return frozenset(each.name for each in load() if "devices" in each.labels)
 
 
 @cache

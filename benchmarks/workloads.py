@@ -66,12 +66,21 @@ class CreatePods:
     template: Json
     wait: bool
     bound_to: int = 0
+    modulus: int = 1
+
+    @property
+    def needs_claims(self) -> bool:
+        """Whether a controller must make the pods' claims from templates."""
+        return any(
+            "resourceClaimTemplateName" in each for each in self.template.get("spec", {}).get("resourceClaims", ())
+        )
 
     def objects(self) -> Iterator[Json]:
         return (self.object(number) for number in range(self.count))
 
     def object(self, number: int) -> Json:
-        body = render_pod(self.template, f"{self.prefix}{number}", self.namespace)
+        template = numbered(self.template, number, self.modulus)
+        body = render_pod(template, f"{self.prefix}{number}", self.namespace)
         if self.bound_to:
             body["spec"]["nodeName"] = f"{_NODE_PREFIX}{number % self.bound_to}"
         return body
@@ -79,12 +88,14 @@ class CreatePods:
 
 @dataclass(frozen=True, slots=True)
 class CreateAny:
-    """The objects of `templates`, unchanged."""
+    """`count` objects of each of the `templates`, which may name their number (see `numbered`)."""
 
     templates: tuple[Json, ...]
+    count: int = 1
+    modulus: int = 1
 
     def objects(self) -> Iterator[Json]:
-        return iter(self.templates)
+        return (numbered(each, number, self.modulus) for number in range(self.count) for each in self.templates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +123,7 @@ SETS: Mapping[str, str] = {
     "full": "each workload at the sizes that a release publishes",
     "start": "the time to the first binding in a full cluster",
     "scale": "SchedulingBasic on 1,500 and on 15,000 nodes",
+    "devices": "pods with resource claims, on 500 and on 5,000 nodes",
 }
 """The sets of workload sizes. A size belongs to the sets in its `labels`."""
 
@@ -226,10 +238,12 @@ class _Reader:
                     raw.get("namespace", "default"),
                     self._template(raw.get("podTemplatePath") or self._pod_template),
                     not raw.get("skipWaitToCompletion", False),
-                    int(self._params[raw["boundToParam"].removeprefix("$")]) if "boundToParam" in raw else 0,
+                    self._param(raw, "boundToParam", 0),
+                    self._param(raw, "moduloParam", 1),
                 )
             case "createAny":
-                return CreateAny(tuple(map(self._template, raw["templatePaths"])))
+                templates = tuple(map(self._template, raw["templatePaths"]))
+                return CreateAny(templates, self._param(raw, "countParam", 1), self._param(raw, "moduloParam", 1))
             case "churn":
                 templates = tuple(map(self._template, raw["templatePaths"]))
                 return Churn(templates, raw["intervalMilliseconds"] / 1000, raw["mode"] == "create")
@@ -240,7 +254,10 @@ class _Reader:
                 raise ValueError(f"unknown opcode {unknown}")
 
     def _count(self, raw: Json) -> int:
-        return int(self._params[raw["countParam"].removeprefix("$")] if "countParam" in raw else raw["count"])
+        return self._param(raw, "countParam", 0) if "countParam" in raw else int(raw["count"])
+
+    def _param(self, raw: Json, field: str, default: int) -> int:
+        return int(self._params[raw[field].removeprefix("$")]) if field in raw else default
 
     def _template(self, path: str | None) -> Json:
         """The template `templates/PATH.yaml`."""
@@ -251,6 +268,20 @@ class _Reader:
             raise ValueError(f"{self._workload}: template {path} is missing: there is no file {file}")
         body: Json = yaml.safe_load(file.read_text())
         return body
+
+
+def numbered(template: Any, number: int, modulus: int = 1) -> Any:
+    """The template with `{number}`, `{quotient}` and `{remainder}`, those of the division by `modulus`, replaced in all texts."""
+    match template:
+        case dict():
+            return {numbered(k, number, modulus): numbered(v, number, modulus) for k, v in template.items()}
+        case list():
+            return [numbered(item, number, modulus) for item in template]
+        case str() if "{" in template:
+            values = {"{number}": number, "{quotient}": number // modulus, "{remainder}": number % modulus}
+            for name, value in values.items():
+                template = template.replace(name, str(value))
+    return template
 
 
 def render_pod(body: Json, name: str, namespace: str) -> Json:

@@ -9,11 +9,12 @@ from benchmarks.http_client import connect
 from benchmarks.request_counts import RequestCounts, read_request_counts
 
 from podwright.testing import ControlPlane, node, pod, wait_until
+from support.control_plane import device_driver as dra
 from support.control_plane import operator_process as kit
 
 OURS = "podwright"
 PODS = 150
-COUNTED = ("pods", "events", "schedulerpolicies", "podgroups")
+COUNTED = ("pods", "events", "schedulerpolicies", "podgroups", "resourceclaims")
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +54,27 @@ def test_a_pod_that_fits_costs_one_binding_and_one_event(cluster, namespace, int
         kit.wait_bound(cluster, namespace, PODS)
         wait_until(lambda: len(kit.events(cluster, namespace, "Scheduled")) == PODS, 30, "all events are posted")
     assert requests_between(before, counts(cluster)) == {("POST", "pods/binding"): PODS, ("POST", "events"): PODS}
+
+
+def test_a_pod_with_a_claim_costs_two_writes_more_and_at_most_one_of_its_status(cluster, namespace):
+    cluster.bulk.create([node(f"node-{number}") for number in range(20)])
+    cluster.bulk.create([dra.claim(f"claim-{number}", namespace) for number in range(PODS)])
+    cluster.bulk.create(with_claim(number, namespace) for number in range(PODS))
+    before = counts(cluster)
+    devices = {f"node-{number}": [f"gpu-{i}" for i in range(8)] for number in range(20)}
+    with dra.Driver(cluster, devices), kit.running(cluster):
+        kit.wait_bound(cluster, namespace, PODS)
+        wait_until(lambda: len(kit.events(cluster, namespace, "Scheduled")) == PODS, 30, "all events are posted")
+        found = requests_between(before, counts(cluster))
+    assert found.pop(("PATCH", "pods/status")) <= PODS
+    writes = (("PUT", "resourceclaims"), ("PUT", "resourceclaims/status"), ("POST", "pods/binding"), ("POST", "events"))
+    assert found == dict.fromkeys(writes, PODS)
+    dra.delete_claims(cluster, namespace)
+
+
+def with_claim(number, namespace):
+    wanted = [{"name": "mine", "resourceClaimName": f"claim-{number}"}]
+    return pod(f"pod-{number}", namespace, scheduler=OURS, cpu="10m", resourceClaims=wanted)
 
 
 def test_an_unschedulable_pod_costs_one_status_and_one_event_and_heartbeats_cost_nothing(cluster, namespace):

@@ -30,7 +30,7 @@ from podwright.engine import decision_log
 from podwright.engine.active_policies import ActivePolicies, ActivePolicy, Conduct, EngineHandle
 from podwright.engine.binding.cycle import BindingCycles
 from podwright.engine.binding.executor import BindingExecutor
-from podwright.engine.binding.limiter import PROMPT_LIMIT
+from podwright.engine.binding.limiter import PROMPT_LIMIT, BindLimiter
 from podwright.engine.binding.plugin_cluster import PluginCluster
 from podwright.engine.extended_attempts import ExtendedAttempts
 from podwright.engine.failures import Failures
@@ -119,7 +119,8 @@ class Engine:
         self.invalid_objects = InvalidObjects(metrics)
         self.cache = Cache(on_invalid_group=self.invalid_objects.report)
         self.binding_cycles = BindingCycles()
-        cluster = PluginCluster(ports.cluster, self.binding_cycles, store=self.cache.store)
+        limiter = BindLimiter(clock, options.bindings_at_once)
+        cluster = PluginCluster(ports.cluster, self.binding_cycles, store=self.cache.store, limiter=limiter)
         handle = EngineHandle(
             cache=self.cache,
             features=features,
@@ -181,13 +182,13 @@ class Engine:
             binding_cycles=self.binding_cycles,
             failures=self._failures,
             assigned=self.assigned,
-            at_once=options.bindings_at_once,
+            limiter=limiter,
         )
         self._extended = ExtendedAttempts(
             state,
             ports,
             policies=self.policies,
-            limiter=self.binding_executor.limiter,
+            limiter=limiter,
             carry_out=self._carry_out,
             at_once=options.attempts_at_extenders,
         )
@@ -382,7 +383,7 @@ class Engine:
             idle.set_result(None)
 
     def bindings_throttled(self) -> None:
-        """The API server answered a Binding with 429."""
+        """The API server answered a Binding, or a request of a plugin, with 429."""
         self.binding_executor.limiter.throttled()
 
     def reason_not_to_bind(self, pod: PodInfo, node_name: str) -> str:

@@ -20,10 +20,11 @@ from podwright.kube.client.errors import (
     is_conflict,
     is_not_found,
     is_retryable,
+    is_throttled,
     may_have_been_carried_out,
 )
 from podwright.kube.client.http import Http
-from podwright.kube.client.media_types import STRATEGIC_PATCH
+from podwright.kube.client.media_types import JSON, STRATEGIC_PATCH
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.kinds import BY_KIND, Resource
 from podwright.kube.write.bindings import Binder
@@ -51,6 +52,7 @@ class ApiCluster:
     ) -> None:
         """`reason_not_to_bind` and `throttled`: see Binder."""
         self._http = http
+        self._throttled = throttled
         self._binder = Binder(http, reason_not_to_bind, throttled=throttled)
 
     async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
@@ -58,7 +60,7 @@ class ApiCluster:
 
     async def get(self, kind: str, name: str, namespace: str = "") -> Mapping[str, Any] | None:
         try:
-            raw: Mapping[str, Any] = await self._http.call("GET", _resource(kind).path(name, namespace))
+            raw: Mapping[str, Any] = await self._call("GET", _resource(kind).path(name, namespace))
         except ApiError as error:
             if is_not_found(error):
                 return None
@@ -75,7 +77,7 @@ class ApiCluster:
         async def put() -> Mapping[str, Any]:
             nonlocal ambiguous
             try:
-                updated: Mapping[str, Any] = await self._http.call("PUT", path, body)
+                updated: Mapping[str, Any] = await self._call("PUT", path, body)
             except ClusterError as error:
                 ambiguous = ambiguous or may_have_been_carried_out(error)
                 raise
@@ -92,7 +94,7 @@ class ApiCluster:
 
     async def create(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
         namespace = raw["metadata"].get("namespace", "")
-        created: Mapping[str, Any] = await self._http.call(
+        created: Mapping[str, Any] = await self._call(
             "POST", _resource(kind).collection_in(namespace), {**raw, **_type_of(kind)}
         )
         return created
@@ -104,7 +106,7 @@ class ApiCluster:
         path = _resource(kind).path(name, namespace, subresource)
 
         async def send() -> Mapping[str, Any]:
-            patched: Mapping[str, Any] = await self._http.call("PATCH", path, change, STRATEGIC_PATCH)
+            patched: Mapping[str, Any] = await self._call("PATCH", path, change, STRATEGIC_PATCH)
             return patched
 
         return await UPDATE_RETRY.run(send)
@@ -116,7 +118,7 @@ class ApiCluster:
 
         async def send() -> None:
             try:
-                await self._http.call("DELETE", path, options)
+                await self._call("DELETE", path, options)
             except ApiError as error:
                 if not is_not_found(error) and not is_conflict(error):
                     raise
@@ -135,6 +137,14 @@ class ApiCluster:
         except TimeoutError:
             message = f"{kind} {namespace}/{name}: not as expected after {timeout:g} s"
             raise ClusterTimeoutError(message) from None
+
+    async def _call(self, method: str, path: str, body: object = None, content_type: str = JSON) -> Any:
+        try:
+            return await self._http.call(method, path, body, content_type)
+        except ApiError as error:
+            if is_throttled(error):
+                self._throttled()
+            raise
 
     async def _is(self, kind: str, name: str, namespace: str, done: Callable[[Mapping[str, Any] | None], bool]) -> bool:
         """What `done` says of the object; False after a transient error."""

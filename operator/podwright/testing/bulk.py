@@ -34,6 +34,10 @@ class Bulk:
         """Creates all objects concurrently, and returns the server's responses in the order of `objects`."""
         return self._run([("POST", collection_path(body), body) for body in objects])
 
+    def update_status(self, objects: Iterable[Json]) -> list[Json]:
+        """Sets the status of all objects concurrently, which creation ignores for most kinds."""
+        return self._run([("PUT", object_path(body, "status"), body) for body in objects])
+
     def delete(self, objects: Iterable[Json]) -> None:
         """Deletes all objects without a grace period."""
         self._run([("DELETE", object_path(body), {"gracePeriodSeconds": 0}) for body in objects])

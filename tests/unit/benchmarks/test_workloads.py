@@ -2,7 +2,7 @@
 
 import pytest
 from benchmarks.__main__ import main
-from benchmarks.workloads import SETS, Churn, CreateNodes, CreatePods, DeletePods, choose, load
+from benchmarks.workloads import SETS, Churn, CreateNodes, CreatePods, DeletePods, choose, load, numbered
 from click.testing import CliRunner
 
 ALL = {workload.title: workload for workload in load()}
@@ -69,6 +69,33 @@ def test_background_operations_are_not_part_of_the_preparation():
     assert prepared[1].prefix == deleted.prefix
 
 
+def test_templates_may_name_their_number():
+    template = {"metadata": {"name": "a-{number}"}, "of {remainder}": [{"x": "{quotient}/{remainder}"}, 3, "{other}"]}
+    assert numbered(template, 7, 3) == {"metadata": {"name": "a-7"}, "of 1": [{"x": "2/1"}, 3, "{other}"]}
+
+
+def test_claims_that_have_devices_have_different_ones_that_slices_publish():
+    published, taken = set(), []
+    for operation in ALL["ClaimTemplates/50Nodes"].preparation:
+        for body in operation.objects():
+            if body["kind"] == "ResourceSlice":
+                spec = body["spec"]
+                assert spec["nodeName"] == spec["pool"]["name"]
+                published |= {(spec["pool"]["name"], device["name"]) for device in spec["devices"]}
+            elif body["kind"] == "ResourceClaim":
+                taken += [(r["pool"], r["device"]) for r in body["status"]["allocation"]["devices"]["results"]]
+    assert len(set(taken)) == len(taken) == 250
+    assert set(taken) < published
+    assert len(published) == 500
+
+
+def test_pods_ask_for_extended_resources_in_turn_and_have_claims_only_from_templates():
+    extended, claimed = ALL["ExtendedResources/50Nodes"].measured, ALL["ClaimTemplates/50Nodes"].measured
+    asked = [next(iter(extended.object(i)["spec"]["containers"][0]["resources"]["limits"])) for i in (0, 24, 25)]
+    assert asked == ["example.com/gpu-0", "example.com/gpu-24", "example.com/gpu-0"]
+    assert (extended.needs_claims, claimed.needs_claims) == (False, True)
+
+
 def test_a_capacity_in_a_template_replaces_the_default_one():
     single = next(ALL["SchedulingWhileGated/1Node_100GatedPods"].preparation[0].objects())
     assert single["metadata"]["name"] == "the-node"
@@ -115,7 +142,7 @@ def test_names_and_sizes_restrict_what_is_run():
     [
         pytest.param(
             {"names": ["Basic"]},
-            r"no workload is named Basic. There are .*SchedulingBasic, .*Sets: smoke, thin, quick, full, start, scale",
+            r"no workload is named Basic. There are .*SchedulingBasic, .*Sets: smoke, thin, quick, full, start, scale, devices",
             id="an unknown workload",
         ),
         pytest.param(

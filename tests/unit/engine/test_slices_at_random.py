@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API
 from podwright.engine import slices
-from support.engine.kit import FakeCluster, Rig, deciding, on_node, ours, settle
+from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.gangs.kit import HOST, ZONE, budget
 from support.objects.builders import in_group, make_pod_group
 from support.plugins.volumes import make_claim, make_class, make_volume
@@ -99,8 +99,8 @@ async def outcome(case: Case) -> Raw:
         """PreBind does not end: if it did, that would be earlier or later among the decisions if attempts pause."""
         await asyncio.Event().wait()
 
-    with mock.patch.object(FakeCluster, "update", update):
-        rig = Rig()
+    rig = Rig()
+    rig.cluster.update = update
     engine = rig.engine
     engine.cache.groups.serve(WORKLOAD_API)
     for (name, zone), cpu in zip(NODES.items(), case.nodes, strict=True):

@@ -121,6 +121,13 @@ async def test_an_update_survives_a_transient_error(failure, pauses):
     assert script.requests[-1].body == {**CLAIM, "apiVersion": "v1", "kind": "PersistentVolumeClaim"}
 
 
+async def test_each_refusal_for_too_many_requests_is_told(pauses):
+    told = []
+    async with api(says(429), says(429), says(200, stored())) as (http, _script):
+        await ApiCluster(http, throttled=lambda: told.append(1)).update("PersistentVolumeClaim", CLAIM)
+    assert told == [1, 1]
+
+
 async def test_a_conflict_with_our_own_first_attempt_is_a_success(pauses):
     async with api(hangs_up(), says(409), says(200, stored())) as (http, script):
         assert await ApiCluster(http).update("PersistentVolumeClaim", CLAIM) == stored()

@@ -25,7 +25,7 @@ from podwright.engine.binding.checks import BoundNodeChecks, reason_not_to_bind
 from podwright.engine.binding.cycle import SHUTDOWN, BindingCycle, BindingCycles, Ending
 from podwright.engine.binding.device_rivals import DeviceRivals
 from podwright.engine.binding.effects import OutcomeEffects
-from podwright.engine.binding.limiter import PROMPT_LIMIT, BindLimiter
+from podwright.engine.binding.limiter import BindLimiter
 from podwright.engine.binding.read_back import ReadBack, UnconfirmedBindings
 from podwright.engine.binding.states import (
     Outcome,
@@ -61,9 +61,9 @@ class BindingExecutor:
         *,
         failures: Failures,
         assigned: AssignedPods,
-        at_once: int = PROMPT_LIMIT,
+        limiter: BindLimiter,
     ) -> None:
-        """`binding_cycles`: those of `state`, here to be changed; `at_once`: the limit of the BindLimiter."""
+        """`binding_cycles`: those of `state`, here to be changed."""
         self._cache = state.cache
         self._queue = state.queue
         self._clock = state.clock
@@ -81,8 +81,8 @@ class BindingExecutor:
         self._effects = OutcomeEffects(
             state, ports, failures=failures, assigned=assigned, checks=self.checks, unconfirmed=self._unconfirmed
         )
-        self.limiter = BindLimiter(state.clock, at_once)
-        """Limits the Bindings that are with the API server. Pods in Permit or PreBind are not counted."""
+        self.limiter = limiter
+        """Limits the Bindings and plugins' requests that are with the API server. Pods that wait in Permit or PreBind are not counted."""
         self._nominate = state.features.enabled("NominatedNodeNameForExpectation")
         """Whether the status of a pod in Permit or PreBind shows its node as the nominated one."""
         self._debug = debug.enabled()
@@ -133,6 +133,7 @@ class BindingExecutor:
     # The task
 
     async def _run(self, cycle: BindingCycle) -> None:
+        self.limiter.act_for(cycle)
         try:
             ending = await self._until_bound(cycle)
             if ending is _BOUND:

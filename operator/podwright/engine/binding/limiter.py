@@ -4,16 +4,21 @@ A few tens at once are as fast as hundreds and keep the queue's order, because a
 are needed only where the network takes long: `concurrency` adapts the limit. The scheduling loop waits while it is reached. A Binding that is slow (an admission webhook, a 429 with a pause, an answer
 that never comes) stops counting against that limit after a while, so decisions and other Bindings go on. A second, higher limit
 counts the slow ones too and keeps connections and memory bounded.
+
+Requests of plugins count, too (`send`): each has capacity of its own while it is with the API server. A pod that waits in PreBind has none.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Hashable
-from typing import Final
+from collections.abc import Awaitable, Callable, Hashable
+from contextvars import ContextVar
+from typing import Final, TypeVar
 
 from podwright.engine.binding.concurrency import FEW, ConcurrencyLimit
+
+T = TypeVar("T")
 
 PROMPT_LIMIT: Final = 32
 """Bindings in progress that are not slow, where the network takes no time."""
@@ -21,6 +26,8 @@ TOTAL_LIMIT: Final = 512
 """Bindings in progress, including slow ones. Below what an API server queues for one client before it answers 429."""
 PROMPT_SECONDS: Final = 0.1
 """A Binding that takes longer than this and the lowest latency together is slow."""
+_HOLDER: ContextVar[Hashable | None] = ContextVar("holder", default=None)
+"""What the current task acts for."""
 
 
 class BindLimiter:
@@ -101,6 +108,24 @@ class BindLimiter:
         self._alone.discard(holder)
         if self._waiters:
             self.wake_next()
+
+    def act_for(self, holder: Hashable) -> None:
+        """From now on, requests of the current task need no capacity of their own while the holder has some."""
+        _HOLDER.set(holder)
+
+    async def send(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Sends a request of a plugin when there is capacity, and returns its result."""
+        if _HOLDER.get() in self:
+            return await request()  # if all who have capacity waited for more, nobody would get any
+        await self.wait_for_capacity()
+        holder = object()
+        self.acquire(holder)
+        try:
+            result = await request()
+            self.completed(holder)
+            return result
+        finally:
+            self.release(holder)
 
     async def wait_for_capacity(self) -> None:
         """Returns when there is capacity, in the order of the calls. The caller must `acquire` before it awaits anything else."""

@@ -1,6 +1,7 @@
 """The cluster as plugins reach it: the port's, but waits for stored objects read the cache, and refused Bindings are recorded.
 
-A wait costs no request: the watch brings the change, as it does for kube-scheduler's informers.
+A wait costs no request: the watch brings the change, as it does for kube-scheduler's informers. Requests wait for capacity of the BindLimiter: a
+thousand pods in PreBind would otherwise send as many requests at once, and the API server would refuse most.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.watched_kinds import STORED_KINDS
 from podwright.core.state.object_store import Object, ObjectStore
 from podwright.engine.binding.cycle import BindingCycles
+from podwright.engine.binding.limiter import BindLimiter
 
 CONFLICT: Final = 409
 STORED_WHOLE: Final = frozenset(watched.kind for watched in STORED_KINDS if not watched.spec_fields)
@@ -26,12 +28,35 @@ Done = Callable[[Mapping[str, Any] | None], bool]
 class PluginCluster:
     """Implements `Cluster` for plugins."""
 
-    def __init__(self, cluster: Cluster, binding_cycles: BindingCycles, *, store: ObjectStore) -> None:
+    def __init__(
+        self, cluster: Cluster, binding_cycles: BindingCycles, *, store: ObjectStore, limiter: BindLimiter
+    ) -> None:
         self._cluster = cluster
         self._binding_cycles = binding_cycles
         self._waits = StoreWaits(store)
-        self.get, self.update = cluster.get, cluster.update
-        self.create, self.patch, self.delete = cluster.create, cluster.patch, cluster.delete
+        self._send = limiter.send
+
+    async def get(self, kind: str, name: str, namespace: str = "") -> Mapping[str, Any] | None:
+        """See Cluster."""
+        return await self._send(lambda: self._cluster.get(kind, name, namespace))
+
+    async def update(self, kind: str, raw: Mapping[str, Any], subresource: str = "") -> Mapping[str, Any]:
+        """See Cluster."""
+        return await self._send(lambda: self._cluster.update(kind, raw, subresource))
+
+    async def create(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        """See Cluster."""
+        return await self._send(lambda: self._cluster.create(kind, raw))
+
+    async def patch(
+        self, kind: str, name: str, namespace: str, change: Mapping[str, Any], subresource: str = ""
+    ) -> Mapping[str, Any]:
+        """See Cluster."""
+        return await self._send(lambda: self._cluster.patch(kind, name, namespace, change, subresource))
+
+    async def delete(self, kind: str, name: str, namespace: str, uid: str) -> None:
+        """See Cluster."""
+        await self._send(lambda: self._cluster.delete(kind, name, namespace, uid))
 
     async def bind(self, pod: PodInfo, node_name: str, annotations: Mapping[str, str]) -> None:
         """See Cluster. The Binder raises a conflict only if it is sure that none of our own Bindings went through."""

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from podwright.core.framework.interface import ClusterError, PermitPlugin, Plugin, PreBindPlugin
+from podwright.core.framework.interface import ClusterError, PermitPlugin, Plugin, PostBindPlugin, PreBindPlugin
 from podwright.core.framework.status import Code, Status
 from podwright.engine.binding.limiter import PROMPT_LIMIT, BindLimiter
 from support.engine.kit import Rig, custom_policy, deciding, settle
@@ -106,6 +106,43 @@ class TestWaiting:
         first.cancel()
         async with asyncio.timeout(5):
             await second
+
+
+class TestRequestsOfPlugins:
+    async def test_they_wait_for_capacity_and_give_it_back(self):
+        limiter, sent = acquired(Clock(), 2), []
+
+        async def request():
+            sent.append(len(limiter))
+            if len(sent) == 2:
+                raise ClusterError("refused", 403)
+            return "stored"
+
+        tasks = [asyncio.create_task(limiter.send(request)) for _ in range(3)]
+        await settle()
+        assert sent == []
+        limiter.release(0)
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert (results[0], str(results[1]), results[2]) == ("stored", "refused", "stored")
+        assert sent == [2, 2, 2]
+        assert len(limiter) == 1
+
+    async def test_a_cancelled_request_gives_its_capacity_back(self):
+        limiter = acquired(Clock(), 1)
+        task = asyncio.create_task(limiter.send(asyncio.Event().wait))
+        await settle()
+        assert limiter.full
+        task.cancel()
+        await settle()
+        assert len(limiter) == 1
+
+    async def test_whoever_has_capacity_needs_no_more(self):
+        limiter = acquired(Clock(), 2)
+        limiter.act_for(1)
+        assert await limiter.send(lambda: asyncio.sleep(0, len(limiter))) == 2
+        limiter.release(1)
+        limiter.act_for(0)
+        assert await limiter.send(lambda: asyncio.sleep(0, len(limiter))) == 1
 
 
 def keep_full(limiter, clock, latency, rounds):
@@ -248,3 +285,51 @@ async def test_a_pod_that_waited_needs_capacity_for_its_binding():
         answer.set_result(None)
         await settle()
         assert rig.cluster.bound == [("next", "a"), ("held", "a")]
+
+
+class Writer(Plugin, PreBindPlugin, PostBindPlugin):
+    """Writes to the API server before and after the Binding."""
+
+    name = "Writer"
+
+    async def pre_bind(self, _state, _pod, _node_name):
+        await self.handle.cluster.update("ResourceClaim", {})
+
+    async def post_bind(self, _state, _pod, _node_name):
+        await self.handle.cluster.update("ResourceClaim", {})
+
+
+@pytest.mark.parametrize("point", ["preBind", "postBind"])
+async def test_only_few_requests_of_plugins_are_sent_at_once(monkeypatch, point):
+    rig = Rig({"Writer": Writer}, bindings_at_once=4)
+    rig.node("a", allocatable={"cpu": "100"})
+    rig.engine.policies.apply(custom_policy(point, "Writer"))
+    in_progress, most, sent = 0, 0, 0
+
+    async def update(*_):
+        nonlocal in_progress, most, sent
+        in_progress, sent = in_progress + 1, sent + 1
+        most = max(most, in_progress)
+        await asyncio.sleep(0)
+        in_progress -= 1
+
+    monkeypatch.setattr(rig.cluster, "update", update)
+    for number in range(50):
+        rig.pod(f"p{number}")
+    async with deciding(rig):
+        for _ in range(100):
+            await settle()
+        assert (sent, len(rig.cluster.bound)) == (50, 50)
+        assert most == 4
+        assert len(rig.engine.binding_executor.limiter) == 0
+
+
+async def test_the_loop_decides_no_further_than_requests_of_plugins_follow(monkeypatch):
+    rig = Rig({"Writer": Writer}, bindings_at_once=4)
+    rig.node("a", allocatable={"cpu": "100"})
+    rig.engine.policies.apply(custom_policy("preBind", "Writer"))
+    monkeypatch.setattr(rig.cluster, "update", lambda *_: asyncio.Event().wait())
+    for number in range(50):
+        rig.pod(f"p{number}")
+    async with deciding(rig):
+        assert rig.counts["active"] >= 40

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -10,6 +11,7 @@ from podwright.core.framework.interface import ClusterError, ClusterTimeoutError
 from podwright.core.objects.watched_kinds import trimmed
 from podwright.core.state.object_store import ObjectStore
 from podwright.engine.binding.cycle import BindingCycles
+from podwright.engine.binding.limiter import BindLimiter
 from podwright.engine.binding.plugin_cluster import STORED_WHOLE, PluginCluster, StoreWaits
 
 CLAIM = "PersistentVolumeClaim"
@@ -52,7 +54,11 @@ def api():
 
 @pytest.fixture
 def cluster(api, store):
-    return PluginCluster(api, BindingCycles(), store=store)
+    return reaching(api, store)
+
+
+def reaching(api, store):
+    return PluginCluster(api, BindingCycles(), store=store, limiter=BindLimiter(time.monotonic))
 
 
 async def settle():
@@ -157,7 +163,7 @@ async def test_a_refused_binding_is_an_error(store):
             raise ClusterError("conflict", 409)
 
     with pytest.raises(ClusterError, match="conflict"):
-        await PluginCluster(Refusing(), BindingCycles(), store=store).bind(_Pod(), "n1", {})
+        await reaching(Refusing(), store).bind(_Pod(), "n1", {})
 
 
 class _Pod:
