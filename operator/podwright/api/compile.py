@@ -17,6 +17,7 @@ from podwright.api.kube_scheduler_configuration import QUEUE_SORT, PluginArgs, d
 from podwright.api.policy_devices import PLUGIN as DEVICES
 from podwright.api.policy_devices import with_weight
 from podwright.api.policy_match import CompiledMatch, Subject
+from podwright.api.policy_signals import Definitions, named_signals
 from podwright.api.scheduler_policy import (
     PODWRIGHT_SCHEDULER_NAME,
     PolicyError,
@@ -50,6 +51,7 @@ Classes = Mapping[str, type[Any]]
 """Plugin classes by name."""
 
 _NO_EXTENDERS: Final[Extenders] = {}
+_NO_DEFINITIONS: Final[Definitions] = {}
 _FIT: Final = "NodeResourcesFit"
 _BALANCE: Final = "NodeResourcesBalancedAllocation"
 _FIT_STRATEGIES: Final = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
@@ -114,19 +116,24 @@ def compile_policy(
     extenders: Extenders = _NO_EXTENDERS,
     namespace: str = "",
     rules: Mapping[str, RuleSet] | None = None,
+    signals: Definitions = _NO_DEFINITIONS,
 ) -> CompiledPolicy:
     """Compiles the policy for the plugins in `classes`. Raises PolicyError naming the fields that are wrong.
 
     `queue_sort` is the plugin that orders the queue, which all policies share; `extenders`: those that the policy may name; `namespace`:
-    the operator's, whose ConfigMaps may have params; `rules`: by the plugin that runs them, instead of those in the spec.
+    the operator's, whose ConfigMaps may have params; `rules`: by the plugin that runs them, instead of those in the spec; `signals`: all
+    that are defined.
     """
     spec = policy.spec
     _check_plugin_names(policy, classes)
     try:
         config = _merged_plugin_config(spec)
+        given = named_signals(spec.signals, signals, "spec.signals")
+        if spec.delegation is not None:
+            named_signals(spec.delegation.signals, signals, "spec.delegation.signals")
         if rules is None:
             owner = owner_of(policy.name, spec.params, spec.params_from, namespace)
-            rules = {RULES: compile_rules(spec.rules, owner)}
+            rules = {RULES: compile_rules(spec.rules, owner, given)}
         sets = with_weight(_with_queue_sort(_plugin_sets(spec), classes, queue_sort), spec.devices)
         for name, rule_set in rules.items():
             sets = with_plugin(sets, rule_set, name)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from podwright.api.policy_rules import ParamsFrom, Rules
+from podwright.api.policy_signals import NO_SIGNALS, GivenSignals
 from podwright.core.cel.errors import CelError, Issue
 from podwright.core.framework.args import ArgsError
 from podwright.core.framework.profile import Enabled, PluginSet, PluginSets, Point, Profile
@@ -31,30 +32,37 @@ def owner_of(
     return Owner(policy, params, config_map, scope)
 
 
-def compile_rules(rules: Rules, owner: Owner, where: str = "spec.rules") -> RuleSet:
+def compile_rules(rules: Rules, owner: Owner, signals: GivenSignals = NO_SIGNALS) -> RuleSet:
     """The rules, checked. Raises ArgsError with all problems, each with line and column."""
     problems: list[Problem] = []
+    where = "spec.rules"
     filters = [
         Filter(rule.name, found, rule.reason, owner)
         for i, rule in enumerate(rules.filters)
-        if (found := _checked(rule.expression, f"{where}.filters[{i}]", problems, score=False)) is not None
+        if (found := _checked(rule.expression, f"{where}.filters[{i}]", problems, signals, score=False)) is not None
     ]
     scores = [
         Score(rule.name, found, owner, rule.weight, rule.normalize)
         for i, rule in enumerate(rules.scores)
-        if (found := _checked(rule.expression, f"{where}.scores[{i}]", problems, score=True)) is not None
+        if (found := _checked(rule.expression, f"{where}.scores[{i}]", problems, signals, score=True)) is not None
     ]
     if problems:
         raise ArgsError(problems)
     return RuleSet(tuple(filters), tuple(scores))
 
 
-def _checked(text: str, where: str, problems: list[Problem], *, score: bool) -> Expression | None:
+def _checked(
+    text: str, where: str, problems: list[Problem], signals: GivenSignals, *, score: bool
+) -> Expression | None:
     try:
-        return expression_of(text, score=score)
+        found = expression_of(text, score=score, signals=tuple(signals.defined))
     except CelError as error:
         problems += [(f"{where}.expression", _problem(issue)) for issue in error.issues]
         return None
+    if lacking := sorted(found.signals.difference(signals.names)):
+        problems.append((f"{where}.expression", f"reads signal {lacking[0]!r}, which spec.signals does not name"))
+        return None
+    return found
 
 
 def _problem(issue: Issue) -> str:

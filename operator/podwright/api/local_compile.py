@@ -13,9 +13,10 @@ from typing import Any, Final
 
 from podwright.api.compile import Classes, CompiledPolicy, compile_policy, strategy_args, strategy_sets
 from podwright.api.compiled_rules import LOCAL_RULES, RULES, compile_rules, owner_of
-from podwright.api.configuration.extenders import Extenders
 from podwright.api.local_policy import LocalPolicy
+from podwright.api.permissions import PolicySettings
 from podwright.api.policy_delegation import Delegation
+from podwright.api.policy_signals import GivenSignals, named_signals
 from podwright.api.scheduler_policy import (
     KIND,
     DisabledPlugin,
@@ -54,7 +55,7 @@ def compose(
     classes: Classes,
     features: Features,
     queue_sort: str,
-    extenders: Extenders,
+    settings: PolicySettings,
 ) -> CompiledPolicy:
     """The policy for the pods of `local` that `base` would decide about. Raises PolicyError naming the bounds that are exceeded, or the
     fields that are wrong.
@@ -71,8 +72,11 @@ def compose(
     source = SchedulerPolicy(local.key, local.generation, spec, local.created)
     own_args = len(spec.plugin_config) - len(local.spec.plugin_config)
     try:
-        rules = _rules(base, local)
-        compiled = compile_policy(source, classes, features, queue_sort, extenders=extenders, rules=rules)
+        defined = settings.signal_definitions
+        rules = _rules(base, local, named_signals(local.spec.signals, defined, "spec.signals"))
+        compiled = compile_policy(
+            source, classes, features, queue_sort, extenders=settings.extenders, rules=rules, signals=defined
+        )
     except ArgsError as error:
         raise PolicyError(local.key, "Invalid", error.problems) from error
     except PolicyError as error:
@@ -85,12 +89,13 @@ def compose(
     return replace(compiled, match=match, base=base, own_plugins=frozenset(own) - _CHEAP)
 
 
-def _rules(base: CompiledPolicy, local: LocalPolicy) -> Mapping[str, RuleSet]:
+def _rules(base: CompiledPolicy, local: LocalPolicy, signals: GivenSignals) -> Mapping[str, RuleSet]:
     """The base's filters; its scores unless the local policy has some; and the local rules, whose functions count pods of the namespace only.
     Raises ArgsError.
     """
     spec, theirs = local.spec, base.profile.args.get(RULES)
-    own = compile_rules(spec.rules, owner_of(local.key, spec.params, None, local.namespace, scope=local.namespace))
+    owner = owner_of(local.key, spec.params, None, local.namespace, scope=local.namespace)
+    own = compile_rules(spec.rules, owner, signals)
     if not isinstance(theirs, RuleSet):
         theirs = RuleSet()
     return {RULES: replace(theirs, scores=()) if own.scores else theirs, LOCAL_RULES: own}
@@ -108,6 +113,9 @@ def _excesses(local: LocalPolicy, base: CompiledPolicy, delegation: Delegation, 
         yield "spec.rules", f"{owner} does not delegate rules (its spec.delegation.rules)"
     elif rules > delegation.max_rules:
         yield "spec.rules", _more_than(f"{rules} rules are", delegation.max_rules, owner, "maxRules")
+    for i, name in enumerate(spec.signals):
+        if name not in delegation.signals:
+            yield f"spec.signals[{i}]", _not_among(name, delegation.signals, owner, "signals")
     for i, score in enumerate(spec.rules.scores):
         if score.weight > delegation.max_weight:
             where = f"spec.rules.scores[{i}].weight"

@@ -14,6 +14,7 @@ from podwright.api.kube_scheduler_configuration import POINTS
 from podwright.api.policy_bounds import size_problem
 from podwright.api.policy_match import CompiledMatch, Match, Selector
 from podwright.api.policy_rules import PARAMS, Rules
+from podwright.api.policy_signals import signal_names
 from podwright.api.scheduler_policy import (
     GROUP,
     NAMELESS,
@@ -102,6 +103,12 @@ class LocalPolicySpec:
         ),
     )
     params: Mapping[str, str] = field(default_factory=dict, metadata=PARAMS)
+    signals: tuple[str, ...] = field(
+        default=(),
+        metadata=signal_names(
+            "Names of the signals that the rules and the strategy read, of those that the SchedulerPolicy delegates."
+        ),
+    )
     rules: Rules = field(
         default=Rules(),
         metadata=describe(

@@ -15,7 +15,9 @@ from typing import Final
 from podwright.api.compile import PROFILE_PREFIX, Classes, CompiledPolicy, built_in_of, built_in_policy
 from podwright.api.configuration.extenders import Extenders
 from podwright.api.configuration.load import Configuration
+from podwright.api.configuration.signals import Signals
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
+from podwright.api.policy_signals import Definitions
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME, PolicyError, SchedulerPolicy
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import MULTI_POINT, Point, Profile, expand
@@ -44,7 +46,7 @@ class PolicySettings:
 
     `allow_unsafe`: policies may disable any filter; see `check_safety`.
 
-    `extenders`: those that policies may name. `namespace`: the operator's own, whose ConfigMaps policies may take params from.
+    `extenders` and `signals`: those that policies may name. `namespace`: the operator's own, whose ConfigMaps policies may take params from.
 
     `waits_for_bad_policies`: the pods of a policy without an accepted generation wait. Otherwise the next policy that matches decides
     about them, in the end the built-in one.
@@ -57,7 +59,13 @@ class PolicySettings:
     waits_for_bad_policies: bool = True
     configuration: Configuration | None = None
     extenders: Extenders = field(default_factory=dict)
+    signals: Signals = field(default_factory=dict)
     namespace: str = ""
+
+    @property
+    def signal_definitions(self) -> Definitions:
+        """What the signals mean, by name."""
+        return {name: signal.definition for name, signal in self.signals.items()}
 
     def allows_scheduler_name(self, name: str) -> bool:
         """Whether policies may serve this scheduler name."""

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from podwright.api.policy_signals import signal_names
 from podwright.core.framework.validation import SET, describe
 
 DelegatedStrategy = Literal[
@@ -58,6 +59,7 @@ class Delegation:
             maximum=1_000_000,
         ),
     )
+    signals: tuple[str, ...] = field(default=(), metadata=signal_names("The signals that local policies may name."))
     decision_budget: str = field(
         default=DEFAULT_BUDGET,
         metadata=describe(

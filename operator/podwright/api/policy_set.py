@@ -215,6 +215,7 @@ class PolicySet:
             self.queue_sort,
             extenders=self._settings.extenders,
             namespace=self._settings.namespace,
+            signals=self._settings.signal_definitions,
         )
         if not self._settings.allow_unsafe:
             check_safety(policy, built_in, classes)
@@ -395,7 +396,7 @@ class PolicySet:
         if policy.base is not None:
             base = replace(policy.base, profile=fresh.get(policy.base, policy.base).profile)
             local = self.local.source_of(policy)
-            return compose(base, local, classes, self._features, self.queue_sort, self._settings.extenders)
+            return compose(base, local, classes, self._features, self.queue_sort, self._settings)
         return self._compiled(policy.source, classes, profile)
 
     def adopt(self, classes: Classes, fresh: Mapping[CompiledPolicy, CompiledPolicy]) -> None:
@@ -430,7 +431,7 @@ class PolicySet:
 
     def _compose(self, base: CompiledPolicy, local: LocalPolicy) -> CompiledPolicy:
         """Raises PolicyError, and what `check` raises."""
-        policy = compose(base, local, self._classes, self._features, self.queue_sort, self._settings.extenders)
+        policy = compose(base, local, self._classes, self._features, self.queue_sort, self._settings)
         if self._check is not None:
             self._check(policy)
         return policy

@@ -24,6 +24,7 @@ from podwright.api.policy_delegation import Delegation
 from podwright.api.policy_devices import DEVICE_RULES, PolicyDevices
 from podwright.api.policy_match import QUALIFIED_NAME, Match
 from podwright.api.policy_rules import PARAMS, ParamsFrom, Rules
+from podwright.api.policy_signals import signal_names
 from podwright.core.framework.args import ArgsError, decode
 from podwright.core.framework.validation import ATOMIC, SET, Problem, Rule, describe, summary, unique_by
 from podwright.core.objects.errors import InvalidObjectError
@@ -317,6 +318,13 @@ class PolicySpec:
         metadata=describe(
             "A ConfigMap with more params, which take precedence over `params`. Its changes apply at once. While it does not exist, its "
             "last known content stays in use."
+        ),
+    )
+    signals: tuple[str, ...] = field(
+        default=(),
+        metadata=signal_names(
+            "Names of the signals that the rules and the strategy read: numbers of each node from outside. Only the operator's option "
+            "--signals defines signals."
         ),
     )
     rules: Rules = field(

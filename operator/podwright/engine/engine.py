@@ -114,10 +114,9 @@ class Engine:
     ) -> None:
         """Raises ProfileError or PluginError if the built-in policy cannot be built."""
         metrics, clock = ports.metrics, sources.clock
-
         # The shared state
         self.invalid_objects = InvalidObjects(metrics)
-        self.cache = Cache(on_invalid_group=self.invalid_objects.report)
+        self.cache = Cache(self.invalid_objects.report, signals=sources.signals(options.policies))
         self.binding_cycles = BindingCycles()
         limiter = BindLimiter(clock, options.bindings_at_once)
         cluster = PluginCluster(ports.cluster, self.binding_cycles, store=self.cache.store, limiter=limiter)

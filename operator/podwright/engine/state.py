@@ -10,9 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from podwright.api.permissions import PolicySettings
 from podwright.core.framework.features import Features
 from podwright.core.queue import SchedulingQueue
 from podwright.core.state.cache import Cache
+from podwright.core.state.signals import Signals
 from podwright.engine.instance import Instance
 from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.raw_objects import RawObjects
@@ -31,6 +33,10 @@ class Sources:
     wall: Callable[[], float]
     cpu: Callable[[], float]
     below: Callable[[int], int]
+
+    def signals(self, settings: PolicySettings) -> Signals:
+        """The signals that the operator's configuration defines, without any numbers yet."""
+        return Signals([*settings.signal_definitions.values()], clock=self.clock, wall=self.wall)
 
 
 class BindingCycles(Protocol):

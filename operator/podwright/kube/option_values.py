@@ -11,13 +11,15 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from podwright.api.configuration.documents import MAX_BYTES
 from podwright.api.configuration.extenders import Extenders, load_extenders
 from podwright.api.configuration.load import Configuration, load_configuration
+from podwright.api.configuration.signals import Signals, load_signals
 from podwright.api.scheduler_policy import SCHEDULER_NAME as SCHEDULER_NAME_FORM
 from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.features import GATES, NEWEST_MINOR, OLDEST_MINOR, expand_groups
@@ -25,6 +27,8 @@ from podwright.core.framework.known_gates import GROUPS, KNOWN_GATES
 from podwright.core.framework.profile import ProfileError
 from podwright.core.objects.quantity import parse_quantity, round_up
 from podwright.kube.bounded_files import read_at_most
+
+T = TypeVar("T")
 
 TLS_13_SUITES: Final = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
 """They are always on, as in Go."""
@@ -195,21 +199,24 @@ def _file(text: str) -> str | None:
 
 
 def _configuration(text: str) -> Configuration | None:
-    if not text:
-        return None
-    try:
-        return load_configuration(read_at_most(Path(text), MAX_BYTES), path=text)
-    except (OSError, ProfileError) as error:
-        problem = error.strerror if isinstance(error, OSError) else str(error).removeprefix(": ")
-        raise OptionsError(f"{text}: {problem}") from error
+    return _loaded(text, partial(load_configuration, path=text)) if text else None
 
 
 def _extenders(text: str) -> Extenders:
+    return _loaded(text, load_extenders)
+
+
+def _signals(text: str) -> Signals:
+    return _loaded(text, load_signals)
+
+
+def _loaded(path: str, load: Callable[[bytes], T]) -> T:
+    """What `load` makes of a file. Raises OptionsError."""
     try:
-        return load_extenders(read_at_most(Path(text), MAX_BYTES))
+        return load(read_at_most(Path(path), MAX_BYTES))
     except (OSError, ProfileError) as error:
         problem = error.strerror if isinstance(error, OSError) else str(error).removeprefix(": ")
-        raise OptionsError(f"{text}: {problem}") from error
+        raise OptionsError(f"{path}: {problem}") from error
 
 
 def _port(text: str) -> int:
@@ -362,6 +369,8 @@ CONFIGURATION: Final = ValueType("FILE", _configuration)
 """A KubeSchedulerConfiguration, read from its file."""
 EXTENDERS: Final = ValueType("FILE", _extenders)
 """Extenders by name, read from a file."""
+SIGNALS: Final = ValueType("FILE", _signals)
+"""Signals by name, read from a file."""
 FILE: Final = ValueType("FILE", _file)
 """A path, or None of nothing, as with kube-scheduler."""
 DIRECTORY: Final = ValueType("DIRECTORY", _directory)

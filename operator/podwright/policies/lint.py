@@ -140,6 +140,7 @@ def _compiled(source: SchedulerPolicy, accepted: PolicySet, options: LoadOptions
         accepted.queue_sort,
         extenders=settings.extenders,
         namespace=settings.namespace,
+        signals=settings.signal_definitions,
     )
     if not settings.allow_unsafe:
         check_safety(compiled, accepted.built_in_for(source.spec.scheduler_name).profile, options.classes)
@@ -161,9 +162,7 @@ def _local_findings(policy: _Policy, accepted: PolicySet, options: LoadOptions, 
         yield policy.finding("note", "Delegation", "spec", "what it may do is not checked: no SchedulerPolicy is given")
     for base in bases:
         try:
-            compiled = compose(
-                base, local, options.classes, options.features, accepted.queue_sort, options.settings.extenders
-            )
+            compiled = compose(base, local, options.classes, options.features, accepted.queue_sort, options.settings)
         except (PolicyError, ProfileError, PluginError) as error:
             yield from _errors(policy, error)
             if isinstance(error, PolicyError) and error.reason == _EXCEEDS:
@@ -176,16 +175,18 @@ def _errors_within(policy: _Policy, local: LocalPolicy, accepted: PolicySet, opt
     """What else is wrong with a policy that exceeds its bounds. The operator looks no further than these."""
     base = _unbounded(local, accepted, options)
     try:
-        compose(base, local, options.classes, options.features, accepted.queue_sort, options.settings.extenders)
+        compose(base, local, options.classes, options.features, accepted.queue_sort, options.settings)
     except (PolicyError, ProfileError, PluginError) as error:
         if not isinstance(error, PolicyError) or error.reason != _EXCEEDS:
             yield from _errors(policy, error)
 
 
 def _unbounded(local: LocalPolicy, accepted: PolicySet, options: LoadOptions) -> CompiledPolicy:
-    spec = {"schedulerName": local.spec.scheduler_name, "delegation": _UNBOUNDED}
+    delegation = {**_UNBOUNDED, "signals": [*options.settings.signals]}
+    spec = {"schedulerName": local.spec.scheduler_name, "delegation": delegation}
     source = parse_policy({"apiVersion": f"{GROUP}/v1alpha1", "kind": KIND, "metadata": {"name": "any"}, "spec": spec})
-    return compile_policy(source, options.classes, options.features, accepted.queue_sort)
+    defined = options.settings.signal_definitions
+    return compile_policy(source, options.classes, options.features, accepted.queue_sort, signals=defined)
 
 
 def _errors(policy: _Policy, error: Exception) -> Iterator[Finding]:

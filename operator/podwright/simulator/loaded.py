@@ -118,7 +118,7 @@ def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluste
     """
     options = options or LoadOptions()
     clock = Clock(NOW if snapshot.taken_at is None else snapshot.taken_at)
-    world = World(options.features, clock)
+    world = World(options.features, clock, signals=options.settings.signal_definitions)
     metrics = Metrics(time.perf_counter)
     policies = ActivePolicies(
         options.classes,

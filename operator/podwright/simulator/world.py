@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
+from podwright.api.policy_signals import Definitions
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Cluster, ClusterError, WaitingPod
 from podwright.core.objects.errors import InvalidObjectError, kind_of
@@ -14,6 +15,7 @@ from podwright.core.objects.selectors import as_list
 from podwright.core.objects.watched_kinds import STORED_KINDS
 from podwright.core.state.cache import Cache
 from podwright.core.state.object_store import ObjectStore
+from podwright.core.state.signals import NO_SIGNALS, Signals
 
 LISTS: Final[Mapping[str, str]] = {watched.plural_field: watched.kind for watched in STORED_KINDS}
 """Fields of a case and the kinds of the objects in them."""
@@ -49,18 +51,20 @@ class NoCluster:
 
 
 class World:
-    """A cache and everything else that plugins ask their Handle for. `clock` returns seconds since the epoch; `store` is empty."""
+    """A cache and everything else that plugins ask their Handle for. `clock` returns seconds since the epoch; `store` is empty; `signals`: all that exist."""
 
     def __init__(
         self,
         features: Features | None = None,
         clock: Callable[[], float] | None = None,
         store: ObjectStore | None = None,
+        signals: Definitions = NO_SIGNALS,
     ) -> None:
-        self.cache = Cache(store=store)
+        now = clock or (lambda: 0.0)
+        self.cache = Cache(store=store, signals=Signals([*signals.values()], clock=now, wall=now))
         self.features = features or Features()
         self.cluster: Cluster = NoCluster()
-        self._clock = clock or (lambda: 0.0)
+        self._clock = now
 
     def now(self) -> float:
         return self._clock()

@@ -9,8 +9,11 @@ from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.plugins.rules.owner import Owner
 from podwright.core.plugins.rules.subject import Subject
+from podwright.core.state.signals import SignalDefinition
+from podwright.core.state.signals.signals import Sample
 from podwright.simulator.world import World
 
+SIGNALS = {name: SignalDefinition(name=name, default=default) for name, default in (("load", 50.0), ("io", 0.0))}
 OWNER = Owner("pol", {"tier": "gold"})
 PARAMS = {"tier": "gold", "n": "3", "list": "gold,silver"}
 
@@ -78,7 +81,7 @@ def pending_pod(name: str = "pending", **labels: str) -> PodInfo:
 
 
 def cluster(source: random.Random, nodes: int = 30, pods: int = 25) -> World:
-    world = World()
+    world = World(signals=SIGNALS)
     world.fill(
         {
             "nodes": [node(i, source) for i in range(nodes)],
@@ -92,7 +95,7 @@ def cluster(source: random.Random, nodes: int = 30, pods: int = 25) -> World:
 
 def change(world: World, source: random.Random, nodes: int = 30) -> None:
     """Changes, adds or removes a node or a pod."""
-    kind = source.randrange(6)
+    kind = source.randrange(7)
     index = source.randrange(nodes + 4)
     if kind == 0:
         world.cache.remove_node(f"n{index}")
@@ -100,6 +103,9 @@ def change(world: World, source: random.Random, nodes: int = 30) -> None:
         world.cache.set_node(parse_node(node(index, source)))
     elif kind == 3:
         world.cache.remove_pod(f"p{source.randrange(40)}")
+    elif kind == 6:
+        said = {f"n{source.randrange(nodes + 4)}": Sample(source.choice((0.5, 2.0, 99.5))) for _ in range(3)}
+        world.cache.signals.take(source.choice(("load", "io")), said)
     else:
         world.set_pod(placed_pod(source.randrange(40), f"n{index}", source))
 

@@ -74,10 +74,11 @@ class Expressions:
     def double(self, depth: int = 0) -> str:
         below = depth - 1
         return self._one(
-            ("1.5", "0.0", "-2.0", "1e300"),
+            ("1.5", "0.0", "-2.0", "1e300", "signals.load", "signals.io"),
             (
                 lambda: f"double({self.int(below)})",
                 lambda: f"double({self.text(below)})",
+                lambda: f"double(string({self.double(below)}))",
                 lambda: f"({self.double(below)} {self._word('+', '-', '*', '/')} {self.double(below)})",
                 lambda: f"(-{self.double(below)})",
                 lambda: f"({self.bool(below)} ? {self.double(below)} : {self.double(below)})",
@@ -102,7 +103,7 @@ class Expressions:
             (
                 "node.unschedulable", "true", "false", "has(node.labels.tier)", "'n' in node.labels",
                 "'img:1' in node.images", "has(node.allocatable.cpu)", "'x/gpu' in node.allocatable",
-                "pod.labels.app in node.labels", "has(pod.labels.nope)",
+                "pod.labels.app in node.labels", "has(pod.labels.nope)", "has(signals.load)", "[1.0].exists(x, x > signals.io)",
             ),
             (
                 lambda: f"({self.bool(below)} {self._word('&&', '||')} {self.bool(below)})",

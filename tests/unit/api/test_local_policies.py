@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from podwright.api.compile import BUILT_IN
+from podwright.api.configuration.signals import load_signals
 from podwright.api.local_policies import MAX_BASES, MAX_IN_NAMESPACE
 from podwright.api.permissions import PolicySettings
+from podwright.api.policy_set import PolicySet
+from podwright.core.framework.features import Features
 from podwright.core.framework.profile import Point, expand
+from podwright.core.plugins import PLUGINS
 from support.engine.stand_ins import STAND_INS
 from support.policies.local import delegating, local_policy
 from support.policies.policy_sets import BAD, build, chosen, pod, policy, select_namespaces, select_pods
@@ -116,6 +120,7 @@ def test_a_pod_may_name_the_policy_that_bounds_the_local_one():
         pytest.param({}, {"rules": {"filters": [{"name": "a", "expression": "true"}]}}, "spec.rules: SchedulerPolicy gold does not delegate rules (its spec.delegation.rules)", id="rules"),
         pytest.param({"rules": True, "maxRules": 1}, {"rules": {"filters": [{"name": "a", "expression": "true"}], "scores": [{"name": "b", "expression": "1"}]}}, "spec.rules: 2 rules are more than the 1 that SchedulerPolicy gold delegates (its spec.delegation.maxRules)", id="many rules"),
         pytest.param({"rules": True, "maxWeight": 2}, {"rules": {"scores": [{"name": "b", "expression": "1", "weight": 3}]}}, "spec.rules.scores[0].weight: 3 is more than the 2 that SchedulerPolicy gold delegates (its spec.delegation.maxWeight)", id="the weight of a rule"),
+        pytest.param({"rules": True}, {"signals": ["load"]}, "spec.signals[0]: load is not delegated: SchedulerPolicy gold delegates none (its spec.delegation.signals)", id="a signal"),
     ],
 )  # fmt: skip
 def test_a_local_policy_that_asks_for_more_is_refused_with_the_bound_and_its_owner(delegation, spec, problem):
@@ -126,6 +131,32 @@ def test_a_local_policy_that_asks_for_more_is_refused_with_the_bound_and_its_own
     waiting = policies.select(team_pod(), {})
     assert (waiting.name, waiting.refusal) == (OURS, result.message), "its pods wait"
     assert chosen(policies, team_pod(namespace="team-b")) == "gold"
+
+
+SIGNALS = PolicySettings(signals=load_signals(b"signals: [{name: load, values: {}}, {name: io, values: {}}]"))
+
+
+def reading(signal, **spec):
+    return local_policy(rules={"scores": [{"name": "idle", "expression": f"100.0 - signals.{signal}"}]}, **spec)
+
+
+def test_a_local_policy_reads_the_signals_that_it_is_given_and_no_others():
+    base = delegating(delegation={"rules": True, "signals": ["load"]}, signals=["load", "io"])
+    policies = PolicySet(PLUGINS, Features(), settings=SIGNALS)
+    assert policies.apply(base).accepted
+    assert apply(policies, reading("load", signals=["load"])).accepted
+    result = apply(policies, reading("io", name="greedy", signals=["load"]))
+    assert "spec.rules.scores[0].expression: reads signal 'io', which spec.signals does not name" in result.message
+    result = apply(policies, reading("load", name="silent"))
+    assert "reads signal 'load', which spec.signals does not name" in result.message
+    result = apply(policies, reading("io", name="asking", signals=["io"]))
+    assert result.message.startswith("spec.signals[0]: io is not delegated: SchedulerPolicy gold delegates only load")
+
+
+def test_a_policy_delegates_only_signals_that_exist():
+    policies = build(settings=SIGNALS)
+    result = policies.apply(delegating(delegation={"signals": ["load", "heat"]}))
+    assert result.message.startswith("spec.delegation.signals[1]: signal 'heat' is not defined")
 
 
 @pytest.mark.parametrize("base", [None, policy("gold", {})], ids=["the built-in policy", "a policy"])

@@ -61,6 +61,22 @@ class Taints(Operation):
         return Vec(Kind.TABLE, column if run.rows is None else column[run.rows], table=run.nodes.taint_lists)
 
 
+class Signal(Operation):
+    """`signals.name`. `test`: whether it is there, which it always is."""
+
+    reads = Reads.SIGNALS
+
+    def __init__(self, name: str, *, test: bool = False) -> None:
+        self._name = name
+        self._test = test
+
+    def run(self, run: Run) -> Operand:
+        if self._test:
+            return Scalar(True)
+        column = run.nodes.signal(self._name)
+        return Vec(Kind.DOUBLE, column.copy() if run.rows is None else column[run.rows])
+
+
 class Entry(Operation):
     """`node.labels.key`, or another map: the entry under a key that does not depend on the node.
 

@@ -26,6 +26,7 @@ from podwright.core.cel_columns.attributes import (
     Entry,
     Name,
     PodCount,
+    Signal,
     Taints,
     Unschedulable,
     Whole,
@@ -49,6 +50,8 @@ from podwright.core.cel_columns.vectors import Kind
 
 NODE: Final = "node"
 """The variable whose columns are read."""
+SIGNALS: Final = "signals"
+"""The variable with the signals of the node that is being judged. It is read only as `signals.name`."""
 PODS_ON_NODE: Final = "podsOnNode"
 PODS_IN_DOMAIN: Final = "podsInDomain"
 DOMAIN_OF: Final = "domainOf"
@@ -109,6 +112,8 @@ class Compiler:
         self._tree = tree
         self._evaluator = evaluator
         self._free = free_variables(tree)
+        self._of_node = frozenset((NODE, SIGNALS)) & {NODE, *self._free[id(tree)]}
+        """The variables that differ from node to node."""
         self._interpreted: list[str] = []
         self._lifts: list[Lift] = []
         self._depth = 0
@@ -118,15 +123,17 @@ class Compiler:
 
     def compile(self) -> Compiled:
         tree = self._tree
-        operation = self._everything(tree) if _binds(tree, NODE) else self._compile(tree, _Scope())
+        hidden = next((name for name in sorted(self._of_node) if _binds(tree, name)), None)
+        operation = self._compile(tree, _Scope()) if hidden is None else self._everything(tree, hidden)
         for lift in self._lifts:
             lift.parts = len(self._lifts)
         shares = max(len(self._lifts), 1) * MAX_UNROLLED**self._depth * (_COUNTING_SHARES if self._counts else 1)
         return Compiled(operation, "; ".join(dict.fromkeys(self._interpreted)), shares)
 
-    def _everything(self, tree: Node) -> Operation:
-        self._interpreted.append(f"a macro has a variable {NODE!r}")
-        return Lift(self._evaluator(tree), [Whole(EVERYTHING)], kind_of_type(tree.type), EVERYTHING)
+    def _everything(self, tree: Node, hidden: str) -> Operation:
+        self._interpreted.append(f"a macro has a variable {hidden!r}")
+        reads = EVERYTHING | (Reads.SIGNALS if SIGNALS in self._of_node else Reads(0))
+        return Lift(self._evaluator(tree), [Whole(reads)], kind_of_type(tree.type), reads)
 
     def _depends(self, node: Node, scope: _Scope) -> bool:
         """Whether the part depends on the node, on an accumulator, or on a variable of a macro that is not unrolled."""
@@ -134,7 +141,7 @@ class Compiler:
         return any(name not in scope.fixed and self._varies(name, scope) for name in free)
 
     def _varies(self, name: str, scope: _Scope) -> bool:
-        return name == NODE or name in scope.accumulators or name not in self._free[id(self._tree)]
+        return name in self._of_node or name in scope.accumulators or name not in self._free[id(self._tree)]
 
     def _compile(self, node: Node, scope: _Scope) -> Operation:
         if not self._depends(node, scope):
@@ -151,6 +158,8 @@ class Compiler:
         match node:
             case Ident() if node.name in scope.accumulators:
                 return Variable(node.name, scope.accumulators[node.name])
+            case Select() if self._is_signals(node.operand):
+                return Signal(node.field, test=node.is_test)
             case Select() if _is_node(node.operand):
                 return None if node.is_test else _field(node.field)
             case Select() if (map_ := _map_of_node(node.operand)) is not None:
@@ -158,6 +167,9 @@ class Compiler:
             case Call():
                 return self._call(node, scope)
         return None
+
+    def _is_signals(self, node: Node) -> bool:
+        return isinstance(node, Ident) and node.name == SIGNALS and SIGNALS in self._of_node
 
     def _call(self, node: Call, scope: _Scope) -> Operation | None:
         fixed = [not self._depends(argument, scope) for argument in node.args]  # the call itself may depend on the node
@@ -272,7 +284,7 @@ class Compiler:
 
     def _is_of_nodes(self, node: Node, operation: Operation) -> bool:
         """Whether the result is the same for all pods, and stays the same as long as the nodes do."""
-        return self._free[id(node)] == {NODE} and not operation.reads.usage
+        return self._free[id(node)] <= self._of_node and not operation.reads.usage
 
     def _inputs(self, node: Node, scope: _Scope, bound: frozenset[str], found: dict[object, Operation]) -> Reads:
         """Adds the columns that a part depends on, and returns what they read. `bound`: the variables of macros within the part."""

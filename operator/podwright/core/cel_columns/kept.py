@@ -20,7 +20,7 @@ from podwright.core.cel_columns.run import Operation, Run
 from podwright.core.cel_columns.vectors import Bools, Codes, ErrorTexts, Kind, Vec, as_vec, held_bytes
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.state.cache import Cache
-from podwright.core.state.columns.change_log import ChangeLog
+from podwright.core.state.columns.change_log import Changes, ChangesOfBoth
 from podwright.core.state.nodeinfo import NodeInfo
 
 MAX_BYTES: Final = 64 << 20
@@ -47,15 +47,15 @@ class Column:
     """The result on all rows. Its arrays are never changed in place.
 
     `failing`: a row with a node whose result is an error, or None. `passing`: bool[nodes], for expressions of type bool: the result is true.
-    `log`: of the changes that can put the column out of date; `seq`: how many of them it knows.
+    `log`: of the changes that can put the column out of date; `seq`: what of them it knows.
     """
 
     vec: Vec
     texts: ErrorTexts
     failing: int | None
     passing: Bools
-    log: ChangeLog
-    seq: int
+    log: Changes
+    seq: Hashable
 
     @property
     def sound(self) -> Bools:
@@ -143,7 +143,7 @@ class KeptColumns:
 
     def _keep(self, known: _Known, vec: Vec) -> Column:
         table = self.nodes.table
-        log = table.usage_changes if known[0].reads.usage else table.static_changes
+        log = changes_of(known[0].reads, self.nodes.cache)
         errors, failing, passing = vec.errors, [], vec.data
         if errors is not None:
             wrong = errors != 0
@@ -168,6 +168,12 @@ class KeptColumns:
         return Vec(
             before.kind, _written(before.data, rows, data, size), _errors(before.errors, rows, new.errors, size), table
         )
+
+
+def changes_of(reads: Reads, cache: Cache) -> Changes:
+    """The changes that can change a result."""
+    log: Changes = cache.table.usage_changes if reads.usage else cache.table.static_changes
+    return ChangesOfBoth(log, cache.signals.changes) if reads & Reads.SIGNALS else log
 
 
 def _errors(before: Codes | None, rows: NDArray[np.intp], new: Codes | None, size: int) -> Codes | None:

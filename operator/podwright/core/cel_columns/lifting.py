@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from podwright.core.cel.errors import CostLimitError, EvaluationError
 from podwright.core.cel.values import keys_of, to_key
-from podwright.core.cel_columns.nodes import Viewer
+from podwright.core.cel_columns.nodes import NodeView, Viewer
 from podwright.core.cel_columns.reads import Reads
 from podwright.core.cel_columns.run import Evaluate, Fixed, Operation, Run
 from podwright.core.cel_columns.vectors import Codes, Failure, Kind, Operand, Rows, Vec, held_bytes
@@ -57,7 +57,7 @@ class Lift(Operation):
                 pauses.point_in_plugin()
             view = self._view.of(nodes.node_at(run.slot(position)))
             try:
-                value = self._evaluate({**run.variables, "node": view}, limit)
+                value = self._evaluate({**run.variables, **self._of_node(view, run)}, limit)
                 if self._kind is Kind.TABLE:
                     room -= held_bytes(value)
                     if room < 0:
@@ -68,6 +68,12 @@ class Lift(Operation):
                 values.append(None)
                 errors.append(run.errors.code(str(error)))
         return values, errors
+
+    def _of_node(self, view: NodeView, run: Run) -> Mapping[str, object]:
+        """The variables that differ from node to node."""
+        if not self.reads & Reads.SIGNALS:
+            return {"node": view}
+        return {"node": view, "signals": run.nodes.cache.signals.of_node(view.info.name)}
 
 
 def distinct(inputs: Sequence[Operand], run: Run) -> tuple[Rows, list[int]]:

@@ -41,6 +41,10 @@ class LoneNode:
     def taint_lists(self) -> Sequence[Sequence[Mapping[str, str]]]:
         return (self.view["taints"],)
 
+    def signal(self, name: str) -> NDArray[np.float64]:
+        """float64[1]"""
+        return np.array([self.cache.signals.value(name, self.view.info.name)])
+
     def texts(self, field: str, key: str) -> Texts:
         """A label, an annotation or a condition."""
         value = self.view[field].get(key)

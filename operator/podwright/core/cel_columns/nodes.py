@@ -169,6 +169,10 @@ class NodeColumns:
         """int32[nodes]: positions in `taint_lists`."""
         return self.table.taints
 
+    def signal(self, name: str) -> NDArray[np.float64]:
+        """float64[nodes]"""
+        return self.cache.signals.column(name)
+
     def texts(self, field: str, key: str) -> Texts:
         """A label, an annotation or a condition."""
         if field == "labels":

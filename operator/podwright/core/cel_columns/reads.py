@@ -20,6 +20,8 @@ class Reads(IntFlag):
     """What the pods on the node request, and how many there are."""
     PLACED = 512
     """Pods on other nodes."""
+    SIGNALS = 1024
+    """Numbers that come from outside, which change without the node."""
 
     @property
     def usage(self) -> bool:
@@ -42,4 +44,5 @@ FIELDS = {
     "podCount": Reads.USAGE,
 }
 """The fields of `node`, with what each reads."""
-EVERYTHING = Reads(sum(Reads))
+EVERYTHING = Reads(sum(Reads)) & ~Reads.SIGNALS
+"""All of the node itself, and of pods."""

@@ -44,6 +44,8 @@ POD: Final = "Pod"
 UNSCHEDULED_POD: Final = "UnscheduledPod"
 """Another member of the pod's group, waiting or placed. Reported once the group has enough members. Only GangScheduling uses it."""
 ASSIGNED_POD: Final = "AssignedPod"
+SIGNAL: Final = "Signal"
+"""A number that comes from outside. Reported once for all nodes whose numbers have changed."""
 ANY: Final = "*"
 
 

@@ -30,6 +30,7 @@ from podwright.core.state.pauses import Pauses
 from podwright.core.state.pod_groups import OnInvalidGroup, PodGroups
 from podwright.core.state.podindex import PodIndex
 from podwright.core.state.services import ServiceSelectors
+from podwright.core.state.signals import Signals
 from podwright.core.state.volumes import Volumes
 
 
@@ -53,9 +54,14 @@ Observer = TypeVar("Observer", bound=PlacementObserver)
 
 
 class Cache:
-    """See the module. `on_invalid_group` is called when a pod group cannot be parsed; `store` is empty."""
+    """See the module. `on_invalid_group` is called when a pod group cannot be parsed; `store` is empty; `signals` know no nodes."""
 
-    def __init__(self, on_invalid_group: OnInvalidGroup | None = None, store: ObjectStore | None = None) -> None:
+    def __init__(
+        self,
+        on_invalid_group: OnInvalidGroup | None = None,
+        store: ObjectStore | None = None,
+        signals: Signals | None = None,
+    ) -> None:
         self.nodes: dict[str, NodeInfo] = {}
         """By name. A NodeInfo whose `node` is None holds the pods of a node that does not exist."""
         self.table = NodeTable()
@@ -68,10 +74,14 @@ class Cache:
         self.pauses = Pauses()
         """Where long attempts may pause."""
         self.devices = Devices(self.store, table=self.table, derived=self.derived, pause=self.pauses.point_in_plugin)
+        self.signals = signals or Signals()
         self._changes = 0
         self._placed: dict[str, NodeInfo] = {}
         self._assumed: set[str] = set()
         self._observers: list[PlacementObserver] = [self.volumes, self.groups]
+        if self.signals:
+            self.signals.attach(self.table)
+            self._observers.append(self.signals)
         self._by_slot: dict[int, NodeInfo] = {}
         self._next_compacted = 0
         self._extensions: dict[type[Any], Any] = {}
@@ -143,6 +153,7 @@ class Cache:
             self.store.changes,
             self.volumes.index.changes,
             self.devices.claims.changes,
+            self.signals.version,
         )
 
     def node_at(self, slot: int) -> NodeInfo:

@@ -14,7 +14,7 @@ from podwright.core.cel_columns.nodes import Viewer
 from podwright.core.cel_columns.vectors import shortened, value_at
 from podwright.core.plugins.rules.environment import environment
 from podwright.core.plugins.rules.subject import VARIABLES
-from support.rules.clusters import change, cluster, pending_pod, subject
+from support.rules.clusters import SIGNALS, change, cluster, pending_pod, subject
 from support.rules.expressions import Expressions
 
 EXPRESSIONS = int(os.environ.get("PODWRIGHT_CEL_EXPRESSIONS", "1000"))
@@ -22,17 +22,22 @@ BATCH = 50
 
 
 def compiled(text):
-    program = environment().compile(text)
-    parts = environment()
+    parts = environment(tuple(SIGNALS))
+    program = parts.compile(text)
     return program, Compiler(program.tree, lambda tree: parts.part(tree).evaluate).compile()
 
 
-def interpreted(program, variables, info, viewer):
+def interpreted(program, variables):
     try:
-        found = program.evaluate({**variables, "node": viewer.of(info)})
+        found = program.evaluate(variables)
     except EvaluationError as error:
         return "error", shortened(str(error))
     return type(found).__name__, repr(found)
+
+
+def of_node(info, viewer, cache):
+    """The variables that differ from node to node."""
+    return {"node": viewer.of(info), "signals": cache.signals.of_node(info.name)}
 
 
 def at(column, slot):
@@ -49,13 +54,13 @@ def compare(world, kept, asked, expressions):
         viewer = Viewer(operation.reads)
 
         def one(info, program=program, viewer=viewer):
-            return program.evaluate({**variables, "node": viewer.of(info)})
+            return program.evaluate({**variables, **of_node(info, viewer, cache)})
 
         simple = program.result_type.name in ("bool", "int", "double")
         column = kept.column(operation, (), lambda: variables, one if simple else None)
         for info in cache.nodes.values():
             if info.node is not None:
-                expected = interpreted(program, variables, info, viewer)
+                expected = interpreted(program, {**variables, **of_node(info, viewer, cache)})
                 assert at(column, info.slot) == expected, f"{text} on {info.name}: {info.node}"
 
 

@@ -1,4 +1,5 @@
-"""What the expressions of rules can read: typed `pod`, `node`, `namespaceObject`, `policy` and `params`, and functions that count placed pods.
+"""What the expressions of rules can read: typed `pod`, `node`, `signals`, `namespaceObject`, `policy` and `params`, and functions that count
+placed pods.
 
 Amounts of resources are whole numbers: CPU in milli-CPU, memory and storage in bytes, everything else in its own units. Counting
 functions are about the node that is being judged, which is not among their arguments.
@@ -6,16 +7,16 @@ functions are about the node that is being judged, which is not among their argu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from podwright.core.cel.declarations import Overload
 from podwright.core.cel.environment import KUBERNETES, Environment, Library
 from podwright.core.cel.frame import Frame
-from podwright.core.cel.types import BOOL, INT, STRING, Type, list_of, map_of, object_of
+from podwright.core.cel.types import BOOL, DOUBLE, INT, STRING, Type, list_of, map_of, object_of
 from podwright.core.cel.values import Value, no_such_overload
-from podwright.core.cel_columns.compiler import DOMAIN_OF, NODE, PODS_IN_DOMAIN, PODS_ON_NODE
+from podwright.core.cel_columns.compiler import DOMAIN_OF, NODE, PODS_IN_DOMAIN, PODS_ON_NODE, SIGNALS
 from podwright.core.cel_columns.counts import in_domain, on_node, work_of
 from podwright.core.cel_columns.nodes import NodeView
 from podwright.core.state.cache import Cache
@@ -132,7 +133,13 @@ COUNTS: Final = Library(
 )
 
 
-@cache
-def environment() -> Environment:
-    """The environment of all rules. Made once, when the first rule needs it."""
-    return Environment(VARIABLES, (KUBERNETES, COUNTS))
+def variables_with(signals: Iterable[str]) -> Mapping[str, Type]:
+    """The variables, with these signals of the node that is being judged. `signals` itself is unknown where there are none."""
+    fields = dict.fromkeys(signals, DOUBLE)
+    return {**VARIABLES, SIGNALS: object_of("podwright.Signals", fields)} if fields else VARIABLES
+
+
+@lru_cache(maxsize=8)
+def environment(signals: tuple[str, ...] = ()) -> Environment:
+    """The environment of all rules, with the signals that the operator's configuration defines. Made when the first rule needs it."""
+    return Environment(variables_with(signals), (KUBERNETES, COUNTS))

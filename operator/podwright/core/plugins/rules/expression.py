@@ -15,9 +15,9 @@ from podwright.core.cel import types
 from podwright.core.cel.errors import CelError, CostLimitError, EvaluationError, Issue
 from podwright.core.cel.estimate import CostEstimator
 from podwright.core.cel.ranges import Range
-from podwright.core.cel.tree import Call, Node, children
+from podwright.core.cel.tree import Call, Comprehension, Ident, Node, Select, children
 from podwright.core.cel.types import Type
-from podwright.core.cel_columns.compiler import NODE, PODS_IN_DOMAIN, PODS_ON_NODE, Compiler, kind_of_type
+from podwright.core.cel_columns.compiler import NODE, PODS_IN_DOMAIN, PODS_ON_NODE, SIGNALS, Compiler, kind_of_type
 from podwright.core.cel_columns.counts import SCOPE
 from podwright.core.cel_columns.kept import Column, KeptColumns
 from podwright.core.cel_columns.limits import node_limit
@@ -28,13 +28,13 @@ from podwright.core.cel_columns.vectors import Kind, Operand, Vec, as_vec, faili
 from podwright.core.cel_columns.views import View
 from podwright.core.framework.interface import MAX_SCORE
 from podwright.core.objects.compaction import RecentCache
-from podwright.core.plugins.rules.environment import CACHE, NAMESPACE, VARIABLES, environment
+from podwright.core.plugins.rules.environment import CACHE, NAMESPACE, environment, variables_with
 from podwright.core.plugins.rules.subject import Subject, inputs_of
 from podwright.core.state.nodeinfo import NodeInfo
 
 NUMBERS: Final = (types.INT, types.UINT, types.DOUBLE)
 NOT_FINITE: Final = "the score is not a finite number"
-_KEPT: Final[RecentCache[tuple[str, bool], Expression]] = RecentCache(1024)
+_KEPT: Final[RecentCache[tuple[str, bool, tuple[str, ...]], Expression]] = RecentCache(1024)
 UNBOUNDED: Final = 2**53
 """A greater estimate has the size of a value in it that nobody knows."""
 MAX_ESTIMATE: Final = 1_000_000
@@ -44,12 +44,14 @@ MAX_ESTIMATE: Final = 1_000_000
 class Expression:
     """See the module. `interpreted`: why it is evaluated for each node, in words; "" if it is compiled to columns."""
 
-    def __init__(self, text: str, *, score: bool) -> None:
-        """Raises CelError if the text is no expression of type bool, or of a number for a score."""
-        self.program = environment().compile(text)
+    def __init__(self, text: str, *, score: bool, signals: tuple[str, ...] = ()) -> None:
+        """`signals`: all that exist. Raises CelError if the text is no expression of type bool, or of a number for a score."""
+        self.program = environment(signals).compile(text)
         self.text = text
         _check_type(self.program.result_type, score=score)
-        _check_cost(CostEstimator(VARIABLES, beyond_cel_go=True).cost(self.program.tree))
+        _check_cost(CostEstimator(variables_with(signals), beyond_cel_go=True).cost(self.program.tree))
+        self.signals = signals_read(self.program.tree) if signals else frozenset[str]()
+        """The signals that it reads."""
         compiled = Compiler(self.program.tree, _evaluator).compile()
         self.reads = compiled.reads
         self.interpreted = compiled.interpreted
@@ -106,6 +108,8 @@ class Expression:
     def of_view(self, subject: Subject, view: NodeView, changes: Mapping[str, object] | None = None) -> object:
         """The same for a node as a value of CEL, with at least the fields that the expression reads."""
         variables = {**subject.variables(self._variables), NODE: view}
+        if self.signals:
+            variables[SIGNALS] = subject.cache.signals.of_node(view.info.name)
         if changes:
             variables.update(changes)
         limit = node_limit(subject.cache.table.size) // self._shares
@@ -130,12 +134,12 @@ class Expression:
         return found
 
 
-def expression_of(text: str, *, score: bool) -> Expression:
-    """The expression, known or new. Raises CelError."""
-    found = _KEPT.get((text, score))
+def expression_of(text: str, *, score: bool, signals: tuple[str, ...] = ()) -> Expression:
+    """The expression, known or new. `signals`: all that exist. Raises CelError."""
+    found = _KEPT.get((text, score, signals))
     if found is None:
-        found = Expression(text, score=score)
-        _KEPT.put((text, score), found)
+        found = Expression(text, score=score, signals=signals)
+        _KEPT.put((text, score, signals), found)
     return found
 
 
@@ -143,6 +147,22 @@ def _counts_pods(tree: Node) -> bool:
     return (isinstance(tree, Call) and tree.function in (PODS_ON_NODE, PODS_IN_DOMAIN)) or any(
         map(_counts_pods, children(tree))
     )
+
+
+def signals_read(tree: Node, bound: frozenset[str] = frozenset()) -> frozenset[str]:
+    """The names of the signals that a tree reads. Raises CelError if it reads all of them as one value."""
+    match tree:
+        case Select(operand=Ident(name=name)) if name == SIGNALS and name not in bound:
+            return frozenset((tree.field,))
+        case Ident(name=name) if name == SIGNALS and name not in bound:
+            raise CelError(Issue(0, 0, f"{SIGNALS} can be read one by one only, as {SIGNALS}.NAME"))
+        case Comprehension():
+            inner = bound | {tree.variable, tree.second, tree.accumulator}
+            found = signals_read(tree.range, bound) | signals_read(tree.init, bound)
+            for part in (tree.condition, tree.step, tree.result):
+                found |= signals_read(part, inner)
+            return found
+    return frozenset[str]().union(*(signals_read(child, bound) for child in children(tree)))
 
 
 def _evaluator(tree: Node) -> Evaluate:

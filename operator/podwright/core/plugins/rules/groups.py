@@ -10,13 +10,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.cel.errors import EvaluationError
-from podwright.core.cel_columns.kept import ENTRY_BYTES, FEW_ROWS, Column, KeptColumns
+from podwright.core.cel_columns.kept import ENTRY_BYTES, FEW_ROWS, Column, KeptColumns, changes_of
 from podwright.core.cel_columns.nodes import NodeView
 from podwright.core.cel_columns.vectors import Bools, Codes, ErrorTexts, held_bytes
 from podwright.core.cel_columns.views import NodeViews
@@ -24,7 +26,7 @@ from podwright.core.framework.interface import Int64s
 from podwright.core.plugins.rules.owner import Owner
 from podwright.core.plugins.rules.rule_set import Filter, Score
 from podwright.core.plugins.rules.subject import Input, Subject
-from podwright.core.state.columns.change_log import ChangeLog
+from podwright.core.state.columns.change_log import Changes
 
 Subjects = Mapping[Owner, Subject]
 R = TypeVar("R", bound=Filter | Score)
@@ -71,13 +73,13 @@ class Passing(NamedTuple):
 class Result(Generic[V]):
     """`failing`: the rules that have errors; `wrong`: bool[nodes], where one has an error, or None.
 
-    `seq`: how many changes of nodes the value knows.
+    `seq`: which changes of nodes the value knows.
     """
 
     value: V
     failing: Sequence[Failing]
     wrong: Bools | None
-    seq: int
+    seq: Hashable
 
 
 class Group(ABC, Generic[R, V]):
@@ -87,9 +89,8 @@ class Group(ABC, Generic[R, V]):
         self._rules: Sequence[tuple[int, R]] = rules
         self._kept: KeptColumns = kept
         self._views: NodeViews = views
-        table = kept.nodes.table
-        usage = any(rule.expression.reads.usage for _, rule in rules)
-        self._log: ChangeLog = table.usage_changes if usage else table.static_changes
+        reads = reduce(or_, (rule.expression.reads for _, rule in rules))
+        self._log: Changes = changes_of(reads, kept.nodes.cache)
         parts: dict[tuple[Owner, Input], None] = dict.fromkeys(
             (rule.owner, part) for _, rule in rules for part in rule.expression.inputs
         )

@@ -7,13 +7,22 @@ from typing import Final
 
 from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel_columns.reads import Reads
-from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.cluster_events import (
+    ASSIGNED_POD,
+    NODE,
+    POD,
+    SIGNAL,
+    Action,
+    ClusterEvent,
+    EventHint,
+    Hint,
+)
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.rules.expression import Expression
 from podwright.core.plugins.rules.owner import Owner
 from podwright.core.plugins.rules.params import CONFIG_MAP
-from podwright.core.plugins.rules.rule_set import RuleSet
+from podwright.core.plugins.rules.rule_set import Filter, RuleSet
 from podwright.core.plugins.rules.subject import Subject
 from podwright.core.state.nodeinfo import NodeInfo
 
@@ -35,11 +44,20 @@ MAX_ASKED: Final = 64
 
 
 class RuleHints:
-    """See the module. A change of a node helps if the node passes all filters that depend on the node alone."""
+    """See the module. A change of a node helps if the node passes all filters that depend on the node alone. Changes of signals help if some
+    node passes each filter that reads signals.
+    """
 
-    def __init__(self, rules: RuleSet, subject: Callable[[PodInfo, Owner], Subject]) -> None:
+    def __init__(
+        self,
+        rules: RuleSet,
+        subject: Callable[[PodInfo, Owner], Subject],
+        passes_anywhere: Callable[[PodInfo, Filter], bool],
+    ) -> None:
         self._rules = rules
         self._subject = subject
+        self._passes_anywhere = passes_anywhere
+        self._of_signals = [rule for rule in rules.filters if rule.expression.signals]
         self._alone = [rule for rule in rules.filters if not rule.expression.reads.usage]
         self._node: Node | None = None
         self._known: dict[Hashable, Hint] = {}
@@ -61,9 +79,14 @@ class RuleHints:
             found.append(EventHint(ClusterEvent(ASSIGNED_POD, _POD_CHANGES)))
         if any(rule.expression.reads_namespace for rule in filters):
             found.append(EventHint(ClusterEvent("Namespace", Action.ALL)))
+        if self._of_signals:
+            found.append(EventHint(ClusterEvent(SIGNAL, Action.ALL), self._signal_hint))
         if any(owner.params_from for owner in self._rules.owners):
             found.append(EventHint(ClusterEvent(CONFIG_MAP, Action.ALL), self._params_hint))
         return found
+
+    def _signal_hint(self, pod: PodInfo, _before: object, _after: object) -> Hint:
+        return Hint.QUEUE if all(self._passes_anywhere(pod, rule) for rule in self._of_signals) else Hint.SKIP
 
     def _params_hint(self, _pod: PodInfo, before: object, after: object) -> Hint:
         wanted = {owner.params_from for owner in self._rules.owners}

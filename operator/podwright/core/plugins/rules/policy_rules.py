@@ -79,7 +79,12 @@ class PolicyRules(
         return "; ".join(filter(None, (params.problem for params in self.params.values())))
 
     def hints(self) -> Sequence[EventHint]:
-        return RuleHints(self.rules, self._subject).hints()
+        return RuleHints(self.rules, self._subject, self._passes_anywhere).hints()
+
+    def _passes_anywhere(self, pod: PodInfo, rule: Filter) -> bool:
+        """Whether any node passes the filter."""
+        column = rule.expression.column(self._subject(pod, rule.owner), self._kept)
+        return bool(np.any(column.passing & self.handle.cache.table.valid))
 
     def _subject(self, pod: PodInfo, owner: Owner) -> Subject:
         return Subject(pod, owner, self.params[owner].current(), self.handle.cache)
@@ -125,7 +130,7 @@ class PolicyRules(
         return FilterResult(reduce(and_, oks), lambda: _explained(self.rules.filters, verdicts))
 
     def verdict_key(self, pod: PodInfo) -> Hashable | None:
-        if self.scope > Scope.NODE_PODS:
+        if self.scope > Scope.NODE_PODS or self.rules.filtering_signals:
             return None
         subjects = self._subjects(pod)
         return tuple([rule.expression.key(subjects[rule.owner]) for rule in self.rules.filters])

@@ -66,6 +66,11 @@ class RuleSet:
         return reduce(or_, (each.reads for each in expressions), Reads(0))
 
     @property
+    def filtering_signals(self) -> frozenset[str]:
+        """The signals that filters read."""
+        return frozenset[str]().union(*(rule.expression.signals for rule in self.filters))
+
+    @property
     def interpreted(self) -> Mapping[str, str]:
         """The rules that are evaluated for each node, with the reason."""
         named = [(rule.name, rule.expression) for rule in self.filters]

@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Protocol
+
+
+class Changes(Protocol):
+    """Says which rows have changed since an earlier moment, which `seq` stands for."""
+
+    @property
+    def seq(self) -> Any: ...
+
+    def since(self, seq: Any) -> Sequence[int] | None:
+        """The slots that changed after `seq`, possibly repeated; None if that is not known any more."""
 
 
 class ChangeLog:
@@ -30,3 +41,21 @@ class ChangeLog:
         if seq < self._base:
             return None
         return self._entries[seq - self._base :]
+
+
+class ChangesOfBoth:
+    """The changes of two logs."""
+
+    __slots__ = ("_first", "_second")
+
+    def __init__(self, first: Changes, second: Changes) -> None:
+        self._first, self._second = first, second
+
+    @property
+    def seq(self) -> tuple[Any, Any]:
+        return self._first.seq, self._second.seq
+
+    def since(self, seq: tuple[Any, Any]) -> Sequence[int] | None:
+        """The slots that changed after `seq` in either log; None if one no longer has all of them."""
+        first, second = self._first.since(seq[0]), self._second.since(seq[1])
+        return None if first is None or second is None else [*first, *second]

@@ -1,0 +1,53 @@
+"""`spec.signals` of a policy: the names of the signals that it uses. What they are, only the operator's configuration says."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from podwright.core.framework.args import ArgsError
+from podwright.core.framework.validation import SET, Problem, describe
+from podwright.core.state.signals import SignalDefinition
+
+SIGNAL_NAME: Final = "^[a-z][a-zA-Z0-9]{0,62}$"
+MAX_SIGNALS: Final = 32
+"""How many signals there may be."""
+Definitions = Mapping[str, SignalDefinition]
+"""The signals that the operator's configuration defines, by name."""
+
+
+def signal_names(description: str) -> Mapping[str, Any]:
+    """Metadata of a field with names of signals."""
+    return describe(
+        description,
+        maxItems=MAX_SIGNALS,
+        items={"minLength": 1, "maxLength": 63, "pattern": SIGNAL_NAME},
+        **SET,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GivenSignals:
+    """The signals that a policy may use, among all that are defined."""
+
+    names: tuple[str, ...] = ()
+    defined: Definitions = field(default_factory=dict)
+
+
+NO_SIGNALS: Final = GivenSignals()
+
+
+def named_signals(names: Sequence[str], defined: Definitions, where: str) -> GivenSignals:
+    """The signals that a policy names. Raises ArgsError for each that is not defined."""
+    problems: list[Problem] = []
+    for i, name in enumerate(names):
+        if name not in defined:
+            close = difflib.get_close_matches(name, defined, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            problem = f"signal {name!r} is not defined; only the operator's option --signals defines signals{hint}"
+            problems.append((f"{where}[{i}]", problem))
+    if problems:
+        raise ArgsError(problems)
+    return GivenSignals(tuple(names), defined)

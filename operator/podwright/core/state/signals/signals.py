@@ -1,0 +1,348 @@
+"""Signals: the numbers that sources outside say about nodes, as columns over the node table.
+
+    kube/node_signals (a source's answer) ──► take ──┐
+    the node's annotations (set_node)     ──► node_set ──► samples, with times ──► values: float64[nodes]
+    time passes                           ──► tick ──┘     (the default where there is no sample, or one too old)
+
+Values change only in these calls, never because time passes between them, so that a decision sees one state. `changes` logs the rows whose value
+has changed. A sample that is no finite number within the signal's bounds is dropped: the node keeps its last one, until that is too old.
+Invariant: a node has its default, or its last sample, and nothing else has an influence. Next: `placed_pods`, for what the samples do not show yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodInfo, parse_time
+from podwright.core.state.columns.change_log import ChangeLog
+from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.nodeinfo import NodeInfo
+from podwright.core.state.signals.definition import SignalDefinition
+from podwright.core.state.signals.placed_pods import Int64s, PlacedPods
+
+Floats = NDArray[np.float64]
+MAX_TEXT: Final = 64
+"""Characters of a number in an annotation."""
+
+
+class Sample(NamedTuple):
+    """What a source says about a node, and how many seconds ago it was so."""
+
+    value: float
+    age: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of samples: of how many nodes they were new, how many were no numbers within the bounds, and how many were of unknown nodes."""
+
+    new: int = 0
+    wrong: int = 0
+    unknown: int = 0
+
+    def __add__(self, other: Taken) -> Taken:
+        return Taken(self.new + other.new, self.wrong + other.wrong, self.unknown + other.unknown)
+
+
+class Coverage(NamedTuple):
+    """The age of a signal's newest sample in seconds, inf without any; how many nodes have a sample that is not too old; and how many
+    annotations were no samples.
+    """
+
+    age: float
+    nodes: int
+    wrong: int
+
+
+class _Column:
+    """One signal. Arrays have a row for each row of the table: `samples` in the source's unit, `times` of the samples, -inf without one."""
+
+    __slots__ = ("cutoff", "definition", "fresh", "placed", "samples", "times", "values", "view", "wrong")
+
+    def __init__(self, definition: SignalDefinition) -> None:
+        self.definition = definition
+        self.samples: Floats = np.zeros(0)
+        self.times: Floats = np.zeros(0)
+        self.fresh: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self.values: Floats = np.zeros(0)
+        self.view: Floats = self.values
+        self.placed: Int64s | None = None
+        """What pods request that were placed after `cutoff`. None: nobody has asked for it."""
+        self.cutoff: Floats = np.zeros(0)
+        self.wrong = 0
+        """How many annotations were no numbers within the bounds, or had no time."""
+
+    def grow(self, size: int) -> None:
+        if len(self.values) >= size:
+            return
+        more = max(size, 2 * len(self.values)) - len(self.values)
+        self.samples = np.pad(self.samples, (0, more))
+        self.times = np.pad(self.times, (0, more), constant_values=-inf)
+        self.fresh = np.pad(self.fresh, (0, more))
+        self.values = np.pad(self.values, (0, more), constant_values=self.definition.default)
+        self.cutoff = np.pad(self.cutoff, (0, more), constant_values=-inf)
+        if self.placed is not None:
+            self.placed = np.pad(self.placed, (0, more))
+        self.view = self.values.view()
+        self.view.flags.writeable = False
+
+
+class Signals:
+    """See the module. `clock` never steps back, `wall` is seconds since the epoch."""
+
+    def __init__(
+        self,
+        definitions: Sequence[SignalDefinition] = (),
+        clock: Callable[[], float] = lambda: 0.0,
+        wall: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self._clock, self._wall = clock, wall
+        self._columns = {each.name: _Column(each) for each in definitions}
+        self._table: NodeTable | None = None
+        self._pods: PlacedPods | None = None
+        self._horizon = max((each.horizon for each in definitions), default=0.0)
+        self.changes = ChangeLog()
+        """The rows where any signal has changed."""
+        self.version = 0
+        """Rises when a value, or what was placed since, has changed."""
+
+    def __bool__(self) -> bool:
+        return bool(self._columns)
+
+    def attach(self, table: NodeTable) -> None:
+        """The table whose nodes the columns are about. Only for the cache."""
+        self._table = table
+
+    # Reading
+
+    @property
+    def definitions(self) -> Mapping[str, SignalDefinition]:
+        """All signals, by name."""
+        return {name: column.definition for name, column in self._columns.items()}
+
+    def column(self, name: str) -> Floats:
+        """float64[nodes], read-only. Raises KeyError for an unknown signal."""
+        column = self._columns[name]
+        size = self._size
+        column.grow(size)
+        return column.view[:size]
+
+    def value(self, name: str, node: str) -> float:
+        """The value of one node; the default for an unknown one. Raises KeyError for an unknown signal."""
+        column = self._columns[name]
+        slot = None if self._table is None else self._table.slot_of(node)
+        if slot is None or slot >= len(column.values):
+            return column.definition.default
+        return float(column.values[slot])
+
+    def of_node(self, node: str) -> Mapping[str, float]:
+        """The values of all signals of one node."""
+        return {name: self.value(name, node) for name in self._columns}
+
+    def placed(self, name: str) -> Int64s:
+        """int64[nodes]: what pods request of the signal's resource that its samples do not show yet, with scoring's defaults; in milli-CPU or bytes.
+
+        `track` must have been called before.
+        """
+        column = self._columns[name]
+        column.grow(self._size)
+        assert column.placed is not None, f"nobody tracks the pods of signal {name}"
+        return column.placed[: self._size]
+
+    def coverage(self, name: str) -> Coverage:
+        """How many nodes have a value of their own. Raises KeyError for an unknown signal."""
+        column = self._columns[name]
+        newest = float(column.times[: self._size].max(initial=-inf))
+        fresh = int(np.count_nonzero(column.fresh[: self._size]))
+        return Coverage(self._clock() - newest, fresh, column.wrong)
+
+    @property
+    def _size(self) -> int:
+        return 0 if self._table is None else self._table.size
+
+    # Samples
+
+    def take(self, name: str, samples: Mapping[str, Sample]) -> Taken:
+        """A source has said this about nodes, by name. Samples older than the last one are dropped. Raises KeyError for an unknown signal."""
+        column, table = self._columns[name], self._table
+        if table is None or not samples:
+            return Taken(unknown=len(samples))
+        column.grow(table.size)
+        definition, now = column.definition, self._clock()
+        slots = table.slots_of([*samples])
+        values = np.fromiter((each.value for each in samples.values()), np.float64, len(samples))
+        ages = np.fromiter((each.age for each in samples.values()), np.float64, len(samples))
+        known = slots >= 0
+        right = np.isfinite(values) & (values >= definition.least) & (values <= definition.greatest) & ~np.isnan(ages)
+        times = now - np.maximum(np.where(np.isnan(ages), 0.0, ages), 0.0)
+        chosen = known & right
+        chosen &= times >= column.times[np.where(known, slots, 0)] if table.size else chosen
+        rows = slots[chosen]
+        column.samples[rows], column.times[rows] = values[chosen], times[chosen]
+        self._refresh(column, rows.tolist(), now)
+        self._recount(column, now)
+        return Taken(len(rows), int(np.count_nonzero(known & ~right)), int(np.count_nonzero(~known)))
+
+    def tick(self) -> None:
+        """Time has passed: values that are too old become the default, and pods that were placed long ago no longer count."""
+        now = self._clock()
+        for column in self._columns.values():
+            old = column.fresh & (now - column.times > column.definition.staleness)
+            self._refresh(column, np.flatnonzero(old).tolist(), now)
+        if self._pods is not None:
+            self._pods.forget(now - self._horizon)
+        for column in self._columns.values():
+            self._recount(column, now)
+
+    def _refresh(self, column: _Column, rows: Sequence[int], now: float) -> None:
+        """Writes the values of these rows, and logs those that have changed."""
+        definition, table = column.definition, self._table
+        assert table is not None or not rows
+        for slot in rows:
+            node = None if table is None else table.nodes[slot]
+            value: float | None = None
+            if node is not None and -inf < column.times[slot] >= now - definition.staleness:
+                value = definition.value_of(float(column.samples[slot]), node)
+            fresh = value is not None and isfinite(value)
+            column.fresh[slot] = fresh
+            new = value if fresh and value is not None else definition.default
+            if column.values[slot] != new:
+                column.values[slot] = new
+                self.changes.append(slot)
+                self.version += 1
+
+    # The nodes, as an observer of the cache
+
+    def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
+        now = self._clock()
+        for column in self._columns.values():
+            column.grow(slot + 1)
+            if before is None or after is None:
+                column.times[slot] = column.cutoff[slot] = -inf
+                column.samples[slot] = 0.0
+                if column.placed is not None:
+                    column.placed[slot] = 0
+            if after is not None and column.definition.annotation:
+                self._read(column, slot, before, after, now)
+            elif after is not None and column.definition.fixed is not None:
+                self._read_fixed(column, slot, after, now)
+            if after is None:
+                self._reset(column, slot)
+            elif before is None or before.allocatable != after.allocatable or column.definition.annotation:
+                self._refresh(column, [slot], now)
+            if column.placed is not None:
+                column.cutoff[slot] = max(column.times[slot] - column.definition.lag, now - column.definition.horizon)
+
+    def _reset(self, column: _Column, slot: int) -> None:
+        column.fresh[slot] = False
+        if column.values[slot] != column.definition.default:
+            column.values[slot] = column.definition.default
+            self.changes.append(slot)
+            self.version += 1
+
+    def _read(self, column: _Column, slot: int, before: Node | None, after: Node, now: float) -> None:
+        """Takes the sample in the node's annotations, if there is one and it is new."""
+        definition = column.definition
+        keys = (definition.annotation, definition.time_annotation)
+        texts = [after.annotations.get(key) for key in keys]
+        if before is not None and texts == [before.annotations.get(key) for key in keys]:
+            return
+        sample = _number(texts[0])
+        age = _age(texts[1], self._wall()) if definition.time_annotation else 0.0
+        if sample is not None and age is not None and definition.least <= sample <= definition.greatest:
+            column.samples[slot], column.times[slot] = sample, now - age
+        else:
+            column.times[slot] = -inf
+            column.wrong += texts[0] is not None
+
+    def _read_fixed(self, column: _Column, slot: int, after: Node, now: float) -> None:
+        sample = (column.definition.fixed or {}).get(after.name)
+        if sample is not None and isfinite(sample):
+            column.samples[slot], column.times[slot] = sample, now
+
+    def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
+        """Nothing depends on namespaces."""
+
+    def pod_added(self, pod: PodInfo, slot: int) -> None:
+        pods = self._pods
+        if pods is None:
+            return
+        now = self._clock()
+        age = 0.0 if pod.start_time is None else max(self._wall() - pod.start_time, 0.0)
+        placed = pods.added(pod, slot, now - age, now - self._horizon)
+        self._count(placed.time, slot, placed.amounts, 1)
+
+    def pod_removed(self, pod: PodInfo, slot: int) -> None:
+        pods = self._pods
+        if pods is None:
+            return
+        placed = pods.removed(pod.uid)
+        if placed is not None:
+            self._count(placed.time, slot, placed.amounts, -1)
+
+    def _count(self, time: float, slot: int, amounts: Mapping[str, int], sign: int) -> None:
+        for column in self._columns.values():
+            if column.placed is not None:
+                column.grow(slot + 1)
+                if time > column.cutoff[slot]:
+                    column.placed[slot] += sign * amounts[column.definition.resource]
+
+    # What was placed since
+
+    def track(self, name: str, nodes: Iterable[NodeInfo]) -> None:
+        """From now on, `placed` counts pods for this signal, which measures a resource. `nodes`: those of the cache, with their pods."""
+        column = self._columns[name]
+        if column.placed is not None:
+            return
+        if self._pods is None:
+            self._pods = PlacedPods()
+            for info in nodes:
+                if info.node is not None:
+                    for pod in info.pods.values():
+                        self.pod_added(pod, info.slot)
+        column.placed = np.zeros(len(column.values), np.int64)
+        self._recount(column, self._clock())
+
+    def _recount(self, column: _Column, now: float) -> None:
+        """Counts anew what was placed after the last samples."""
+        if column.placed is None or self._pods is None:
+            return
+        definition = column.definition
+        np.maximum(column.times - definition.lag, now - definition.horizon, out=column.cutoff)
+        placed = self._pods.sums(definition.resource, column.cutoff)
+        if not np.array_equal(placed, column.placed):
+            column.placed = placed
+            self.version += 1
+
+
+def _number(text: str | None) -> float | None:
+    """The number that a text is; None if it is none, or no finite one."""
+    if text is None or len(text) > MAX_TEXT or "_" in text:
+        return None
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found if isfinite(found) else None
+
+
+def _age(text: str | None, now: float) -> float | None:
+    """How many seconds ago an RFC 3339 time was; None if the text is none."""
+    if text is None or len(text) > MAX_TEXT:
+        return None
+    try:
+        found = parse_time(text, "")
+    except InvalidObjectError:
+        return None
+    return None if found is None else max(now - found, 0.0)
+
+
+NO_SIGNALS: Final[Mapping[str, SignalDefinition]] = {}
