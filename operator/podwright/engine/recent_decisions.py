@@ -1,12 +1,12 @@
 """The last decisions about each pod, in short, for those who ask why a pod waits. The annotation tells of a placement for ever after.
 
 Bounded: MOST_PODS pods, OF_A_POD decisions about each, and LONGEST characters in each text. The pods that were decided about longest ago go
-first. Nothing here refers to a pod, a node or a column, so that their memory is free when they are gone.
+first. The LATEST decisions about all pods are also kept in their order. Nothing here refers to a pod, a node or a column, so that their memory is free when they are gone.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -18,6 +18,7 @@ from podwright.core.objects.pod import PodInfo
 
 MOST_PODS: Final = 1000
 OF_A_POD: Final = 3
+LATEST: Final = 200
 LONGEST: Final = 1024
 """Characters of a message, as in an event."""
 MOST_REASONS: Final = 20
@@ -54,6 +55,18 @@ class RecentDecisions:
         self._wall = wall
         self._by_pod: OrderedDict[str, list[RecentDecision]] = OrderedDict()
         """By namespace/name."""
+        self._latest: deque[tuple[str, RecentDecision]] = deque(maxlen=LATEST)
+        self._count = 0
+
+    @property
+    def count(self) -> int:
+        """How many decisions there have been."""
+        return self._count
+
+    def since(self, count: int) -> Sequence[tuple[str, RecentDecision]]:
+        """The decisions after the first `count`, or the LATEST of them: each with its pod's namespace/name, the oldest first."""
+        new = min(max(0, self._count - count), len(self._latest))
+        return [*islice(self._latest, len(self._latest) - new, None)]
 
     def of(self, key: str) -> Sequence[RecentDecision]:
         """The last decisions about the pod with this namespace/name, the newest first."""
@@ -146,3 +159,5 @@ class RecentDecisions:
             self._by_pod.move_to_end(pod.key)
         known.append(decision)
         del known[:-OF_A_POD]
+        self._latest.append((pod.key, decision))
+        self._count += 1

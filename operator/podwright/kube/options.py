@@ -175,7 +175,7 @@ class Options(ServingOptions, UnusedOptions):
     )
     health_address: tuple[str, int] | None = option(
         ADDRESS,
-        "Where to serve health over plain HTTP; to clients on the same machine also metrics, /configz and /debug/explain. Default: not served.",
+        "Where to serve health over plain HTTP; to clients on the same machine also metrics, /configz, /debug/explain and the page. Default: not served.",
     )
     pod_uid: str = option(
         NAME,

@@ -32,6 +32,7 @@ from podwright.engine.plugin_loading import load
 from podwright.engine.plugin_reload import PluginReload
 from podwright.engine.pod_answers import PodAnswers
 from podwright.engine.ports import Extender
+from podwright.engine.view.waiting import queued_pods
 from podwright.kube.background import BackgroundTasks, cancel
 from podwright.kube.client import access, credentials
 from podwright.kube.client.http import Http
@@ -47,6 +48,7 @@ from podwright.kube.serve.checks import Note, Problems
 from podwright.kube.serve.configz import configuration
 from podwright.kube.serve.delegation import Delegation
 from podwright.kube.serve.endpoints import Content
+from podwright.kube.serve.page.shown import Shown
 from podwright.kube.serve.pod_resources import known_pods
 from podwright.kube.serve.readiness import ApiServerContact, Clocks, Readiness
 from podwright.kube.serve.server import Server
@@ -116,6 +118,7 @@ class Runtime:
             pods=self._known_pods,
             configuration=self._configuration,
             about_pod=self._about_pod,
+            shown=self._shown if options.page else None,
         )
         self._clients = review_clients(options, self._http, metrics)
         self.server = Server(content, metrics, options=options, delegation=Delegation(*self._clients))
@@ -230,6 +233,17 @@ class Runtime:
             waits=self.options.waits,
         )
         return answers.about(namespace, name)
+
+    def _shown(self) -> Shown | None:
+        if not self._started:
+            return None
+        engine = self.engine
+        return Shown(
+            cache=engine.cache,
+            pods=lambda: queued_pods(engine.queue),
+            clock=time.monotonic,
+            decisions=engine.decisions,
+        )
 
     def _configuration(self) -> Callable[[], Mapping[str, Any]]:
         if not self._started:

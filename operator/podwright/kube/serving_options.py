@@ -36,9 +36,14 @@ class ServingOptions:
     )
     secure_port: int = option(
         PORT,
-        "Where to serve health, metrics, /configz and /debug/explain over HTTPS, with authentication and authorization. 0: not served.",
+        "Where to serve health, metrics, /configz, /debug/explain and the page over HTTPS, with authentication and authorization. 0: not served.",
         default="0",
         as_kube_scheduler="10259",
+    )
+    page: bool = option(
+        SWITCH,
+        "Serve a page that shows nodes, queue and decisions live at /page/, where metrics are served (docs/page.md).",
+        default="true",
     )
     permit_port_sharing: bool = option(
         SWITCH, "Let other processes listen on --secure-port too (SO_REUSEPORT).", default="false"

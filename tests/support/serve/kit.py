@@ -36,6 +36,7 @@ class Told:
     checks: Callable[[], Mapping[str, str]] | None = None
     snapshots: int = 0
     about_pod: Any = None
+    shown: Any = None
 
     def content(self) -> Content:
         return Content(
@@ -44,6 +45,7 @@ class Told:
             pods=self.list_pods or (lambda: self.pods),
             configuration=lambda: lambda: self.configuration,
             about_pod=self.about_pod,
+            shown=self.shown,
         )
 
     def _snapshots(self) -> Any:
@@ -62,7 +64,7 @@ class Delegate:
         self.users: dict[str, User] = {}
         """By token."""
         self.allowed: set[tuple[str, str, str]] = set()
-        """User, verb and path; or user, namespace and name of a pod."""
+        """User, verb and path; or user, namespace and name of a pod; or user, "list" and the namespace of pods."""
         self.authorities = ""
         self.published: dict[str, str] = {}
         """What else the API server says about the issuers of client certificates."""
@@ -82,6 +84,10 @@ class Delegate:
     async def allows_pod(self, user: User, namespace: str, name: str) -> bool:
         await self._ask(user.name, namespace, name)
         return (user.name, namespace, name) in self.allowed
+
+    async def allows_pods(self, user: User, namespace: str) -> bool:
+        await self._ask(user.name, "list", namespace)
+        return (user.name, "list", namespace) in self.allowed
 
     async def authentication(self) -> Mapping[str, Any]:
         await self._ask("authorities")
@@ -139,11 +145,12 @@ async def get(
     method: str = "GET",
     context: ssl.SSLContext | None = None,
     peer: str = "127.0.0.1",
+    host: str = "localhost",
 ) -> tuple[int, dict[str, str], bytes]:
     """Status, headers by lower-case name, and body."""
     reader, writer = await connect(server, context, peer)
     try:
-        lines = [f"{method} {path} HTTP/1.1", "Host: here", *headers]
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", *headers]
         writer.write("\r\n".join([*lines, "", ""]).encode())
         return await answer(reader)
     finally:

@@ -2,7 +2,7 @@ from podwright.core.cycle import Fault, Placement
 from podwright.core.framework.interface import CycleState
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API
-from podwright.engine.recent_decisions import LONGEST, MOST_PODS, MOST_VICTIMS, OF_A_POD, RecentDecisions
+from podwright.engine.recent_decisions import LATEST, LONGEST, MOST_PODS, MOST_VICTIMS, OF_A_POD, RecentDecisions
 from support.engine.kit import Rig, deciding
 from support.objects.builders import in_group, make_pod, make_pod_group
 
@@ -97,3 +97,14 @@ async def test_decisions_about_pods_that_are_gone_are_forgotten():
         assert rig.engine.decisions.of("default/placed") != [], "it is on its node"
         rig.engine.assigned.drop(placed["metadata"]["uid"], None)
         assert len(rig.engine.decisions) == 0
+
+
+def test_the_latest_decisions_about_all_pods_are_kept_in_their_order():
+    decisions = RecentDecisions(lambda: 0.0)
+    for number in range(LATEST + 5):
+        decisions.add(placement(f"p{number}"), "p@1")
+    assert decisions.count == LATEST + 5
+    assert [key for key, _ in decisions.since(LATEST + 3)] == [f"default/p{LATEST + 3}", f"default/p{LATEST + 4}"]
+    assert len(decisions.since(0)) == LATEST
+    assert decisions.since(decisions.count) == []
+    assert decisions.since(decisions.count + 1) == []

@@ -83,6 +83,12 @@ class Connection(asyncio.Protocol):
             self._total.cancel()
             self._total = asyncio.get_running_loop().call_later(self._limits.total_seconds, self.drop, "total")
 
+    def lasts(self, seconds: float) -> None:
+        """The answer to the request that has arrived takes so many seconds at most, whatever `Limits.total_seconds` says."""
+        if not self._over:
+            self._total.cancel()
+            self._total = asyncio.get_running_loop().call_later(seconds, self.drop, "total")
+
     def drop(self, limit: str) -> None:
         """Ends the connection at once, because of this limit."""
         self._end(limit)

@@ -24,6 +24,7 @@ from podwright.kube.serve.client_issuers import ClientIssuers
 from podwright.kube.serve.delegation import ANONYMOUS, AUTHENTICATED, FAILURES, Delegation, User
 from podwright.kube.serve.event_loops import SchedulerLoop
 from podwright.kube.serve.explanations import wanted_pod
+from podwright.kube.serve.page.sight import DATA, EVERYTHING, NOTHING, SIGHT, Sight, is_file, wanted_namespace
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +137,7 @@ class DelegatedGate:
 
     async def refusal(self, request: web.Request) -> web.StreamResponse | None:
         """See `Gate`."""
-        if self._is_open(request.path):
+        if self._is_open(request.path) or is_file(request.path):
             return None
         with self._turns.of(request.remote or "") as turn:
             try:
@@ -161,9 +162,12 @@ class DelegatedGate:
         verb = request.method.lower()
         try:
             if MASTERS in user.groups:
+                request[SIGHT] = Sight(wanted_namespace(request)) if request.path in DATA else EVERYTHING
                 return None
             asked = partial(self._delegation.allows, user, verb, request.path)
             if await self._allows(user, (verb, request.path), asked, turn):
+                if request.path in DATA:
+                    request[SIGHT] = await self._sight(user, request, turn)
                 return await self._refusal_of_pod(user, request, turn)
         except FAILURES as error:
             log.warning("access cannot be reviewed: %s", error or type(error).__name__)
@@ -179,6 +183,13 @@ class DelegatedGate:
             f'pods "{pod[1]}" is forbidden: User "{user.name}" cannot get resource "pods" in the namespace "{pod[0]}"'
         )
         return _status(403, "Forbidden", message)
+
+    async def _sight(self, user: User, request: web.Request, turn: _Turn) -> Sight:
+        """The pods of a namespace, or of all, that a request of the page asks for, if the user may list them."""
+        namespace = wanted_namespace(request)
+        asked = partial(self._delegation.allows_pods, user, namespace)
+        allowed = await self._allows(user, ("list pods in", namespace), asked, turn, patient=True)
+        return Sight(namespace) if allowed else NOTHING
 
     async def _user(self, request: web.Request, turn: _Turn) -> User | None:
         """The user of the request; None if the request shows an invalid token. Raises FAILURES."""
@@ -201,9 +212,18 @@ class DelegatedGate:
         return user
 
     async def _allows(
-        self, user: User, what: tuple[str, str], asked: Callable[[], Coroutine[Any, Any, bool]], turn: _Turn
+        self,
+        user: User,
+        what: tuple[str, str],
+        asked: Callable[[], Coroutine[Any, Any, bool]],
+        turn: _Turn,
+        *,
+        patient: bool = False,
     ) -> bool:
-        """`asked` asks the API server about `what`: a verb and a path, which begins with a slash, or a namespace and a pod."""
+        """`asked` asks the API server about `what`: a verb and a path, which begins with a slash, or a namespace and a pod.
+
+        `patient`: a refusal is no misuse, so the client need not wait for it.
+        """
         key = (user.name, user.uid, user.groups, repr(sorted(user.extra.items())), *what)
         found = self._access.get(key)
         if found is not None:
@@ -218,7 +238,7 @@ class DelegatedGate:
             if allowed
             else options.authorization_webhook_cache_unauthorized_ttl,
         )
-        if not allowed:
+        if not (allowed or patient):
             await asyncio.sleep(REFUSED_SECONDS)
         return allowed
 

@@ -63,6 +63,11 @@ class Delegation:
         attributes = {"verb": "get", "version": "v1", "resource": "pods", "namespace": namespace, "name": name}
         return await self._reviewed(user, {"resourceAttributes": attributes})
 
+    async def allows_pods(self, user: User, namespace: str) -> bool:
+        """Whether the user may list the pods of the namespace, "" for all. Raises as `user_of`."""
+        attributes = {"verb": "list", "version": "v1", "resource": "pods", "namespace": namespace}
+        return await self._reviewed(user, {"resourceAttributes": attributes})
+
     async def _reviewed(self, user: User, attributes: Mapping[str, Any]) -> bool:
         spec = {
             "user": user.name,

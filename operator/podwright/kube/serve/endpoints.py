@@ -8,6 +8,7 @@
 | /metrics, /metrics/resources | the metrics of the process, and of pods |
 | /configz | the options and profiles in use |
 | /debug/explain | what is known of one pod |
+| /page/ | the page, see page/routes.py |
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from podwright.kube.serve import pod_resources
 from podwright.kube.serve.checks import PING, Problems, Report, report, report_one
 from podwright.kube.serve.event_loops import BEAT_SECONDS, SchedulerLoop
 from podwright.kube.serve.explanations import PATH, AnswersAboutPod, Explanations
+from podwright.kube.serve.page.routes import Page as LivePage
+from podwright.kube.serve.page.shown import Shown
 from podwright.kube.serve.pages import Body, Page, decompressed
 
 log = logging.getLogger(__name__)
@@ -65,6 +68,8 @@ class Content:
     """A snapshot of the configuration for /configz. It is called in the server's thread."""
     about_pod: AnswersAboutPod | None = None
     """The answers of /debug/explain, in short steps; None: the path is not served."""
+    shown: Callable[[], Shown | None] | None = None
+    """What the page shows, None before the start; None instead of the function: there is no page."""
 
 
 class Endpoints:
@@ -78,6 +83,7 @@ class Endpoints:
         self._answered_at = -math.inf
         """When that was, by the steady clock."""
         self._explanations = None if content.about_pod is None else Explanations(content.about_pod, loop)
+        self._page = None if content.shown is None else LivePage(content.shown, loop)
         self._long_answers = 0
         self._metrics = Page(self._render_metrics, time.monotonic)
         self._resources = Page(self._render_resources, time.monotonic)
@@ -96,6 +102,8 @@ class Endpoints:
         found.append(web.get("/configz", self._configz))
         if self._explanations is not None:
             found.append(web.get(PATH, self._explanations.answer))
+        if self._page is not None:
+            found += self._page.routes()
         return found
 
     # Checks

@@ -8,6 +8,9 @@ from typing import Final, Protocol
 
 from aiohttp import web
 
+from podwright.kube.serve.explanations import PATH
+from podwright.kube.serve.page.sight import DATA, EVERYTHING, SIGHT, Sight, is_file, wanted_namespace
+
 log = logging.getLogger(__name__)
 
 PUBLIC: Final = ("/livez", "/readyz", "/healthz")
@@ -28,9 +31,32 @@ class LoopbackGate:
         if request.path in PUBLIC or request.path.startswith(tuple(f"{path}/" for path in PUBLIC)):
             return None
         if is_loopback(request.remote or ""):
-            return None
+            return self._refusal_on_loopback(request)
         text = f"{request.path} is served to other hosts over HTTPS only (--secure-port)\n"
         return web.Response(status=403, text=text)
+
+    def _refusal_on_loopback(self, request: web.Request) -> web.StreamResponse | None:
+        """There are no users here, so another website in a browser on this machine must not get what is about pods."""
+        if request.path not in (PATH, *DATA) and not is_file(request.path):
+            return None
+        if not (is_own_name(request.host) and request.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")):
+            return web.Response(status=403, text=f"{request.path} is not for other websites: open it under localhost\n")
+        if request.path in DATA:
+            namespace = wanted_namespace(request)
+            request[SIGHT] = Sight(namespace) if namespace else EVERYTHING
+        return None
+
+
+def is_own_name(host: str) -> bool:
+    """Whether the header Host has an IP address or localhost: a name that another website could have given this machine is neither."""
+    name = host if host.endswith("]") else host.rpartition(":")[0] or host
+    if name == "localhost":
+        return True
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def is_loopback(host: str) -> bool:

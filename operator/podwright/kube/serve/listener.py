@@ -144,6 +144,12 @@ class Listener:
         if connection is not None:
             connection.request_arrived()
 
+    def lasts(self, http: asyncio.BaseProtocol, seconds: float) -> None:
+        """The answer at this protocol takes so many seconds at most: see `Connection.lasts`."""
+        connection = self._by_http.get(http)
+        if connection is not None:
+            connection.lasts(seconds)
+
     def _listen(self) -> None:
         assert self._socket is not None
         asyncio.get_running_loop().add_reader(self._socket, self._accept_some)

@@ -18,6 +18,7 @@ from podwright.kube.serve.connection import Limits
 from podwright.kube.serve.endpoints import Handler
 from podwright.kube.serve.gates import Gate
 from podwright.kube.serve.listener import Context, Listener
+from podwright.kube.serve.page.routes import LASTS
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +85,7 @@ async def open_port(
 ) -> Port:
     """Opens a port. `dropped` gets the reason of each connection that is dropped. Raises OSError, which names the option."""
     application = web.Application(middlewares=[_middleware(gate, lambda: listener, keep_alive=limits.keep_alive)])
+    application[LASTS] = lambda request, seconds: listener.lasts(request.protocol, seconds)
     application.add_routes(routes)
     runner = web.AppRunner(
         application, logger=_quiet, shutdown_timeout=1.0, **{**_HTTP, "keepalive_timeout": limits.idle_seconds}
@@ -91,7 +93,7 @@ async def open_port(
     await runner.setup()
     server = runner.server
     assert server is not None
-    listener = Listener(server, limits, context=address.context, dropped=dropped)
+    listener: Listener = Listener(server, limits, context=address.context, dropped=dropped)
     try:
         listener.open(address.host, address.port, shared=address.shared)
     except OSError as error:

@@ -1,0 +1,222 @@
+"""What all who look at the page get: read from the scheduler a few times a second, once for all of them, and only while somebody looks.
+
+The scheduler is asked in steps of about a millisecond, between which it decides. A viewer who does not read fast enough is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+import orjson
+
+from podwright.engine.recent_decisions import RecentDecision
+from podwright.engine.view.nodes import node_changes
+from podwright.engine.view.waiting import PendingPod, Waiting, waiting_pods
+from podwright.kube.serve.page.nodes import NodeColumns
+from podwright.kube.serve.page.shown import Shown
+from podwright.kube.serve.page.sight import Sight
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+MOST_VIEWERS: Final = 16
+TICK_SECONDS: Final = 0.4
+"""The pause between two readings of nodes and decisions."""
+QUEUE_SECONDS: Final = 1.0
+"""The pause between two readings of the queue, at least."""
+PODS_A_SECOND: Final = 10_000
+"""How many queued pods are read each second, on average."""
+COMPLETE_SECONDS: Final = 10.0
+"""The pause between two complete readings of the nodes that further resources ask for."""
+STEP_SECONDS: Final = 10.0
+MOST_MESSAGES: Final = 32
+"""How many messages wait for a viewer until it is dropped."""
+DECISIONS_AT_ONCE: Final = 25
+DECISIONS_AT_FIRST: Final = 50
+LONGEST: Final = 300
+"""Characters of a message about a pod."""
+
+
+class Asker(Protocol):
+    """Runs functions in the thread of the cache: see SchedulerLoop.call."""
+
+    async def call(self, function: Callable[[], T], seconds: float) -> T: ...
+
+
+class Viewer:
+    """Somebody who looks. `messages`: to be sent, None at the end."""
+
+    def __init__(self, sight: Sight) -> None:
+        self.sight = sight
+        self.messages: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.has_nodes = False
+        self.decisions_seen = -1
+        self.dropped = False
+
+    def send(self, message: bytes) -> None:
+        """Has the message sent, or drops the viewer."""
+        if self.dropped:
+            return
+        if self.messages.qsize() >= MOST_MESSAGES:
+            self.dropped = True
+            self.messages.put_nowait(None)
+        else:
+            self.messages.put_nowait(message)
+
+
+class Feed:
+    """See the module. Runs in the server's thread; `shown` and what it gives in that of the cache. `shown`: None before the start."""
+
+    def __init__(
+        self, shown: Callable[[], Shown | None], asker: Asker, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._ask_shown = shown
+        self._asker = asker
+        self._clock = clock
+        self._viewers: set[Viewer] = set()
+        self._running: asyncio.Task[None] | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._nodes = NodeColumns()
+        self._completed = self._queue_due = float("-inf")
+
+    @property
+    def full(self) -> bool:
+        """Whether there are as many viewers as there may be."""
+        return len(self._viewers) >= MOST_VIEWERS
+
+    @property
+    def running(self) -> bool:
+        """Whether the scheduler is asked."""
+        return self._running is not None
+
+    def add(self, viewer: Viewer) -> None:
+        """The viewer gets everything now, then what changes."""
+        self._viewers.add(viewer)
+        self._queue_due = float("-inf")
+        if self._running is None:
+            self._running = asyncio.create_task(self._run())
+
+    def remove(self, viewer: Viewer) -> None:
+        self._viewers.discard(viewer)
+
+    async def _run(self) -> None:
+        try:
+            while self._viewers:
+                try:
+                    await self._tick()
+                except TimeoutError:
+                    log.debug("the scheduler's loop does not answer the page")
+                await asyncio.sleep(TICK_SECONDS)
+        except Exception:
+            log.exception("the page cannot be kept current")
+            for viewer in self._viewers:
+                viewer.messages.put_nowait(None)
+        finally:
+            self._running = None
+            self._reset()
+
+    async def _tick(self) -> None:
+        shown = await self._asker.call(self._ask_shown, STEP_SECONDS)
+        if shown is None:
+            return
+        await self._send_nodes(shown)
+        await self._send_decisions(shown)
+        if self._clock() >= self._queue_due:
+            await self._send_waiting(shown)
+
+    async def _send_nodes(self, shown: Shown) -> None:
+        nodes, now = self._nodes, self._clock()
+        anew = nodes.further_resources and now >= self._completed + COMPLETE_SECONDS
+        position = None if anew else nodes.position
+        changes = await last_of(self._asker, lambda: node_changes(shown.cache, position))
+        change = nodes.take(changes)
+        if changes.complete:
+            self._completed = now
+            for viewer in self._viewers:
+                viewer.has_nodes = False
+        if change is not None:
+            message = event("change", change)
+            for viewer in self._viewers:
+                if viewer.has_nodes:
+                    viewer.send(message)
+        new = [viewer for viewer in self._viewers if not viewer.has_nodes]
+        if new:
+            message = event("nodes", {**nodes.everything(), "simulated": shown.simulated})
+            for viewer in new:
+                viewer.has_nodes = True
+                viewer.send(message)
+
+    async def _send_decisions(self, shown: Shown) -> None:
+        recent = shown.decisions
+        if recent is None:
+            return
+        seen = min((viewer.decisions_seen for viewer in self._viewers), default=0)
+
+        def read() -> tuple[int, Sequence[tuple[str, RecentDecision]]]:
+            return recent.count, recent.since(seen)
+
+        count, decisions = await self._asker.call(read, STEP_SECONDS)
+        for viewer in self._viewers:
+            first = viewer.decisions_seen < 0
+            if viewer.decisions_seen == count:
+                continue
+            new = count if first else count - viewer.decisions_seen
+            viewer.decisions_seen = count
+            mine = [*decisions[-min(new, len(decisions)) :]] if decisions else []
+            seen_by = [each for each in mine if viewer.sight.shows(each[0].partition("/")[0])]
+            listed = seen_by[-(DECISIONS_AT_FIRST if first else DECISIONS_AT_ONCE) :]
+            unlisted = 0 if first else new - len(listed)
+            viewer.send(event("decisions", {"list": [*map(_decision, listed)], "unlisted": unlisted}))
+
+    async def _send_waiting(self, shown: Shown) -> None:
+        viewers = [*self._viewers]
+        sights = {viewer.sight.namespace for viewer in viewers if viewer.sight.namespace is not None}
+        started = await self._asker.call(shown.clock, STEP_SECONDS)
+        found: Waiting = await last_of(self._asker, lambda: waiting_pods(shown.pods(), started, sights))
+        total = sum(map(sum, found.counts.values()))
+        self._queue_due = self._clock() + max(QUEUE_SECONDS, total / PODS_A_SECOND)
+        for viewer in viewers:
+            pods = () if viewer.sight.namespace is None else found.oldest[viewer.sight.namespace]
+            listed = [_pending(pod, started) for pod in pods]
+            viewer.send(
+                event("queue", {"counts": found.counts, "pods": listed, "seesPods": viewer.sight.namespace is not None})
+            )
+
+
+async def last_of(asker: Asker, begin: Callable[[], Iterator[T | None]]) -> T:
+    """The last value of steps that yield None until then. Raises TimeoutError."""
+    steps = await asker.call(begin, STEP_SECONDS)
+    while True:
+        found = await asker.call(lambda: next(steps), STEP_SECONDS)
+        if found is not None:
+            return found
+
+
+def event(name: str, data: Any) -> bytes:
+    """A server-sent event. JSON has no line breaks."""
+    return b"event: " + name.encode() + b"\ndata: " + orjson.dumps(data) + b"\n\n"
+
+
+def _pending(pod: PendingPod, now: float) -> Sequence[Any]:
+    age = round(max(0.0, now - pod.since))
+    return pod.namespace, pod.name, pod.place, age, pod.attempts, pod.policy, pod.why
+
+
+def _decision(each: tuple[str, RecentDecision]) -> Sequence[Any]:
+    key, decision = each
+    namespace, _, name = key.partition("/")
+    return (
+        round(decision.at, 2),
+        decision.outcome,
+        namespace,
+        name,
+        decision.node or decision.nominated,
+        decision.policy,
+        decision.message[:LONGEST],
+    )

@@ -1,0 +1,124 @@
+"""The paths of the page, for every server that has it: the operator's, and that of `podwright simulate --serve`.
+
+| path | answer |
+| --- | --- |
+| /page/ | the page; its files are beside it |
+| /page/node?name=NODE | what fills a node |
+| /page/stream | server-sent events: `nodes`, `change`, `decisions`, `queue` |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import orjson
+from aiohttp import web
+
+from podwright.engine.view.node_details import Answer, about_node
+from podwright.kube.serve.page.feed import Asker, Feed, Viewer, event, last_of
+from podwright.kube.serve.page.files import HEADERS, send_file
+from podwright.kube.serve.page.shown import Shown
+from podwright.kube.serve.page.sight import FILES, NODE, NOTHING, SIGHT, STREAM
+
+STREAM_SECONDS: Final = 1800.0
+"""How long a stream lasts. Then the page asks for another, and its right to it is reviewed again."""
+MOST_ANSWERS: Final = 4
+"""How many answers about nodes are computed at once; more are refused."""
+SILENT_SECONDS: Final = 10.0
+"""How long nothing is sent, at most: so the page and proxies know that the stream is alive."""
+
+Lasts = Callable[[web.Request, float], None]
+LASTS: Final = web.AppKey[Lasts]("podwright_lasts")
+"""Tells the port that the answer to a request takes so many seconds."""
+
+
+class Page:
+    """See the module. The ports of a server share one."""
+
+    def __init__(self, shown: Callable[[], Shown | None], asker: Asker) -> None:
+        self._feed = Feed(shown, asker)
+        self._shown = shown
+        self._asker = asker
+        self._answers = 0
+
+    def routes(self) -> list[web.RouteDef]:
+        """All paths."""
+        return [
+            web.get(FILES, _to_page),
+            web.get(STREAM, self._stream),
+            web.get(NODE, self._node),
+            web.get(f"{FILES}/{{name:[a-z_]*(?:[.][a-z]+)?}}", send_file),
+        ]
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        if request.method == "HEAD":
+            return web.Response(content_type="text/event-stream")
+        if self._feed.full:
+            return web.Response(status=503, text="too many people look at the page\n", headers={"Retry-After": "5"})
+        viewer = Viewer(request.get(SIGHT, NOTHING))
+        response = web.StreamResponse(
+            headers={
+                **HEADERS,
+                "Content-Type": "text/event-stream",
+                "Cache-Control": "no-store",
+                "X-Accel-Buffering": "no",
+            }
+        )
+        response.force_close()
+        lasts = request.app.get(LASTS)
+        if lasts is not None:
+            lasts(request, STREAM_SECONDS + SILENT_SECONDS)
+        self._feed.add(viewer)
+        try:
+            await response.prepare(request)
+            await response.write(event("hello", {"seesPods": viewer.sight.namespace is not None}))
+            await _send_all(viewer, response)
+        finally:
+            self._feed.remove(viewer)
+        return response
+
+    async def _node(self, request: web.Request) -> web.Response:
+        """What fills a node."""
+        name, sight = request.query.get("name", ""), request.get(SIGHT, NOTHING)
+
+        def begin() -> Iterator[Answer | None]:
+            shown = self._shown()
+            return iter(({},)) if shown is None else about_node(shown.cache, name, sight.shows)
+
+        return await self._answer(begin)
+
+    async def _answer(self, begin: Callable[[], Iterator[Answer | None]]) -> web.Response:
+        """The last value of steps, as JSON; 404 if it is empty."""
+        if self._answers >= MOST_ANSWERS:
+            return web.Response(status=503, text="too many answers at once\n", headers={"Retry-After": "1"})
+        self._answers += 1
+        try:
+            found = await last_of(self._asker, begin)
+        except TimeoutError:
+            return web.Response(status=503, text="the scheduler's loop does not answer\n")
+        finally:
+            self._answers -= 1
+        if not found:
+            raise web.HTTPNotFound
+        return web.Response(body=orjson.dumps(found), content_type="application/json", headers=HEADERS)
+
+
+async def _send_all(viewer: Viewer, response: web.StreamResponse) -> None:
+    """Sends what comes for the viewer until the stream is over."""
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + STREAM_SECONDS
+    while loop.time() < ends:
+        try:
+            async with asyncio.timeout(SILENT_SECONDS):
+                message = await viewer.messages.get()
+        except TimeoutError:
+            message = b": nothing new\n\n"
+        if message is None:
+            return
+        await response.write(message)
+
+
+async def _to_page(_request: web.Request) -> web.StreamResponse:
+    return web.Response(status=308, headers={**HEADERS, "Location": "page/"})

@@ -1,0 +1,21 @@
+"""What the page shows: of a running scheduler, or of a cluster that is simulated. All of it runs in the thread of the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from podwright.core.state.cache import Cache
+from podwright.engine.recent_decisions import RecentDecisions
+from podwright.engine.view.waiting import PendingPod
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """See the module. `clock`: of the times since when `pods` wait. `simulated`: nobody decides here; the page can try hypotheses."""
+
+    cache: Cache
+    pods: Callable[[], Iterable[PendingPod | None]]
+    clock: Callable[[], float]
+    decisions: RecentDecisions | None = None
+    simulated: bool = False

@@ -1,0 +1,184 @@
+// The page: connects the stream of events with the parts that show it.
+
+import { Decisions } from "./decisions.js";
+import { Details } from "./details.js";
+import { byId, el, fill, say } from "./dom.js";
+import { NodeMap } from "./map.js";
+import { Nodes } from "./nodes.js";
+import { Server, Stream } from "./stream.js";
+import { NodeTable } from "./table.js";
+import { startTheme } from "./theme.js";
+import { amount, label, percent } from "./units.js";
+import { Waiting } from "./waiting.js";
+
+const server = new Server();
+const nodes = new Nodes();
+const details = new Details(server, nodes);
+const map = new NodeMap(nodes, openNode);
+const table = new NodeTable(nodes, openNode);
+const waiting = new Waiting((namespace, name) => details.pod(namespace, name));
+const decisions = new Decisions((namespace, name) => details.pod(namespace, name));
+let namespace = "";
+let paused = false;
+let figuresDue = 0;
+
+const stream = new Stream(server, {
+  nodes(all) {
+    nodes.take(all);
+    chooseResources();
+    map.arrange();
+    table.update();
+    figures();
+  },
+  change(change) {
+    const { slots, moved } = nodes.change(change);
+    if (moved) map.arrange();
+    else map.update(slots);
+    table.update();
+    details.nodesChanged(slots);
+    figures();
+  },
+  queue(data) {
+    waiting.take(data, namespace);
+    figures();
+  },
+  decisions: (data) => decisions.take(data),
+}, showState);
+
+function connect() {
+  decisions.reset();
+  stream.open(namespace ? `stream?namespace=${encodeURIComponent(namespace)}` : "stream");
+}
+
+function openNode(slot) {
+  if (slot < 0) return;
+  map.select(slot);
+  details.node(slot);
+}
+
+details.closed = () => map.select(-1);
+
+// Figures above everything
+
+function figures() {
+  figuresDue ||= setTimeout(() => {
+    figuresDue = 0;
+    const pods = nodes.resources.indexOf("pods");
+    const shares = nodes.resources.slice(0, 2).map((resource, index) => {
+      const { used, all } = nodes.total(index);
+      return [label(resource), percent(all ? used / all : NaN), `${amount(used, resource)} of ${amount(all, resource)} requested`, all ? used / all : 0];
+    });
+    const items = [
+      ["Nodes", nodes.count.toLocaleString("en"), `${nodes.zones.filter(Boolean).length || "no"} zones`],
+      ["Pods on nodes", Math.round(pods < 0 ? 0 : nodes.total(pods).used).toLocaleString("en"), ""],
+      ["Pods that wait", waiting.total.toLocaleString("en"), ""],
+      ...shares,
+    ];
+    drawFigures(items);
+  }, 150);
+}
+
+function drawFigures(items) {
+  const box = byId("figures");
+  if (box.children.length !== items.length) fill(box, items.map(() => el("div", {}, el("dt"), el("dd"), el("dd", { class: "quiet" }))));
+  items.forEach(([title, value, more, share], index) => {
+    const [term, number, note] = box.children[index].children;
+    say(term, title);
+    say(number, value);
+    say(note, more);
+    box.children[index].classList.toggle("with-meter", share !== undefined);
+    if (share !== undefined) box.children[index].style.setProperty("--share", `${Math.min(100, share * 100)}%`);
+  });
+}
+
+// What people choose
+
+function chooseResources() {
+  const select = byId("resource");
+  const chosen = select.value || nodes.resources[0];
+  fill(select, nodes.resources.map((resource) => el("option", { value: resource, selected: resource === chosen }, label(resource))));
+  setResource();
+}
+
+function setResource() {
+  const index = Math.max(0, nodes.resources.indexOf(byId("resource").value));
+  map.resource = table.resource = index;
+  const name = nodes.resources[index] || "";
+  fill(byId("legend"), [el("span", {}, `${label(name)} requested`), el("span", {}, "0%"), el("span", { class: "ramp", "aria-hidden": "true" }), el("span", {}, "100%")]);
+}
+
+byId("resource").addEventListener("change", () => {
+  setResource();
+  map.arrange();
+  if (table.shown) table.draw();
+});
+
+byId("find").addEventListener("input", find);
+byId("find").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter") return;
+  const [first] = found() || [];
+  if (first !== undefined && !table.shown) {
+    byId("map").focus();
+    map.goTo(first);
+  }
+});
+
+function found() {
+  const text = byId("find").value.trim().toLowerCase();
+  if (!text) return null;
+  const has = (each) => each.toLowerCase().includes(text);
+  return new Set(nodes.slots().filter((slot) => has(nodes.name[slot]) || has(nodes.zoneOf(slot)) || has(nodes.rackOf(slot))));
+}
+
+function find() {
+  map.show(found());
+  table.show(found());
+}
+
+function showAs(asTable) {
+  byId("map-view").hidden = asTable;
+  byId("as-map").setAttribute("aria-pressed", String(!asTable));
+  byId("as-table").setAttribute("aria-pressed", String(asTable));
+  table.shown = asTable;
+}
+
+byId("as-map").addEventListener("click", () => showAs(false));
+byId("as-table").addEventListener("click", () => showAs(true));
+
+byId("namespace-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  namespace = byId("namespace").value.trim();
+  connect();
+});
+byId("namespace").addEventListener("change", (event) => event.target.form.requestSubmit());
+
+byId("pause").addEventListener("click", () => {
+  paused = !paused;
+  byId("pause").setAttribute("aria-pressed", String(paused));
+  say(byId("pause"), paused ? "Resume" : "Pause");
+  if (paused) {
+    stream.close();
+    showState("paused", "");
+  } else connect();
+});
+
+// The connection
+
+function showState(state, text) {
+  const words = { live: "Live", waiting: `Reconnecting: ${text}`, refused: "Signed out", paused: "Paused" };
+  byId("state").dataset.state = state;
+  say(byId("state").querySelector(".text"), words[state]);
+  if (state === "refused") {
+    say(byId("sign-in-why"), text);
+    byId("sign-in").showModal();
+  }
+}
+
+byId("sign-in").addEventListener("close", () => {
+  server.token = byId("token").value.trim();
+  byId("token").value = "";
+  connect();
+});
+
+startTheme(() => map.recolour());
+connect();

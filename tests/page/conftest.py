@@ -1,0 +1,61 @@
+"""One browser for each module, one operator beside a sandbox, and pages of the browser that must not report errors.
+
+The browser ends with its module: while it runs, Playwright keeps an event loop in this thread, which other tests do not expect.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from support.page import chromium
+from support.page.stage import Stage, nodes, staged
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    try:
+        found = chromium.find()
+    except (OSError, subprocess.SubprocessError) as error:
+        problem = f"no Chromium: {error}"
+        if os.environ.get("CI", "").lower() in {"true", "1"}:
+            pytest.fail(problem, pytrace=False)
+        pytest.skip(problem)
+    with chromium.launched(found) as launched:
+        yield launched
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with staged(tmp_path_factory.mktemp("stage"), nodes(12, 3)) as found:
+        yield found
+
+
+@pytest.fixture
+def look(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """Opens a page of this size and scheme. At the end, no error may have been reported on any."""
+    problems: list[str] = []
+    with ExitStack() as opened:
+
+        def open_page(url: str, *, width: int = 1280, height: int = 800, scheme: str = "light") -> Page:
+            context = browser.new_context(
+                viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
+            )
+            opened.callback(context.close)
+            page = context.new_page()
+            page.set_default_timeout(15_000)
+            page.on("pageerror", lambda error: problems.append(str(error)))
+            page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+            page.on("dialog", lambda dialog: problems.append(f"a dialog: {dialog.message}"))
+            page.goto(url)
+            page.wait_for_selector("[data-state=live]")
+            page.wait_for_selector("#map[data-painted]")
+            return page
+
+        yield open_page
+    assert not problems
