@@ -15,7 +15,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -365,26 +365,29 @@ class Runtime:
             self._tasks.start(name, work)
 
     async def _decide(self, parts: Parts) -> None:
-        await self.watches.wait_until_synced()
-        freeze_objects()
-        if self.kopf_watches_pods and not self._pending_complete.is_set():
-            # Kopf does not tell when it has shown all pending pods, and may show the most important one last.
-            await parts.pending_audit.audit_at_start()
+        await asyncio.gather(self.watches.wait_until_synced(), self._list_pending(parts))
         self._pending_complete.set()
+        freeze_objects()
         if self.leadership.elected:
             await self._take_over(parts)
         cache = parts.engine.cache
         log.info("caches are complete", extra=fields(nodes=cache.table.count, pods=cache.pod_count))
         await parts.engine.run()
 
+    async def _list_pending(self, parts: Parts) -> None:
+        """Kopf does not tell when it has shown all pending pods, and may show the most important one last."""
+        if self.kopf_watches_pods and not self._pending_complete.is_set():
+            await parts.pending_audit.audit_at_start()
+
     async def _take_over(self, parts: Parts) -> None:
         """Returns when this instance leads and its caches are current."""
         await self.leadership.wait_until_leading()
         if not self._writing:
             self._start_writers(parts)
-        await self.leadership.wait_until_current(self.watches)
+        current: list[Awaitable[object]] = [self.leadership.wait_until_current(self.watches)]
         if self.kopf_watches_pods:
-            await retry_until_answered("pending pods", parts.pending_audit.audit)
+            current.append(retry_until_answered("pending pods", parts.pending_audit.audit))
+        await asyncio.gather(*current)
 
     # Stop
 

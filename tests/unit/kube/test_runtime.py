@@ -87,6 +87,10 @@ class Server:
         """The names of pods in the order of their Bindings, deleted pods included."""
         return [path.split("/")[-2] for method, path, _ in self.asked if method == "POST" and path.endswith("/binding")]
 
+    def lists_of_pending(self) -> int:
+        """How often pending pods were listed."""
+        return sum(map(lists("pods", PENDING), self.asked))
+
     def read(self, name: str) -> dict:
         return self.sandbox.cluster.store["pods"].entries["default", name].obj
 
@@ -198,6 +202,23 @@ class TestStart:
             server.release()
             await until(lambda: server.bound == ["web"])
             assert runtime.missing() == []
+
+    async def test_pending_pods_are_listed_while_the_watches_still_list(self, server):
+        server.hold(lists("nodes"))
+        async with running(server, started=False, pod_intake="kopf"):
+            await server.holds()
+            await until(lambda: server.lists_of_pending())
+
+    async def test_a_new_leader_lists_pending_pods_while_its_watches_become_current(self, server):
+        async with (
+            running(server, pod_intake="watch", leader_elect=True) as leader,
+            running(server, pod_intake="kopf", leader_elect=True),
+        ):
+            before = server.lists_of_pending()
+            server.hold(lists("nodes"))
+            await leader.stop()
+            await server.holds()
+            await until(lambda: server.lists_of_pending() > before)
 
     async def test_the_most_important_pod_is_bound_first_though_kopf_shows_it_last(self, server):
         server.node("a", pods=1)
