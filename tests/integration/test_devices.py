@@ -124,6 +124,7 @@ def test_pods_share_a_claim_and_its_device(cluster, namespace):
     assert {raw["spec"]["nodeName"] for raw in pods} == {result["pool"]}
 
 
+@pytest.mark.kubernetes(36, "the gate DRAExtendedResource by default")
 def test_a_pod_gets_a_device_for_an_extended_resource(cluster, namespace):
     wanted = ours("p", namespace)
     wanted["spec"]["containers"][0]["resources"] = {"limits": {dra.RESOURCE: "1"}}
@@ -142,6 +143,7 @@ def test_a_pod_gets_a_device_for_an_extended_resource(cluster, namespace):
     assert dra.consumers(claim) == [placed["metadata"]["uid"]]
 
 
+@pytest.mark.kubernetes(36, "binding conditions of devices by default")
 def test_a_pod_waits_until_its_device_is_ready(cluster, started, namespace):
     started.attaching.sets_conditions = False
     cluster.client.create(dra.claim("mine", namespace, device_class="attached"))

@@ -32,7 +32,7 @@ from podwright.kube.option_values import (
 )
 from podwright.simulator.cases import Case, CaseError, read_cases, run_case
 from podwright.simulator.comparison import differences
-from podwright.simulator.dump import DUMP_KINDS, EvaluationOptions, evaluate_pod
+from podwright.simulator.dump import EvaluationOptions, dump_kinds, evaluate_pod
 
 DIFFERENCES_SHOWN = 3
 """For each group of cases."""
@@ -55,7 +55,11 @@ DIFFERENCES_SHOWN = 3
     metavar="N",
     help="With --pod: show only the N best feasible nodes and the first N of the others, and count the rest.",
 )
-@click.option("--kinds", is_flag=True, help="Print the kinds that a dump should contain, for `kubectl get`, and exit.")
+@click.option(
+    "--kinds",
+    is_flag=True,
+    help="Print the kinds of --emulated-version that a dump should contain, for `kubectl get`, and exit.",
+)
 @click.option(
     "--scheduler-name",
     default=PODWRIGHT_SCHEDULER_NAME,
@@ -127,10 +131,10 @@ def evaluate(
     Without --pod, FILES are scheduling cases: JSON lines, also gzipped. Prints one JSON line for each case: the feasible nodes,
     why the other nodes were rejected, the scores, the message and the result of preemption.
     """
-    if kinds:
-        click.echo(",".join(DUMP_KINDS))
-        return
     try:
+        if kinds:
+            click.echo(",".join(dump_kinds(MINOR.parse(emulated_version))))
+            return
         features = Features(parse_feature_gates(feature_gates), MINOR.parse(emulated_version))
         if manifest is not None:
             settings = PolicySettings(

@@ -69,6 +69,7 @@ class Parts:
     """See the module."""
 
     engine: Engine
+    features: Features
     events: EventRecorder
     policy_events: PolicyEvents
     pod_status: PodStatusWriter
@@ -149,6 +150,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
     )
     return Parts(
         engine=engine,
+        features=features,
         events=events,
         policy_events=PolicyEvents(
             engine.policies,

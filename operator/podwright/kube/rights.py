@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from podwright.core.framework.features import OLDEST_MINOR, Features
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.watched_kinds import STORED_KINDS
 from podwright.kube.client import access
@@ -54,6 +55,7 @@ class Right:
     """A verb on a kind or on one of its subresources, perhaps only in one namespace, perhaps only for one name.
 
     `without`: what does not work without it. `announced`: another module logs at the start that it is missing.
+    `gate`: the feature gate that needs it. `since`: the first minor version of Kubernetes 1 that asks for it.
     """
 
     resource: Resource
@@ -63,6 +65,12 @@ class Right:
     namespace: str = ""
     name: str = ""
     announced: bool = False
+    gate: str = ""
+    since: int = OLDEST_MINOR
+
+    def used_with(self, features: Features) -> bool:
+        """Whether the scheduler uses it with these feature gates, on their version of Kubernetes."""
+        return features.minor >= self.since and (not self.gate or features.enabled(self.gate))
 
     @property
     def plural(self) -> str:
@@ -108,12 +116,12 @@ SCHEDULING: Final = (
     *(Right(kind, "update", "no volume is bound to a claim") for kind in _UPDATED),
     *(Right(kind, "get", "an update whose answer is lost counts as failed") for kind in _UPDATED),
     *(Right(CLAIM, verb, "pods with resource claims wait") for verb in ("get", "update")),
-    *(Right(CLAIM, verb, "pods wait that get devices for extended resources") for verb in ("create", "delete")),
     *(
-        Right(CLAIM, verb, "pods with resource claims wait", part)
-        for part in ("status", "binding")
-        for verb in ("update", "patch")
+        Right(CLAIM, verb, "pods wait that get devices for extended resources", gate="DRAExtendedResource")
+        for verb in ("create", "delete")
     ),
+    *(Right(CLAIM, verb, "pods with resource claims wait", "status") for verb in ("update", "patch")),
+    *(Right(CLAIM, verb, "pods with resource claims wait", "binding", since=36) for verb in ("update", "patch")),
     Right(EVENT, "create", "there are no events"),
     Right(EVENT, "patch", "repeated events are not counted"),
     Right(POLICY, "patch", "policies show no status", "status"),

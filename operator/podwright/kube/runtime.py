@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from podwright.core.framework.features import Features, missing_api
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.engine import Engine
 from podwright.engine.instance import new_instance
@@ -122,7 +123,7 @@ class Runtime:
         )
         self._clients = review_clients(options, self._http, metrics)
         self.server = Server(content, metrics, options=options, delegation=Delegation(*self._clients))
-        self._rights = RightsCheck(self._needed_rights())
+        self._rights: RightsCheck | None = None
         self._parts: Parts | None = None
         self._crds_watchable = False
         self._params = params_in(options.policies.namespace)
@@ -206,7 +207,7 @@ class Runtime:
             "other-instances": Note(self.engine.other_instances.problem()),
             "scheduler-names": Note(self._unseen_names()),
             "leader-election": Note(self.leadership.state()),
-            "permissions": Note(self._rights.problem()),
+            "permissions": Note("" if self._rights is None else self._rights.problem()),
         }
 
     def _passing(self) -> Mapping[tuple[str, str], float]:
@@ -267,12 +268,13 @@ class Runtime:
         await self.server.require_authentication()
         self._crds_watchable = problems[CRD] is None
         parts = self._parts = build_parts(self._base, minor)
+        self._rights = RightsCheck(self._needed_rights(parts.features))
         await asyncio.gather(
             start_policies(parts),
             retry_until_answered("pod groups", parts.pod_groups.discover),
         )
-        self._start_watches(parts, self._watched_kinds(problems))
-        self._start_readers(parts)
+        self._start_watches(parts, self._watched_kinds(problems, minor))
+        self._start_readers(parts, self._rights)
         if not self.leadership.elected:
             self._start_writers(parts)
         self._started = True
@@ -287,9 +289,9 @@ class Runtime:
         access.require_of(REQUIRED, problems)
         return minor, problems
 
-    def _watched_kinds(self, problems: access.Problems) -> Sequence[Resource]:
+    def _watched_kinds(self, problems: access.Problems, minor: int | None) -> Sequence[Resource]:
         """The kinds to watch besides nodes and pods: those that can be read. What is off is logged."""
-        kinds = access.readable_of(STORED, problems)
+        kinds = access.readable_of(STORED, problems, missing_api(minor))
         problem = problems[self._params]
         if problem is None:
             return [*kinds, self._params]
@@ -309,7 +311,7 @@ class Runtime:
         # The first list of pending pods has the pods of all names that are served by now.
         parts.newly_served.clear()
 
-    def _start_readers(self, parts: Parts) -> None:
+    def _start_readers(self, parts: Parts, rights: RightsCheck) -> None:
         """The background tasks that only read. Standbys run them too."""
         for name, work in (
             ("pod groups", lambda: parts.pod_groups.run(crds_watchable=self._crds_watchable)),
@@ -321,7 +323,7 @@ class Runtime:
             ("newly served names", parts.newly_served.run),
             ("audit of pending pods", parts.pending_audit.run),
             ("foreign pods", parts.foreign_pods.run),
-            ("permissions", self._check_rights),
+            ("permissions", lambda: self._check_rights(rights)),
         ):
             self._tasks.start(name, work)
         if self._installed_files.paths:
@@ -336,12 +338,12 @@ class Runtime:
             )
             self._tasks.start("plugin directories", reload.run)
 
-    async def _check_rights(self) -> None:
+    async def _check_rights(self, rights: RightsCheck) -> None:
         """Only once the caches are complete: nothing is to be delayed by these questions."""
         await self.watches.wait_until_synced()
-        await self._rights.run()
+        await rights.run()
 
-    def _needed_rights(self) -> list[tuple[Http, Sequence[Right]]]:
+    def _needed_rights(self, features: Features) -> list[tuple[Http, Sequence[Right]]]:
         """The rights that this process uses, with the API client that uses them."""
         lease = self.leadership.lease
         own = SCHEDULING
@@ -349,6 +351,7 @@ class Runtime:
             own += params(self.options.policies.namespace)
         if lease is not None:
             own += election(lease.namespace, lease.name)
+        own = tuple(right for right in own if right.used_with(features))
         return [(self._http, own), *zip(self._clients, reviews(self.options), strict=True)]
 
     def _start_writers(self, parts: Parts) -> None:

@@ -17,7 +17,7 @@ from podwright.api.policy_result import ApplyResult
 from podwright.api.policy_set import PolicySet
 from podwright.api.scheduler_policy import GROUP, KIND, PLURAL
 from podwright.core.framework.errors import PluginError
-from podwright.core.framework.features import Features
+from podwright.core.framework.features import Features, missing_api
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.profile import ProfileError
 from podwright.core.objects.errors import InvalidObjectError
@@ -27,9 +27,6 @@ from podwright.core.state.object_store import Object, ObjectStore
 from podwright.simulator.cases import NOW, CaseError
 from podwright.simulator.evaluation import Expectation, evaluate
 from podwright.simulator.world import World, objects_of
-
-DUMP_KINDS: Final = (*(watched.plural for watched in WATCHED_KINDS), PLURAL, LOCAL_PLURAL)
-"""The kinds that can matter to an answer, as `kubectl get` takes them."""
 
 _STORED: Final = frozenset(watched.kind for watched in STORED_KINDS)
 _VOLUME_KINDS: Final = frozenset(
@@ -44,6 +41,12 @@ _VOLUME_KINDS: Final = frozenset(
     )
 )
 """Plugins that read one of these kinds also use indexes that are built from the others."""
+
+
+def dump_kinds(minor: int) -> Sequence[str]:
+    """The kinds that can matter to an answer, as `kubectl get` takes them: those that this minor version of Kubernetes 1 has, and policies."""
+    absent = missing_api(minor)
+    return *(watched.plural for watched in WATCHED_KINDS if watched.kind not in absent), PLURAL, LOCAL_PLURAL
 
 
 @dataclass(frozen=True, slots=True)

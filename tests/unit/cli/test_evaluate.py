@@ -188,6 +188,13 @@ def test_a_line_that_is_not_a_case_is_answered_with_its_line_number_and_the_next
     assert run("--check", stdin="{]\n" + lines({**CASE, "expect": answer()})).exit_code == 1
 
 
+@pytest.mark.parametrize(("options", "has_rules"), [((), True), (("--emulated-version=1.36",), False)])
+def test_the_kinds_of_a_dump_are_those_of_the_given_version_of_kubernetes(options, has_rules):
+    kinds = run("--kinds", *options).stdout.strip().split(",")
+    assert {"nodes", "pods", "resourceclaims", "schedulerpolicies"} <= set(kinds)
+    assert ("devicetaintrules" in kinds) == has_rules
+
+
 def test_unknown_feature_gates_are_rejected():
     assert "unknown feature gate 'Nonsense'" in run("--feature-gates", "Nonsense=true", stdin=lines(CASE)).stderr
     assert "neither true nor false" in run("--feature-gates", "ImageVolume", stdin=lines(CASE)).stderr

@@ -48,10 +48,10 @@ async def test_a_start_imports_what_the_first_decisions_need_and_nothing_else(tm
             cluster.create(cluster.kinds.named("pods"), "default", pod(name, scheduler="podwright", cpu=cpu))
         pods = cluster.store["pods"].entries
         async with asyncio.timeout(30):
-            while not (
+            while not (  # noqa: ASYNC110
                 pods["default", "fits"].obj["spec"].get("nodeName")
                 and pods["default", "too-large"].obj["status"].get("conditions")
-            ):  # noqa: ASYNC110
+            ):
                 await asyncio.sleep(0.01)
         output, errors = await program.communicate(b"\n")
     assert program.returncode == 0, errors.decode()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from podwright.core.framework.features import AUTOMATIC, Features
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
 from podwright.kube.client.errors import UnreachableError
 from podwright.kube.kinds import PLUGINS_POD_GROUPS, POD_GROUPS, POLICY
@@ -105,6 +106,23 @@ class Reviewer:
 @pytest.fixture
 def server():
     return Reviewer()
+
+
+@pytest.mark.parametrize(
+    ("gates", "minor", "without"),
+    [
+        pytest.param({}, 37, set(), id="1.37 uses all"),
+        pytest.param({}, 36, set(), id="1.36 uses all"),
+        pytest.param({}, 35, {"create", "delete", "update binding", "patch binding"}, id="1.35 asks for fewer"),
+        pytest.param({"DRAExtendedResource": True}, 35, {"update binding", "patch binding"}, id="a gate is turned on"),
+        pytest.param({"DRAExtendedResource": False}, 37, {"create", "delete"}, id="a gate is turned off"),
+    ],
+)
+def test_rights_that_a_version_or_a_gate_does_not_need_are_not_asked_for(gates, minor, without):
+    features = Features({**AUTOMATIC, **gates}, minor)
+    unused = [right for right in SCHEDULING if not right.used_with(features)]
+    assert {f"{right.verb} {right.subresource}".strip() for right in unused} == without
+    assert {right.resource.kind for right in unused} <= {"ResourceClaim"}
 
 
 async def test_every_right_is_asked_for_as_the_roles_grant_it(server):

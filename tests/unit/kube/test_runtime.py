@@ -207,7 +207,7 @@ class TestStart:
         server.hold(lists("nodes"))
         async with running(server, started=False, pod_intake="kopf"):
             await server.holds()
-            await until(lambda: server.lists_of_pending())
+            await until(server.lists_of_pending)
 
     async def test_a_new_leader_lists_pending_pods_while_its_watches_become_current(self, server):
         async with (

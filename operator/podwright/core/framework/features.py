@@ -77,6 +77,11 @@ AUTOMATIC: Final[Mapping[str, bool]] = {name: True for name, gate in GATES.items
 """Overrides that turn on the automatic gates; put the user's overrides after them."""
 
 
+def missing_api(minor: int | None) -> tuple[str, ...]:
+    """The kinds and fields in API_SINCE that this minor version of Kubernetes 1 does not have. None: 1.37."""
+    return tuple(item for item, since in API_SINCE.items() if (NEWEST_MINOR if minor is None else minor) < since)
+
+
 def expand_groups(overrides: Mapping[str, bool]) -> Mapping[str, bool]:
     """The overrides with the gates that `AllAlpha` and `AllBeta` among them stand for, unless they are overridden by name."""
     expanded: dict[str, bool] = {}
@@ -107,13 +112,14 @@ class Features:
         unknown = sorted(set(overrides) - GATES.keys() - KNOWN_GATES.keys())
         if unknown:
             raise KeyError(f"unknown feature gate: {', '.join(unknown)}")
-        minor = NEWEST_MINOR if server_minor is None else server_minor
+        self.minor = minor = NEWEST_MINOR if server_minor is None else server_minor
+        """The minor version of Kubernetes 1 whose defaults these are."""
         later = {name: gate for name, gate in GATES.items() if minor < gate.since}
         self.off_by_version: tuple[str, ...] = tuple(
             name for name, gate in later.items() if gate.default and gate.has_effect and name not in overrides
         )
         """The gates that are on in 1.37, and off because they are off by default in this version."""
-        self.missing_api: tuple[str, ...] = tuple(item for item, since in API_SINCE.items() if minor < since)
+        self.missing_api: tuple[str, ...] = missing_api(minor)
         """The kinds and fields in API_SINCE that this version does not have."""
         self.without_effect: tuple[str, ...] = tuple(
             name for name, on in overrides.items() if not _has_effect(name) and on != _default(name)

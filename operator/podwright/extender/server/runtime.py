@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from podwright.core.framework.features import missing_api
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.instance import new_instance
 from podwright.engine.memory import configure_memory, freeze_objects
@@ -155,8 +156,10 @@ class ExtenderRuntime:
         self._tasks.start("API server contact", self._contact.run)
         await retry_until_answered("the API server", lambda: access.require(self._http, REQUIRED))
         await self._server.require_authentication()
-        readable = await retry_until_answered("the API server", lambda: access.readable(self._http, STORED))
         minor = await retry_until_answered("the API server", lambda: access.server_minor(self._http))
+        readable = await retry_until_answered(
+            "the API server", lambda: access.readable(self._http, STORED, missing_api(minor))
+        )
         parts = self._parts = build_parts(self._base, minor)
         parts.events.muted = True
         await start_policies(parts)

@@ -23,6 +23,8 @@ READ: Final = ("list", "watch")
 QUESTIONS_AT_A_TIME: Final = 8
 """How many questions of `access_problems` are open at the same time."""
 
+NOT_SERVED: Final = "the API server does not serve it"
+
 Problems = Mapping[Resource, str | None]
 """Why each kind cannot be listed and watched, in words; None if it can."""
 
@@ -93,7 +95,7 @@ async def access_problems(http: Http, resources: Collection[Resource]) -> Proble
 
     async def problem(resource: Resource) -> str | None:
         if resource.plural not in served[resource.root]:
-            return "the API server does not serve it"
+            return NOT_SERVED
         verb = _first_forbidden(await asyncio.gather(*(ask_allowed(resource, verb) for verb in READ)))
         return None if verb is None else f"RBAC does not let us {verb} it"
 
@@ -110,18 +112,18 @@ def _first_forbidden(allowed: Iterable[bool]) -> str | None:
     return next((verb for verb, may in zip(READ, allowed, strict=True) if not may), None)
 
 
-async def readable(http: Http, resources: Sequence[Resource]) -> list[Resource]:
-    """The kinds that can be listed and watched; the others are logged. Raises ClusterError."""
-    return readable_of(resources, await access_problems(http, resources))
+async def readable(http: Http, resources: Sequence[Resource], absent: Collection[str] = ()) -> list[Resource]:
+    """The kinds that can be listed and watched; the others are logged. `absent`: see `readable_of`. Raises ClusterError."""
+    return readable_of(resources, await access_problems(http, resources), absent)
 
 
-def readable_of(resources: Iterable[Resource], problems: Problems) -> list[Resource]:
-    """Those that have no problem; the others are logged."""
+def readable_of(resources: Iterable[Resource], problems: Problems, absent: Collection[str] = ()) -> list[Resource]:
+    """Those that have no problem; the others are logged. `absent`: the kinds that this version of Kubernetes does not have, which are not logged."""
     found = []
     for resource in resources:
         if (problem := problems[resource]) is None:
             found.append(resource)
-        else:
+        elif problem != NOT_SERVED or resource.kind not in absent:
             log.warning("%s is off: %s", resource.collection, problem)
     return found
 

@@ -56,6 +56,13 @@ async def test_unreadable_kinds_are_left_out_and_logged(caplog):
     ]
 
 
+async def test_kinds_that_the_version_of_kubernetes_does_not_have_are_left_out_silently(caplog):
+    """Unless they are served and forbidden."""
+    async with api(default=cluster(forbidden=[("list", "nodes")])) as (http, _):
+        assert await access.readable(http, [NODE, POD, POLICY], ["Node", "SchedulerPolicy"]) == [POD]
+    assert [record.getMessage() for record in caplog.records] == ["/api/v1/nodes is off: RBAC does not let us list it"]
+
+
 async def test_a_group_is_asked_for_once_and_all_rights_at_the_same_time():
     rights_asked = asyncio.Barrier(4)
     answer = cluster()
