@@ -76,7 +76,7 @@ class BindingExecutor:
         self._follow_ups = failures.follow_ups
         self._reader = ReadBack(ports.pods)
         self._unconfirmed = UnconfirmedBindings(state, self._reader, assigned=assigned)
-        self._device_rivals = DeviceRivals(state.cache, ports.recorder)
+        self._device_rivals = DeviceRivals(state.cache, ports.recorder, metrics=ports.metrics)
         self.checks = BoundNodeChecks(state.cache, ports.recorder)
         self._effects = OutcomeEffects(
             state, ports, failures=failures, assigned=assigned, checks=self.checks, unconfirmed=self._unconfirmed

@@ -275,6 +275,11 @@ SERVER_DROPPED: Final = Counter(
 OTHER_INSTANCES_BINDINGS: Final = Counter(
     "podwright_other_instances_bindings", "Pods that another instance of Podwright has bound."
 )
+DEVICE_RIVALS: Final = Counter(
+    "podwright_devices_allocated_twice",
+    "Claims that got what another claim had got earlier, by another scheduler: a device, or too much of a capacity or a counter.",
+    ("kind",),
+)
 CERTIFICATE_RELOADS: Final = Counter(
     "podwright_certificate_reloads",
     "Changes of the server's certificate files that were found, by result.",

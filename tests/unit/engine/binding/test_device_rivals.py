@@ -1,13 +1,14 @@
 from podwright.core.state.cache import Cache
 from podwright.engine.binding.device_rivals import DeviceRivals
 from podwright.engine.log_fields import ObjectRef, fields_of
+from podwright.engine.metrics.metrics import DEVICE_RIVALS, Metrics
 from support.engine.kit import FakeRecorder
 from support.objects.devices import DRIVER, allocated, exactly, make_claim
 
 
 def test_the_later_of_two_claims_with_one_device_gets_an_event(caplog):
-    cache, recorder = Cache(), FakeRecorder()
-    DeviceRivals(cache, recorder)
+    cache, recorder, metrics = Cache(), FakeRecorder(), Metrics(lambda: 0.0)
+    DeviceRivals(cache, recorder, metrics=metrics)
     for name, version in (("early", "1"), ("late", "2")):
         cache.set_object("ResourceClaim", make_claim(name, exactly(), resourceVersion=version))
         status = allocated("gpu-0", node="a")
@@ -16,3 +17,4 @@ def test_the_later_of_two_claims_with_one_device_gets_an_event(caplog):
     assert recorder.events == [("late", "DeviceAllocatedTwice", text)]
     (record,) = caplog.records
     assert fields_of(record) == {"claim": ObjectRef("late", "default"), "err": text}
+    assert metrics.counter(DEVICE_RIVALS).of("device")[0] == 1

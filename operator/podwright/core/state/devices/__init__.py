@@ -11,6 +11,7 @@ from typing import Final
 from podwright.core.objects.devices.classes import IMPLICIT_RESOURCE, DeviceClass, parse_device_class
 from podwright.core.state.columns import DerivedColumns, NodeTable
 from podwright.core.state.devices.claims import ClaimState
+from podwright.core.state.devices.definitions import Definitions
 from podwright.core.state.devices.index import DeviceIndex
 from podwright.core.state.object_store import ObjectStore
 from podwright.core.state.parsed_objects import ParsedObjects
@@ -32,6 +33,7 @@ class Devices:
         self._by_resource_version = 0
         self.claims = ClaimState(store)
         self.index = DeviceIndex(store, table=table, derived=derived, usage=self.claims.usage, pause=pause)
+        self.claims.holders.defined = Definitions(self.index)
 
     def device_class(self, name: str) -> DeviceClass | None:
         raw = self._store.get(CLASS_KIND, name)

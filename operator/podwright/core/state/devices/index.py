@@ -7,7 +7,7 @@ computed for a node are valid while its version is the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -57,6 +57,8 @@ class DeviceIndex:
         self._shared_touched = False
         self._local_touched: dict[str, None] = {}
         """Names of nodes whose local slices have changed since the last refresh."""
+        self._with_counters: set[str] = set()
+        """Names of slices with counter sets."""
         self._dirty: dict[PoolId, None] = {}
         """Pools of which a slice or a rule has changed since the last refresh."""
         self._rules: tuple[DeviceTaintRule, ...] = ()
@@ -81,6 +83,15 @@ class DeviceIndex:
     def empty(self) -> bool:
         """Whether there are no slices."""
         return not self._slices and not self._changed
+
+    @property
+    def any_counters(self) -> bool:
+        """Whether a slice has counter sets."""
+        return bool(self._with_counters)
+
+    def slices_of(self, pool_id: PoolId) -> Collection[ResourceSlice]:
+        """All slices of a pool, of all generations."""
+        return self._by_pool.get(pool_id, _NO_SLICES).values()
 
     @property
     def versions(self) -> Int64s:
@@ -156,6 +167,8 @@ class DeviceIndex:
     def _put(self, source: ResourceSlice) -> None:
         self._dirty[source.pool_id] = None
         self._by_pool.setdefault(source.pool_id, {})[source.name] = source
+        if source.counter_sets:
+            self._with_counters.add(source.name)
         if source.uses_compatibility_groups or not source.driver or not source.pool:
             return
         if source.reach.node_name:
@@ -168,6 +181,7 @@ class DeviceIndex:
     def _take(self, source: ResourceSlice) -> None:
         self._dirty[source.pool_id] = None
         _remove(self._by_pool, source.pool_id, source.name)
+        self._with_counters.discard(source.name)
         if source.reach.node_name:
             _remove(self._local, source.reach.node_name, source.name)
             self._local_touched[source.reach.node_name] = None
