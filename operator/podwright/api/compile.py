@@ -18,13 +18,13 @@ from podwright.api.policy_devices import PLUGIN as DEVICES
 from podwright.api.policy_devices import with_weight
 from podwright.api.policy_match import CompiledMatch, Subject
 from podwright.api.policy_signals import Definitions, named_signals
+from podwright.api.policy_strategy import Strategy
 from podwright.api.scheduler_policy import (
     PODWRIGHT_SCHEDULER_NAME,
     PolicyError,
     PolicySpec,
     Reason,
     SchedulerPolicy,
-    Strategy,
 )
 from podwright.core.framework.args import ArgsError, encode
 from podwright.core.framework.features import Features
@@ -92,6 +92,11 @@ class CompiledPolicy:
     @property
     def spec(self) -> PolicySpec:
         return self.source.spec
+
+    @property
+    def shadow(self) -> bool:
+        """Whether it only decides beside others, and takes no pods."""
+        return self.source.spec.mode == "Shadow"
 
     @property
     def interpreted(self) -> Mapping[str, str]:

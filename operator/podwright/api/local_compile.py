@@ -17,6 +17,7 @@ from podwright.api.local_policy import LocalPolicy
 from podwright.api.permissions import PolicySettings
 from podwright.api.policy_delegation import Delegation
 from podwright.api.policy_signals import GivenSignals, named_signals
+from podwright.api.policy_strategy import Strategy
 from podwright.api.scheduler_policy import (
     KIND,
     DisabledPlugin,
@@ -26,7 +27,6 @@ from podwright.api.scheduler_policy import (
     PolicyPluginSet,
     PolicySpec,
     SchedulerPolicy,
-    Strategy,
 )
 from podwright.core.framework.args import ArgsError
 from podwright.core.framework.features import Features

@@ -15,6 +15,7 @@ from podwright.api.policy_bounds import size_problem
 from podwright.api.policy_match import CompiledMatch, Match, Selector
 from podwright.api.policy_rules import PARAMS, Rules
 from podwright.api.policy_signals import signal_names
+from podwright.api.policy_strategy import Strategy
 from podwright.api.scheduler_policy import (
     GROUP,
     NAMELESS,
@@ -24,7 +25,6 @@ from podwright.api.scheduler_policy import (
     PolicyError,
     PolicyPluginArgs,
     PolicyPluginSet,
-    Strategy,
     created_of,
     identity_of,
 )

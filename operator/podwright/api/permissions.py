@@ -50,6 +50,8 @@ class PolicySettings:
 
     `waits_for_bad_policies`: the pods of a policy without an accepted generation wait. Otherwise the next policy that matches decides
     about them, in the end the built-in one.
+
+    `shadow_only`: policies in shadow mode are the only ones that matter. None takes pods, the built-in ones neither.
     """
 
     scheduler_name: str = PODWRIGHT_SCHEDULER_NAME
@@ -61,6 +63,7 @@ class PolicySettings:
     extenders: Extenders = field(default_factory=dict)
     signals: Signals = field(default_factory=dict)
     namespace: str = ""
+    shadow_only: bool = False
 
     @property
     def signal_definitions(self) -> Definitions:

@@ -10,9 +10,9 @@ podwright/api/policy_status.py next.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeGuard, TypeVar
 
 from podwright.api.compile import Classes, CompiledPolicy, compile_policy, queue_sort_of, refused_policy
 from podwright.api.local_compile import compose
@@ -126,6 +126,7 @@ class PolicySet:
         self._refused = 0
         """How many policies were refused that say which pods they are for."""
         self._overlaps = Overlaps()
+        self._shadows: dict[str, CompiledPolicy] = {}
         self._namespace_labels = namespace_labels
         self.local = LocalPolicies(
             self._bases_of, self._compose, self.default.profile, waits=settings.waits_for_bad_policies
@@ -135,7 +136,7 @@ class PolicySet:
         self.version = 0
         self.scheduler_names: frozenset[str] = frozenset()
         """The scheduler names that pods may ask for."""
-        for scheduler_name in self._built_in:
+        for scheduler_name in () if settings.shadow_only else self._built_in:
             self._serve(scheduler_name)
         self.scheduler_names = frozenset(self._served)
 
@@ -193,14 +194,14 @@ class PolicySet:
         """The refused policy, for the pods that it would decide about. None if nobody can tell which these are, or may not be ours."""
         try:
             source = parse_claim(raw)
-            check_scheduler_name(source, self._settings)
+            self._check_scheduler_name(source)
         except Exception:  # noqa: BLE001 -- as in `apply`
             return None
         return refused_policy(source, self.built_in_for(source.spec.scheduler_name).profile, message)
 
     def _accept(self, raw: Mapping[str, Any], generation: int) -> _Accepted:
         source = parse_policy(raw)
-        check_scheduler_name(source, self._settings)
+        self._check_scheduler_name(source)
         policy = self._compiled(source, self._classes, self.built_in_for(source.spec.scheduler_name).profile)
         if self._check is not None:
             self._check(policy)
@@ -220,6 +221,11 @@ class PolicySet:
         if not self._settings.allow_unsafe:
             check_safety(policy, built_in, classes)
         return policy
+
+    def _check_scheduler_name(self, source: SchedulerPolicy) -> None:
+        """A policy in shadow mode takes no pods, so it may look at those of any scheduler. Raises PolicyError."""
+        if source.spec.mode != "Shadow":
+            check_scheduler_name(source, self._settings)
 
     def _fallback(self, known: _KnownPolicy | None, raw: Mapping[str, Any]) -> tuple[_Accepted | None, str]:
         """The generation that is active when the newest one is rejected, and a sentence about it."""
@@ -304,7 +310,16 @@ class PolicySet:
     def makes_pods_wait(self, name: str) -> bool:
         """Whether the named policy was refused, and its pods wait for it."""
         policy = self.decider(name)
-        return policy is not None and bool(policy.refusal) and self._settings.waits_for_bad_policies
+        return self._takes(policy) and bool(policy.refusal) and self._settings.waits_for_bad_policies
+
+    def _takes(self, policy: CompiledPolicy | None) -> TypeGuard[CompiledPolicy]:
+        """Whether there is such a policy, and it takes pods."""
+        return policy is not None and not policy.shadow and not self._settings.shadow_only
+
+    @property
+    def shadows(self) -> Collection[CompiledPolicy]:
+        """The active policies in shadow mode, which take no pods."""
+        return self._shadows.values()
 
     def decider(self, name: str) -> CompiledPolicy | None:
         """What the named policy is for its pods: its active generation, or a refused one; None if it takes no pods."""
@@ -333,7 +348,7 @@ class PolicySet:
     def shadowed_by(self, name: str) -> str | None:
         """The policy that takes every pod which this one could take, if there is one."""
         policy = self.active_generation_of(name)
-        if policy is None or policy.spec.by_name != "Never":
+        if not self._takes(policy) or policy.spec.by_name != "Never":
             return None
         first = self._served[policy.spec.scheduler_name].takes_all
         return first.name if first is not None and order(first) < order(policy) else None
@@ -341,7 +356,7 @@ class PolicySet:
     def overlapping(self, name: str) -> tuple[Sequence[CompiledPolicy], bool]:
         """Some policies of the same precedence that may match the same pods, in their order, and whether there are others."""
         policy = self.decider(name)
-        found, count = ((), 0) if policy is None else self._overlaps.of(policy)
+        found, count = self._overlaps.of(policy) if self._takes(policy) else ((), 0)
         return sorted(found, key=order), count > len(found)
 
     def _replace(self, name: str, known: _KnownPolicy | None) -> None:
@@ -355,11 +370,14 @@ class PolicySet:
         after = self.decider(name)
         if before is after:
             return
-        if before is not None:
+        self._shadows.pop(name, None)
+        if after is not None and after.shadow and not after.refusal:
+            self._shadows[name] = after
+        if self._takes(before):
             self._refused -= bool(before.refusal)
             self._serve(before.spec.scheduler_name).remove(before)
             self._overlaps.remove(before)
-        if after is not None:
+        if self._takes(after):
             self._refused += bool(after.refusal)
             self._serve(after.spec.scheduler_name).add(after)
             self._overlaps.add(after)

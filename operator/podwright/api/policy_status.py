@@ -110,7 +110,7 @@ class Condition:
     reason: str = field(
         metadata=describe(
             "Accepted: Accepted, Invalid, UnknownPlugin, NotSupported, NotAllowed. "
-            "Active: InForce, LastGoodGeneration, Shadowed, NotAccepted. PluginFailed: ExceptionRaised. "
+            "Active: InForce, LastGoodGeneration, ShadowMode, Shadowed, NotAccepted. PluginFailed: ExceptionRaised. "
             "PluginOutdated: ReloadFailed. "
             "ParamsMissing: NoConfigMap. "
             "OverBudget: TooSlow. Conflict: EqualPrecedence.",
@@ -284,6 +284,10 @@ def _active_condition(policies: Policies, applied: ApplyResult, last_accepted: i
         if policies.makes_pods_wait(applied.name):
             message += " The pods that it would decide about wait."
         return _UntimedCondition(ACTIVE, False, "NotAccepted", message)
+    active = policies.decider(applied.name)
+    if isinstance(active, CompiledPolicy) and active.shadow:
+        message = f"Generation {active.generation} is in shadow mode: it takes no pods, and reports what it would do with them."
+        return _UntimedCondition(ACTIVE, False, "ShadowMode", message)
     shadow = policies.shadowed_by(applied.name)
     if shadow is not None:
         message = f"Policy {shadow} goes first and takes every pod that this one would take."

@@ -22,11 +22,12 @@ from podwright.api.kube_scheduler_configuration import (
 from podwright.api.policy_bounds import BOUNDS_OF_ARGS, size_problem
 from podwright.api.policy_delegation import Delegation
 from podwright.api.policy_devices import DEVICE_RULES, PolicyDevices
-from podwright.api.policy_match import QUALIFIED_NAME, Match
+from podwright.api.policy_match import Match
 from podwright.api.policy_rules import PARAMS, ParamsFrom, Rules
 from podwright.api.policy_signals import signal_names
+from podwright.api.policy_strategy import Strategy
 from podwright.core.framework.args import ArgsError, decode
-from podwright.core.framework.validation import ATOMIC, SET, Problem, Rule, describe, summary, unique_by
+from podwright.core.framework.validation import SET, Problem, Rule, describe, summary, unique_by
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
 
@@ -38,27 +39,12 @@ PODWRIGHT_SCHEDULER_NAME: Final = "podwright"
 """The `spec.schedulerName` that Podwright and a SchedulerPolicy serve by default."""
 
 Reason = Literal["Invalid", "UnknownPlugin", "NotSupported", "NotAllowed"]
-StrategyType = Literal[
-    "Default",
-    "LeastAllocated",
-    "MostAllocated",
-    "BalancedAllocation",
-    "RequestedToCapacityRatio",
-    "Random",
-    "NodeName",
-    "Custom",
-]
-_STRATEGIES_WITH_RESOURCES: Final = (
-    "LeastAllocated",
-    "MostAllocated",
-    "BalancedAllocation",
-    "RequestedToCapacityRatio",
-)
 NAMELESS: Final = "?"
 """Stands for the name of a policy that has none."""
-_CLAIM: Final = ("schedulerName", "match", "precedence", "byName")
-"""The fields of a spec that say which pods the policy is for, and which policy goes first."""
+_CLAIM: Final = ("schedulerName", "match", "precedence", "byName", "mode")
+"""The fields of a spec that say which pods the policy is for, which policy goes first, and whether it takes them."""
 ByName = Literal["Never", "Allowed", "Required"]
+Mode = Literal["Enforce", "Shadow"]
 
 SCHEDULER_NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 """The form of a scheduler name: a DNS subdomain. With other characters, such as a comma, field selectors would not work."""
@@ -80,126 +66,6 @@ class PolicyError(ValueError):
 
     def __str__(self) -> str:
         return f"{KIND} {self.name}: {self.message}"
-
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    name: str = field(
-        metadata=describe(
-            "A resource as in a container's requests, for example cpu, memory or nvidia.com/gpu.",
-            minLength=1,
-            maxLength=253,
-            pattern=QUALIFIED_NAME,
-        )
-    )
-    weight: int = field(
-        default=1,
-        metadata=describe(
-            "The weight of this resource relative to the others. BalancedAllocation accepts only 1.",
-            format="int32",
-            minimum=1,
-            maximum=100,
-        ),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class ShapePoint:
-    utilization: int = field(
-        metadata=describe("Requested percentage of the node's resource.", format="int32", minimum=0, maximum=100)
-    )
-    score: int = field(
-        metadata=describe("The score at that utilization, from 0 to 10.", format="int32", minimum=0, maximum=10)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class RequestedToCapacityRatio:
-    shape: tuple[ShapePoint, ...] = field(
-        metadata=describe(
-            "Points of the scoring function, ordered by utilization. The function is linear between two points.",
-            rules=[
-                Rule(
-                    cel="self.all(p, self.exists_one(q, q.utilization == p.utilization))"
-                    " && self.map(p, p.utilization).isSorted()",
-                    violations=lambda self: (
-                        f"[{i}].utilization"
-                        for i in range(1, len(self))
-                        if self[i].utilization <= self[i - 1].utilization
-                    ),
-                    message="utilization must rise from point to point",
-                )
-            ],
-            minItems=1,
-            maxItems=32,
-            **ATOMIC,
-        )
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Strategy:
-    type: StrategyType = field(
-        default="Default",
-        metadata=describe(
-            "Which nodes score best. The strategy changes scoring only: a node that a filter rejects is never selected. "
-            "Default: kube-scheduler's default profile, with LeastAllocated and BalancedAllocation together. "
-            "LeastAllocated, MostAllocated, RequestedToCapacityRatio: the scoring strategy of NodeResourcesFit; everything "
-            "else as in Default. "
-            "BalancedAllocation: scores the balance between resources only, not how much of them is allocated. "
-            "Random: any feasible node. NodeName: the feasible node whose name is first in byte order. "
-            "Custom: the plugins in `plugins`."
-        ),
-    )
-    resources: tuple[Resource, ...] = field(
-        default=(),
-        metadata=describe(
-            "The resources to score. Default: cpu and memory with weight 1. For LeastAllocated, MostAllocated, "
-            "BalancedAllocation and RequestedToCapacityRatio.",
-            maxItems=32,
-            **unique_by("name"),
-        ),
-    )
-    requested_to_capacity_ratio: RequestedToCapacityRatio | None = field(
-        default=None,
-        metadata=describe("Required for type RequestedToCapacityRatio, not allowed for other types."),
-    )
-
-    RULES = (
-        Rule(
-            cel=f"self.type in {list(_STRATEGIES_WITH_RESOURCES)} || !has(self.resources) || size(self.resources) == 0",
-            holds=lambda self: self.type in _STRATEGIES_WITH_RESOURCES or not self.resources,
-            message="is not used by strategy type {self.type}",
-            fallback="is not used by this strategy type",
-            path=".resources",
-            reason="FieldValueForbidden",
-        ),
-        Rule(
-            cel="self.type != 'BalancedAllocation' || !has(self.resources) || self.resources.all(r, r.weight == 1)",
-            violations=lambda self: (
-                f".resources[{i}].weight"
-                for i, resource in enumerate(self.resources)
-                if self.type == "BalancedAllocation" and resource.weight != 1
-            ),
-            message="strategy type BalancedAllocation accepts only weight 1",
-            path=".resources",
-        ),
-        Rule(
-            cel="self.type != 'RequestedToCapacityRatio' || has(self.requestedToCapacityRatio)",
-            holds=lambda self: self.type != "RequestedToCapacityRatio" or self.requested_to_capacity_ratio is not None,
-            message="is required with strategy type RequestedToCapacityRatio",
-            path=".requestedToCapacityRatio",
-            reason="FieldValueRequired",
-        ),
-        Rule(
-            cel="self.type == 'RequestedToCapacityRatio' || !has(self.requestedToCapacityRatio)",
-            holds=lambda self: self.type == "RequestedToCapacityRatio" or self.requested_to_capacity_ratio is None,
-            message="is not used by strategy type {self.type}",
-            fallback="is not used by this strategy type",
-            path=".requestedToCapacityRatio",
-            reason="FieldValueForbidden",
-        ),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +153,14 @@ class PolicySpec:
             "pods that name it."
         ),
     )
+    mode: Mode = field(
+        default="Enforce",
+        metadata=describe(
+            "Enforce: the policy schedules its pods. Shadow: it only decides what it would do with them, beside whatever schedules them, writes "
+            "nothing on pods, and reports how far it agrees. It then takes no pods from other policies, and schedulerName may be any, "
+            "default-scheduler too; precedence has no effect."
+        ),
+    )
     strategy: Strategy = field(
         default=Strategy(),
         metadata=describe("How to score nodes. For most policies `type` is enough.", default={"type": "Default"}),
@@ -366,6 +240,27 @@ class PolicySpec:
         ),
         *DEVICE_RULES,
         Rule(
+            cel="self.mode != 'Shadow' || self.byName == 'Never'",
+            holds=lambda self: self.mode != "Shadow" or self.by_name == "Never",
+            message="has no effect with mode Shadow: all pods that match are looked at",
+            path=".byName",
+            reason="FieldValueForbidden",
+        ),
+        Rule(
+            cel="self.mode != 'Shadow' || !has(self.extenders) || size(self.extenders) == 0",
+            holds=lambda self: self.mode != "Shadow" or not self.extenders,
+            message="is not for mode Shadow: extenders may act on what they are asked",
+            path=".extenders",
+            reason="FieldValueForbidden",
+        ),
+        Rule(
+            cel="self.mode != 'Shadow' || !has(self.delegation)",
+            holds=lambda self: self.mode != "Shadow" or self.delegation is None,
+            message="is not for mode Shadow: such a policy decides about no pods, so it bounds no other policies",
+            path=".delegation",
+            reason="FieldValueForbidden",
+        ),
+        Rule(
             violations=lambda self: (f".plugins.{key}" for key in self.plugins if key not in POINTS),
             message=UNKNOWN_POINT,
         ),
@@ -432,7 +327,7 @@ def created_of(raw: Mapping[str, Any]) -> float:
 
 
 def parse_claim(raw: Mapping[str, Any]) -> SchedulerPolicy:
-    """Decodes only what says which pods the policy is for: scheduler name, `match`, precedence, `byName`. Raises PolicyError."""
+    """Decodes only what says which pods the policy is for: scheduler name, `match`, precedence, `byName`, `mode`. Raises PolicyError."""
     name, _, generation = identity_of(raw)
     spec = raw.get("spec")
     if not isinstance(spec, Mapping):

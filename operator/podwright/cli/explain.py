@@ -12,15 +12,17 @@ import yaml
 
 from podwright.cli.cluster_source import load_options, with_cluster
 from podwright.cli.explanation_report import Report
+from podwright.cli.operator_flags import with_operator
 from podwright.cli.printable import printable_texts
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
 from podwright.kube.log_format import one_line
-from podwright.simulator.explain.from_operator import OperatorError, ask, from_answer, joined
+from podwright.simulator.explain.from_operator import ask_about, from_answer, joined
 from podwright.simulator.explain.results import Explanation, WorkloadExplanation, as_object
 from podwright.simulator.explain.targets import Target, TargetError, explain_target, parse_target
 from podwright.simulator.live import Connection, snapshot_of
 from podwright.simulator.loaded import load
+from podwright.simulator.operator_client import OperatorError
 from podwright.simulator.snapshot import SnapshotError, read_snapshot
 
 FORMATS: Final = ("table", "wide", "json", "yaml")
@@ -38,18 +40,7 @@ FORMATS: Final = ("table", "wide", "json", "yaml")
     show_default=True,
     help="The output format. `wide` also has the nearest nodes, all scores and the scheduler's message.",
 )
-@click.option(
-    "--operator",
-    envvar="PODWRIGHT_OPERATOR",
-    metavar="URL",
-    help="Ask a running operator, too: https://HOST:PORT, or http://127.0.0.1:PORT behind `kubectl port-forward`.",
-)
-@click.option(
-    "--operator-ca",
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    help="The authorities of the operator's certificate, in PEM. Default: those of the API server.",
-)
+@with_operator("Ask a running operator, too")
 @click.option(
     "--changes/--no-changes", default=True, help="Whether to search what would help. Without, it takes less time."
 )
@@ -87,7 +78,7 @@ def _answer(url: str | None, ca_file: str | None, wanted: Target, connection: Co
     """The operator's answer; None if there is no operator to ask, or if a workload is to be explained."""
     if url is None or wanted.kind != "Pod":
         return None
-    return ask(url, wanted.namespace, wanted.name, connection, ca_file=ca_file)
+    return ask_about(url, wanted.namespace, wanted.name, connection, ca_file=ca_file)
 
 
 def _explained(

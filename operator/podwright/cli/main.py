@@ -28,6 +28,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "record": "podwright.cli.record",
     "replay": "podwright.cli.replay",
     "run": "podwright.cli.run",
+    "shadow": "podwright.cli.shadow",
     "simulate": "podwright.cli.simulate",
     "snapshot": "podwright.cli.snapshot",
 }

@@ -24,8 +24,8 @@ from podwright.core.framework.errors import PluginError, ReportException
 from podwright.core.framework.features import Features
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Cluster, Handle, WaitingPod
-from podwright.core.framework.observer import Observer
-from podwright.core.framework.profile import Point, Profile
+from podwright.core.framework.observer import NO_OBSERVER, Observer
+from podwright.core.framework.profile import Point
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import POLICY_ANNOTATION, PodInfo
 from podwright.core.plugins.rules.failures import RuleFailures
@@ -173,17 +173,16 @@ class ActivePolicies:
         handle.cache.store.listen(CONFIG_MAP, lambda _before, _after: conduct.activities.changed())
 
     def _build(self, policy: CompiledPolicy) -> None:
-        self._put(policy, self.framework_of(policy.profile, self._classes, self.reporter(policy)))
+        self._put(policy, self.framework_of(policy, self._classes, self.reporter(policy)))
 
     def reporter(self, policy: CompiledPolicy) -> ReportException:
         """What the policy's plugins report their exceptions to."""
         return self._conduct.exceptions.reporter(policy)
 
-    def framework_of(self, profile: Profile, classes: Classes, report: ReportException) -> Framework:
-        """The profile's plugins, built. Raises ProfileError, PluginError, and what plugins raise."""
-        return Framework(
-            profile, classes, handle=self._handle, observer=self._conduct.observer, report_exception=report
-        )
+    def framework_of(self, policy: CompiledPolicy, classes: Classes, report: ReportException) -> Framework:
+        """The policy's plugins, built. Raises ProfileError, PluginError, and what plugins raise."""
+        observer = NO_OBSERVER if policy.shadow else self._conduct.observer
+        return Framework(policy.profile, classes, handle=self._handle, observer=observer, report_exception=report)
 
     def _put(self, policy: CompiledPolicy, framework: Framework) -> None:
         self._listen_to_rules(policy.name, framework)
@@ -392,6 +391,11 @@ class ActivePolicies:
         return found
 
     @property
+    def shadows(self) -> Collection[ActivePolicy]:
+        """Those in shadow mode: they take no pods."""
+        return [self._built[policy] for policy in self.policy_set.shadows]
+
+    @property
     def built(self) -> Collection[ActivePolicy]:
         """Everything whose plugins are built."""
         return self._built.values()
@@ -419,9 +423,10 @@ class ActivePolicies:
         """Whether an active plugin that can make pods wait registered a queueing hint for the event."""
         known = self._has_hints.get(event)
         if known is None:
-            known = self._has_hints[event] = any(active.extenders for active in self._built.values()) or any(
+            taking = [active for active in self._built.values() if not active.compiled.shadow]
+            known = self._has_hints[event] = any(active.extenders for active in taking) or any(
                 registered(active.framework.hints, plugin.name, event)
-                for active in self._built.values()
+                for active in taking
                 for plugin in active.framework.at(*_REJECTING)
             )
         return known

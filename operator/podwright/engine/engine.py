@@ -14,7 +14,6 @@ import asyncio
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from podwright.api.compile import Classes
@@ -28,6 +27,8 @@ from podwright.core.queue import DEFAULT_WAITS, QueuedPod, SchedulingQueue, Wait
 from podwright.core.state.cache import Cache
 from podwright.engine import decision_log
 from podwright.engine.active_policies import ActivePolicies, ActivePolicy, Conduct, EngineHandle
+from podwright.engine.arrivals import Arrivals
+from podwright.engine.attempts import Attempts
 from podwright.engine.binding.cycle import BindingCycles
 from podwright.engine.binding.executor import BindingExecutor
 from podwright.engine.binding.limiter import PROMPT_LIMIT, BindLimiter
@@ -58,6 +59,8 @@ from podwright.engine.quiet import Quiet
 from podwright.engine.raw_objects import raw_objects_for
 from podwright.engine.recent_decisions import RecentDecisions
 from podwright.engine.reconsideration import Reconsideration
+from podwright.engine.shadow.shadow import Shadow
+from podwright.engine.shadow.shadow_time import ShadowTime, earliest
 from podwright.engine.slices import STILL_CHANGING, Slices, Undecided
 from podwright.engine.slow_plugins import SLOW_SECONDS, SlowPlugins
 from podwright.engine.state import EngineState, Sources
@@ -67,14 +70,8 @@ log = logging.getLogger(__name__)
 
 SLICE_SECONDS: Final = 0.003
 """How long the loop runs before it yields."""
-PAUSE_SHARE: Final = 0.05
-"""After a slow attempt the loop pauses for this share of its duration."""
-PAUSE_SECONDS: Final = (0.01, 0.1)
-"""The shortest and the longest of these pauses. An answer to a health check takes some turns of the event loop."""
 ATTEMPTS_AT_EXTENDERS: Final = 32
 """How many attempts may be out at an extender by default."""
-LANE_PAUSE_SECONDS: Final = 0.1
-"""The longest time for ordinary pods between two slices of an attempt in the lane."""
 HOUSEKEEPING_SECONDS: Final = 5.0
 COMPACT_EVERY: Final = 12
 """Caches are compacted in every twelfth round of housekeeping, also while the loop is busy."""
@@ -162,6 +159,7 @@ class Engine:
             features=features,
             sources=sources,
             instance=options.instance,
+            arrivals=Arrivals(),
             raw_objects=raw_objects_for(
                 [each.defined.settings for each in ports.extenders.values()], self.cache.placement
             ),
@@ -190,6 +188,17 @@ class Engine:
             limiter=limiter,
             carry_out=self._carry_out,
             at_once=options.attempts_at_extenders,
+        )
+        self._trying = Attempts(
+            self.slices,
+            self.queue,
+            limiter=self.binding_executor.limiter,
+            clock=clock,
+            schedule_one=self.schedule_one,
+        )
+        self.shadow = Shadow(state, policies=self.policies, metrics=metrics)
+        self._shadow_time = ShadowTime(
+            self.shadow, self.binding_cycles, attempts=self._trying, metrics=metrics, clock=clock
         )
         self.nodes = Nodes(state, ports, on_delete=self.binding_executor.checks.node_removed)
         self.group_changes = GroupChanges(state, ports, foreign_pods=self.foreign_pods)
@@ -241,6 +250,8 @@ class Engine:
         `namespaces`: of which pods that may be so; None: of all.
         """
         self._extended.release_all()
+        if self._started:  # what the first lists show has not just happened
+            self.shadow.policies_changed()
         self._reconsideration.begin(namespaces)
 
     # The loop
@@ -256,20 +267,25 @@ class Engine:
         clock, queue, limiter = self._sources.clock, self.queue, self.binding_executor.limiter
         self._started = True
         self.other_instances.watch()
+        self.shadow.policies_changed()
         self.group_changes.process()
         self._gangs.prioritize_partially_placed()
         slice_ends = clock() + SLICE_SECONDS
+        shadow = self._shadow_time
         while True:
+            if shadow.has_turn:
+                await shadow.decide()
+                slice_ends = clock() + SLICE_SECONDS
             queued = (self._turns.pop() if self._turns else None) or queue.pop()
             if queued is None:
-                if self._extended.release():
+                if self._extended.release() or shadow.use_idle_time():
                     continue
                 limiter.wake_next()
                 await self._wait_for_work()
             elif queued.costly:
-                await self._attempt_in_lane(queued)
+                await self._trying.in_lane(queued)
             else:
-                await self._attempt_at(queued)
+                await self._trying.at(queued)
                 late = clock() - slice_ends
                 if limiter.full:
                     await limiter.wait_for_capacity()
@@ -281,59 +297,12 @@ class Engine:
                     await self._pause_after(queued, late)
             slice_ends = clock() + SLICE_SECONDS
 
-    async def _attempt_at(self, queued: QueuedPod) -> None:
-        """An attempt, with other tasks between its slices."""
-        ended = self.slices.start(partial(self.schedule_one, queued))
-        while not ended:
-            await asyncio.sleep(0)
-            ended = self.slices.resume()
-
-    async def _attempt_in_lane(self, queued: QueuedPod) -> None:
-        """An attempt at a costly pod: other tasks and ordinary pods go between its slices. The lane of these pods is closed afterwards.
-
-        In a quiet time, ordinary pods wait too, and all of it counts. A short attempt counts as long as its object keeps others busy: the API
-        server has more to do with a Binding of such a pod than the attempt took.
-        """
-        clock = self._sources.clock
-        started = clock()
-        ended = self.slices.start(partial(self.schedule_one, queued))
-        seconds = clock() - started
-        while not ended:
-            started = clock()
-            if self.slices.quiet:
-                await asyncio.sleep(0)
-            else:
-                await self._schedule_ordinary_pods()
-                started = clock()
-            ended = self.slices.resume()
-            seconds += clock() - started
-        self.queue.costly_attempt_took(seconds if queued.cost is None else max(seconds, queued.cost.elsewhere))
-        await self._pause(seconds)
-        if self.binding_executor.limiter.full:
-            await self.binding_executor.limiter.wait_for_capacity()
-
-    async def _schedule_ordinary_pods(self) -> None:
-        """Attempts at the ordinary pods that are active now, while an attempt in the lane is paused."""
-        ends = self._sources.clock() + LANE_PAUSE_SECONDS
-        await asyncio.sleep(0)
-        while self._sources.clock() < ends and not self.binding_executor.limiter.full:
-            queued = self.queue.pop_ordinary()
-            if queued is None:
-                return
-            self.schedule_one(queued)
-            await asyncio.sleep(0)
-
-    async def _pause(self, seconds: float) -> None:
-        """An attempt took that long. Gives other tasks the time to do more than one step each."""
-        shortest, longest = PAUSE_SECONDS
-        await asyncio.sleep(min(longest, max(shortest, PAUSE_SHARE * seconds)))
-
     async def _pause_after(self, queued: QueuedPod, seconds: float) -> None:
         """An attempt at an ordinary pod took that long. Gives other tasks time, and pods of other policies a turn."""
         policy = self.policies.of(queued.pod)
         if policy is not None:
             self.slow_plugins.attempt_was_slow(policy.compiled.name, queued.pod, seconds)
-        await self._pause(seconds)
+        await self._trying.pause(seconds)
         if policy is not None and self._turns is not None:
             self._turns.begin(policy, seconds)
 
@@ -391,7 +360,7 @@ class Engine:
 
     async def _wait_for_work(self) -> None:
         self.first_idle.set()
-        due = self.queue.next_wakeup()
+        due = earliest(self.queue.next_wakeup(), self._shadow_time.next_turn)
         now = self._sources.clock()
         timeout = None if due is None else min(FLUSH_SECONDS, max(due - now, 0.001))
         loop = asyncio.get_running_loop()

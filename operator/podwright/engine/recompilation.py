@@ -45,7 +45,7 @@ class Recompilation:
             fresh = self._policies.policy_set.recompiled(policy, self._classes, self._fresh)
             if not policy.refusal:
                 report = self._reporting(self._policies.reporter(policy))
-                self._frameworks[policy] = self._policies.framework_of(fresh.profile, self._classes, report)
+                self._frameworks[policy] = self._policies.framework_of(fresh, self._classes, report)
             self._fresh[policy] = fresh
         except Exception as error:
             raise RecompilationError(f"policy {policy.name}: {problem_of(error)}") from error

@@ -15,6 +15,7 @@ from podwright.core.framework.features import Features
 from podwright.core.queue import SchedulingQueue
 from podwright.core.state.cache import Cache
 from podwright.core.state.signals import Signals
+from podwright.engine.arrivals import Arrivals
 from podwright.engine.instance import Instance
 from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.raw_objects import RawObjects
@@ -75,6 +76,7 @@ class EngineState:
     sources: Sources
     instance: Instance
     raw_objects: RawObjects
+    arrivals: Arrivals
     wake: Callable[[], None]
     """Wakes the scheduling loop: there may be a pod to schedule."""
 

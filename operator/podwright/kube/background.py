@@ -27,6 +27,7 @@ class BackgroundTasks:
         """Runs `work` as a task."""
         # Kopf recognizes the tasks that it must not cancel by this prefix (controllers/supervisor.py).
         task = asyncio.create_task(run_forever(name, work, self._restarted), name=f"podwright {name}")
+        self._tasks = [known for known in self._tasks if not known.done()]
         self._tasks.append(task)
         return task
 

@@ -38,6 +38,7 @@ from podwright.kube.policies.kinds import NamespacePolicies
 from podwright.kube.policies.statuses import WriteLimit
 from podwright.kube.watch.newly_served import NewlyServedNames
 from podwright.kube.watch.pending_audit import PendingAudit
+from podwright.kube.watch.shadow_watches import ShadowWatches
 from podwright.kube.watch.unseen_names import UnseenNames
 from podwright.kube.watch.watches import Watches
 from podwright.kube.write.events import EventRecorder
@@ -83,6 +84,7 @@ class Parts:
     group_phases: PodGroupPhases
     pending_audit: PendingAudit
     foreign_pods: ForeignPodLister
+    shadow_watches: ShadowWatches
 
 
 def build_parts(base: Base, server_minor: int | None) -> Parts:
@@ -174,6 +176,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
             unseen=unseen_names,
         ),
         foreign_pods=ForeignPodLister(http, engine),
+        shadow_watches=ShadowWatches(engine.shadow, base.watches),
     )
 
 

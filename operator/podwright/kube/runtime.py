@@ -33,6 +33,7 @@ from podwright.engine.plugin_loading import load
 from podwright.engine.plugin_reload import PluginReload
 from podwright.engine.pod_answers import PodAnswers
 from podwright.engine.ports import Extender
+from podwright.engine.shadow.report import reports
 from podwright.engine.view.waiting import queued_pods
 from podwright.kube.background import BackgroundTasks, cancel
 from podwright.kube.client import access, credentials
@@ -120,6 +121,7 @@ class Runtime:
             configuration=self._configuration,
             about_pod=self._about_pod,
             shown=self._shown if options.page else None,
+            shadow=self._shadow_reports,
         )
         self._clients = review_clients(options, self._http, metrics)
         self.server = Server(content, metrics, options=options, delegation=Delegation(*self._clients))
@@ -246,6 +248,9 @@ class Runtime:
             decisions=engine.decisions,
         )
 
+    def _shadow_reports(self, policy: str) -> Iterator[Mapping[str, Any] | None]:
+        return reports(self.engine.shadow, policy) if self._started else iter(())
+
     def _configuration(self) -> Callable[[], Mapping[str, Any]]:
         if not self._started:
             return dict
@@ -323,6 +328,7 @@ class Runtime:
             ("newly served names", parts.newly_served.run),
             ("audit of pending pods", parts.pending_audit.run),
             ("foreign pods", parts.foreign_pods.run),
+            ("watches for shadow", parts.shadow_watches.run),
             ("permissions", lambda: self._check_rights(rights)),
         ):
             self._tasks.start(name, work)

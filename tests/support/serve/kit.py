@@ -37,6 +37,7 @@ class Told:
     snapshots: int = 0
     about_pod: Any = None
     shown: Any = None
+    shadow: Any = None
 
     def content(self) -> Content:
         return Content(
@@ -46,6 +47,7 @@ class Told:
             configuration=lambda: lambda: self.configuration,
             about_pod=self.about_pod,
             shown=self.shown,
+            shadow=self.shadow,
         )
 
     def _snapshots(self) -> Any:

@@ -13,7 +13,8 @@ from podwright.api import crd
 from podwright.api.compile import compile_policy
 from podwright.api.policy_set import PolicySet
 from podwright.api.policy_status import status_of
-from podwright.api.scheduler_policy import PolicyError, StrategyType, parse_policy
+from podwright.api.policy_strategy import StrategyType
+from podwright.api.scheduler_policy import PolicyError, parse_policy
 from podwright.core.framework.features import Features
 from podwright.core.framework.framework import Framework
 from podwright.core.plugins import PLUGINS

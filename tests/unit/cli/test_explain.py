@@ -10,6 +10,8 @@ from click.testing import CliRunner
 
 from podwright.cli.main import main
 from podwright.simulator.explain import from_operator
+from podwright.simulator.live import Connection
+from podwright.simulator.operator_client import OperatorError
 from support.explain.objects import cluster, full, gang, member, node, waiting
 from support.explain.situations import SITUATIONS
 from support.objects.builders import make_taint
@@ -135,7 +137,7 @@ def test_errors_are_one_line_and_the_status_is_1(run, target, says):
 
 def test_a_pod_that_fits_says_from_the_operator_how_long_its_backoff_is(run, monkeypatch):
     answer = {"queue": {"place": "backoff", "attempts": 4, "waited": 30.0, "triedIn": 6.0}}
-    monkeypatch.setattr("podwright.cli.explain.ask", lambda *_args, **_options: answer)
+    monkeypatch.setattr("podwright.cli.explain.ask_about", lambda *_args, **_options: answer)
     given = cluster([node("one")], [waiting()])
     result = json.loads(run(given, "pod/waiting", "-o", "json", "--operator", "https://operator").output)
     assert result["causes"][0]["reason"] == "Backoff"
@@ -155,7 +157,7 @@ def test_without_the_cluster_the_operator_answers_alone(monkeypatch):
     }
     queue = {"place": "unschedulable", "attempts": 1, "waited": 2.0, "rejectedBy": ["NodeResourcesFit"]}
     answer = {"queue": queue, "decisions": [decision]}
-    monkeypatch.setattr("podwright.cli.explain.ask", lambda *_args, **_options: answer)
+    monkeypatch.setattr("podwright.cli.explain.ask_about", lambda *_args, **_options: answer)
     result = CliRunner().invoke(
         main, ["explain", "pod/web", "--operator", "https://x", "--kubeconfig", "/nowhere/config"]
     )
@@ -171,5 +173,5 @@ def test_without_the_cluster_the_operator_answers_alone(monkeypatch):
 
 @pytest.mark.parametrize("url", ["http://operator.example:8080", "ftp://x", "operator:10259"])
 def test_credentials_are_not_sent_in_the_clear(url):
-    with pytest.raises(from_operator.OperatorError, match="expected https"):
-        from_operator.ask(url, "default", "web", from_operator.Connection())
+    with pytest.raises(OperatorError, match="expected https"):
+        from_operator.ask_about(url, "default", "web", Connection())

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from podwright.api.scheduler_policy import StrategyType
+from podwright.api.policy_strategy import StrategyType
 from podwright.cli.strategy_pictures import HEIGHT, NODES, SPOT, STANDARD, WIDTH, draw, main, policies_of, run
 from podwright.simulator.library import Policy
 

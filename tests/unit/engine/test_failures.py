@@ -6,6 +6,7 @@ import pytest
 
 from podwright.core.framework.features import Features
 from podwright.core.framework.status import Code, Status, unschedulable
+from podwright.engine.arrivals import Arrivals
 from podwright.engine.failures import REPEAT_SECONDS, Failures
 from podwright.engine.instance import UNNAMED
 from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, Verdict
@@ -21,6 +22,7 @@ def failures_of(rig):
     sources = Sources(clock=lambda: rig.now, wall=lambda: rig.now, cpu=lambda: rig.now, below=lambda _n: 0)
     state = EngineState(
         raw_objects=RawObjects(),
+        arrivals=Arrivals(),
         cache=engine.cache,
         queue=engine.queue,
         binding_cycles=engine.binding_cycles,

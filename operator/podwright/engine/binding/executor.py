@@ -68,6 +68,7 @@ class BindingExecutor:
         self._queue = state.queue
         self._clock = state.clock
         self._wake = state.wake
+        self._arrivals = state.arrivals
         self._instance = state.instance
         self._status = ports.status
         self._metrics = ports.metrics
@@ -96,6 +97,7 @@ class BindingExecutor:
             self._queue.done(queued.uid)
             return
         self._cache.assume(queued.pod, placement.node_name)
+        self._arrivals.placed(queued.pod, placement.node_name, certain=True)
         cycle = BindingCycle(queued=queued, placement=placement, policy=policy, started=started, debug=self._debug)
         if (failure := self._reserve_and_permit(cycle)) is not None:
             self._effects.apply(cycle, self._ending(cycle, failure))

@@ -64,8 +64,11 @@ class AssignedPods(Stream):
     def put(self, raw: Raw) -> None:
         try:
             pod, problems = parse_assigned_pod(raw)
-            new = self._cache.placement(pod.uid) is None or self._cache.is_assumed(pod.uid)
+            unknown = self._cache.placement(pod.uid) is None
+            new = unknown or self._cache.is_assumed(pod.uid)
             self.take(pod)
+            if unknown and not pod.finished:
+                self._arrivals.placed(pod, pod.node_name, certain=False)
             self._raw_objects.put_pod(raw)
             if new:
                 self._other_instances.bound(pod, raw)

@@ -38,6 +38,7 @@ class Nodes(Stream):
             self._cache.set_node(node)
             event = node_event(before, node)
             if event is not None:
+                self._arrivals.changes += 1
                 self._queue.move(event, before, node)
                 if before is None:
                     self._count_members(node.name)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from podwright.core.framework.cluster_events import ClusterEvent
+from podwright.engine.intake.object_changes import ASSIGNED_POD_ADD
 from podwright.engine.ports import Ports
 from podwright.engine.state import EngineState
 
@@ -21,9 +22,12 @@ class Stream:
         self._invalid_objects = state.invalid_objects
         self._wake = state.wake
         self._metrics = ports.metrics
+        self._arrivals = state.arrivals
 
     def _happened(self, event: ClusterEvent, before: Any, after: Any, started: float) -> None:
         """Moves the waiting pods that the event may help, and wakes the loop. `started`: when the event came in."""
+        if event is not ASSIGNED_POD_ADD:
+            self._arrivals.changes += 1
         self._queue.move(event, before, after)
         self._wake()
         self._metrics.event_ended(started, event.label)

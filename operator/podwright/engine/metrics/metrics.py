@@ -232,6 +232,27 @@ POLICY_ERRORS: Final = Counter(
 POLICY_PENDING: Final = Gauge(
     "podwright_policy_pending_pods", "Pending pods by the policy of their last attempt.", ("policy",)
 )
+SHADOW_COMPARISONS: Final = Counter(
+    "podwright_shadow_comparisons",
+    "Decisions of policies in shadow mode that were compared with what became of the pod, by outcome.",
+    ("policy", "outcome"),
+)
+SHADOW_SKIPPED: Final = Counter(
+    "podwright_shadow_skipped_pods",
+    "Pods that a policy in shadow mode did not compare, by reason.",
+    ("policy", "reason"),
+)
+SHADOW_UNPLACED: Final = Gauge(
+    "podwright_shadow_unplaced_pods",
+    "Pods that their scheduler cannot place, by what a policy in shadow mode says: fits or waits.",
+    ("policy", "verdict"),
+)
+SHADOW_WAITING: Final = Gauge(
+    "podwright_shadow_waiting_pods", "Pods with nodes that wait to be compared by policies in shadow mode."
+)
+SHADOW_MILLISECONDS: Final = Counter(
+    "podwright_shadow_milliseconds", "How long the policies in shadow mode have decided, in milliseconds."
+)
 OVER_BUDGET: Final = Gauge("podwright_local_policies_over_budget", "LocalSchedulerPolicies over their time budget.")
 SLOW_LANE: Final = Counter(
     "podwright_local_policy_slowed_pods",

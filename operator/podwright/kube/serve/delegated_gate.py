@@ -25,6 +25,7 @@ from podwright.kube.serve.delegation import ANONYMOUS, AUTHENTICATED, FAILURES, 
 from podwright.kube.serve.event_loops import SchedulerLoop
 from podwright.kube.serve.explanations import wanted_pod
 from podwright.kube.serve.page.sight import DATA, EVERYTHING, NOTHING, SIGHT, Sight, is_file, wanted_namespace
+from podwright.kube.serve.shadow_reports import SHADOW_PATH
 
 log = logging.getLogger(__name__)
 
@@ -168,14 +169,20 @@ class DelegatedGate:
             if await self._allows(user, (verb, request.path), asked, turn):
                 if request.path in DATA:
                     request[SIGHT] = await self._sight(user, request, turn)
-                return await self._refusal_of_pod(user, request, turn)
+                return await self._refusal_of_pods(user, request, turn)
         except FAILURES as error:
             log.warning("access cannot be reviewed: %s", error or type(error).__name__)
             return _status(500, "InternalError", "access cannot be reviewed")
         return _status(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{request.path}"')
 
-    async def _refusal_of_pod(self, user: User, request: web.Request, turn: _Turn) -> web.StreamResponse | None:
-        """Whoever asks about a pod must be allowed to get it."""
+    async def _refusal_of_pods(self, user: User, request: web.Request, turn: _Turn) -> web.StreamResponse | None:
+        """Whoever asks about a pod must be allowed to get it, and who asks about those of all namespaces to list them."""
+        if request.path == SHADOW_PATH:
+            if await self._may_list_pods(user, "", turn):
+                return None
+            return _status(
+                403, "Forbidden", f'pods is forbidden: User "{user.name}" cannot list resource "pods" in all namespaces'
+            )
         pod = wanted_pod(request)
         if pod is None or await self._allows(user, pod, partial(self._delegation.allows_pod, user, *pod), turn):
             return None
@@ -187,9 +194,12 @@ class DelegatedGate:
     async def _sight(self, user: User, request: web.Request, turn: _Turn) -> Sight:
         """The pods of a namespace, or of all, that a request of the page asks for, if the user may list them."""
         namespace = wanted_namespace(request)
+        return Sight(namespace) if await self._may_list_pods(user, namespace, turn, patient=True) else NOTHING
+
+    async def _may_list_pods(self, user: User, namespace: str, turn: _Turn, *, patient: bool = False) -> bool:
+        """`namespace`: "" for all."""
         asked = partial(self._delegation.allows_pods, user, namespace)
-        allowed = await self._allows(user, ("list pods in", namespace), asked, turn, patient=True)
-        return Sight(namespace) if allowed else NOTHING
+        return await self._allows(user, ("list pods in", namespace), asked, turn, patient=patient)
 
     async def _user(self, request: web.Request, turn: _Turn) -> User | None:
         """The user of the request; None if the request shows an invalid token. Raises FAILURES."""

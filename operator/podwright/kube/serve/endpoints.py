@@ -9,6 +9,7 @@
 | /configz | the options and profiles in use |
 | /debug/explain | what is known of one pod |
 | /page/ | the page, see page/routes.py |
+| /debug/shadow | what the policies in shadow mode have found |
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from podwright.kube.serve.explanations import PATH, AnswersAboutPod, Explanation
 from podwright.kube.serve.page.routes import Page as LivePage
 from podwright.kube.serve.page.shown import Shown
 from podwright.kube.serve.pages import Body, Page, decompressed
+from podwright.kube.serve.shadow_reports import SHADOW_PATH, ShadowAnswers, ShadowReports
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +72,8 @@ class Content:
     """The answers of /debug/explain, in short steps; None: the path is not served."""
     shown: Callable[[], Shown | None] | None = None
     """What the page shows, None before the start; None instead of the function: there is no page."""
+    shadow: ShadowAnswers | None = None
+    """The answers of /debug/shadow, in short steps; None: the path is not served."""
 
 
 class Endpoints:
@@ -84,6 +88,7 @@ class Endpoints:
         """When that was, by the steady clock."""
         self._explanations = None if content.about_pod is None else Explanations(content.about_pod, loop)
         self._page = None if content.shown is None else LivePage(content.shown, loop)
+        self._shadow = None if content.shadow is None else ShadowReports(content.shadow, loop)
         self._long_answers = 0
         self._metrics = Page(self._render_metrics, time.monotonic)
         self._resources = Page(self._render_resources, time.monotonic)
@@ -104,6 +109,8 @@ class Endpoints:
             found.append(web.get(PATH, self._explanations.answer))
         if self._page is not None:
             found += self._page.routes()
+        if self._shadow is not None:
+            found.append(web.get(SHADOW_PATH, self._shadow.answer))
         return found
 
     # Checks

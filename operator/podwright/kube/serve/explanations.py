@@ -14,11 +14,9 @@ from aiohttp import web
 
 from podwright.core.objects.names import is_dns_subdomain
 from podwright.kube.serve.event_loops import SchedulerLoop
+from podwright.kube.serve.steps import MOST_ANSWERS, last_step
 
 PATH: Final = "/debug/explain"
-MOST_ANSWERS: Final = 4
-"""How many are computed at once; more are refused."""
-STEP_SECONDS: Final = 10.0
 
 AnswersAboutPod = Callable[[str, str], Iterator[Mapping[str, Any] | None]]
 """(namespace, name) → steps, the last of which yields the answer; empty if nothing is known of the pod."""
@@ -49,7 +47,7 @@ class Explanations:
             return web.Response(status=503, text="too many explanations at once\n", headers={"Retry-After": "1"})
         self._running += 1
         try:
-            found = await self._computed(*wanted)
+            found = await last_step(self._loop, lambda: self._about(*wanted))
         except TimeoutError:
             return web.Response(status=503, text="the scheduler's loop does not answer\n")
         finally:
@@ -57,10 +55,3 @@ class Explanations:
         if not found:
             return web.Response(status=404, text=f"nothing is known of pod {'/'.join(wanted)}\n")
         return web.Response(body=orjson.dumps(found), content_type="application/json")
-
-    async def _computed(self, namespace: str, name: str) -> Mapping[str, Any]:
-        steps = await self._loop.call(lambda: self._about(namespace, name), STEP_SECONDS)
-        while True:
-            found = await self._loop.call(lambda: next(steps, {}), STEP_SECONDS)
-            if found is not None:
-                return found

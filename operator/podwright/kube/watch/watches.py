@@ -28,6 +28,7 @@ class Watches:
         self._http = http
         self._start_task = start_task
         self._reflectors: dict[str, Reflector] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._optional: set[str] = set()
         self._others: Callable[[], Mapping[str, Reflector]] = dict
 
@@ -45,7 +46,15 @@ class Watches:
             self._optional.add(name)
         reflector = Reflector(self._http, resource, sink=sink, field_selector=field_selector)
         self._reflectors[name] = reflector
-        self._start_task(name, reflector.run)
+        self._tasks[name] = self._start_task(name, reflector.run)
+
+    async def stop(self, name: str) -> None:
+        """Ends a watch that was started. Its sink keeps what it has."""
+        task = self._tasks.pop(name)
+        del self._reflectors[name]
+        self._optional.discard(name)
+        task.cancel()
+        await asyncio.wait([task])
 
     def include(self, others: Callable[[], Mapping[str, Reflector]]) -> None:
         """Includes reflectors that someone else runs, and that may come and go."""

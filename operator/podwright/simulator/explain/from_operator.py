@@ -5,19 +5,10 @@ The operator knows what no snapshot shows: the pod's place in the queue, and its
 
 from __future__ import annotations
 
-import asyncio
-import ssl
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-import aiohttp
-import orjson
-from yarl import URL
-
-from podwright.kube.client import credentials
-from podwright.kube.client.errors import ConfigError
 from podwright.kube.client.times import rfc3339
 from podwright.simulator.explain.amounts import counted
 from podwright.simulator.explain.results import (
@@ -30,57 +21,14 @@ from podwright.simulator.explain.results import (
     State,
 )
 from podwright.simulator.live import Connection
+from podwright.simulator.operator_client import Answer, ask
 
 PATH: Final = "/debug/explain"
-SECONDS: Final = 10.0
-LONGEST_ANSWER: Final = 1 << 20
-_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
-Answer = Mapping[str, Any]
 
 
-class OperatorError(Exception):
-    """The operator could not be asked, or did not answer. The message names its URL."""
-
-
-def ask(url: str, namespace: str, name: str, connection: Connection, *, ca_file: str | None = None) -> Answer:
-    """The operator's answer about a pod; empty if it knows nothing of it. Raises OperatorError.
-
-    `url`: `https://HOST:PORT`, or `http://127.0.0.1:PORT`, which is sent no credentials. `ca_file`: the authorities of the operator's
-    certificate, besides those of the API server.
-    """
-    try:
-        return asyncio.run(_asked(url, namespace, name, connection, ca_file))
-    except (aiohttp.ClientError, OSError, ConfigError, ValueError) as error:
-        raise OperatorError(f"{url}: {error or type(error).__name__}") from error
-
-
-async def _asked(url: str, namespace: str, name: str, connection: Connection, ca_file: str | None) -> Answer:
-    base = URL(url)
-    headers: list[tuple[str, str]] = []
-    context: ssl.SSLContext | None = None
-    if base.scheme == "https":
-        source = credentials.load(connection.kubeconfig, connection.context, time.time, time.monotonic)
-        current = await source.current()
-        headers, context = list(current.headers), current.ssl_context or ssl.create_default_context()
-        if ca_file is not None:
-            context.load_verify_locations(ca_file)
-    elif base.scheme != "http" or base.host not in _LOOPBACK:
-        raise OperatorError(f"{url}: expected https://HOST:PORT, or http://127.0.0.1:PORT")
-    where = base.with_path(PATH).with_query(namespace=namespace, pod=name)
-    timeout = aiohttp.ClientTimeout(total=SECONDS)
-    async with (
-        aiohttp.ClientSession(trust_env=False, timeout=timeout) as session,
-        session.get(
-            where, headers=headers, ssl=context if context is not None else False, allow_redirects=False
-        ) as response,
-    ):
-        body = await response.content.read(LONGEST_ANSWER)
-        if response.status == 404:
-            return {}
-        if response.status != 200:
-            raise OperatorError(f"{url}: {response.status} {body[:300].decode(errors='replace').strip()}")
-        found = orjson.loads(body)
-        return found if isinstance(found, Mapping) else {}
+def ask_about(url: str, namespace: str, name: str, connection: Connection, *, ca_file: str | None = None) -> Answer:
+    """The operator's answer about a pod; empty if it knows nothing of it. Raises OperatorError. See `ask`."""
+    return ask(url, PATH, {"namespace": namespace, "pod": name}, connection, ca_file=ca_file)
 
 
 # The answer

@@ -7,7 +7,7 @@ import pytest
 
 from podwright.kube.serve import delegated_gate
 from podwright.kube.serve.delegation import User
-from podwright.kube.serve.explanations import MOST_ANSWERS
+from podwright.kube.serve.steps import MOST_ANSWERS
 from support.serve.kit import Delegate, Told, client_context, get, secure, serving
 
 BEARER = "Authorization: Bearer secret"

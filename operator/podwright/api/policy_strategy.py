@@ -1,0 +1,146 @@
+"""`spec.strategy` of a SchedulerPolicy: which nodes score best, in one word, with the resources that count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from podwright.api.policy_match import QUALIFIED_NAME
+from podwright.core.framework.validation import ATOMIC, Rule, describe, unique_by
+
+StrategyType = Literal[
+    "Default",
+    "LeastAllocated",
+    "MostAllocated",
+    "BalancedAllocation",
+    "RequestedToCapacityRatio",
+    "Random",
+    "NodeName",
+    "Custom",
+]
+_STRATEGIES_WITH_RESOURCES: Final = (
+    "LeastAllocated",
+    "MostAllocated",
+    "BalancedAllocation",
+    "RequestedToCapacityRatio",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    name: str = field(
+        metadata=describe(
+            "A resource as in a container's requests, for example cpu, memory or nvidia.com/gpu.",
+            minLength=1,
+            maxLength=253,
+            pattern=QUALIFIED_NAME,
+        )
+    )
+    weight: int = field(
+        default=1,
+        metadata=describe(
+            "The weight of this resource relative to the others. BalancedAllocation accepts only 1.",
+            format="int32",
+            minimum=1,
+            maximum=100,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ShapePoint:
+    utilization: int = field(
+        metadata=describe("Requested percentage of the node's resource.", format="int32", minimum=0, maximum=100)
+    )
+    score: int = field(
+        metadata=describe("The score at that utilization, from 0 to 10.", format="int32", minimum=0, maximum=10)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedToCapacityRatio:
+    shape: tuple[ShapePoint, ...] = field(
+        metadata=describe(
+            "Points of the scoring function, ordered by utilization. The function is linear between two points.",
+            rules=[
+                Rule(
+                    cel="self.all(p, self.exists_one(q, q.utilization == p.utilization))"
+                    " && self.map(p, p.utilization).isSorted()",
+                    violations=lambda self: (
+                        f"[{i}].utilization"
+                        for i in range(1, len(self))
+                        if self[i].utilization <= self[i - 1].utilization
+                    ),
+                    message="utilization must rise from point to point",
+                )
+            ],
+            minItems=1,
+            maxItems=32,
+            **ATOMIC,
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    type: StrategyType = field(
+        default="Default",
+        metadata=describe(
+            "Which nodes score best. The strategy changes scoring only: a node that a filter rejects is never selected. "
+            "Default: kube-scheduler's default profile, with LeastAllocated and BalancedAllocation together. "
+            "LeastAllocated, MostAllocated, RequestedToCapacityRatio: the scoring strategy of NodeResourcesFit; everything "
+            "else as in Default. "
+            "BalancedAllocation: scores the balance between resources only, not how much of them is allocated. "
+            "Random: any feasible node. NodeName: the feasible node whose name is first in byte order. "
+            "Custom: the plugins in `plugins`."
+        ),
+    )
+    resources: tuple[Resource, ...] = field(
+        default=(),
+        metadata=describe(
+            "The resources to score. Default: cpu and memory with weight 1. For LeastAllocated, MostAllocated, "
+            "BalancedAllocation and RequestedToCapacityRatio.",
+            maxItems=32,
+            **unique_by("name"),
+        ),
+    )
+    requested_to_capacity_ratio: RequestedToCapacityRatio | None = field(
+        default=None,
+        metadata=describe("Required for type RequestedToCapacityRatio, not allowed for other types."),
+    )
+
+    RULES = (
+        Rule(
+            cel=f"self.type in {list(_STRATEGIES_WITH_RESOURCES)} || !has(self.resources) || size(self.resources) == 0",
+            holds=lambda self: self.type in _STRATEGIES_WITH_RESOURCES or not self.resources,
+            message="is not used by strategy type {self.type}",
+            fallback="is not used by this strategy type",
+            path=".resources",
+            reason="FieldValueForbidden",
+        ),
+        Rule(
+            cel="self.type != 'BalancedAllocation' || !has(self.resources) || self.resources.all(r, r.weight == 1)",
+            violations=lambda self: (
+                f".resources[{i}].weight"
+                for i, resource in enumerate(self.resources)
+                if self.type == "BalancedAllocation" and resource.weight != 1
+            ),
+            message="strategy type BalancedAllocation accepts only weight 1",
+            path=".resources",
+        ),
+        Rule(
+            cel="self.type != 'RequestedToCapacityRatio' || has(self.requestedToCapacityRatio)",
+            holds=lambda self: self.type != "RequestedToCapacityRatio" or self.requested_to_capacity_ratio is not None,
+            message="is required with strategy type RequestedToCapacityRatio",
+            path=".requestedToCapacityRatio",
+            reason="FieldValueRequired",
+        ),
+        Rule(
+            cel="self.type == 'RequestedToCapacityRatio' || !has(self.requestedToCapacityRatio)",
+            holds=lambda self: self.type == "RequestedToCapacityRatio" or self.requested_to_capacity_ratio is None,
+            message="is not used by strategy type {self.type}",
+            fallback="is not used by this strategy type",
+            path=".requestedToCapacityRatio",
+            reason="FieldValueForbidden",
+        ),
+    )

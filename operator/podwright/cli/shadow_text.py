@@ -1,0 +1,98 @@
+"""The text of `podwright shadow report`, from the operator's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from podwright.kube.client.times import rfc3339
+
+Raw = Mapping[str, Any]
+
+_OUTCOMES: Final = {
+    "agreed": "the same node",
+    "waitsToo": "neither finds a node",
+    "tied": "tie: their node is one of several best ones",
+    "lower": "another node is better",
+    "rejected": "their node is rejected",
+    "unplaced": "no node is found, but they found one",
+    "placeable": "a node is found, but they found none",
+    "failed": "a plugin failed",
+}
+_SKIPPED: Final = {
+    "podGroup": "in a pod group",
+    "preemption": "they made room on that node first",
+    "nodeGone": "the node was deleted too soon",
+    "late": "too many others waited",
+    "changing": "the cluster changed too fast",
+}
+
+
+def lines_of(answer: Raw, shown: int) -> Iterator[str]:
+    """`shown`: how many disagreements of each policy."""
+    policies = answer.get("policies") or ()
+    if not policies:
+        yield "No policy is in shadow mode."
+    for number, policy in enumerate(policies):
+        if number:
+            yield ""
+        yield from _policy(policy, shown)
+    if waiting := answer.get("waiting"):
+        yield f"\n{_pods(waiting)} with a node still {'waits' if waiting == 1 else 'wait'} to be compared."
+
+
+def _policy(policy: Raw, shown: int) -> Iterator[str]:
+    outcomes: Mapping[str, int] = policy["outcomes"]
+    decided = sum(outcomes.values()) - outcomes.get("tied", 0) - outcomes.get("failed", 0)
+    yield (
+        f"Policy {policy['name']}, generation {policy['generation']}, beside scheduler {policy['schedulerName']}, "
+        f"since {rfc3339(policy['since'])}"
+    )
+    agreement = policy.get("agreement")
+    share = "nothing to compare yet" if agreement is None else f"{percent(agreement)} of {decided:,}"
+    yield f"  Agreement, without ties: {share}"
+    for name, words in _OUTCOMES.items():
+        if count := outcomes.get(name, 0):
+            only = policy.get("onlyChoice", 0) if name == "agreed" else 0
+            yield f"  {count:>9,}  {words}{f' ({only:,} of them had no other)' if only else ''}"
+    for name, words in _SKIPPED.items():
+        if count := policy["skipped"].get(name, 0):
+            yield f"  {count:>9,}  not compared: {words}"
+    if changed := policy["changed"]:
+        yield f"  In {changed:,} comparisons, something else had changed between the two decisions."
+    unplaced: Mapping[str, int] = policy["unplaced"]
+    if any(unplaced.values()):
+        waits = unplaced["fits"] + unplaced["waits"]
+        yield f"  Now: {_pods(waits)} without a node there; {unplaced['fits']:,} would have one here."
+    yield from _disagreements(policy["disagreements"], shown)
+
+
+def _disagreements(found: Sequence[Raw], shown: int) -> Iterator[str]:
+    if found and shown:
+        yield f"  The last {'disagreement' if len(found[:shown]) == 1 else f'{len(found[:shown]):,} disagreements'}:"
+    for each in found[:shown]:
+        words = _OUTCOMES.get(each["outcome"], each["outcome"])
+        changes = f"; {each['changes']:,} other changes between" if each["changes"] else ""
+        yield f"    {each['pod']} at {rfc3339(each['at'])}: {words}{changes}"
+        yield f"      here:   {_side(each['ours'])}"
+        yield f"      theirs: {_side(each['theirs'])}"
+        difference = [pair for pair in each["plugins"] if pair["ours"] != pair["theirs"]]
+        if difference:
+            parts = (f"{pair['plugin']} {pair['weight'] * (pair['ours'] - pair['theirs']):+d}" for pair in difference)
+            yield f"      by plugin: {', '.join(parts)}"
+
+
+def _side(side: Raw) -> str:
+    node, score = side.get("node"), side.get("score")
+    text = "no node" if not node else node if score is None else f"{node}, score {score}"
+    why = side.get("why") or side.get("message")
+    return f"{text}: {why}" if why else text
+
+
+def percent(share: float) -> str:
+    """A share as a percentage. Only all is 100 %."""
+    return "100 %" if share >= 1 else f"{min(99.99, 100 * share):.2f} %"
+
+
+def _pods(count: int) -> str:
+    return f"{count:,} pod{'' if count == 1 else 's'}"

@@ -1,0 +1,28 @@
+"""Tells policies in shadow mode which pods have got nodes, and counts what else has changed. See `engine.shadow`.
+
+Without such a policy, that costs a comparison for each pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from podwright.core.objects.pod import PodInfo
+
+Listener = Callable[[PodInfo, str, bool], None]
+"""(pod, node, whether a scheduler has certainly placed it) → nothing. The cache has the pod on its node already. Must not raise."""
+
+
+class Arrivals:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self.listener: Listener | None = None
+        """None: nobody wants to know."""
+        self.changes = 0
+        """How many changes decisions may depend on, other than that pods got nodes."""
+
+    def placed(self, pod: PodInfo, node_name: str, *, certain: bool) -> None:
+        """The pod is on the node from now on. `certain`: a scheduler has placed it; otherwise it may have been created there."""
+        if self.listener is not None:
+            self.listener(pod, node_name, certain)

@@ -1,0 +1,92 @@
+"""Attempts in the engine's loop: each in slices, with other work between them. Attempts at costly pods, and decisions of policies in shadow mode, let
+ordinary pods go first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from podwright.core.queue import QueuedPod, SchedulingQueue
+from podwright.engine.binding.limiter import BindLimiter
+from podwright.engine.slices import Slices
+
+PAUSE_SHARE: Final = 0.05
+"""After a slow attempt the loop pauses for this share of its duration."""
+PAUSE_SECONDS: Final = (0.01, 0.1)
+"""The shortest and the longest of these pauses. An answer to a health check takes some turns of the event loop."""
+LANE_PAUSE_SECONDS: Final = 0.1
+"""The longest time for ordinary pods between two slices of an attempt in the lane."""
+
+
+class Attempts:
+    """See the module. `schedule_one` makes an attempt at a popped pod."""
+
+    def __init__(
+        self,
+        slices: Slices,
+        queue: SchedulingQueue,
+        *,
+        limiter: BindLimiter,
+        clock: Callable[[], float],
+        schedule_one: Callable[[QueuedPod], None],
+    ) -> None:
+        self._slices = slices
+        self._queue = queue
+        self._limiter = limiter
+        self._clock = clock
+        self._schedule_one = schedule_one
+
+    async def at(self, queued: QueuedPod) -> None:
+        """An attempt, with other tasks between its slices."""
+        ended = self._slices.start(partial(self._schedule_one, queued))
+        while not ended:
+            await asyncio.sleep(0)
+            ended = self._slices.resume()
+
+    async def in_lane(self, queued: QueuedPod) -> None:
+        """An attempt at a costly pod: other tasks and ordinary pods go between its slices. The lane of these pods is closed afterwards.
+
+        In a quiet time, ordinary pods wait too, and all of it counts. A short attempt counts as long as its object keeps others busy: the API
+        server has more to do with a Binding of such a pod than the attempt took.
+        """
+        seconds = await self.aside(partial(self._schedule_one, queued))
+        self._queue.costly_attempt_took(seconds if queued.cost is None else max(seconds, queued.cost.elsewhere))
+        await self.pause(seconds)
+        if self._limiter.full:
+            await self._limiter.wait_for_capacity()
+
+    async def aside(self, attempt: Callable[[], None]) -> float:
+        """An attempt that lets ordinary pods go first between its slices. Returns how many seconds it took without them."""
+        clock = self._clock
+        started = clock()
+        ended = self._slices.start(attempt)
+        seconds = clock() - started
+        while not ended:
+            started = clock()
+            if self._slices.quiet:
+                await asyncio.sleep(0)
+            else:
+                await self._schedule_ordinary_pods()
+                started = clock()
+            ended = self._slices.resume()
+            seconds += clock() - started
+        return seconds
+
+    async def _schedule_ordinary_pods(self) -> None:
+        """Attempts at the ordinary pods that are active now, while an attempt in the lane is paused."""
+        ends = self._clock() + LANE_PAUSE_SECONDS
+        await asyncio.sleep(0)
+        while self._clock() < ends and not self._limiter.full:
+            queued = self._queue.pop_ordinary()
+            if queued is None:
+                return
+            self._schedule_one(queued)
+            await asyncio.sleep(0)
+
+    async def pause(self, seconds: float) -> None:
+        """An attempt took that long. Gives other tasks the time to do more than one step each."""
+        shortest, longest = PAUSE_SECONDS
+        await asyncio.sleep(min(longest, max(shortest, PAUSE_SHARE * seconds)))

@@ -1,0 +1,110 @@
+"""Pods that have got nodes: each is compared with what the policies would have chosen on the state of the cluster just before.
+
+That state is known, because the pod itself and those that came after it are left out in a transaction. What else has changed since is counted. Of a pod
+that waits for its turn only its uid is kept.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from podwright.engine.shadow.comparison import Comparison, on_former_state
+from podwright.engine.shadow.shadow_pods import Seen, ShadowPods
+from podwright.engine.shadow.tallies import Tallies
+from podwright.engine.shadow.tally import Skip, Tally
+from podwright.engine.slices import Undecided
+from podwright.engine.state import EngineState
+
+MOST_LATER: Final = 256
+"""How many pods that came after the compared one are left out of the state. Of more, none is: they count as changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A pod has got its node. `certain`: see Arrivals; `number`: of all arrivals; `changes`: see Arrivals, at that time."""
+
+    uid: str
+    node: str
+    certain: bool
+    number: int
+    changes: int
+
+
+class PlacedPods:
+    """See the module."""
+
+    def __init__(self, state: EngineState, pods: ShadowPods, tallies: Tallies) -> None:
+        self._cache = state.cache
+        self._slices = state.slices
+        self._arrivals = state.arrivals
+        self._pods = pods
+        self._tallies = tallies
+        self._recent: deque[tuple[int, str]] = deque(maxlen=MOST_LATER)
+        """The last arrivals, by number and uid, of all schedulers."""
+        self._number = 0
+
+    def clear(self) -> None:
+        """Nobody looks at pods any more."""
+        self._recent.clear()
+
+    def arrived(self, uid: str, node: str, *, certain: bool) -> Arrival:
+        """A pod has got its node just now. Call it for all pods, also for those that no policy looks at."""
+        self._number += 1
+        self._recent.append((self._number, uid))
+        return Arrival(uid, node, certain, self._number, self._arrivals.changes)
+
+    def compare(self, arrival: Arrival, tally: Tally) -> bool:
+        """Has the policy decide. Returns False if the cluster has changed meanwhile: try again, or give up with `Skip.CHANGING`."""
+        there, seen = self._cache.placement(arrival.uid), self._pods.last_seen(arrival.uid)
+        if there is None or (seen is None and not arrival.certain):
+            return True  # it is gone, or was created with a node: no scheduler has placed it
+        pod = there.pods[arrival.uid]
+        skip = Skip.GROUP if pod.group else self._reason_to_skip(arrival, seen)
+        if skip is not None:
+            self._tallies.skip(tally, skip)
+            return True
+        early = None if seen is None else self._early(arrival, tally, seen)
+        found = early or self._on_former_state(arrival, tally)
+        if isinstance(found, Undecided):
+            return self._cache.placement(arrival.uid) is None
+        comparison, changes = found
+        self._tallies.add(tally, pod, arrival.node, comparison, changes=changes)
+        return True
+
+    def _reason_to_skip(self, arrival: Arrival, seen: Seen | None) -> Skip | None:
+        if self._cache.present(arrival.node) is None:
+            return Skip.NODE_GONE
+        if seen is not None and seen.message is not None and seen.nominated == arrival.node:
+            return Skip.PREEMPTION
+        return None
+
+    def _early(self, arrival: Arrival, tally: Tally, seen: Seen) -> tuple[Comparison, int] | None:
+        """The comparison with what the policy decided when the pod appeared; None if it did not, or the nodes are others now."""
+        outlook = seen.outlooks.get(tally.policy.label)
+        node = self._cache.present(arrival.node)
+        if outlook is None or node is None or seen.membership != self._cache.table.membership:
+            return None
+        return outlook.against(node.slot), max(0, arrival.changes - seen.changes)
+
+    def _on_former_state(self, arrival: Arrival, tally: Tally) -> tuple[Comparison, int] | Undecided:
+        """The comparison, and how many other changes it does not leave out."""
+        cache, uid = self._cache, arrival.uid
+        later = [other for number, other in self._recent if number > arrival.number]
+        since = self._number - arrival.number
+        if since > len(later):
+            later = []
+        changes = self._arrivals.changes - arrival.changes + since - len(later)
+        tally.policy.activity.decisions[0] += 1
+
+        def decide() -> Comparison:
+            there = cache.placement(uid)
+            assert there is not None, "a decision about a pod that is gone is not wanted"
+            return on_former_state(tally.policy.framework, cache, there.pods[uid], arrival.node, later)
+
+        def wanted() -> bool:
+            return cache.placement(uid) is not None and self._tallies.of(tally.name) is tally
+
+        found = self._slices.decide(decide, wanted=wanted, in_lane=False)
+        return found if isinstance(found, Undecided) else (found, changes)

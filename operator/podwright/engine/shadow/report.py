@@ -1,0 +1,84 @@
+"""What the policies in shadow mode have found, for /debug/shadow: one policy in a step. Bounded, because the tallies are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from podwright.engine.shadow.comparison import Comparison
+from podwright.engine.shadow.shadow import Shadow
+from podwright.engine.shadow.tally import Disagreement, Skip, Tally
+
+Report = dict[str, Any]
+
+
+def reports(shadow: Shadow, name: str = "") -> Iterator[Report | None]:
+    """Yields None between steps, and the answer at the end. `name`: of one policy, "" for all; the answer is empty if it is not in shadow mode."""
+    unplaced: dict[tuple[str, str], int] = {}
+    for part in shadow.unplaced.counts():
+        for key, count in part.items():
+            unplaced[key] = unplaced.get(key, 0) + count
+        yield None
+    found: list[Report] = []
+    for tally in shadow.tallies:
+        if name in ("", tally.name):
+            found.append(_report(tally, unplaced))
+            yield None
+    yield {"policies": found, "waiting": shadow.waiting} if found or not name else {}
+
+
+def _report(tally: Tally, unplaced: Mapping[tuple[str, str], int]) -> Report:
+    compiled = tally.policy.compiled
+    return {
+        "name": compiled.name,
+        "generation": compiled.generation,
+        "schedulerName": compiled.spec.scheduler_name,
+        "since": tally.since,
+        "agreement": tally.agreement,
+        "outcomes": tally.counts(),
+        "onlyChoice": tally.only_choice,
+        "changed": tally.changed,
+        "skipped": {why.value: tally.skipped[why] for why in Skip if tally.skipped[why]},
+        "unplaced": {verdict: unplaced.get((compiled.name, verdict), 0) for verdict in ("fits", "waits")},
+        "disagreements": [_disagreement(each) for each in reversed(tally.disagreements)],
+    }
+
+
+def _disagreement(found: Disagreement) -> Report:
+    return {
+        "pod": found.pod,
+        "at": found.at,
+        "scheduler": found.scheduler,
+        "outcome": found.comparison.outcome.value,
+        "ours": _ours(found.comparison),
+        "theirs": _present(
+            node=found.theirs,
+            message=found.their_message,
+            score=found.comparison.their_score,
+            why=found.comparison.their_why,
+        ),
+        "plugins": _plugins(found.comparison),
+        "changes": found.changes,
+    }
+
+
+def _ours(comparison: Comparison) -> Report:
+    return _present(
+        node=comparison.node,
+        score=comparison.score,
+        why=comparison.why,
+        evaluated=comparison.evaluated,
+        feasible=comparison.feasible,
+    )
+
+
+def _plugins(comparison: Comparison) -> Sequence[Report]:
+    return [
+        {"plugin": pair.plugin, "weight": pair.weight, "ours": pair.ours, "theirs": pair.theirs}
+        for pair in comparison.plugins
+    ]
+
+
+def _present(**values: Any) -> Report:
+    """Those that are known."""
+    return {key: value for key, value in values.items() if value is not None and value != ""}

@@ -1,0 +1,210 @@
+"""Shadow: has the policies in shadow mode decide, one decision at a time, and counts how far they agree with who places the pods.
+
+A pod is compared once it has its node (`placed_pods`), or when the other scheduler says that it finds none, and every minute while that lasts
+(`unplaced_pods`). Bounded: MOST_WAITING pods wait for their turn. The engine gives the turns (`engine.attempts`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from podwright.api.policy_match import Subject
+from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.pod import PodInfo
+from podwright.engine.active_policies import ActivePolicies
+from podwright.engine.metrics.metrics import SHADOW_UNPLACED, SHADOW_WAITING, Metrics
+from podwright.engine.shadow.placed_pods import Arrival, PlacedPods
+from podwright.engine.shadow.shadow_pods import ShadowPods, WatchedPod
+from podwright.engine.shadow.tallies import Tallies
+from podwright.engine.shadow.tally import Skip, Tally
+from podwright.engine.shadow.unplaced_pods import UnplacedPods
+from podwright.engine.state import EngineState
+
+log = logging.getLogger(__name__)
+
+MOST_WAITING: Final = 10_000
+"""How many pods with nodes may wait for their turn. Of more, the oldest are not compared."""
+AGAIN_SECONDS: Final = 60.0
+"""How often the policies decide again about a pod that the other scheduler cannot place."""
+TRIES: Final = 3
+"""How often a decision is begun that changes of the cluster interrupt."""
+
+
+@dataclass(slots=True)
+class _Job:
+    """A pod, and the policies that are still to decide about it. `arrival`: None for a pod that waits."""
+
+    uid: str
+    arrival: Arrival | None
+    turns: deque[Tally] = field(default_factory=deque)
+    tries: int = 0
+
+
+class Shadow:
+    """See the module."""
+
+    def __init__(self, state: EngineState, policies: ActivePolicies, metrics: Metrics) -> None:
+        self._cache = state.cache
+        self._clock = state.clock
+        self._wake = state.wake
+        self._arrivals = state.arrivals
+        self._policies = policies
+        self.tallies = Tallies(metrics, wall=state.sources.wall)
+        self.pods = ShadowPods(state.queue, self._pod_changed)
+        """The sink for pending pods of `names`."""
+        self._placed = PlacedPods(state, pods=self.pods, tallies=self.tallies)
+        self.unplaced = UnplacedPods(state, pods=self.pods, tallies=self.tallies)
+        self._by_name: dict[str, list[Tally]] = {}
+        self.names: frozenset[str] = frozenset()
+        """The scheduler names whose pods are looked at."""
+        self._arrived: deque[Arrival] = deque()
+        self._checks: OrderedDict[str, None] = OrderedDict()
+        """The uids of waiting pods about which the policies are to decide now."""
+        self._again: OrderedDict[str, float] = OrderedDict()
+        """The same for later, with the time, the first one first."""
+        self._check_is_next = False
+        self._job: _Job | None = None
+        self._listeners: list[Callable[[], None]] = []
+        metrics.compute(SHADOW_WAITING, lambda: {(): len(self._arrived)})
+        metrics.compute_in_parts(SHADOW_UNPLACED, self.unplaced.counts)
+        compact_regularly(self)
+
+    def compact(self) -> None:
+        """Frees the capacity that the lists needed when they were longer."""
+        self._checks, self._again = OrderedDict(self._checks), OrderedDict(self._again)
+        self._arrived = deque(self._arrived)
+
+    # What others ask
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Calls `listener` when `names` may have changed."""
+        self._listeners.append(listener)
+
+    @property
+    def waiting(self) -> int:
+        """How many pods with nodes wait for their turn."""
+        return len(self._arrived)
+
+    def due(self, now: float) -> float | None:
+        """When there is something to decide, by the clock; None if that is not known."""
+        if self._job is not None or self._arrived or self._checks:
+            return now
+        return next(iter(self._again.values()), None)
+
+    # What happens
+
+    def policies_changed(self) -> None:
+        """Other policies may be in shadow mode, or other generations of them. A new generation begins a new tally."""
+        if not self.tallies.keep(self._policies.shadows):
+            return
+        self._by_name = {}
+        for tally in self.tallies:
+            self._by_name.setdefault(tally.policy.compiled.spec.scheduler_name, []).append(tally)
+        self.names = frozenset(self._by_name)
+        self._job = None
+        if self._by_name:
+            self._arrivals.listener = self._pod_arrived
+            self._checks.update(dict.fromkeys(self.pods.uids))
+        else:
+            self._arrivals.listener = None
+            for each in (self._arrived, self._checks, self._again, self.pods, self._placed):
+                each.clear()
+        for listener in self._listeners:
+            listener()
+        self._wake()
+
+    def _pod_changed(self, watched: WatchedPod) -> None:
+        """A pod has appeared, or the other scheduler says something else about it."""
+        if self.unplaced.is_subject(watched):
+            self._again.pop(watched.pod.uid, None)
+            self._checks[watched.pod.uid] = None
+            self._wake()
+
+    def _pod_arrived(self, pod: PodInfo, node: str, certain: bool) -> None:
+        arrival = self._placed.arrived(pod.uid, node, certain=certain)
+        if pod.scheduler_name not in self._by_name:
+            return
+        if len(self._arrived) >= MOST_WAITING:
+            self._skip_late(self._arrived.popleft())
+        self._arrived.append(arrival)
+        self._wake()
+
+    def _skip_late(self, arrival: Arrival) -> None:
+        there = self._cache.placement(arrival.uid)
+        for tally in self._looking_at(there.pods[arrival.uid]) if there is not None else ():
+            self.tallies.skip(tally, Skip.LATE)
+
+    # Decisions
+
+    def attempt(self) -> None:
+        """Makes one decision for one policy, if there is any to make. Never raises. It may pause, as any attempt of the engine."""
+        job = self._job = self._job or self._next_job()
+        if job is None:
+            return
+        try:
+            if self._decide(job, job.turns[0]):
+                job.turns.popleft()
+                job.tries = 0
+        except Exception:
+            log.exception("a decision in shadow mode failed")
+            job.turns.clear()
+        if not job.turns and self._job is job:
+            self._job = None
+            self._ended(job)
+
+    def _next_job(self) -> _Job | None:
+        """The next pod that any policy looks at. Pods with nodes and pods without take turns."""
+        self._put_due_checks()
+        while self._arrived or self._checks:
+            self._check_is_next = bool(self._checks) and not (self._arrived and self._check_is_next)
+            if self._check_is_next:
+                uid, _ = self._checks.popitem(last=False)
+                watched = self.pods.get(uid)
+                job, pod = _Job(uid, None), None if watched is None else watched.pod
+            else:
+                arrival = self._arrived.popleft()
+                there = self._cache.placement(arrival.uid)
+                job, pod = _Job(arrival.uid, arrival), None if there is None else there.pods[arrival.uid]
+            if pod is not None:
+                job.turns.extend(self._looking_at(pod))
+            if job.turns:
+                return job
+        return None
+
+    def _put_due_checks(self) -> None:
+        now = self._clock()
+        while self._again and next(iter(self._again.values())) <= now:
+            uid, _ = self._again.popitem(last=False)
+            self._checks[uid] = None
+
+    def _looking_at(self, pod: PodInfo) -> Sequence[Tally]:
+        """The tallies of the policies that match the pod."""
+        tallies = self._by_name.get(pod.scheduler_name)
+        if not tallies:
+            return ()
+        subject = Subject.of(pod, self._cache.namespace_labels(pod.namespace))
+        return [tally for tally in tallies if tally.policy.compiled.matches(subject)]
+
+    def _decide(self, job: _Job, tally: Tally) -> bool:
+        """Whether the policy is done with the pod."""
+        job.tries += 1
+        if job.arrival is not None:
+            if self._placed.compare(job.arrival, tally):
+                return True
+            if job.tries >= TRIES:
+                self.tallies.skip(tally, Skip.CHANGING)
+            return job.tries >= TRIES
+        watched = self.pods.get(job.uid)
+        if watched is None or not self.unplaced.is_subject(watched):
+            return True
+        return self.unplaced.check(watched, tally) or job.tries >= TRIES
+
+    def _ended(self, job: _Job) -> None:
+        watched = self.pods.get(job.uid) if job.arrival is None else None
+        if watched is not None and watched.seen.message is not None:
+            self._again[job.uid] = self._clock() + AGAIN_SECONDS
+            self._again.move_to_end(job.uid)

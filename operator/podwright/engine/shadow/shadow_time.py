@@ -1,0 +1,71 @@
+"""The time that policies in shadow mode get: all that is idle, and at most a tenth while pods wait to be scheduled or Bindings are in progress."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Final
+
+from podwright.engine.attempts import Attempts
+from podwright.engine.metrics.metrics import SHADOW_MILLISECONDS, Metrics
+from podwright.engine.shadow.shadow import Shadow
+from podwright.engine.state import BindingCycles
+
+SHARE: Final = 0.1
+
+
+class ShadowTime:
+    """See the module. `clock` never steps back."""
+
+    def __init__(
+        self,
+        shadow: Shadow,
+        cycles: BindingCycles,
+        *,
+        attempts: Attempts,
+        metrics: Metrics,
+        clock: Callable[[], float],
+    ) -> None:
+        self._shadow = shadow
+        self._cycles = cycles
+        self._attempts = attempts
+        self._clock = clock
+        self._not_before = -math.inf
+        """When the next turn is, while there is other work."""
+        self._milliseconds = metrics.counter(SHADOW_MILLISECONDS).of()
+        self._rest = 0.0
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether a decision is due, whatever else there is to do."""
+        if not self._shadow.names:
+            return False
+        now = self._clock()
+        due = self._shadow.due(now)
+        return due is not None and max(due, self._not_before) <= now
+
+    @property
+    def next_turn(self) -> float | None:
+        """When the next decision is due, by the clock; None if that is not known."""
+        due = self._shadow.due(self._clock()) if self._shadow.names else None
+        return None if due is None else max(due, self._not_before)
+
+    def use_idle_time(self) -> bool:
+        """There is nothing else to decide. Returns whether a decision is due now."""
+        if not len(self._cycles):
+            self._not_before = -math.inf
+        return self.has_turn
+
+    async def decide(self) -> None:
+        """One decision. Other tasks run afterwards."""
+        seconds = await self._attempts.aside(self._shadow.attempt)
+        self._not_before = self._clock() + seconds * (1.0 / SHARE - 1.0)
+        milliseconds, self._rest = divmod(self._rest + 1000.0 * seconds, 1.0)
+        self._milliseconds[0] += int(milliseconds)
+        await asyncio.sleep(0)
+
+
+def earliest(*times: float | None) -> float | None:
+    """The first of these times; None if there is none."""
+    return min((time for time in times if time is not None), default=None)

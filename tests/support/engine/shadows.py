@@ -1,0 +1,77 @@
+"""Policies in shadow mode, and pods of another scheduler that they look at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podwright.engine.shadow.comparison import Outcome
+from podwright.engine.shadow.report import reports
+from podwright.engine.shadow.tally import Tally
+from support.engine.kit import Rig, on_node, settle
+from support.objects.builders import make_pod
+
+OTHER = "default-scheduler"
+
+
+def shadow_policy(name: str = "eye", generation: int = 1, **spec: Any) -> dict[str, Any]:
+    """A policy that looks at the pods of the default scheduler."""
+    return {
+        "metadata": {"name": name, "uid": name, "generation": generation},
+        "spec": {"schedulerName": OTHER, "mode": "Shadow", **spec},
+    }
+
+
+def theirs(name: str, *, unschedulable: str | None = None, nominated: str = "", **options: Any) -> dict[str, Any]:
+    """A pending pod of another scheduler. `unschedulable`: why that finds no node, as its condition says."""
+    raw = make_pod(name, spec={"schedulerName": OTHER, **options.pop("spec", {})}, **options)
+    status: dict[str, Any] = raw.setdefault("status", {})
+    if unschedulable is not None:
+        status["conditions"] = [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": unschedulable}
+        ]
+    if nominated:
+        status["nominatedNodeName"] = nominated
+    return raw
+
+
+class ShadowRig(Rig):
+    """An engine with policies in shadow mode; tests play the other scheduler."""
+
+    async def apply(self, *policies: dict[str, Any]) -> None:
+        """Applies policies as their controller does."""
+        for raw in policies:
+            result = self.engine.policies.apply(raw)
+            assert result.accepted, result.message
+        self.engine.policies_changed()
+        await settle()
+
+    async def appears(self, raw: dict[str, Any]) -> dict[str, Any]:
+        """A pod of another scheduler is pending, or has changed."""
+        self.engine.shadow.pods.put(raw)
+        await settle()
+        return raw
+
+    async def placed(self, raw: dict[str, Any], node: str, *, seen: bool = True) -> None:
+        """Another scheduler has placed the pod, which was pending before if it was `seen`."""
+        if seen:
+            self.engine.shadow.pods.put(raw)
+        uid = raw["metadata"]["uid"]
+        self.engine.assigned.put(on_node(raw, node))
+        self.engine.shadow.pods.drop(uid, raw)
+        await settle()
+
+    def tally(self, name: str = "eye") -> Tally:
+        """The tally of a policy, which must be in shadow mode."""
+        found = self.engine.shadow.tallies.of(name)
+        assert found is not None, f"policy {name} is not in shadow mode"
+        return found
+
+    def outcomes(self, name: str = "eye") -> dict[Outcome, int]:
+        """How often each outcome was."""
+        return {outcome: count for outcome, count in self.tally(name).outcomes.items() if count}
+
+    def report(self, name: str = "") -> dict[str, Any]:
+        """The answer of /debug/shadow."""
+        (*_, answer) = reports(self.engine.shadow, name)
+        assert answer is not None
+        return answer
