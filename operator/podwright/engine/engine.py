@@ -42,6 +42,7 @@ from podwright.engine.gauges import compute_gauges
 from podwright.engine.instance import UNNAMED, Instance
 from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.intake.foreign_pods import ForeignPods
+from podwright.engine.intake.node_signals import NodeSignals
 from podwright.engine.intake.nodes import Nodes
 from podwright.engine.intake.objects import NAMESPACE, Namespaces, Objects
 from podwright.engine.intake.other_instances import OtherInstances
@@ -165,7 +166,6 @@ class Engine:
             ),
             wake=self.wake,
         )
-
         # The parts, each built from parts above it
         self.foreign_pods = ForeignPods()
         self.pending = PendingPods(state, ports, policies=self.policies, foreign_pods=self.foreign_pods)
@@ -200,6 +200,7 @@ class Engine:
         self._shadow_time = ShadowTime(
             self.shadow, self.binding_cycles, attempts=self._trying, metrics=metrics, clock=clock
         )
+        self.node_signals = NodeSignals(state, ports)
         self.nodes = Nodes(state, ports, on_delete=self.binding_executor.checks.node_removed)
         self.group_changes = GroupChanges(state, ports, foreign_pods=self.foreign_pods)
         self._gangs = Gangs(
@@ -213,7 +214,6 @@ class Engine:
         self.queue.room_checks = GangRoom(state, self.policies).check
         self._turns = Turns(state, self.policies) if self.policies.policy_set.queue_sort == QUEUE_SORT else None
         self._memory_reclaimer = MemoryReclaimer(clock)
-
         self._state = state
         self._ports = ports
         self._sources = sources

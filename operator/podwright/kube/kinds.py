@@ -74,6 +74,7 @@ def _resource(watched: WatchedKind) -> Resource:
     return Resource(watched.kind, watched.group, watched.version, watched.plural, watched.namespaced)
 
 
+NODE_METRICS: Final = Resource("NodeMetrics", "metrics.k8s.io", "v1beta1", "nodes", namespaced=False)
 EVENT: Final = Resource("Event", "events.k8s.io", "v1", "events", namespaced=True)
 POLICY: Final = Resource("SchedulerPolicy", "podwright.dev", "v1alpha1", "schedulerpolicies", namespaced=False)
 LOCAL_POLICY: Final = Resource(

@@ -28,6 +28,7 @@ from podwright.engine.state import Sources
 from podwright.kube.api_cluster import ApiCluster, RetryingPodReader
 from podwright.kube.background import BackgroundTasks
 from podwright.kube.client.http import Http
+from podwright.kube.node_signals.feeds import SignalFeeds
 from podwright.kube.options import Options
 from podwright.kube.pod_groups.foreign_pod_lister import ForeignPodLister
 from podwright.kube.pod_groups.group_status import PodGroupStatusWriter
@@ -85,6 +86,7 @@ class Parts:
     pending_audit: PendingAudit
     foreign_pods: ForeignPodLister
     shadow_watches: ShadowWatches
+    signals: SignalFeeds
 
 
 def build_parts(base: Base, server_minor: int | None) -> Parts:
@@ -177,6 +179,9 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         ),
         foreign_pods=ForeignPodLister(http, engine),
         shadow_watches=ShadowWatches(engine.shadow, base.watches),
+        signals=SignalFeeds(
+            base.options.policies.signals, http, intake=engine.node_signals, metrics=metrics, wall=wall
+        ),
     )
 
 

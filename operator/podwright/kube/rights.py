@@ -22,6 +22,7 @@ from podwright.kube.kinds import (
     CRD,
     EVENT,
     LOCAL_POLICY,
+    NODE_METRICS,
     PLUGINS_POD_GROUPS,
     POD,
     POD_GROUPS,
@@ -146,6 +147,10 @@ def reviews(options: Options) -> tuple[tuple[Right, ...], tuple[Right, ...]]:
         return (), ()
     looks_up = options.client_ca_file is None and not options.authentication_skip_lookup
     return (TOKENS, AUTHORITIES) if looks_up else (TOKENS,), (REVIEWS,)
+
+
+NODE_LOADS: Final = (Right(NODE_METRICS, "list", "signals from metrics.k8s.io have their defaults"),)
+"""The right to read what metrics.k8s.io says about nodes."""
 
 
 def params(namespace: str) -> tuple[Right, ...]:

@@ -45,7 +45,7 @@ from podwright.kube.kinds import CRD, NODE, POD, REQUIRED, STORED, Resource, par
 from podwright.kube.options import Options
 from podwright.kube.parts import Base, Parts, build_parts, check_profiles
 from podwright.kube.policies.controller import PolicyController
-from podwright.kube.rights import SCHEDULING, Right, RightsCheck, election, params, reviews
+from podwright.kube.rights import NODE_LOADS, SCHEDULING, Right, RightsCheck, election, params, reviews
 from podwright.kube.serve.checks import Note, Problems
 from podwright.kube.serve.configz import configuration
 from podwright.kube.serve.delegation import Delegation
@@ -210,6 +210,7 @@ class Runtime:
             "scheduler-names": Note(self._unseen_names()),
             "leader-election": Note(self.leadership.state()),
             "permissions": Note("" if self._rights is None else self._rights.problem()),
+            **({"signals": Note(self.parts.signals.problem())} if self.parts.signals else {}),
         }
 
     def _passing(self) -> Mapping[tuple[str, str], float]:
@@ -332,6 +333,8 @@ class Runtime:
             ("permissions", lambda: self._check_rights(rights)),
         ):
             self._tasks.start(name, work)
+        if parts.signals:
+            self._tasks.start("signals", lambda: self._read_signals(parts))
         if self._installed_files.paths:
             self._tasks.start("files of installed plugins", self._installed_files.run)
         if not self._plugin_directories.empty:
@@ -344,6 +347,11 @@ class Runtime:
             )
             self._tasks.start("plugin directories", reload.run)
 
+    async def _read_signals(self, parts: Parts) -> None:
+        """Only once the nodes are known that sources say something about."""
+        await self.watches.wait_until_synced()
+        await parts.signals.run()
+
     async def _check_rights(self, rights: RightsCheck) -> None:
         """Only once the caches are complete: nothing is to be delayed by these questions."""
         await self.watches.wait_until_synced()
@@ -355,6 +363,8 @@ class Runtime:
         own = SCHEDULING
         if self.options.in_cluster:
             own += params(self.options.policies.namespace)
+        if any(signal.metrics_api is not None for signal in self.options.policies.signals.values()):
+            own += NODE_LOADS
         if lease is not None:
             own += election(lease.namespace, lease.name)
         own = tuple(right for right in own if right.used_with(features))
@@ -377,6 +387,7 @@ class Runtime:
         await asyncio.gather(self.watches.wait_until_synced(), self._list_pending(parts))
         self._pending_complete.set()
         freeze_objects()
+        await parts.signals.first_answers()
         if self.leadership.elected:
             await self._take_over(parts)
         cache = parts.engine.cache
@@ -425,6 +436,8 @@ class Runtime:
         await self.server.stop()
         for extender in self._base.extenders.values():
             await extender.close()
+        if self._parts is not None:
+            await self._parts.signals.close()
         for http in {self._http, *self._clients}:
             await http.close()
 

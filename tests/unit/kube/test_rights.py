@@ -15,7 +15,17 @@ from podwright.core.objects.watched_kinds import WATCHED_KINDS
 from podwright.kube.client.errors import UnreachableError
 from podwright.kube.kinds import PLUGINS_POD_GROUPS, POD_GROUPS, POLICY
 from podwright.kube.options import Options
-from podwright.kube.rights import AUTHORITIES, REVIEWS, SCHEDULING, TOKENS, RightsCheck, election, params, reviews
+from podwright.kube.rights import (
+    AUTHORITIES,
+    NODE_LOADS,
+    REVIEWS,
+    SCHEDULING,
+    TOKENS,
+    RightsCheck,
+    election,
+    params,
+    reviews,
+)
 
 MANIFESTS = Path(__file__).parents[3] / "manifests"
 LEASE = ("podwright-system", "podwright")
@@ -42,6 +52,7 @@ def used(rights):
     [
         pytest.param("base/cluster-role.yaml", SCHEDULING, id="the cluster role grants what every instance uses"),
         pytest.param("base/params-role.yaml", params(LEASE[0]), id="the other role in the namespace grants params"),
+        pytest.param("overlays/signals/role.yaml", NODE_LOADS, id="the role of the overlay grants what signals use"),
         pytest.param("base/lease-role.yaml", election(*LEASE), id="the role in the namespace grants the Lease"),
     ],
 )

@@ -309,6 +309,13 @@ CERTIFICATE_RELOADS: Final = Counter(
 CERTIFICATE_EXPIRES: Final = Gauge(
     "podwright_certificate_expiration_timestamp_seconds", "When the server's certificate expires."
 )
+SIGNAL_AGE: Final = Gauge("podwright_signal_age_seconds", "How old the newest sample of each signal is.", ("signal",))
+SIGNAL_NODES: Final = Gauge(
+    "podwright_signal_nodes", "Nodes with a sample of each signal that is not too old.", ("signal",)
+)
+SIGNAL_ERRORS: Final = Counter(
+    "podwright_signal_errors", "Questions to the source of each signal whose answer had something wrong.", ("signal",)
+)
 EXTENDER_REQUESTS: Final = Counter(
     "podwright_extender_requests", "Requests to `podwright extender`, by verb and result.", ("verb", "result")
 )

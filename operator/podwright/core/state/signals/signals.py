@@ -53,19 +53,19 @@ class Taken:
 
 
 class Coverage(NamedTuple):
-    """The age of a signal's newest sample in seconds, inf without any; how many nodes have a sample that is not too old; and how many
-    annotations were no samples.
+    """The age of a signal's newest sample in seconds, inf without any; how many nodes have a sample that is not too old; and of how many the
+    annotation is no sample.
     """
 
     age: float
     nodes: int
-    wrong: int
+    malformed: int
 
 
 class _Column:
     """One signal. Arrays have a row for each row of the table: `samples` in the source's unit, `times` of the samples, -inf without one."""
 
-    __slots__ = ("cutoff", "definition", "fresh", "placed", "samples", "times", "values", "view", "wrong")
+    __slots__ = ("cutoff", "definition", "fresh", "malformed", "placed", "samples", "times", "values", "view")
 
     def __init__(self, definition: SignalDefinition) -> None:
         self.definition = definition
@@ -77,8 +77,8 @@ class _Column:
         self.placed: Int64s | None = None
         """What pods request that were placed after `cutoff`. None: nobody has asked for it."""
         self.cutoff: Floats = np.zeros(0)
-        self.wrong = 0
-        """How many annotations were no numbers within the bounds, or had no time."""
+        self.malformed: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        """Where the annotation is no number within the bounds, or has no time."""
 
     def grow(self, size: int) -> None:
         if len(self.values) >= size:
@@ -87,6 +87,7 @@ class _Column:
         self.samples = np.pad(self.samples, (0, more))
         self.times = np.pad(self.times, (0, more), constant_values=-inf)
         self.fresh = np.pad(self.fresh, (0, more))
+        self.malformed = np.pad(self.malformed, (0, more))
         self.values = np.pad(self.values, (0, more), constant_values=self.definition.default)
         self.cutoff = np.pad(self.cutoff, (0, more), constant_values=-inf)
         if self.placed is not None:
@@ -162,7 +163,7 @@ class Signals:
         column = self._columns[name]
         newest = float(column.times[: self._size].max(initial=-inf))
         fresh = int(np.count_nonzero(column.fresh[: self._size]))
-        return Coverage(self._clock() - newest, fresh, column.wrong)
+        return Coverage(self._clock() - newest, fresh, int(np.count_nonzero(column.malformed[: self._size])))
 
     @property
     def _size(self) -> int:
@@ -242,7 +243,7 @@ class Signals:
                 column.cutoff[slot] = max(column.times[slot] - column.definition.lag, now - column.definition.horizon)
 
     def _reset(self, column: _Column, slot: int) -> None:
-        column.fresh[slot] = False
+        column.fresh[slot] = column.malformed[slot] = False
         if column.values[slot] != column.definition.default:
             column.values[slot] = column.definition.default
             self.changes.append(slot)
@@ -257,11 +258,11 @@ class Signals:
             return
         sample = _number(texts[0])
         age = _age(texts[1], self._wall()) if definition.time_annotation else 0.0
-        if sample is not None and age is not None and definition.least <= sample <= definition.greatest:
+        right = sample is not None and age is not None and definition.least <= sample <= definition.greatest
+        column.malformed[slot] = texts[0] is not None and not right
+        column.times[slot] = -inf
+        if right and sample is not None and age is not None:
             column.samples[slot], column.times[slot] = sample, now - age
-        else:
-            column.times[slot] = -inf
-            column.wrong += texts[0] is not None
 
     def _read_fixed(self, column: _Column, slot: int, after: Node, now: float) -> None:
         sample = (column.definition.fixed or {}).get(after.name)

@@ -138,9 +138,9 @@ def test_an_annotation_that_is_no_number_is_no_sample_and_counts(text):
     cache.set_node(node("a", load="12.5"))
     cache.set_node(node("a", load=text))
     assert of(cache) == {"a": 50.0}
-    assert cache.signals.coverage("load").wrong == 1
+    assert cache.signals.coverage("load").malformed == 1
     cache.set_node(node("a", load=text, other="x"))
-    assert cache.signals.coverage("load").wrong == 1
+    assert cache.signals.coverage("load").malformed == 1
 
 
 def test_an_annotation_with_a_time_grows_old():

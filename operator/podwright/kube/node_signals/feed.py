@@ -1,0 +1,159 @@
+"""SignalFeed: asks one source again and again, and passes on what it says. Whatever the source does, only the age of its signal suffers.
+
+A question has a time limit, an answer a limit on its bytes and its entries. Answers are read in short steps, between which the loop goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from itertools import islice
+from typing import Final
+
+import aiohttp
+
+from podwright.api.configuration.signals import DefinedSignal
+from podwright.core.framework.interface import ClusterError
+from podwright.core.state.signals.signals import Taken
+from podwright.engine.intake.node_signals import NodeSignals
+from podwright.engine.metrics.metrics import SIGNAL_ERRORS, Metrics
+from podwright.kube.client.errors import ConfigError
+from podwright.kube.node_signals.answers import Answer, Read
+from podwright.kube.node_signals.entries import Entries, MalformedError
+from podwright.kube.node_signals.sources import Source, SourceError
+
+log = logging.getLogger(__name__)
+
+SLICE_SECONDS: Final = 0.002
+"""How long an answer is read before other tasks run."""
+SHARE: Final = 0.1
+"""Reading gets at most this share of the time."""
+MOST_BYTES: Final = (1 << 20, 4 << 10)
+"""What an answer may have, and what more for each node. A NodeMetrics object repeats the labels of its node."""
+MOST_ENTRIES: Final = (1_000, 4)
+"""How many entries an answer may have, and how many more for each node."""
+TAKEN_AT_ONCE: Final = 2_000
+MAX_TEXT: Final = 300
+"""Characters of an error."""
+
+
+class SignalFeed:
+    """See the module. One signal and its source."""
+
+    def __init__(
+        self,
+        defined: DefinedSignal,
+        source: Source,
+        *,
+        read: Read,
+        intake: NodeSignals,
+        metrics: Metrics,
+        wall: Callable[[], float],
+    ) -> None:
+        """`read` makes sense of an entry; `wall`: seconds since the epoch."""
+        self.name = defined.definition.name
+        self._defined = defined
+        self._source = source
+        self._read = read
+        self._intake = intake
+        self._metrics = metrics
+        self._wall = wall
+        self.problem = ""
+        """What is wrong with the last answer; "" if nothing."""
+        self.asked = asyncio.Event()
+        """Set when the source has been asked once."""
+
+    async def run(self) -> None:
+        """Asks until it is cancelled."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            ends = clock() + self._defined.interval
+            await self.ask()
+            await asyncio.sleep(max(ends - clock(), self._defined.interval / 10))
+
+    async def ask(self) -> None:
+        """Asks once. Errors are counted, and logged when they begin and end."""
+        try:
+            async with asyncio.timeout(self._defined.timeout):
+                answer = await self._answer()
+            problem = await self._pass_on(answer)
+        except TimeoutError:
+            problem = f"no answer within {self._defined.timeout:g} s"
+        except aiohttp.ClientResponseError as error:
+            problem = (
+                f"HTTP {error.status} {error.message}"  # not the URL, which may be that of a proxy with a password
+            )
+        except (SourceError, MalformedError, ClusterError, ConfigError, aiohttp.ClientError, OSError) as error:
+            problem = str(error) or type(error).__name__
+        except Exception as error:  # one source must not stop the others
+            log.exception("signal %s", self.name)
+            problem = type(error).__name__
+        self._ended(_printable(problem))
+
+    async def close(self) -> None:
+        await self._source.close()
+
+    async def _answer(self) -> Answer:
+        """Raises what sources raise, MalformedError, and SourceError for an answer that is too long."""
+        nodes = self._intake.nodes
+        bytes_left = MOST_BYTES[0] + MOST_BYTES[1] * nodes
+        most = MOST_ENTRIES[0] + MOST_ENTRIES[1] * nodes
+        clock = asyncio.get_running_loop().time
+        found, entries, now = Answer(), Entries(self._source.path), self._wall()
+        async with self._source.answer() as pieces:
+            slice_ends = clock() + SLICE_SECONDS
+            async for piece in pieces:
+                bytes_left -= len(piece)
+                if bytes_left < 0:
+                    raise SourceError("the answer is too long")
+                for entry in entries.feed(piece):
+                    found.add(self._read(entry, now))
+                if found.entries > most:
+                    raise SourceError(f"the answer has more than {most} entries")
+                if clock() >= slice_ends:
+                    await asyncio.sleep(SLICE_SECONDS / SHARE)
+                    slice_ends = clock() + SLICE_SECONDS
+        entries.end()
+        return found
+
+    async def _pass_on(self, answer: Answer) -> str:
+        """What is wrong with the answer."""
+        taken = Taken()
+        samples = iter(answer.samples.items())
+        while part := dict(islice(samples, TAKEN_AT_ONCE)):
+            taken += self._intake.take(self.name, part)
+            await asyncio.sleep(0)
+        self._intake.tick()
+        return _shortcomings(answer, taken)
+
+    def _ended(self, problem: str) -> None:
+        if problem:
+            self._metrics.count(SIGNAL_ERRORS, self.name)
+        if problem and not self.problem:
+            log.warning("signal %s: %s", self.name, problem)
+        elif self.problem and not problem:
+            log.info("signal %s: its source answers again", self.name)
+        self.problem = problem
+        self.asked.set()
+
+
+def _shortcomings(answer: Answer, taken: Taken) -> str:
+    found = []
+    if not answer.entries:
+        found.append("the answer has no entries")
+    if answer.malformed:
+        found.append(f"{answer.malformed} entries have no node, no number or no time")
+    if answer.twice:
+        found.append(f"{len(answer.twice)} nodes have several entries, such as {min(answer.twice):.63}")
+    if taken.wrong:
+        found.append(f"the numbers of {taken.wrong} nodes are not finite, or out of bounds")
+    if answer.samples and taken.unknown == len(answer.samples):
+        found.append(f"none of its nodes exists, such as {next(iter(answer.samples)):.63}")
+    return "; ".join(found)
+
+
+def _printable(text: str) -> str:
+    """In one line of bounded length: sources and their answers are not trusted."""
+    found = "".join(char if char.isprintable() else " " for char in text[:MAX_TEXT])
+    return found if len(text) <= MAX_TEXT else f"{found[: MAX_TEXT - 3]}..."

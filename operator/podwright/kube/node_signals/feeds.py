@@ -1,0 +1,111 @@
+"""SignalFeeds: the feeds of all signals, and the time that passes for those that nobody brings.
+
+feeds ─► feed (one source) ─► sources (HTTP) ─► entries (JSON) ─► answers (samples) ─► engine/intake/node_signals ─► core/state/signals
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Final
+
+from podwright.api.configuration.signals import DefinedSignal, Signals
+from podwright.engine.intake.node_signals import NodeSignals
+from podwright.engine.metrics.metrics import SIGNAL_AGE, SIGNAL_ERRORS, SIGNAL_NODES, Metrics
+from podwright.kube.client.http import Http
+from podwright.kube.client.proxies import proxy_from_environment
+from podwright.kube.node_signals.answers import metrics_reader, prometheus_reader
+from podwright.kube.node_signals.feed import SignalFeed
+from podwright.kube.node_signals.sources import MetricsApiSource, PrometheusSource
+
+TICK_SECONDS: Final = 1.0
+FIRST_SECONDS: Final = 1.0
+"""So long decisions wait for the first answers."""
+SHOWN: Final = 5
+"""How many problems a note has at most."""
+
+
+class SignalFeeds:
+    """See the module."""
+
+    def __init__(
+        self, signals: Signals, http: Http, *, intake: NodeSignals, metrics: Metrics, wall: Callable[[], float]
+    ) -> None:
+        """Raises ConfigError for a proxy that cannot be used."""
+        self._signals = signals
+        self._intake = intake
+        self.feeds: list[SignalFeed] = []
+        """Those of the signals whose sources are asked."""
+        for defined in signals.values():
+            feed = _feed(defined, http, intake=intake, metrics=metrics, wall=wall)
+            if feed is not None:
+                self.feeds.append(feed)
+        metrics.compute(SIGNAL_AGE, self._ages)
+        metrics.compute(SIGNAL_NODES, self._nodes)
+        for name in signals:
+            metrics.counter(SIGNAL_ERRORS).of(name)
+
+    def __bool__(self) -> bool:
+        return bool(self._signals)
+
+    async def run(self) -> None:
+        """Asks all sources, and lets time pass, until it is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for feed in self.feeds:
+                group.create_task(feed.run(), name=f"podwright signal {feed.name}")
+            group.create_task(self._tick(), name="podwright signals")
+
+    async def first_answers(self) -> None:
+        """Waits a moment until each source has been asked once, so that first decisions know what it says."""
+        waiting = [feed.asked.wait() for feed in self.feeds]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_SECONDS):
+                await asyncio.gather(*waiting)
+
+    async def close(self) -> None:
+        for feed in self.feeds:
+            await feed.close()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            self._intake.tick()
+
+    def problem(self) -> str:
+        """What is wrong with sources and annotations; "" if nothing."""
+        found = [f"signal {feed.name}: {feed.problem}" for feed in self.feeds if feed.problem]
+        for name, defined in self._signals.items():
+            wrong = self._intake.coverage(name).malformed
+            if wrong:
+                key = defined.definition.annotation
+                found.append(f"signal {name}: the annotation {key} of {wrong} nodes is no number within its bounds")
+        more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        return "; ".join(found[:SHOWN]) + more
+
+    def _ages(self) -> Mapping[tuple[str, ...], float]:
+        """Infinite without any sample. Signals whose samples do not grow old have no age."""
+        return {
+            (name,): self._intake.coverage(name).age
+            for name, defined in self._signals.items()
+            if isfinite(defined.definition.staleness)
+        }
+
+    def _nodes(self) -> Mapping[tuple[str, ...], float]:
+        return {(name,): float(self._intake.coverage(name).nodes) for name in self._signals}
+
+
+def _feed(
+    defined: DefinedSignal, http: Http, *, intake: NodeSignals, metrics: Metrics, wall: Callable[[], float]
+) -> SignalFeed | None:
+    """None for a signal whose numbers nobody is asked for."""
+    if defined.prometheus is not None:
+        proxy = proxy_from_environment(defined.prometheus.url, os.environ)
+        source, read = PrometheusSource(defined.prometheus, proxy), prometheus_reader(defined.prometheus.node_label)
+        return SignalFeed(defined, source, read=read, intake=intake, metrics=metrics, wall=wall)
+    if defined.metrics_api is not None:
+        read = metrics_reader(defined.definition.resource)
+        return SignalFeed(defined, MetricsApiSource(http), read=read, intake=intake, metrics=metrics, wall=wall)
+    return None
