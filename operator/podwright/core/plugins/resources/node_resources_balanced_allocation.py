@@ -35,6 +35,7 @@ from podwright.core.plugins.resources.demand import Demand, ScoredResources
 from podwright.core.plugins.resources.row_cache import RowCache
 from podwright.core.plugins.resources.rows import Floats, ResourceRows, Rows, used_of
 from podwright.core.plugins.resources.score_formula import ScoreFormula, Scratch
+from podwright.core.plugins.resources.shared import Shared, shared
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
 
@@ -60,6 +61,18 @@ class NodeResourcesBalancedAllocationArgs:
                 yield f"{where}.resources[{i}].weight", f"Invalid value: {resource.weight}: must be 1"
 
 
+class _Kept(Shared):
+    """The rows of all nodes, and the arrays made of them: the scores for a pod, and the balance without it."""
+
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs, cache: Cache) -> None:
+        super().__init__()
+        self.resources = ScoredResources([resource.name for resource in args.resources])
+        self.columns = ResourceRows(cache, self.resources.names, _used, defaults=False)
+        self.scores = RowCache(cache, np.int64, self.users)
+        self.before = RowCache(cache, np.float64, self.users)
+        self.scratch = Scratch(1.0)
+
+
 class NodeResourcesBalancedAllocation(Plugin, PreScorePlugin, ScorePlugin):
     """See the module."""
 
@@ -70,11 +83,8 @@ class NodeResourcesBalancedAllocation(Plugin, PreScorePlugin, ScorePlugin):
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, handle: Handle) -> None:
         args = args or NodeResourcesBalancedAllocationArgs()
         super().__init__(args, handle)
-        self._resources = ScoredResources([resource.name for resource in args.resources])
-        self._columns = ResourceRows(handle.cache, self._resources.names, _used, defaults=False)
-        self._scores = RowCache(handle.cache, np.int64)
-        self._before = RowCache(handle.cache, np.float64)
-        self._scratch = Scratch(1.0)
+        self._kept = kept = shared(handle.cache, self, args, lambda: _Kept(args, handle.cache))
+        self._resources = kept.resources
 
     def pre_score(self, _state: CycleState, pod: PodInfo, _feasible: Feasible) -> Status | None:
         amounts = pod.requests.amounts
@@ -86,13 +96,12 @@ class NodeResourcesBalancedAllocation(Plugin, PreScorePlugin, ScorePlugin):
 
     def score_all(self, _state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s:
         requests = pod.requests
-        return feasible.take(self._scores.get(requests, lambda: self._formula(requests)))
+        return feasible.take(self._kept.scores.get(requests, lambda: self._formula(requests)))
 
     def _formula(self, requests: Requests) -> ScoreFormula:
         demand = self._resources.demand(requests.amounts)
-        return _BalanceScore(
-            self.handle.cache, self._columns, demand=demand, before=self._before, scratch=self._scratch
-        )
+        kept = self._kept
+        return _BalanceScore(self.handle.cache, kept.columns, demand=demand, before=kept.before, scratch=kept.scratch)
 
 
 class _BalanceScore(ScoreFormula):

@@ -44,6 +44,7 @@ from podwright.core.plugins.resources.demand import Demand
 from podwright.core.plugins.resources.row_cache import RowCache
 from podwright.core.plugins.resources.rows import ResourceRows, Rows
 from podwright.core.plugins.resources.score_formula import ScoreFormula
+from podwright.core.plugins.resources.shared import Shared, shared
 from podwright.core.plugins.resources.strategies import (
     SIMPLE,
     RequestedToCapacityRatio,
@@ -128,6 +129,18 @@ def strategy_of(args: ScoringStrategy) -> Strategy:
     return SIMPLE[args.type](args.resources)
 
 
+class _Kept(Shared):
+    """The rows of all nodes, and the arrays made of them: which nodes have room for a pod, and their scores."""
+
+    def __init__(self, args: NodeResourcesFitArgs, cache: Cache) -> None:
+        super().__init__()
+        self.strategy = strategy = strategy_of(args.scoring_strategy)
+        self.columns = ResourceRows(cache, strategy.resources.names, strategy.base, defaults=True)
+        self.free = ResourceRows(cache, (PODS, CPU, MEMORY), _free, defaults=False)
+        self.fitting = RowCache(cache, np.bool_, self.users)
+        self.scores = RowCache(cache, np.int64, self.users)
+
+
 class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, ScorePlugin, EnqueueExtensions):
     """See the module."""
 
@@ -140,12 +153,9 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
         super().__init__(args, handle)
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
-        self._strategy = strategy_of(args.scoring_strategy)
-        self._columns = ResourceRows(handle.cache, self._strategy.resources.names, self._strategy.base, defaults=True)
-        self._free = ResourceRows(handle.cache, (PODS, CPU, MEMORY), _free, defaults=False)
         self._classes_stand = handle.features.enabled("DRAExtendedResource")
-        self._fitting = RowCache(handle.cache, np.bool_)
-        self._scores = RowCache(handle.cache, np.int64)
+        self._kept = kept = shared(handle.cache, self, args, lambda: _Kept(args, handle.cache))
+        self._strategy = kept.strategy
 
     def hints(self) -> Sequence[EventHint]:
         hints = [
@@ -177,10 +187,10 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
         checked = self._not_ignored(requests)
         delegated = self._delegated(requests) if requests.qualified else _NONE
         if not delegated:
-            ok = self._fitting.get(requests, lambda: _FitFormula(self.handle.cache, self._free, checked))
+            ok = self._kept.fitting.get(requests, lambda: _FitFormula(self.handle.cache, self._kept.free, checked))
             return FilterResult(ok, _Explanation(self.handle.cache, checked))
         ok = np.empty(table.size, np.bool_)
-        _FitFormula(self.handle.cache, self._free, [pair for pair in checked if pair[0] not in delegated]).all(ok)
+        _FitFormula(self.handle.cache, self._kept.free, [pair for pair in checked if pair[0] not in delegated]).all(ok)
         for resource, amount in checked:
             if resource in delegated:
                 offered = table.allocatable(resource)
@@ -236,13 +246,13 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
 
     def score_all(self, _state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s:
         requests = pod.requests
-        return feasible.take(self._scores.get(requests, lambda: self._formula(requests)))
+        return feasible.take(self._kept.scores.get(requests, lambda: self._formula(requests)))
 
     def _demand(self, requests: Requests) -> Demand:
         return self._strategy.resources.demand(requests.spec_scoring)
 
     def _formula(self, requests: Requests) -> ScoreFormula:
-        return _FitScore(self.handle.cache, self._columns, self._strategy, self._demand(requests))
+        return _FitScore(self.handle.cache, self._kept.columns, self._strategy, self._demand(requests))
 
 
 def _free(allocatable: Any, used: Any) -> Any:

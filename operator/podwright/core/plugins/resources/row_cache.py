@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from podwright.core.framework.interface import Slots
 from podwright.core.objects.compaction import compact_regularly
+from podwright.core.plugins.resources.shared import Users
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
 
@@ -24,6 +25,8 @@ T = TypeVar("T", bound=np.generic)
 
 MAX_BYTES: Final = 4 << 20
 MAX_ARRAYS: Final = 64
+MAX_TIMES: Final = 4
+"""The bounds are so many times greater, at most, if as many plugins share the arrays."""
 ONE_BY_ONE: Final = 8
 """Up to this many changed rows are computed node by node."""
 
@@ -54,12 +57,14 @@ class _Array(Generic[T]):
 class RowCache(Generic[T]):
     """See the module. The arrays that it returns are read-only, and valid until the cache changes."""
 
-    def __init__(self, cache: Cache, dtype: type[T]) -> None:
+    def __init__(self, cache: Cache, dtype: type[T], users: Users | None = None) -> None:
+        """`users`: the plugins that use it, each of which may have pods of its own."""
         self._cache = cache
+        self._users = Users() if users is None else users
+        self._bounds = (-1, -1)
+        self._limit = MAX_ARRAYS
         self._dtype = dtype
         self._item_size = np.dtype(dtype).itemsize
-        self._size = -1
-        self._limit = MAX_ARRAYS
         self._arrays: OrderedDict[Hashable, _Array[T]] = OrderedDict()
         compact_regularly(self)
 
@@ -111,9 +116,11 @@ class RowCache(Generic[T]):
     def _new(self, key: Hashable, formula: RowFormula, size: int) -> _Array[T]:
         """An array for the key. At the limit it takes over the array of the least recently used key."""
         self._arrays.pop(key, None)
-        if size != self._size:
-            self._size = size
-            self._limit = max(2, min(MAX_ARRAYS, MAX_BYTES // (self._item_size * max(size, 1))))
+        bounds = size, self._users.count
+        if bounds != self._bounds:
+            self._bounds = bounds
+            times = min(max(self._users.count, 1), MAX_TIMES)
+            self._limit = max(2, min(MAX_ARRAYS * times, MAX_BYTES * times // (self._item_size * max(size, 1))))
         oldest = None
         while len(self._arrays) >= self._limit:
             oldest = self._arrays.popitem(last=False)[1]
