@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
-from podwright.api.policy_rules import ParamsFrom, Rules
+from podwright.api.policy_bounds import size_problem
+from podwright.api.policy_rules import MAX_EXPRESSION, MAX_RULES, ParamsFrom, Rules
 from podwright.api.policy_signals import NO_SIGNALS, GivenSignals
 from podwright.core.cel.errors import CelError, Issue
 from podwright.core.framework.args import ArgsError
 from podwright.core.framework.profile import Enabled, PluginSet, PluginSets, Point, Profile
 from podwright.core.framework.validation import Problem
-from podwright.core.plugins.rules.expression import Expression, expression_of
+from podwright.core.plugins.rules.expression import Expression, expression_of, is_known
 from podwright.core.plugins.rules.local_rules import LocalRules
 from podwright.core.plugins.rules.owner import Owner
 from podwright.core.plugins.rules.policy_rules import PolicyRules
@@ -49,6 +51,28 @@ def compile_rules(rules: Rules, owner: Owner, signals: GivenSignals = NO_SIGNALS
     if problems:
         raise ArgsError(problems)
     return RuleSet(tuple(filters), tuple(scores))
+
+
+def uncompiled(spec: object, signals: tuple[str, ...] = ()) -> Iterator[tuple[str, bool]]:
+    """The expressions of a raw spec that have not been compiled yet, and whether each is a score. The spec may contain anything.
+
+    `signals`: all that are defined.
+    """
+    if not isinstance(spec, Mapping) or size_problem(spec):
+        return
+    rules = spec.get("rules")
+    if not isinstance(rules, Mapping):
+        return
+    for kind, score in (("filters", False), ("scores", True)):
+        listed = rules.get(kind)
+        for rule in islice(listed, MAX_RULES) if isinstance(listed, list) else ():
+            text = rule.get("expression") if isinstance(rule, Mapping) else None
+            if (
+                isinstance(text, str)
+                and len(text) <= MAX_EXPRESSION
+                and not is_known(text, score=score, signals=signals)
+            ):
+                yield text, score
 
 
 def _checked(

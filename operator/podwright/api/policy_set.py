@@ -222,6 +222,11 @@ class PolicySet:
             check_safety(policy, built_in, classes)
         return policy
 
+    @property
+    def signal_names(self) -> tuple[str, ...]:
+        """The signals that are defined."""
+        return tuple(self._settings.signal_definitions)
+
     def _check_scheduler_name(self, source: SchedulerPolicy) -> None:
         """A policy in shadow mode takes no pods, so it may look at those of any scheduler. Raises PolicyError."""
         if source.spec.mode != "Shadow":

@@ -1,8 +1,9 @@
 """The controller of policies of one kind: applies them to the engine.
 
-Events may come in any order and repeatedly: `apply` and `remove` are idempotent. To check a policy and to build its plugins takes
-milliseconds, so policies that change all the time must not keep the scheduling loop from deciding: policies get a share of the time, and of
-the changes of one policy that wait for it only the last one counts (turns.py). statuses.py writes the statuses.
+Events may come in any order and repeatedly: `apply` and `remove` are idempotent. The expressions of a policy are compiled in a thread before
+it is applied (preparation.py). To check the rest and to build its plugins takes milliseconds, so policies that change all the time must not
+keep the scheduling loop from deciding: policies get a share of the time, and of the changes of one policy that wait for it only the last one
+counts (turns.py). statuses.py writes the statuses.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from podwright.kube.client.http import Http
 from podwright.kube.client.pages import list_objects
 from podwright.kube.client.retry import retry_until_answered
 from podwright.kube.policies.kinds import ClusterPolicies, PolicyKind
+from podwright.kube.policies.preparation import is_prepared, prepare
 from podwright.kube.policies.statuses import Applied, PolicyStatuses, WriteLimit
 from podwright.kube.policies.turns import PolicyTurns
 
@@ -85,6 +87,7 @@ class PolicyController:
         self._announced_names = engine.policies.policy_set.scheduler_names
         self._announced_at = 0.0
         self._served: bool | None = None
+        self._signals = tuple(engine.policies.policy_set.signal_names)
         self._relist_now = asyncio.Event()
         self._kind.listen(self._arrived.set, self._relist_now.set)
 
@@ -107,7 +110,11 @@ class PolicyController:
             known = self._applied.get(key)
             if known is None or known.uid == uid:  # else a list has already brought a new policy of that name
                 self.remove(key)
-        elif not self._waiting and asyncio.get_running_loop().time() >= self._free_at:
+        elif (
+            not self._waiting
+            and asyncio.get_running_loop().time() >= self._free_at
+            and is_prepared(event["object"], self._signals)
+        ):
             self.apply(event["object"])
         else:
             raw = event["object"]
@@ -123,10 +130,18 @@ class PolicyController:
                 self._check(due)
                 await self._pause()
             if self._waiting:
-                self.apply(self._waiting.pop())
+                await self._apply_first()
             elif due is None:
                 self._arrived.clear()
                 self._announce(asyncio.get_running_loop().time())
+
+    async def _apply_first(self) -> None:
+        """Applies the change whose turn it is, unless a newer one or a deletion comes while its expressions are compiled."""
+        key, raw = self._waiting.first()
+        await prepare(raw, self._signals, self._kind.pause_factor)
+        if self._waiting.get(key) is raw:
+            self._waiting.take(key)
+            self.apply(raw)
 
     def _check(self, key: str) -> None:
         """Checks a policy again because another one has changed."""
@@ -250,6 +265,8 @@ class PolicyController:
             before.pop(key, None)
             if self._is_newer(raw):
                 await (asyncio.sleep(0) if at_once else self._pause())
+                if not at_once:
+                    await prepare(raw, self._signals, self._kind.pause_factor)
                 if self._is_newer(raw) and uid not in self._deleted_during_list:
                     self._waiting.discard(key)
                     self.apply(raw)

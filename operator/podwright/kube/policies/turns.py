@@ -36,11 +36,13 @@ class PolicyTurns:
             if not changes:
                 del self._by_namespace[namespace]
 
-    def pop(self) -> Raw:
-        """Removes the change whose turn it is, and returns it. Raises StopIteration if there is none."""
-        namespace, changes = next(iter(self._by_namespace.items()))
-        key, raw = next(iter(changes.items()))
-        del self._by_namespace[namespace]
-        self._by_namespace[namespace] = changes  # last from now on
+    def first(self) -> tuple[str, Raw]:
+        """The key and the change whose turn it is. Raises StopIteration if there is none."""
+        changes = next(iter(self._by_namespace.values()))
+        return next(iter(changes.items()))
+
+    def take(self, key: str) -> None:
+        """Removes the change of this policy, which has had its turn."""
+        namespace = self._namespaces[key]
+        self._by_namespace[namespace] = self._by_namespace.pop(namespace)  # last from now on
         self.discard(key)
-        return raw

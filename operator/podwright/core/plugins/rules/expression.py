@@ -34,7 +34,10 @@ from podwright.core.state.nodeinfo import NodeInfo
 
 NUMBERS: Final = (types.INT, types.UINT, types.DOUBLE)
 NOT_FINITE: Final = "the score is not a finite number"
-_KEPT: Final[RecentCache[tuple[str, bool, tuple[str, ...]], Expression]] = RecentCache(1024)
+Signals = tuple[str, ...]
+_Known = tuple[str, bool, Signals]
+_KEPT: Final[RecentCache[_Known, Expression | tuple[Issue, ...]]] = RecentCache(1024)
+"""Also why texts are no expressions."""
 UNBOUNDED: Final = 2**53
 """A greater estimate has the size of a value in it that nobody knows."""
 MAX_ESTIMATE: Final = 1_000_000
@@ -44,7 +47,7 @@ MAX_ESTIMATE: Final = 1_000_000
 class Expression:
     """See the module. `interpreted`: why it is evaluated for each node, in words; "" if it is compiled to columns."""
 
-    def __init__(self, text: str, *, score: bool, signals: tuple[str, ...] = ()) -> None:
+    def __init__(self, text: str, *, score: bool, signals: Signals = ()) -> None:
         """`signals`: all that exist. Raises CelError if the text is no expression of type bool, or of a number for a score."""
         self.program = environment(signals).compile(text)
         self.text = text
@@ -134,13 +137,33 @@ class Expression:
         return found
 
 
-def expression_of(text: str, *, score: bool, signals: tuple[str, ...] = ()) -> Expression:
+def expression_of(text: str, *, score: bool, signals: Signals = ()) -> Expression:
     """The expression, known or new. `signals`: all that exist. Raises CelError."""
     found = _KEPT.get((text, score, signals))
     if found is None:
-        found = Expression(text, score=score, signals=signals)
-        _KEPT.put((text, score, signals), found)
+        found = compiled(text, score=score, signals=signals)
+        remember(text, found, score=score, signals=signals)
+    if isinstance(found, tuple):
+        raise CelError(*found)
     return found
+
+
+def compiled(text: str, *, score: bool, signals: Signals = ()) -> Expression | tuple[Issue, ...]:
+    """A new expression, or why the text is none. Any thread may call it."""
+    try:
+        return Expression(text, score=score, signals=signals)
+    except CelError as error:
+        return error.issues
+
+
+def is_known(text: str, *, score: bool, signals: Signals = ()) -> bool:
+    """Whether `expression_of` has nothing to compile."""
+    return _KEPT.get((text, score, signals)) is not None
+
+
+def remember(text: str, outcome: Expression | tuple[Issue, ...], *, score: bool, signals: Signals = ()) -> None:
+    """Has `expression_of` give this outcome of `compiled`."""
+    _KEPT.put((text, score, signals), outcome)
 
 
 def _counts_pods(tree: Node) -> bool:
