@@ -115,7 +115,8 @@ class KeptColumns:
         except EvaluationError:
             return False
         seq = column.log.seq
-        if any(data[slot] != value for slot, value in values.items()):
+        is_double = column.vec.kind is Kind.DOUBLE  # 0.0 and -0.0 are equal, and differ
+        if is_double or any(data[slot] != value for slot, value in values.items()):
             data = data.copy()
             for slot, value in values.items():
                 data[slot] = value

@@ -275,7 +275,7 @@ class Arithmetic(Operation):
         if (failure := failed(left, right, self._kind, run.count)) is not None:
             return failure
         a, b, errors = _numbers(left, right, run)
-        return _answer(run, self._kind, self._compute(a, b), errors)
+        return _answer(run, self._kind, self._compute(_of_kind(a, self._kind), _of_kind(b, self._kind)), errors)
 
 
 class Unary(Operation):
@@ -292,12 +292,13 @@ class Unary(Operation):
         if isinstance(found, Failure):
             return found
         vec = as_vec(found, run.count)
+        data = _of_kind(vec.data, self._from)
         if self._function == "-_":
-            answer = negated(self._from, vec.data)
+            answer = negated(self._from, data)
         elif self._from is self._to:
             return vec
         else:
-            answer = to_double(vec.data) if self._to is Kind.DOUBLE else to_int(self._from, vec.data)
+            answer = to_double(data) if self._to is Kind.DOUBLE else to_int(self._from, data)
         return _answer(run, self._to, answer, vec.errors)
 
 
@@ -306,6 +307,11 @@ def _numbers(left: Operand, right: Operand, run: Run) -> tuple[Any, Any, Codes |
     if isinstance(left, Scalar) and isinstance(right, Scalar):
         left = as_vec(left, run.count)
     return _data(left), _data(right), joined(_errors(left), _errors(right))
+
+
+def _of_kind(values: Any, kind: Kind) -> Any:
+    """The numbers. What has errors on all rows may be a Vec of another kind, whose values nothing reads."""
+    return values if values.dtype.type is kind.value else values.astype(kind.value)
 
 
 def _data(operand: Operand) -> Any:

@@ -86,3 +86,30 @@ def test_compiled_expressions_equal_interpreted_ones_while_nodes_and_pods_change
             change(world, source)
         compare(world, kept, asked, known)
     assert refused < 100
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(
+            "-(has(node.labels.n) ? double(pod.labels.tier) : double(pod.name))", id="minus of an error everywhere"
+        ),
+        pytest.param(
+            "(has(node.labels.n) ? double(pod.labels.tier) : double(pod.name)) - (has(node.labels.n) ? double(pod.labels.app) : double(pod.name))",
+            id="a difference of errors everywhere",
+        ),
+        pytest.param(
+            "int(has(node.labels.n) ? double(pod.labels.tier) : double(pod.name))", id="int of an error everywhere"
+        ),
+        pytest.param("0.0 * (node.unschedulable ? -2.0 : 1e300)", id="zeros of both signs"),
+    ],
+)
+def test_errors_on_all_nodes_and_zeros_of_both_signs_equal_interpreted_ones(text):
+    source = random.Random(99)
+    world = cluster(source)
+    kept = kept_columns(world.cache)
+    asked = subject(world, pending_pod())
+    program, found = compiled(text)
+    for _ in range(30):
+        compare(world, kept, asked, [(text, program, found.operation)])
+        change(world, source)
