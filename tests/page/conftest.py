@@ -54,7 +54,7 @@ def look(browser: Browser) -> Iterator[Callable[..., Page]]:
             page.on("dialog", lambda dialog: problems.append(f"a dialog: {dialog.message}"))
             page.goto(url)
             page.wait_for_selector("[data-state=live]")
-            page.wait_for_selector("#map[data-painted]")
+            page.wait_for_selector("#map[data-nodes]:not([data-nodes='0'])")
             return page
 
         yield open_page

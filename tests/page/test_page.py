@@ -1,7 +1,19 @@
 """The page in a real browser, live on an operator."""
 
+from dataclasses import replace
+
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from podwright.core.cycle import Fault
+from podwright.core.objects.node import parse_node
+from podwright.core.objects.pod import parse_pod
+from podwright.engine.view.waiting import PendingPod
+from podwright.testing import pod
+from support.objects.builders import make_node, make_pod
+from support.page.cluster import backstage
+from support.page.stage import RACK, ZONE, nodes, simulated
 
 
 def test_a_pod_shows_up_where_it_goes_and_says_why(look, stage):
@@ -79,3 +91,125 @@ def test_a_phone_scrolls_down_only(look, stage):
     page.get_by_role("rowheader", name="node-1", exact=True).get_by_role("button").click()
     page.locator("#details").get_by_text("What is requested").wait_for()
     assert page.evaluate(wide) <= 360
+
+
+def test_five_thousand_nodes_paint_only_what_changes(look):
+    with backstage() as stage:
+        stage.call(lambda: [stage.cache.set_node(parse_node(raw)) for raw in nodes(5000, 5, racks=10)])
+        page = look(stage.url)
+        page.locator("#figures").get_by_text("5,000").wait_for()
+        arranged, cells = painted(page)
+        assert cells == 0
+        for number in range(4):
+            pods = [parse_pod(make_pod(f"p{number}-{each}", requests={"cpu": "1"})) for each in range(10)]
+            stage.call(lambda pods=pods: [stage.cache.assume(pod, f"node-{10 * pods.index(pod) + 1}") for pod in pods])
+            page.locator("#figures").get_by_text(f"{10 * (number + 1)}", exact=True).first.wait_for()
+            expect(page.locator("#map")).to_have_attribute("data-painted", f"{arranged} {10 * (number + 1)}")
+        assert painted(page) == (arranged, 40)
+        frame = page.evaluate(
+            """async () => {
+                const frame = () => new Promise(requestAnimationFrame);
+                document.querySelector("#resource").value = "memory";
+                await frame();
+                const started = performance.now();
+                document.querySelector("#resource").dispatchEvent(new Event("change"));
+                await frame();
+                return performance.now() - started;
+            }"""
+        )
+        print(f"5,000 nodes are arranged and painted in {frame:.0f} ms")  # noqa: T201 -- nothing is asserted about it
+        assert painted(page)[0] == arranged + 1
+        page.close()
+
+
+def painted(page):
+    """How often everything was painted, and how many cells were painted by themselves."""
+    everything, cells = page.locator("#map").get_attribute("data-painted").split()
+    return int(everything), int(cells)
+
+
+def test_texts_of_objects_are_never_markup(look):
+    evil = "<img src=x onerror=alert(1)>"
+    with backstage() as stage:
+        stage.call(lambda: fill_with(stage, evil))
+        page = look(stage.url)
+        page.locator("#queue").get_by_text(evil).first.wait_for()
+        page.locator("#decisions").get_by_text(evil).first.wait_for()
+        page.locator("#policies").get_by_text(evil).first.wait_for()
+        page.get_by_role("button", name="Table").click()
+        page.locator("#table-view").get_by_role("button", name=evil).click()
+        page.locator("#details").get_by_text(f"{evil}=").wait_for()
+        page.locator("#details").get_by_role("button", name=evil).click()
+        page.locator("#details").get_by_text(f"{evil} reason").wait_for()
+        page.keyboard.press("Escape")
+        page.locator("#policies").get_by_role("button", name=evil).click()
+        page.locator("#details").get_by_text(evil).nth(1).wait_for()
+        assert page.locator("img").count() == 1  # the page's own
+        assert page.locator("script").count() == 1
+        assert page.locator("option", has_text=evil).count() == 1
+        page.close()
+
+
+def fill_with(stage, evil):
+    """Everything that users can write says the same."""
+    taint = {"key": evil, "value": evil, "effect": "NoSchedule"}
+    raw = make_node(evil, labels={RACK: evil, ZONE: evil}, taints=[taint])
+    raw["status"]["allocatable"][evil] = "1"
+    stage.cache.set_node(parse_node(raw))
+    pod = replace(parse_pod(make_pod("p")), name=evil, namespace=evil, key=f"{evil}/{evil}")
+    stage.cache.assume(pod, evil)
+    stage.pods = [PendingPod(evil, evil, "active", 0.0, 1, evil, evil)]
+    stage.decisions.add(Fault(pod=pod, message=evil, plugin=evil), evil)
+    stage.rig.engine.policies.apply(
+        {
+            "apiVersion": "podwright.dev/v1alpha1",
+            "kind": "SchedulerPolicy",
+            "metadata": {"name": evil, "uid": "u", "generation": 1},
+            "spec": {"strategy": {"type": evil}},
+        }
+    )
+    reasons = {evil: {f"{evil} reason": 1}}
+    stage.explanation = {
+        "queue": {"place": evil, "attempts": evil, "waited": 1, "rejectedBy": [evil], "gatedBy": evil},
+        "policy": {"name": evil, "generation": evil},
+        "nominated": evil,
+        "refusal": evil,
+        "decisions": [
+            {
+                "outcome": evil,
+                "at": 1,
+                "node": evil,
+                "message": evil,
+                "reasons": reasons,
+                "victims": [evil],
+                "victimCount": 1,
+            }
+        ],
+    }
+
+
+def test_a_simulation_is_shown_before_and_after(look, tmp_path):
+    with simulated(tmp_path, [*nodes(6, 2), pod("waits", scheduler="podwright", cpu="9")]) as url:
+        page = look(url)
+        assert page.locator("#decisions-card").is_hidden()
+        page.locator("#queue").get_by_role("button", name="waits").click()
+        page.locator("#details").get_by_text("What would help").wait_for()
+        page.keyboard.press("Escape")
+        page.get_by_label("Drain").fill("node-1")
+        page.get_by_label("Add nodes").fill("2")
+        page.get_by_label("like", exact=True).fill("node-2")
+        page.get_by_role("button", name="Simulate").click()
+        page.get_by_text("0 pods get a node, 1 pod stays pending.").wait_for()
+        count = page.locator("#figures dd").first
+        expect(count).to_have_text("8")
+        slider = page.get_by_role("slider")
+        slider.focus()
+        page.keyboard.press("Home")
+        assert slider.get_attribute("aria-valuetext") == "before"
+        assert violations(page) == []
+        page.get_by_label("Drain").fill("nothing")
+        page.get_by_role("button", name="Simulate").click()
+        page.get_by_text("there is no node 'nothing'").wait_for()
+        expect(count).to_have_text("6")
+        assert slider.is_hidden()
+        page.close()

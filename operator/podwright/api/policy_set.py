@@ -345,6 +345,15 @@ class PolicySet:
         """The policies that bound this one: none. Only local policies are bounded."""
         return ()
 
+    def keys(self) -> set[str]:
+        """The names of all policies that are known, also of those that are not accepted."""
+        return set(self._known)
+
+    def result_of(self, name: str) -> ApplyResult | None:
+        """What was done with the newest generation of a policy; None if it is not known."""
+        known = self._known.get(name)
+        return None if known is None else known.result
+
     def last_accepted(self, name: str) -> LastAccepted | None:
         """The active generation of a policy as it was written; None if no generation is active."""
         known = self._known.get(name)

@@ -245,6 +245,7 @@ class Runtime:
         return Shown(
             cache=engine.cache,
             pods=lambda: queued_pods(engine.queue),
+            policies=engine.policies,
             clock=time.monotonic,
             decisions=engine.decisions,
         )

@@ -5,6 +5,7 @@
     POST /v1/simulate    {"hypotheses": [{…}, …], "seed": 0, "emptyNodes": 0, "summary": false} ─► {"results": [{…} | {"error"}, …]}
     POST /v1/each-node   {"action": "drain", "nodes": […]} ─► {"results": [{…}, …], "complete": true}
     POST /v1/reload      reads the cluster again
+    GET  /page/          the page: see page.py
 
 Simulations run one at a time in one thread, because they share the cluster; the event loop only waits. Sizes, counts and times are bounded. A
 request that is given up stops its simulation.
@@ -29,6 +30,7 @@ from aiohttp import web
 from podwright.core.objects.errors import kind_of
 from podwright.simulator.hypothesis import TIME_IS_UP, HypothesisError
 from podwright.simulator.loaded import LoadedCluster
+from podwright.simulator.page import POD, SimulationPage, prepare
 from podwright.simulator.requests import hypothesis_of
 from podwright.simulator.results import SimulationResult, as_json
 from podwright.simulator.simulation import EachNode, notes, simulate, simulate_each_node, totals
@@ -81,6 +83,9 @@ class SimulationServer:
         app.router.add_post("/v1/simulate", self._counted(self._simulate))
         app.router.add_post("/v1/each-node", self._counted(self._each_node))
         app.router.add_post("/v1/reload", self._counted(self._reload))
+        page = SimulationPage(lambda: self._cluster, self._run)
+        app.router.add_get(POD, self._counted(page.explain))
+        app.router.add_routes(page.page.routes())
         app.on_cleanup.append(self._close)
         return app
 
@@ -98,6 +103,8 @@ class SimulationServer:
             return _answer({"error": str(error)}, 400)
         except HypothesisError as error:
             return _answer({"error": str(error)}, 422)
+        except ConnectionError:
+            raise
         except web.HTTPException as error:
             return _answer({"error": error.reason or str(error)}, error.status)
         except Exception as error:
@@ -105,7 +112,7 @@ class SimulationServer:
             return _answer({"error": f"{type(error).__name__}: {error}"}, 500)
 
     def _check(self, request: web.Request) -> None:
-        if self._token:
+        if prepare(request) and self._token:
             given = request.headers.get("Authorization", "")
             if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), f"Bearer {self._token}".encode()):
                 raise web.HTTPUnauthorized(reason="the token is missing or wrong")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -79,3 +80,19 @@ def staged(folder: Path, objects: Sequence[dict[str, Any]]) -> Iterator[Stage]:
             yield Stage(api, operator)
         finally:
             operator.process.stop(30)
+
+
+@contextmanager
+def simulated(folder: Path, objects: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The URL of the page of `podwright simulate --serve` on these objects."""
+    file = folder / "cluster.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    port = free_port()
+    command = [sys.executable, "-m", "podwright", "simulate", "--serve", f"--listen=127.0.0.1:{port}", str(file)]
+    server = operator_process.Operator(Process("simulations", command, folder / "simulations.log"), port)
+    server.process.start()
+    try:
+        server.process.wait_ready(lambda: server.get("/healthz")[0] == 200, 30)
+        yield f"http://127.0.0.1:{port}/page/"
+    finally:
+        server.process.stop(10)

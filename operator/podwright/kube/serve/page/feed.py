@@ -13,8 +13,10 @@ from typing import Any, Final, Protocol, TypeVar
 
 import orjson
 
+from podwright.core.state.cache import Cache
 from podwright.engine.recent_decisions import RecentDecision
 from podwright.engine.view.nodes import node_changes
+from podwright.engine.view.policies import PolicyRow, policy_rows
 from podwright.engine.view.waiting import PendingPod, Waiting, waiting_pods
 from podwright.kube.serve.page.nodes import NodeColumns
 from podwright.kube.serve.page.shown import Shown
@@ -55,6 +57,7 @@ class Viewer:
         self.messages: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.has_nodes = False
         self.decisions_seen = -1
+        self.policies_seen: Sequence[Any] | None = None
         self.dropped = False
 
     def send(self, message: bytes) -> None:
@@ -83,6 +86,7 @@ class Feed:
 
     def _reset(self) -> None:
         self._nodes = NodeColumns()
+        self._cache: Cache | None = None
         self._completed = self._queue_due = float("-inf")
 
     @property
@@ -125,10 +129,14 @@ class Feed:
         shown = await self._asker.call(self._ask_shown, STEP_SECONDS)
         if shown is None:
             return
+        if shown.cache is not self._cache:
+            self._reset()
+            self._cache = shown.cache
         await self._send_nodes(shown)
         await self._send_decisions(shown)
         if self._clock() >= self._queue_due:
             await self._send_waiting(shown)
+            await self._send_policies(shown)
 
     async def _send_nodes(self, shown: Shown) -> None:
         nodes, now = self._nodes, self._clock()
@@ -188,6 +196,15 @@ class Feed:
                 event("queue", {"counts": found.counts, "pods": listed, "seesPods": viewer.sight.namespace is not None})
             )
 
+    async def _send_policies(self, shown: Shown) -> None:
+        found = await last_of(self._asker, lambda: policy_rows(shown.policies))
+        for viewer in self._viewers:
+            shows = viewer.sight.shows
+            rows = [_policy(row) for row in found.rows if not row.namespace or shows(row.namespace)]
+            if viewer.policies_seen != rows:
+                viewer.policies_seen = rows
+                viewer.send(event("policies", {"list": rows, "unlisted": found.count - len(rows)}))
+
 
 async def last_of(asker: Asker, begin: Callable[[], Iterator[T | None]]) -> T:
     """The last value of steps that yield None until then. Raises TimeoutError."""
@@ -206,6 +223,20 @@ def event(name: str, data: Any) -> bytes:
 def _pending(pod: PendingPod, now: float) -> Sequence[Any]:
     age = round(max(0.0, now - pod.since))
     return pod.namespace, pod.name, pod.place, age, pod.attempts, pod.policy, pod.why
+
+
+def _policy(row: PolicyRow) -> Sequence[Any]:
+    return (
+        row.namespace,
+        row.name,
+        row.state,
+        row.generation,
+        row.message,
+        row.precedence,
+        row.scheduler_name,
+        row.decisions,
+        row.errors,
+    )
 
 
 def _decision(each: tuple[str, RecentDecision]) -> Sequence[Any]:

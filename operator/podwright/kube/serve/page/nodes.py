@@ -62,18 +62,22 @@ class NodeColumns:
         self.position = changes.position
         self.further_resources |= changes.further_resources
         known = len(self._zones), len(self._racks), len(self._shapes)
+        changed = []
         for row in changes.rows:
-            self._make_room(row.slot)
-            self._rows[row.slot] = row
+            if row.name or row.slot < len(self._rows):
+                self._make_room(row.slot)
+                if not _same(self._rows[row.slot], row):
+                    self._rows[row.slot] = row
+                    changed.append(row)
         usage = []
         for slot, requested in changes.usage:
             self._make_room(slot)
             if self._usage[slot] != requested:
                 self._usage[slot] = requested
                 usage.append((slot, requested))
-        if changes.complete or not (changes.rows or usage):
+        if changes.complete or not (changed or usage):
             return None
-        rows = [self._row(row) for row in changes.rows]
+        rows = [self._row(row) for row in changed]
         if max(len(self._zones), len(self._racks), len(self._shapes)) > len(self._rows) + SPARE_NUMBERS:
             self.position = None
         zones, racks, shapes = known
@@ -116,6 +120,10 @@ class NodeColumns:
             self._shapes.of(row.allocatable),
             row.flags,
         )
+
+
+def _same(one: NodeRow, other: NodeRow) -> bool:
+    return one == other or not (one.name or other.name)
 
 
 def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:

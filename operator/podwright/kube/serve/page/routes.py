@@ -4,7 +4,8 @@
 | --- | --- |
 | /page/ | the page; its files are beside it |
 | /page/node?name=NODE | what fills a node |
-| /page/stream | server-sent events: `nodes`, `change`, `decisions`, `queue` |
+| /page/policy?name=POLICY | the state of a policy, which is named NAMESPACE/NAME if it is local |
+| /page/stream | server-sent events: `nodes`, `change`, `decisions`, `queue`, `policies` |
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import orjson
 from aiohttp import web
 
 from podwright.engine.view.node_details import Answer, about_node
+from podwright.engine.view.policies import about_policy
 from podwright.kube.serve.page.feed import Asker, Feed, Viewer, event, last_of
 from podwright.kube.serve.page.files import HEADERS, send_file
 from podwright.kube.serve.page.shown import Shown
-from podwright.kube.serve.page.sight import FILES, NODE, NOTHING, SIGHT, STREAM
+from podwright.kube.serve.page.sight import FILES, NODE, NOTHING, POLICY, SIGHT, STREAM
 
 STREAM_SECONDS: Final = 1800.0
 """How long a stream lasts. Then the page asks for another, and its right to it is reviewed again."""
@@ -28,6 +30,9 @@ MOST_ANSWERS: Final = 4
 """How many answers about nodes are computed at once; more are refused."""
 SILENT_SECONDS: Final = 10.0
 """How long nothing is sent, at most: so the page and proxies know that the stream is alive."""
+
+WRITE_SECONDS: Final = 15.0
+"""How long it may take until somebody has read a message. Then the stream is broken off."""
 
 Lasts = Callable[[web.Request, float], None]
 LASTS: Final = web.AppKey[Lasts]("podwright_lasts")
@@ -49,6 +54,7 @@ class Page:
             web.get(FILES, _to_page),
             web.get(STREAM, self._stream),
             web.get(NODE, self._node),
+            web.get(POLICY, self._policy),
             web.get(f"{FILES}/{{name:[a-z_]*(?:[.][a-z]+)?}}", send_file),
         ]
 
@@ -75,6 +81,9 @@ class Page:
             await response.prepare(request)
             await response.write(event("hello", {"seesPods": viewer.sight.namespace is not None}))
             await _send_all(viewer, response)
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
         finally:
             self._feed.remove(viewer)
         return response
@@ -86,6 +95,20 @@ class Page:
         def begin() -> Iterator[Answer | None]:
             shown = self._shown()
             return iter(({},)) if shown is None else about_node(shown.cache, name, sight.shows)
+
+        return await self._answer(begin)
+
+    async def _policy(self, request: web.Request) -> web.Response:
+        """The state of a policy."""
+        key, sight = request.query.get("name", ""), request.get(SIGHT, NOTHING)
+        namespace = key.rpartition("/")[0]
+        if namespace and not sight.shows(namespace):
+            raise web.HTTPNotFound
+
+        def begin() -> Iterator[Answer | None]:
+            shown = self._shown()
+            faults = sight.shows(namespace)
+            return iter(({} if shown is None else about_policy(shown.policies, key, faults=faults),))
 
         return await self._answer(begin)
 
@@ -117,7 +140,8 @@ async def _send_all(viewer: Viewer, response: web.StreamResponse) -> None:
             message = b": nothing new\n\n"
         if message is None:
             return
-        await response.write(message)
+        async with asyncio.timeout(WRITE_SECONDS):
+            await response.write(message)
 
 
 async def _to_page(_request: web.Request) -> web.StreamResponse:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from podwright.core.state.cache import Cache
+from podwright.engine.active_policies import ActivePolicies
 from podwright.engine.recent_decisions import RecentDecisions
 from podwright.engine.view.waiting import PendingPod
 
@@ -16,6 +17,7 @@ class Shown:
 
     cache: Cache
     pods: Callable[[], Iterable[PendingPod | None]]
+    policies: ActivePolicies
     clock: Callable[[], float]
     decisions: RecentDecisions | None = None
     simulated: bool = False

@@ -47,6 +47,7 @@ class Studio:
             cache=engine.cache,
             pods=lambda: queued_pods(engine.queue),
             clock=self.rig.steady,
+            policies=engine.policies,
             decisions=engine.decisions,
         )
         self.feed = Feed(lambda: self.shown, self.asker)
@@ -219,6 +220,7 @@ async def test_a_long_queue_is_read_less_often(monkeypatch):
         studio.rig.pod(f"p{number}")
     async with studio.viewer() as viewer:
         await next_of(viewer, "queue")
+        await next_of(viewer, "policies")
         asked = studio.asker.calls
         await until(lambda: studio.asker.calls >= asked + 20)
         assert viewer.messages.empty()

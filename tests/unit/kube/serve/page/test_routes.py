@@ -19,11 +19,12 @@ from podwright.kube.serve.page import feed as feeds
 from podwright.kube.serve.page import routes
 from podwright.kube.serve.page.files import files
 from podwright.kube.serve.page.shown import Shown
+from support.engine.kit import Rig
 from support.objects.builders import make_node, make_pod
 from support.serve.kit import Delegate, Told, client_context, connect, get, hang_up, secure, serving, until
 
 BEARER = "Authorization: Bearer secret"
-DATA = ("/page/stream", "/page/node?name=a")
+DATA = ("/page/stream", "/page/node?name=a", "/page/policy?name=built-in-default")
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +38,13 @@ def told():
     cache.set_node(parse_node(make_node("a")))
     cache.assume(parse_pod(make_pod("web", namespace="team")), "a")
     pods = [PendingPod("team", "mine", "active", 0.0), PendingPod("other", "theirs", "active", 0.0)]
-    shown = Shown(cache=cache, pods=lambda: pods, clock=lambda: 5.0, decisions=RecentDecisions(lambda: 0.0))
+    shown = Shown(
+        cache=cache,
+        pods=lambda: pods,
+        clock=lambda: 5.0,
+        policies=Rig().engine.policies,
+        decisions=RecentDecisions(lambda: 0.0),
+    )
     return Told(shown=lambda: shown)
 
 
@@ -184,6 +191,45 @@ async def test_other_websites_get_nothing_from_loopback(options, headers, status
     async with serving(told()) as server:
         for path in ("/page/", "/page/node?name=a"):
             assert (await get(server, path, *headers, **options))[0] == status
+
+
+async def test_a_local_policy_is_for_those_who_may_list_the_pods_of_its_namespace():
+    content, key = told(), "team/local"
+    policies = content.shown().policies
+    raw = {
+        "apiVersion": "podwright.dev/v1alpha1",
+        "kind": "LocalSchedulerPolicy",
+        "metadata": {"name": "local", "namespace": "team", "uid": "u", "generation": 1},
+        "spec": {},
+    }
+    policies.apply_local(raw)
+    delegate = Delegate()
+    delegate.users["secret"] = User("ann", ())
+    delegate.allowed = {("ann", "get", "/page/policy"), ("ann", "get", "/page/stream"), ("ann", "list", "team")}
+    async with serving(content, delegate=delegate, **secure(authentication_skip_lookup=True)) as server:
+        context = client_context()
+        for namespace, status in (("team", 200), ("", 404), ("other", 404)):
+            path = f"/page/policy?name={key}&namespace={namespace}"
+            assert (await get(server, path, BEARER, context=context))[0] == status
+            reader, writer = await stream(server, f"/page/stream?namespace={namespace}", BEARER, context=context)
+            found, _ = await read_until(reader, "policies")
+            await hang_up(writer)
+            assert ("local" in [each[1] for each in found["list"]]) == (status == 200)
+            assert found["unlisted"] == (status != 200)
+
+
+async def test_what_went_wrong_with_a_policy_is_for_those_who_see_all_pods():
+    content = told()
+    delegate = Delegate()
+    delegate.users["secret"] = User("ann", ())
+    delegate.allowed = {("ann", "get", "/page/policy")}
+    path = "/page/policy?name=built-in-default"
+    async with serving(content, delegate=delegate, **secure(authentication_skip_lookup=True)) as server:
+        _, _, body = await get(server, path, BEARER, context=client_context())
+    assert "faults" not in json.loads(body)
+    async with serving(content) as server:
+        _, _, body = await get(server, path)
+    assert json.loads(body)["faults"] == []
 
 
 async def test_an_unknown_node_is_not_found():

@@ -3,11 +3,17 @@
 import { byId, el, fill } from "./dom.js";
 import { explanation } from "./explanation.js";
 import { nodeDetails } from "./node.js";
+import { policyDetails } from "./policies.js";
+import { simulatedPod } from "./simulated_pod.js";
 import { reason } from "./stream.js";
 
 export class Details {
   /** Called when the drawer is closed. */
   closed = () => {};
+  /** Whose pods are to be seen; "" for those of all namespaces. */
+  namespace = "";
+  /** Where nodes can be put into a hypothesis; null where nothing is simulated. */
+  simulation = null;
   #server;
   #nodes;
   #box = byId("details");
@@ -29,7 +35,16 @@ export class Details {
     const query = new URLSearchParams({ namespace, pod: name });
     this.#slot = -1;
     this.#open(name, `Pod in namespace ${namespace}`);
-    this.#load(`../debug/explain?${query}`, (found) => explanation(found, namespace, name), () => explanation(null, namespace, name));
+    if (this.simulation) {
+      this.#load(`pod?${new URLSearchParams({ namespace, name })}`, simulatedPod, () => el("p", {}, "This pod is not in the cluster as it was loaded."));
+    } else this.#load(`../debug/explain?${query}`, (found) => explanation(found, namespace, name), () => explanation(null, namespace, name));
+  }
+
+  policy(key) {
+    this.#slot = -1;
+    const [name, namespace] = key.split("/").reverse();
+    this.#open(name, namespace ? `Local policy in namespace ${namespace}` : "Policy");
+    this.#load(`policy?${new URLSearchParams({ name: key, namespace: this.namespace })}`, policyDetails, () => el("p", {}, "This policy is gone."));
   }
 
   node(slot) {
@@ -52,7 +67,12 @@ export class Details {
 
   #loadNode(name) {
     const open = (namespace, pod) => this.pod(namespace, pod);
-    this.#load(`node?${new URLSearchParams({ name })}`, (found) => nodeDetails(found, open), () => el("p", {}, "This node is gone."));
+    this.#load(`node?${new URLSearchParams({ name, namespace: this.namespace })}`, (found) => [this.simulation && this.#proposals(name), nodeDetails(found, open)], () => el("p", {}, "This node is gone."));
+  }
+
+  #proposals(name) {
+    const button = (text, field) => el("button", { type: "button", on: { click: () => (this.close(), this.simulation.propose(field, name)) } }, text);
+    return el("div", { class: "buttons" }, button("Drain it", "drain"), button("Remove it", "remove"), button("Add one like it", "like"));
   }
 
   close() {

@@ -69,7 +69,7 @@ function zoneOf(place, group, left, top, width) {
   const head = labelled ? RACK_HEAD : 0;
   const beside = labelled ? racksBeside(group.racks, inner, step, place.gap) : 1;
   const columns = Math.max(1, Math.floor((inner + place.gap - (beside - 1) * RACK_GAP) / beside / step));
-  const blockWidth = columns * step - place.gap;
+  const blockWidth = Math.floor((inner - (beside - 1) * (RACK_GAP + place.gap)) / beside);
   let y = top + HEAD;
   for (let first = 0; first < group.racks.length; first += beside) {
     const row = group.racks.slice(first, first + beside);

@@ -5,6 +5,8 @@ import { Details } from "./details.js";
 import { byId, el, fill, say } from "./dom.js";
 import { NodeMap } from "./map.js";
 import { Nodes } from "./nodes.js";
+import { Policies } from "./policies.js";
+import { Simulation } from "./simulation.js";
 import { Server, Stream } from "./stream.js";
 import { NodeTable } from "./table.js";
 import { startTheme } from "./theme.js";
@@ -18,14 +20,23 @@ const map = new NodeMap(nodes, openNode);
 const table = new NodeTable(nodes, openNode);
 const waiting = new Waiting((namespace, name) => details.pod(namespace, name));
 const decisions = new Decisions((namespace, name) => details.pod(namespace, name));
+const policies = new Policies((key) => details.policy(key));
+const simulation = new Simulation(server, { show: showSimulation, blend, open: (...pod) => details.pod(...pod) });
+let simulated = new Set();
+let loaded = null;
 let namespace = "";
 let paused = false;
 let figuresDue = 0;
 
 const stream = new Stream(server, {
   nodes(all) {
+    loaded = all.simulated ? structuredClone(all) : null;
     nodes.take(all);
     chooseResources();
+    if (all.simulated !== simulation.offered) simulation.offered = all.simulated;
+    details.simulation = all.simulated ? simulation : null;
+    byId("decisions-card").hidden = all.simulated;
+    document.body.classList.toggle("simulated", all.simulated);
     map.arrange();
     table.update();
     figures();
@@ -43,6 +54,7 @@ const stream = new Stream(server, {
     figures();
   },
   decisions: (data) => decisions.take(data),
+  policies: (data) => policies.take(data),
 }, showState);
 
 function connect() {
@@ -57,6 +69,25 @@ function openNode(slot) {
 }
 
 details.closed = () => map.select(-1);
+
+// Before and after
+
+function showSimulation(changes) {
+  if (changes === null) {
+    connect(); // the nodes as they are
+    return;
+  }
+  if (nodes.after) nodes.take(structuredClone(loaded));
+  simulated = nodes.simulate(changes);
+  map.arrange();
+}
+
+function blend(share) {
+  nodes.blend = share;
+  map.update(simulated);
+  table.update();
+  figures();
+}
 
 // Figures above everything
 
@@ -147,7 +178,7 @@ byId("as-table").addEventListener("click", () => showAs(true));
 
 byId("namespace-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  namespace = byId("namespace").value.trim();
+  details.namespace = namespace = byId("namespace").value.trim();
   connect();
 });
 byId("namespace").addEventListener("change", (event) => event.target.form.requestSubmit());

@@ -116,6 +116,7 @@ export class NodeMap {
     const width = Math.max(200, this.#box.clientWidth - 2);
     const slots = this.#nodes.slots();
     const place = (this.#place = layout(grouped(this.#nodes, slots), width, Math.max(360, Math.round(innerHeight * 0.58))));
+    this.#box.dataset.nodes = place.order.length;
     if (!place.cells.has(this.cursor)) this.cursor = place.order[0] ?? -1;
     const canvas = this.#canvas;
     const scale = Math.min(devicePixelRatio || 1, 3);
@@ -172,7 +173,7 @@ export class NodeMap {
       context.fillRect(x - edge, y - edge, size + 2 * edge, size + 2 * edge);
     }
     const share = this.#nodes.share(slot, this.resource);
-    context.globalAlpha = this.#found && !this.#found.has(slot) ? 0.18 : 1;
+    context.globalAlpha = (this.#found && !this.#found.has(slot) ? 0.18 : 1) * (0.2 + 0.8 * this.#nodes.presence(slot));
     context.fillStyle = colours.of(share);
     box(context, x, y, size, size >= 12 ? Math.min(6, size / 5) : 1.5);
     context.fill();

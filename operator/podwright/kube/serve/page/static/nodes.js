@@ -4,8 +4,10 @@ export const CORDONED = 1;
 export const NOT_READY = 2;
 export const TAINTED = 4;
 export const TERMINATING = 8;
+export const ADDED = 16;
+export const GONE = 32;
 
-const STATES = [[NOT_READY, "not ready"], [CORDONED, "cordoned"], [TAINTED, "tainted"], [TERMINATING, "terminating"]];
+const STATES = [[NOT_READY, "not ready"], [CORDONED, "cordoned"], [TAINTED, "tainted"], [TERMINATING, "terminating"], [ADDED, "added by the simulation"], [GONE, "gone after the simulation"]];
 const FIELDS = ["name", "zone", "rack", "shape", "flags"];
 
 export class Nodes {
@@ -28,6 +30,7 @@ export class Nodes {
   take(all) {
     Object.assign(this, all);
     this.after = null;
+    this.blend = 0;
   }
 
   /** Takes what has changed. Returns the slots, and whether nodes came, went or moved. */
@@ -48,6 +51,37 @@ export class Nodes {
       this.requested.forEach((column, resource) => (column[slot] = change.requested[resource][index]));
     });
     return { slots, moved };
+  }
+
+  /** Takes what a simulation changes: `changes` of its result. Returns the slots. The nodes that it adds are in the place of those that they are like. */
+  simulate(changes) {
+    const slots = new Map(this.slots().map((slot) => [this.name[slot], slot]));
+    for (const { node, podsBefore, allocatable } of changes) {
+      if (podsBefore !== null || slots.has(node)) continue;
+      const model = slots.get(node.replace(/-added-\d+$/, ""));
+      const slot = this.name.length;
+      this.#grow();
+      this.name[slot] = node;
+      for (const field of ["zone", "rack"]) this[field][slot] = model === undefined ? -1 : this[field][model];
+      this.shape[slot] = this.shapes.push(this.resources.map((resource) => allocatable[resource] || 0)) - 1;
+      this.flags[slot] = ADDED;
+      slots.set(node, slot);
+    }
+    this.after = this.requested.map((column) => [...column]);
+    for (const { node, podsAfter, requestedAfter } of changes) {
+      const slot = slots.get(node);
+      if (podsAfter === null) this.flags[slot] |= GONE;
+      this.resources.forEach((resource, index) => {
+        this.after[index][slot] = resource === "pods" ? podsAfter || 0 : requestedAfter[resource] || 0;
+      });
+    }
+    return new Set(changes.map(({ node }) => slots.get(node)));
+  }
+
+  /** How much of a node there is, from 0 to 1: less than 1 only for nodes that a simulation adds or removes. */
+  presence(slot) {
+    const added = this.flags[slot] & ADDED ? this.blend : 1;
+    return this.flags[slot] & GONE ? added * (1 - this.blend) : added;
   }
 
   #grow() {
@@ -88,7 +122,7 @@ export class Nodes {
     let all = 0;
     for (const slot of this.slots()) {
       used += this.used(slot, resource);
-      all += this.allocatable(slot, resource);
+      all += this.allocatable(slot, resource) * this.presence(slot);
     }
     return { used, all };
   }

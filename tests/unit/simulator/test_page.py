@@ -1,0 +1,121 @@
+"""The page of the simulation server: the loaded cluster, explanations, and who may see them."""
+
+import asyncio
+import json
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from podwright.kube.serve.page import feed as feeds
+from podwright.simulator.server import SimulationServer
+from support.simulator.kit import copy_of, loaded, node, pod
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch):
+    monkeypatch.setattr(feeds, "TICK_SECONDS", 0.005)
+
+
+@pytest.fixture
+def cluster():
+    return loaded(node("a"), node("b", cpu="2"), pod("web-0", on="a"), pod("waits", cpu="99"))
+
+
+def asking(cluster, **options):
+    return TestClient(
+        TestServer(SimulationServer(cluster if callable(cluster) else lambda: cluster, **options).application())
+    )
+
+
+async def first(answer, *names):
+    """The first event of each of these names."""
+    found = {}
+    async with asyncio.timeout(20):
+        while len(found) < len(names):
+            text = (await answer.content.readuntil(b"\n\n")).decode()
+            if text.startswith("event: "):
+                head, _, data = text.strip().partition("\ndata: ")
+                name = head.removeprefix("event: ")
+                if name in names:
+                    found.setdefault(name, json.loads(data))
+    return found
+
+
+async def test_the_page_shows_the_loaded_cluster(cluster):
+    before = copy_of(cluster)
+    async with asking(cluster) as client:
+        assert "<title>Podwright</title>" in await (await client.get("/page/")).text()
+        async with client.get("/page/stream") as answer:
+            found = await first(answer, "nodes", "queue", "policies")
+    assert found["nodes"]["simulated"]
+    assert found["nodes"]["name"] == ["a", "b"]
+    assert [each[1] for each in found["queue"]["pods"]] == ["waits"]
+    assert [each[1] for each in found["policies"]["list"]] == ["built-in-default"]
+    assert copy_of(cluster) == before
+
+
+async def test_pods_and_nodes_are_explained(cluster):
+    before = copy_of(cluster)
+    async with asking(cluster) as client:
+        waits = await (await client.get("/page/pod?namespace=default&name=waits")).json()
+        placed = await (await client.get("/page/pod?namespace=default&name=web-0")).json()
+        about = await (await client.get("/page/node?name=a")).json()
+        assert (await client.get("/page/pod?namespace=default&name=none")).status == 404
+    assert (waits["state"], waits["causes"][0]["plugin"]) == ("Pending", "NodeResourcesFit")
+    assert waits["changes"]
+    assert (placed["state"], placed["node"]) == ("Placed", "a")
+    assert [each["name"] for each in about["pods"]] == ["web-0"]
+    assert copy_of(cluster) == before
+
+
+async def test_simulations_change_nothing_for_those_who_look(cluster):
+    async with asking(cluster) as client, client.get("/page/stream") as answer:
+        await first(answer, "nodes", "queue")
+        body = {"hypotheses": [{"addNodes": [{"count": 3, "like": "a"}]}, {"drain": ["a"]}]}
+        assert (await client.post("/v1/simulate", json=body)).status == 200
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await first(answer, "change")
+
+
+async def test_a_cluster_that_is_read_again_is_shown_anew(cluster):
+    clusters = [loaded(node("c")), cluster]
+    async with asking(clusters.pop) as client, client.get("/page/stream") as answer:
+        assert (await first(answer, "nodes"))["nodes"]["name"] == ["a", "b"]
+        assert (await client.post("/v1/reload", json={})).status == 200
+        assert (await first(answer, "nodes"))["nodes"]["name"] == ["c"]
+
+
+DATA = (
+    "/page/stream",
+    "/page/node?name=a",
+    "/page/policy?name=built-in-default",
+    "/page/pod?namespace=default&name=waits",
+)
+
+
+async def test_data_needs_the_token_and_files_do_not(cluster):
+    async with asking(cluster, token="secret") as client:
+        assert (await client.get("/page/")).status == 200
+        assert (await client.get("/page/main.js")).status == 200
+        for path in DATA:
+            assert (await client.get(path)).status == 401
+            async with client.get(path, headers={"Authorization": "Bearer secret"}) as answer:
+                assert answer.status == 200
+
+
+async def test_another_name_of_this_machine_gets_nothing(cluster):
+    async with asking(cluster) as client:
+        for path in ("/page/", *DATA):
+            assert (await client.get(path, headers={"Host": "evil.example"})).status == 403
+
+
+async def test_it_is_read_only(cluster):
+    async with asking(cluster) as client:
+        for path in ("/page/", *DATA):
+            assert (await client.post(path, json={})).status == 405
+
+
+async def test_a_namespace_can_be_chosen(cluster):
+    async with asking(cluster) as client, client.get("/page/stream?namespace=other") as answer:
+        assert (await first(answer, "queue"))["queue"]["pods"] == []
