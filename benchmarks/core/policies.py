@@ -17,12 +17,13 @@ from podwright.api.permissions import PolicySettings
 from podwright.core.cycle import schedule
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.plugins import PLUGINS
-from podwright.engine.active_policies import ActivePolicies, Conduct
+from podwright.engine.active_policies import ActivePolicies
 from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.local_budgets import LocalBudgets
 from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.plugin_exceptions import PluginExceptions
 from podwright.engine.policy_activity import Activities
+from podwright.engine.policy_plugins import Conduct
 from podwright.simulator.world import World
 
 MANY: Final = 1_000

@@ -1,7 +1,7 @@
 """The status of a SchedulerPolicy: observedGeneration, its conditions, and lastAccepted.
 
 Accepted says whether the newest generation is valid, Active whether the policy decides about pods. The condition PluginFailed
-exists only if a plugin of the active generation raised an exception, PluginOutdated if newer versions of its plugins cannot be loaded, Conflict only if only the age decides between this policy and others. lastAccepted lets an operator that restarts go back to the last
+exists only if a plugin of the active generation raised an exception, PluginOutdated if newer versions of its plugins cannot be loaded, PluginSwitchedOff if some of them are off, Conflict only if only the age decides between this policy and others. lastAccepted lets an operator that restarts go back to the last
 accepted generation when the newest one is invalid. The caller passes the time; a condition keeps its lastTransitionTime while its
 status stays the same.
 """
@@ -24,6 +24,7 @@ ACCEPTED: Final = "Accepted"
 ACTIVE: Final = "Active"
 PLUGIN_FAILED: Final = "PluginFailed"
 PLUGIN_OUTDATED: Final = "PluginOutdated"
+PLUGIN_SWITCHED_OFF: Final = "PluginSwitchedOff"
 PARAMS_MISSING: Final = "ParamsMissing"
 CONFLICT: Final = "Conflict"
 OVER_BUDGET: Final = "OverBudget"
@@ -38,12 +39,13 @@ _FAULTS: Final = 5
 class Work:
     """What a policy has done since the operator started, its generations together.
 
-    `exceptions`: what plugins of the active generation raised, in short, `outdated_plugins`: why newer versions of them are not loaded, and
-    `over_budget`: why a local policy is over its time budget; "" if nothing. `missing_params`: what is wrong with the ConfigMaps of its params. `faults`: times in seconds since the epoch, and texts; `causes`: theirs. `interpreted`: rules that are evaluated node by node, with the reason.
+    `exceptions`: what plugins of the active generation raised, in short, `outdated_plugins`: why newer versions of them are not loaded,
+    `switched_off`: which of them are off, and why, and `over_budget`: why a local policy is over its time budget; "" if nothing. `missing_params`: what is wrong with the ConfigMaps of its params. `faults`: times in seconds since the epoch, and texts; `causes`: theirs. `interpreted`: rules that are evaluated node by node, with the reason.
     """
 
     exceptions: str = ""
     outdated_plugins: str = ""
+    switched_off: str = ""
     over_budget: str = ""
     missing_params: str = ""
     decisions: int = 0
@@ -59,6 +61,7 @@ class Work:
         return (
             self.exceptions,
             self.outdated_plugins,
+            self.switched_off,
             self.over_budget,
             self.missing_params,
             self.causes,
@@ -101,7 +104,7 @@ class Condition:
     type: str = field(
         metadata=describe(
             "Accepted (the newest generation is valid), Active (the policy decides about pods), PluginFailed (a plugin "
-            "raised an exception since this generation is active), PluginOutdated (the plugin files have changed, and cannot be loaded), ParamsMissing (a ConfigMap that has params does not exist), OverBudget (what a local policy adds takes too long), or Conflict (some "
+            "raised an exception since this generation is active), PluginOutdated (the plugin files have changed, and cannot be loaded), PluginSwitchedOff (a plugin took too long, or did not come back), ParamsMissing (a ConfigMap that has params does not exist), OverBudget (what a local policy adds takes too long), or Conflict (some "
             "pods may match this policy and others of the same precedence).",
             maxLength=316,
         )
@@ -111,7 +114,7 @@ class Condition:
         metadata=describe(
             "Accepted: Accepted, Invalid, UnknownPlugin, NotSupported, NotAllowed. "
             "Active: InForce, LastGoodGeneration, ShadowMode, Shadowed, NotAccepted. PluginFailed: ExceptionRaised. "
-            "PluginOutdated: ReloadFailed. "
+            "PluginOutdated: ReloadFailed. PluginSwitchedOff: TooSlow. "
             "ParamsMissing: NoConfigMap. "
             "OverBudget: TooSlow. Conflict: EqualPrecedence.",
             maxLength=1024,
@@ -134,7 +137,7 @@ class PolicyStatus:
     conditions: tuple[Condition, ...] = field(
         default=(),
         metadata=describe(
-            "Accepted and Active; PluginFailed, PluginOutdated, ParamsMissing, OverBudget and Conflict if they hold.",
+            "Accepted and Active; PluginFailed, PluginOutdated, PluginSwitchedOff, ParamsMissing, OverBudget and Conflict if they hold.",
             maxItems=16,
             **unique_by("type"),
         ),
@@ -229,6 +232,8 @@ def status_of(
         conditions.append(_UntimedCondition(PLUGIN_FAILED, True, "ExceptionRaised", work.exceptions))
     if work.outdated_plugins:
         conditions.append(_UntimedCondition(PLUGIN_OUTDATED, True, "ReloadFailed", work.outdated_plugins))
+    if work.switched_off:
+        conditions.append(_UntimedCondition(PLUGIN_SWITCHED_OFF, True, "TooSlow", f"{work.switched_off}."))
     if work.missing_params:
         conditions.append(_UntimedCondition(PARAMS_MISSING, True, "NoConfigMap", f"{work.missing_params}."))
     if work.over_budget:

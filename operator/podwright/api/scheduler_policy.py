@@ -45,6 +45,7 @@ _CLAIM: Final = ("schedulerName", "match", "precedence", "byName", "mode")
 """The fields of a spec that say which pods the policy is for, which policy goes first, and whether it takes them."""
 ByName = Literal["Never", "Allowed", "Required"]
 Mode = Literal["Enforce", "Shadow"]
+OnPluginFailure = Literal["Reject", "Ignore"]
 
 SCHEDULER_NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 """The form of a scheduler name: a DNS subdomain. With other characters, such as a comma, field selectors would not work."""
@@ -185,6 +186,13 @@ class PolicySpec:
     devices: PolicyDevices = field(
         default=PolicyDevices(),
         metadata=describe("Which devices the pods' claims get, and which nodes are preferred for that."),
+    )
+    on_plugin_failure: OnPluginFailure = field(
+        default="Reject",
+        metadata=describe(
+            "What becomes of the pods when a plugin that is not one of Podwright's own is switched off, because it takes too long or does not "
+            "come back. Reject: they wait until it is on again. Ignore: they are scheduled without it."
+        ),
     )
     params: Mapping[str, str] = field(default_factory=dict, metadata=PARAMS)
     params_from: ParamsFrom | None = field(

@@ -15,29 +15,27 @@ from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.local_policies import UNCHECKED, LocalPolicies
 from podwright.api.local_policy import namespace_of
 from podwright.api.permissions import PolicySettings
-from podwright.api.policy_result import ApplyResult
+from podwright.api.policy_result import ApplyResult, problem_of
 from podwright.api.policy_set import PolicySet
 from podwright.api.policy_status import Work
 from podwright.api.scheduler_policy import identity_of
 from podwright.core.framework.cluster_events import ClusterEvent, EventHint
-from podwright.core.framework.errors import PluginError, ReportException
+from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Cluster, Handle, WaitingPod
-from podwright.core.framework.observer import NO_OBSERVER, Observer
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import POLICY_ANNOTATION, PodInfo
-from podwright.core.plugins.rules.failures import RuleFailures
 from podwright.core.plugins.rules.params import CONFIG_MAP
 from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.queue.hinting import registered
 from podwright.core.queue.rank import ranked
 from podwright.core.state.cache import Cache
 from podwright.engine.invalid_objects import InvalidObjects
-from podwright.engine.local_budgets import Account, LocalBudgets
-from podwright.engine.plugin_exceptions import PluginExceptions
-from podwright.engine.policy_activity import Activities, Activity
+from podwright.engine.local_budgets import Account
+from podwright.engine.policy_activity import Activity
+from podwright.engine.policy_plugins import Conduct, PolicyPlugins
 
 T = TypeVar("T")
 
@@ -66,24 +64,12 @@ class EngineHandle:
         return self.waiting()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conduct:
-    """Who learns of what plugins do: `observer` how often and how long they run (see Framework), `exceptions` what they raise, `budgets`
-    what those of local policies take; `activities`: what the policies have decided.
-    """
-
-    observer: Observer
-    exceptions: PluginExceptions
-    budgets: LocalBudgets
-    activities: Activities
-
-
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ActivePolicy:
     """A policy that takes pods, and the framework that runs its plugins.
 
-    With a `refusal`, its pods wait: no generation of the policy was accepted, or the pods name a policy that does not take them. The framework is then that of the built-in policy, whose
-    PreEnqueue plugins gate the pods. `hints`: the queueing hints by plugin, in an object of this policy's own. `label`: name and
+    With a `refusal`, its pods wait: no generation of the policy was accepted, the pods name a policy that does not take them, or a plugin is switched off. In the first two cases the
+    framework is that of the built-in policy, whose PreEnqueue plugins gate the pods. `hints`: the queueing hints by plugin, in an object of this policy's own. `label`: name and
     generation. `extenders`: the names of those that its pods are sent to. `account`: of a local policy that adds something, the time that it takes.
     """
 
@@ -98,12 +84,20 @@ class ActivePolicy:
 
     @staticmethod
     def of(
-        compiled: CompiledPolicy, framework: Framework, conduct: Conduct, account: Account | None = None
+        compiled: CompiledPolicy,
+        framework: Framework,
+        conduct: Conduct,
+        *,
+        account: Account | None = None,
+        refusal: str = "",
     ) -> ActivePolicy:
-        """The accepted or refused policy. `framework`: of this policy, or if it was refused, of the built-in one."""
+        """The accepted or refused policy. `framework`: of this policy, or if it was refused, of the built-in one.
+
+        `refusal`: why the pods of an accepted policy wait.
+        """
         label = f"{compiled.name}@{compiled.generation}"
-        hints, refusal, extenders = framework.hints, "", compiled.profile.extenders
-        if extenders or compiled.refusal:
+        hints, extenders = framework.hints, compiled.profile.extenders
+        if extenders or compiled.refusal or refusal:
             hints = {**hints, WAITS_FOR_POLICY: ()}
         if compiled.misnamed:
             label, refusal = "", compiled.refusal
@@ -150,6 +144,7 @@ class ActivePolicies:
         self._built: dict[CompiledPolicy, ActivePolicy] = {}
         self._misnamed: weakref.WeakKeyDictionary[CompiledPolicy, ActivePolicy] = weakref.WeakKeyDictionary()
         self._has_hints: dict[ClusterEvent, bool] = {}
+        self.plugins = PolicyPlugins(handle, conduct)
         self._of_files: frozenset[str] = frozenset()
         self._reload_problem = ""
         built_in = settings.built_in(classes, handle.features)
@@ -173,21 +168,18 @@ class ActivePolicies:
         handle.cache.store.listen(CONFIG_MAP, lambda _before, _after: conduct.activities.changed())
 
     def _build(self, policy: CompiledPolicy) -> None:
-        self._put(policy, self.framework_of(policy, self._classes, self.reporter(policy)))
-
-    def reporter(self, policy: CompiledPolicy) -> ReportException:
-        """What the policy's plugins report their exceptions to."""
-        return self._conduct.exceptions.reporter(policy)
-
-    def framework_of(self, policy: CompiledPolicy, classes: Classes, report: ReportException) -> Framework:
-        """The policy's plugins, built. Raises ProfileError, PluginError, and what plugins raise."""
-        observer = NO_OBSERVER if policy.shadow else self._conduct.observer
-        return Framework(policy.profile, classes, handle=self._handle, observer=observer, report_exception=report)
+        plugins = self.plugins
+        self._put(policy, plugins.framework_of(policy, policy.profile, self._classes, plugins.reporter(policy)))
 
     def _put(self, policy: CompiledPolicy, framework: Framework) -> None:
-        self._listen_to_rules(policy.name, framework)
         self._has_hints.clear()
-        self._built[policy] = ActivePolicy.of(policy, framework, self._conduct, self._account(policy, framework))
+        self._built[policy] = ActivePolicy.of(
+            policy,
+            framework,
+            self._conduct,
+            account=self.plugins.watch(policy, framework),
+            refusal=self.plugins.refusal(policy),
+        )
 
     # Plugins that are loaded again: see recompilation.py
 
@@ -197,10 +189,14 @@ class ActivePolicies:
         found = [
             policy
             for policy, active in self._built.items()
-            if everywhere or not active.framework.plugins.keys().isdisjoint(plugins)
+            if everywhere or not self._plugins_of(policy, active).isdisjoint(plugins)
         ]
         built_in = {*self.policy_set.built_in}
         return sorted(found, key=lambda policy: (policy not in built_in, policy.base is not None))
+
+    def _plugins_of(self, policy: CompiledPolicy, active: ActivePolicy) -> frozenset[str]:
+        """The names of those that run, and of those that are switched off."""
+        return frozenset((*active.framework.plugins, *self.plugins.off(policy)))
 
     def is_known(self, policy: CompiledPolicy) -> bool:
         return policy in self._built
@@ -210,22 +206,44 @@ class ActivePolicies:
         classes: Classes,
         fresh: Mapping[CompiledPolicy, CompiledPolicy],
         frameworks: Mapping[CompiledPolicy, Framework],
+        *,
+        changed: Collection[str],
         gone: Collection[str],
     ) -> None:
-        """From now on these plugin classes are known, and these policies decide as they were compiled for them. `gone`: the modules of those
-        that are not used any more.
+        """From now on these plugin classes are known, and these policies decide as they were compiled for them. `changed`: the names of the
+        plugins that are other classes now; `gone`: the modules of those that are not used any more.
         """
         self._classes = classes
+        self.plugins.switch_on(changed)
         self.policy_set.adopt(classes, fresh)
         for policy, framework in frameworks.items():
             self._put(policy, framework)
+        self._built_in_changed()
+        self._conduct.exceptions.forget(frameworks.keys())
+        self._handle.cache.forget_kinds_of(gone)
+
+    def _built_in_changed(self) -> None:
         for policy in [policy for policy in self._built if policy.refusal]:
             framework = self._built[self.policy_set.built_in_for(policy.spec.scheduler_name)].framework
             self._built[policy] = ActivePolicy.of(policy, framework, self._conduct)
         self._misnamed.clear()
         self._has_hints.clear()
-        self._conduct.exceptions.forget(frameworks.keys())
-        self._handle.cache.forget_kinds_of(gone)
+
+    def switch_off(self, policy: CompiledPolicy, plugin: str, why: str) -> str:
+        """Has the policy go on without the plugin, or its pods wait. Returns what has changed, "" if nothing has."""
+        active = self._built.get(policy)
+        if active is None or plugin not in active.framework.plugins:
+            return ""
+        self.plugins.switch_off(policy, plugin, why)
+        try:
+            self._build(policy)
+        except Exception as error:  # noqa: BLE001 -- another plugin of the policy, which is built again, may raise anything
+            refusal = f"{self.plugins.problem(policy)}; and without it the policy cannot be built: {problem_of(error)}"
+            self._built[policy] = ActivePolicy.of(policy, self.default.framework, self._conduct, refusal=refusal)
+        self._built_in_changed()
+        problem = self.plugins.problem(policy)
+        self._conduct.activities.fault(policy.name, problem)
+        return problem
 
     def plugins_are(self, of_files: Collection[str], problem: str) -> None:
         """`of_files`: the plugins that come from plugin directories. `problem`: why the newest versions of these are not loaded, "" if they are."""
@@ -237,39 +255,15 @@ class ActivePolicies:
         return [
             policy
             for policy, active in self._built.items()
-            if not policy.refusal and not self._of_files.isdisjoint(active.framework.plugins)
+            if not policy.refusal and not self._of_files.isdisjoint(self._plugins_of(policy, active))
         ]
-
-    def _listen_to_rules(self, name: str, framework: Framework) -> None:
-        """Has errors of rules counted as faults of the policy."""
-
-        def listen(failures: RuleFailures) -> None:
-            def failed(rule: str) -> None:
-                last = failures.by_rule[rule]
-                self._conduct.activities.fault(
-                    name, f"rule {rule} failed on node {last.node}: {last.text}", cause=f"rule {rule}"
-                )
-
-            failures.listener = failed
-
-        for plugin in framework.plugins.values():
-            if isinstance(plugin, PolicyRules):
-                listen(plugin.failures)
-
-    def _account(self, policy: CompiledPolicy, framework: Framework) -> Account | None:
-        """The account of a local policy that adds something to the one that bounds it; None for others."""
-        if policy.base is None or policy.base.spec.delegation is None or not policy.own_plugins:
-            return None
-        budgets, budget = self._conduct.budgets, policy.base.spec.delegation.budget_seconds
-        account = budgets.account(policy.name, policy.base.name, budget)
-        budgets.watch(account, framework, policy.own_plugins)
-        return account
 
     def apply(self, raw: Mapping[str, Any]) -> ApplyResult:
         """Applies a raw SchedulerPolicy; the result says what is wrong with it."""
         name, _, _ = identity_of(raw)
         before = self.policy_set.decider(name)
-        result = self.policy_set.apply(raw)
+        with self.plugins.building():
+            result = self.policy_set.apply(raw)
         self._replace(before, self.policy_set.decider(name))
         return result
 
@@ -320,7 +314,8 @@ class ActivePolicies:
         """Changes one local policy. Keeps what was built for it, and nothing of what it was before."""
         before = set(self.policy_set.local.compiled(key))
         built = len(self._built)
-        answer = self.policy_set.change_local(change)
+        with self.plugins.building():
+            answer = self.policy_set.change_local(change)
         after = set(self.policy_set.local.compiled(key))
         fresh = [*self._built][built:]
         gone = [policy for policy in (*before, *fresh) if policy not in after]
@@ -348,17 +343,19 @@ class ActivePolicies:
         active = self.policy_set.active_generation_of(name)
         interpreted: dict[str, str] = {}
         problems: dict[str, None] = {}
-        outdated = False
+        outdated, off = False, ""
         for policy in (active,) if active is not None else self.policy_set.local.compiled(name):
             interpreted.update(policy.interpreted)
-            plugins = self._built[policy].framework.plugins
-            outdated = outdated or not self._of_files.isdisjoint(plugins)
-            rules = plugins.get(PolicyRules.name)
+            built = self._built[policy]
+            outdated = outdated or not self._of_files.isdisjoint(self._plugins_of(policy, built))
+            off = off or self.plugins.problem(policy)
+            rules = built.framework.plugins.get(PolicyRules.name)
             if isinstance(rules, PolicyRules) and rules.params_problem:
                 problems[rules.params_problem] = None
         return Work(
             exceptions=self.plugin_exceptions_of(name),
             outdated_plugins=self._reload_problem if outdated else "",
+            switched_off=off,
             over_budget=conduct.budgets.problem(name),
             missing_params="; ".join(problems),
             decisions=activity.decisions[0],

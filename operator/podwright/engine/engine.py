@@ -13,33 +13,31 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
 
 from podwright.api.compile import Classes
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
-from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
 from podwright.core.cycle import Decision, Placement, Rejection, schedule
 from podwright.core.framework.features import Features
 from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.pod import PodInfo
-from podwright.core.queue import DEFAULT_WAITS, QueuedPod, SchedulingQueue, Waits
+from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.state.cache import Cache
 from podwright.engine import decision_log
-from podwright.engine.active_policies import ActivePolicies, ActivePolicy, Conduct, EngineHandle
+from podwright.engine.active_policies import ActivePolicies, ActivePolicy, EngineHandle
 from podwright.engine.arrivals import Arrivals
 from podwright.engine.attempts import Attempts
 from podwright.engine.binding.cycle import BindingCycles
 from podwright.engine.binding.executor import BindingExecutor
-from podwright.engine.binding.limiter import PROMPT_LIMIT, BindLimiter
+from podwright.engine.binding.limiter import BindLimiter
 from podwright.engine.binding.plugin_cluster import PluginCluster
+from podwright.engine.engine_options import DEFAULT_OPTIONS, EngineOptions
 from podwright.engine.extended_attempts import ExtendedAttempts
 from podwright.engine.failures import Failures
 from podwright.engine.gangs.attempts import Gangs
 from podwright.engine.gangs.group_changes import GroupChanges
 from podwright.engine.gangs.room import GangRoom
 from podwright.engine.gauges import compute_gauges
-from podwright.engine.instance import UNNAMED, Instance
 from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.intake.foreign_pods import ForeignPods
 from podwright.engine.intake.node_signals import NodeSignals
@@ -53,7 +51,9 @@ from podwright.engine.log_fields import fields
 from podwright.engine.memory import MemoryReclaimer
 from podwright.engine.metrics.metrics import ALGORITHM_SECONDS
 from podwright.engine.plugin_exceptions import PluginExceptions
+from podwright.engine.plugin_guard import PluginGuard, ThreadTimes
 from podwright.engine.policy_activity import Activities
+from podwright.engine.policy_plugins import Conduct
 from podwright.engine.ports import Ports
 from podwright.engine.preemption import Preemptions
 from podwright.engine.quiet import Quiet
@@ -71,8 +71,6 @@ log = logging.getLogger(__name__)
 
 SLICE_SECONDS: Final = 0.003
 """How long the loop runs before it yields."""
-ATTEMPTS_AT_EXTENDERS: Final = 32
-"""How many attempts may be out at an extender by default."""
 HOUSEKEEPING_SECONDS: Final = 5.0
 COMPACT_EVERY: Final = 12
 """Caches are compacted in every twelfth round of housekeeping, also while the loop is busy."""
@@ -80,23 +78,6 @@ RECLAIM_EVERY: Final = 2
 """Memory is reclaimed in every second round of housekeeping, if the loop is idle then."""
 FLUSH_SECONDS: Final = 1.0
 """The longest time between two calls of `queue.pop`, which also moves the pods whose backoff or maximum wait is over."""
-
-
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
-    """`policies`: the built-in policy, and what other policies may do; `waits`: backoffs and the maximum wait of rejected pods;
-    `bindings_at_once`: how many prompt Bindings may be in progress; `attempts_at_extenders`: how many attempts may be out at an extender that
-    has no limit of its own; `instance`: what this process is called.
-    """
-
-    policies: PolicySettings = DEFAULT_SETTINGS
-    waits: Waits = DEFAULT_WAITS
-    bindings_at_once: int = PROMPT_LIMIT
-    attempts_at_extenders: int = ATTEMPTS_AT_EXTENDERS
-    instance: Instance = UNNAMED
-
-
-DEFAULT_OPTIONS: Final = EngineOptions()
 
 
 class Engine:
@@ -127,6 +108,9 @@ class Engine:
         )
         self.activities = Activities(metrics, wall=sources.wall)
         self.plugin_exceptions = PluginExceptions(metrics, activities=self.activities)
+        self.plugin_guard = PluginGuard(
+            ThreadTimes(clock=clock, cpu=sources.cpu, waits=sources.waits), metrics, budget=options.plugin_budget
+        )
         self.budgets = LocalBudgets(clock, cpu=sources.cpu)
         self.policies = ActivePolicies(
             classes,
@@ -134,7 +118,12 @@ class Engine:
             settings=options.policies,
             invalid_objects=self.invalid_objects,
             conduct=Conduct(
-                observer=metrics, exceptions=self.plugin_exceptions, budgets=self.budgets, activities=self.activities
+                observer=metrics,
+                exceptions=self.plugin_exceptions,
+                budgets=self.budgets,
+                activities=self.activities,
+                guard=self.plugin_guard,
+                disabled=options.disabled_plugins,
             ),
         )
         self.queue = SchedulingQueue(
@@ -147,7 +136,7 @@ class Engine:
         )
         self.slow_plugins = SlowPlugins(metrics)
         quiet = Quiet(ports.intake, clock=clock)
-        self.slices = Slices(self.cache, quiet, clock=clock, cpu=sources.cpu)
+        self.slices = Slices(self.cache, quiet, clock=clock, cpu=sources.cpu, guard=self.plugin_guard)
         self.decisions = RecentDecisions(sources.wall)
         state = EngineState(
             cache=self.cache,

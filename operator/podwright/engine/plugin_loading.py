@@ -59,6 +59,11 @@ class LoadedPlugins:
         return frozenset(plugin.name for plugin in found if isinstance(plugin, type) and issubclass(plugin, Plugin))
 
     @property
+    def are_third_party(self) -> bool:
+        """Whether any of them is not one of Podwright's own."""
+        return bool(self.installed or self.modules)
+
+    @property
     def installed_classes(self) -> Sequence[type[Any]]:
         """The plugins of entry points."""
         return [each.plugin for each in self.installed if isinstance(each.plugin, type)]

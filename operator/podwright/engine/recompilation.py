@@ -41,11 +41,18 @@ class Recompilation:
                     yield
 
     def _prepare(self, policy: CompiledPolicy) -> None:
+        plugins = self._policies.plugins
         try:
-            fresh = self._policies.policy_set.recompiled(policy, self._classes, self._fresh)
-            if not policy.refusal:
-                report = self._reporting(self._policies.reporter(policy))
-                self._frameworks[policy] = self._policies.framework_of(fresh, self._classes, report)
+            with plugins.building():
+                fresh = self._policies.policy_set.recompiled(policy, self._classes, self._fresh)
+                if not policy.refusal:
+                    self._frameworks[policy] = plugins.framework_of(
+                        policy,
+                        fresh.profile,
+                        classes=self._classes,
+                        report=self._reporting(plugins.reporter(policy)),
+                        on_again=self._changed,
+                    )
             self._fresh[policy] = fresh
         except Exception as error:
             raise RecompilationError(f"policy {policy.name}: {problem_of(error)}") from error
@@ -64,5 +71,5 @@ class Recompilation:
         known = {policy: fresh for policy, fresh in self._fresh.items() if self._policies.is_known(policy)}
         frameworks = {policy: each for policy, each in self._frameworks.items() if policy in known}
         self._finished = True
-        self._policies.adopt(self._classes, known, frameworks, gone)
+        self._policies.adopt(self._classes, known, frameworks, changed=self._changed, gone=gone)
         return len(frameworks)

@@ -12,6 +12,8 @@ import traceback
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from podwright.core.framework.errors import StoppedError
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -24,10 +26,6 @@ MOST_LEFT: Final = 3
 
 class NoAnswerError(Exception):
     """A call did not come back in time."""
-
-
-class StoppedError(BaseException):
-    """Raised into a call that takes too long. No Exception, so that the code does not take it for one of its own."""
 
 
 class SideThread:

@@ -20,6 +20,7 @@ from typing import Final, TypeVar
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
+from podwright.core.framework.guarded import CallGuard
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod
 from podwright.core.state.cache import Cache
@@ -66,8 +67,18 @@ def _work(worker: _Worker) -> None:
 class Slices:
     """See the module. One attempt at a time."""
 
-    def __init__(self, cache: Cache, quiet: Quiet, *, clock: Callable[[], float], cpu: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        quiet: Quiet,
+        *,
+        clock: Callable[[], float],
+        cpu: Callable[[], float],
+        guard: CallGuard,
+    ) -> None:
+        """`guard`: knows in which call of a plugin an attempt is."""
         self.quiet = quiet
+        self._guard = guard
         self._cache = cache
         cache.pauses.must_end_soon = True
         self._clock = clock
@@ -184,7 +195,9 @@ class Slices:
         self.quiet.end_if_over()
         self._paused_at = self._cpu()
         pauses.pause = None
+        left = self._guard.leave()
         self._worker.loop.switch()
+        self._guard.enter_again(left)
         pauses.pause = self._pause
         if self._cache.version != version or not self._stands():
             raise InputsChangedError

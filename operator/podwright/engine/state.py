@@ -27,13 +27,14 @@ from podwright.engine.slow_plugins import SlowPlugins
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """Time and chance. `clock` never steps back; `wall` is seconds since the epoch; `cpu` is the CPU time in seconds of the thread that
-    decides; `below(n)`: a random 0 to n - 1.
+    decides, `waits` how often it has waited by its own will; `below(n)`: a random 0 to n - 1.
     """
 
     clock: Callable[[], float]
     wall: Callable[[], float]
     cpu: Callable[[], float]
     below: Callable[[int], int]
+    waits: Callable[[], int] = int
 
     def signals(self, settings: PolicySettings) -> Signals:
         """The signals that the operator's configuration defines, without any numbers yet."""

@@ -163,6 +163,12 @@ class Options(ServingOptions, UnusedOptions):
     plugin_dirs: tuple[str, ...] = option(
         DIRECTORY, "A directory of plugin files (*.py). Can be repeated.", flag="--plugin-dir", repeatable=True
     )
+    plugin_budget: float = option(
+        DURATION,
+        "How long a plugin of your own may take for one pod in one decision. One that takes longer three times within a minute is switched "
+        "off, as spec.onPluginFailure of its policy says.",
+        default="50ms",
+    )
     queue_sort: str = option(
         NAME, "The QueueSort plugin. There is one queue, so it is the same for all policies.", default=QUEUE_SORT
     )

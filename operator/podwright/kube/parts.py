@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from resource import RUSAGE_THREAD, getrusage
 
 from podwright.api.compile import Classes
 from podwright.api.configuration.load import Configuration
@@ -19,9 +20,11 @@ from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MI
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
 from podwright.core.objects.pod import PodInfo
-from podwright.engine.engine import Engine, EngineOptions
+from podwright.engine.engine import Engine
+from podwright.engine.engine_options import EngineOptions
 from podwright.engine.instance import Instance
 from podwright.engine.metrics.metrics import EVENTS_DROPPED, LOCAL_POLICIES, POLICIES, Metrics
+from podwright.engine.plugin_switches import PluginSwitches
 from podwright.engine.policy_events import PolicyEvents
 from podwright.engine.ports import Extender, Ports
 from podwright.engine.state import Sources
@@ -74,6 +77,7 @@ class Parts:
     features: Features
     events: EventRecorder
     policy_events: PolicyEvents
+    plugin_switches: PluginSwitches
     pod_status: PodStatusWriter
     group_status: PodGroupStatusWriter
     evictor: PodEvictor
@@ -96,7 +100,13 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
     # What the engine needs
     features = enabled_features(base.options, server_minor)
     _log_configuration(base.options.config, base.classes)
-    sources = Sources(clock=time.monotonic, wall=wall, cpu=time.thread_time, below=_random_below(random.Random()))
+    sources = Sources(
+        clock=time.monotonic,
+        wall=wall,
+        cpu=time.thread_time,
+        below=_random_below(random.Random()),
+        waits=lambda: getrusage(RUSAGE_THREAD).ru_nvcsw,
+    )
     events = EventRecorder(http, clock=wall, dropped=lambda: metrics.count(EVENTS_DROPPED), steady=time.monotonic)
     events.muted = base.options.leader_election.leader_elect
     pod_status = PodStatusWriter(http, wall)
@@ -126,6 +136,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         waits=base.options.waits,
         attempts_at_extenders=base.options.extender_attempts,
         instance=base.instance,
+        plugin_budget=base.options.plugin_budget,
     )
     try:
         engine = Engine(base.classes, features, ports=ports, sources=sources, options=options)
@@ -152,16 +163,18 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         start=lambda name, reflector: base.tasks.start(name, reflector.run),
         gates=features,
     )
+    policy_events = PolicyEvents(
+        engine.policies,
+        events,
+        scheduler_name=base.options.scheduler_name,
+        own=engine.other_instances.own_deployment,
+    )
     return Parts(
         engine=engine,
         features=features,
         events=events,
-        policy_events=PolicyEvents(
-            engine.policies,
-            events,
-            scheduler_name=base.options.scheduler_name,
-            own=engine.other_instances.own_deployment,
-        ),
+        policy_events=policy_events,
+        plugin_switches=PluginSwitches(engine, metrics=metrics, events=policy_events),
         pod_status=pod_status,
         group_status=group_status,
         evictor=evictor,

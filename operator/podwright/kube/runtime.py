@@ -44,6 +44,7 @@ from podwright.kube.election.leadership import Leadership
 from podwright.kube.kinds import CRD, NODE, POD, REQUIRED, STORED, Resource, params_in
 from podwright.kube.options import Options
 from podwright.kube.parts import Base, Parts, build_parts, check_profiles
+from podwright.kube.plugin_alarm import PluginAlarm
 from podwright.kube.policies.controller import PolicyController
 from podwright.kube.rights import NODE_LOADS, SCHEDULING, Right, RightsCheck, election, params, reviews
 from podwright.kube.serve.checks import Note, Problems
@@ -127,6 +128,7 @@ class Runtime:
         self.server = Server(content, metrics, options=options, delegation=Delegation(*self._clients))
         self._rights: RightsCheck | None = None
         self._parts: Parts | None = None
+        self._plugin_alarm: PluginAlarm | None = None
         self._crds_watchable = False
         self._params = params_in(options.policies.namespace)
         self._writing = False
@@ -276,6 +278,9 @@ class Runtime:
         self._crds_watchable = problems[CRD] is None
         parts = self._parts = build_parts(self._base, minor)
         self._rights = RightsCheck(self._needed_rights(parts.features))
+        if self._plugins.are_third_party or not self._plugin_directories.empty:
+            self._plugin_alarm = PluginAlarm(parts.engine.plugin_guard)
+            self._plugin_alarm.start()
         await asyncio.gather(
             start_policies(parts),
             retry_until_answered("pod groups", parts.pod_groups.discover),
@@ -434,6 +439,8 @@ class Runtime:
             await self.parts.events.flush(max(0.1, ends - loop.time()))  # the next leader need not wait for them
         await self.leadership.close()
         await self._tasks.stop()
+        if self._plugin_alarm is not None:
+            self._plugin_alarm.stop()
         await self.server.stop()
         for extender in self._base.extenders.values():
             await extender.close()

@@ -28,12 +28,13 @@ from podwright.core.objects.readable import parse_assigned_pod, parse_known_node
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, STORED_KINDS, trimmed
 from podwright.core.plugins import PLUGINS
 from podwright.core.state.cache import Cache
-from podwright.engine.active_policies import ActivePolicies, ActivePolicy, Conduct
+from podwright.engine.active_policies import ActivePolicies, ActivePolicy
 from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.local_budgets import LocalBudgets
 from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.plugin_exceptions import PluginExceptions
 from podwright.engine.policy_activity import Activities
+from podwright.engine.policy_plugins import Conduct
 from podwright.simulator.cases import NOW
 from podwright.simulator.snapshot import Snapshot
 from podwright.simulator.world import World

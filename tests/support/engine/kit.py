@@ -13,7 +13,8 @@ from podwright.core.framework.interface import ClusterError, FilterPlugin, Plugi
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins import PLUGINS
-from podwright.engine.engine import Engine, EngineOptions
+from podwright.engine.engine import Engine
+from podwright.engine.engine_options import EngineOptions
 from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.ports import Extender, Ports, Regarding, Verdict
 from podwright.engine.state import Sources
@@ -159,6 +160,8 @@ class Rig:
         **options: Any,
     ) -> None:
         self.now = 1_000.0
+        self.waits = 0
+        """How often the thread that decides has waited by its own will."""
         self.stalled = 0.0
         """For how long other processes had the CPU. That is part of `now`, but not of the CPU time."""
         self.clock: Callable[[], float] = lambda: self.now
@@ -181,7 +184,11 @@ class Rig:
             extenders=extenders or {},
         )
         sources = Sources(
-            clock=self.steady, wall=lambda: self.now, cpu=lambda: self.now - self.stalled, below=lambda _n: 0
+            clock=self.steady,
+            wall=lambda: self.now,
+            cpu=lambda: self.now - self.stalled,
+            below=lambda _n: 0,
+            waits=lambda: self.waits,
         )
         classes = {**PLUGINS, **(plugins or {})}
         self.engine = Engine(classes, Features(gates), self.ports, sources, EngineOptions(**options))

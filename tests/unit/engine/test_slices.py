@@ -32,7 +32,13 @@ def rig() -> Rig:
 
 @pytest.fixture
 def slices(rig: Rig) -> Slices:
-    return Slices(rig.engine.cache, Quiet(rig.intake, clock=rig.clock), clock=rig.clock, cpu=lambda: 0.0)
+    return Slices(
+        rig.engine.cache,
+        Quiet(rig.intake, clock=rig.clock),
+        clock=rig.clock,
+        cpu=lambda: 0.0,
+        guard=rig.engine.plugin_guard,
+    )
 
 
 def busy(rig: Rig, count: int = 20) -> None:
@@ -250,7 +256,9 @@ class TestOneAttempt:
 
     def test_a_worker_keeps_no_cache_in_memory(self, rig):
         cache = Cache()
-        slices = Slices(cache, Quiet(rig.intake, clock=rig.clock), clock=rig.clock, cpu=lambda: 0.0)
+        slices = Slices(
+            cache, Quiet(rig.intake, clock=rig.clock), clock=rig.clock, cpu=lambda: 0.0, guard=rig.engine.plugin_guard
+        )
         assert slices.start(lambda: None)
         known = weakref.ref(cache)
         del slices, cache

@@ -37,6 +37,14 @@ class PluginError(Exception):
         self.problem = problem
 
 
+class StoppedError(BaseException):
+    """Raised into code of a plugin that takes too long. No Exception, so that the code does not take it for one of its own."""
+
+
+class PluginStoppedError(Exception):
+    """What becomes of a StoppedError where the plugin was called."""
+
+
 def plugin_traceback(error: BaseException) -> TracebackType | None:
     """The exception's traceback from the plugin's own code on, without the frames of the framework that called it.
 

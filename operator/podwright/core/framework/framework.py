@@ -154,7 +154,10 @@ class Framework(BuiltPlugins):
             if plugin.name in state.skip_filter or not count:
                 continue
             if plugin.filter_all is None:
-                result = run(plugin, Point.FILTER, self._filter_each, plugin, state, pod, alive)
+                if plugin.loop is None:
+                    result = run(plugin, Point.FILTER, self._filter_each, plugin, state, pod, alive)
+                else:
+                    result = run(plugin, Point.FILTER, plugin.loop, state, self._filter_each, plugin, pod, alive)
             else:
                 state.left = alive
                 answer = run(plugin, Point.FILTER, plugin.filter_all, state, pod, table)
@@ -335,8 +338,10 @@ class Framework(BuiltPlugins):
         if plugin.score_all is not None:
             answer = run(plugin, Point.SCORE, plugin.score_all, state, pod, feasible)
             scores = contract.scores_of(plugin, answer, length)
-        else:
+        elif plugin.loop is None:
             scores = run(plugin, Point.SCORE, self._score_each, plugin, state, pod, feasible)
+        else:
+            scores = run(plugin, Point.SCORE, plugin.loop, state, self._score_each, plugin, pod, feasible)
         if plugin.zero_stays and isinstance(scores, int) and not scores:
             return 0
         if plugin.normalize is not None:

@@ -274,6 +274,8 @@ class ExtensionPoint(ABC):
     scope: ClassVar[Scope]
     report_exception: ReportException | None = None
     """Set by the framework: it calls this with every exception that a method of the plugin raises."""
+    loop: Callable[..., Any] | None = None
+    """Set by who watches the plugin (`guarded`): calls what calls `filter` or `score` for one node after the other."""
 
 
 class DomainPlugin(ExtensionPoint):

@@ -271,6 +271,13 @@ PLUGIN_EXCEPTIONS: Final = Counter(
 PLUGIN_RELOADS: Final = Counter(
     "podwright_plugin_reloads", "Changes of plugin directories: loaded (success) or refused (error).", ("result",)
 )
+PLUGIN_OVERRUNS: Final = Counter(
+    "podwright_plugin_overruns", "Decisions in which a plugin took longer than its budget.", ("plugin",)
+)
+PLUGIN_STOPS: Final = Counter(
+    "podwright_plugin_stops", "Calls of plugins that did not come back and were stopped.", ("plugin",)
+)
+PLUGINS_OFF: Final = Gauge("podwright_plugins_switched_off", "Plugins that are switched off, each for a policy.")
 SLOW_PLUGIN_CALLS: Final = Counter(
     "podwright_slow_plugin_calls", "Calls of plugins that took 100 ms or more.", ("plugin", "extension_point")
 )

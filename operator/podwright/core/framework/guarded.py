@@ -1,0 +1,243 @@
+"""Which method of a third-party plugin is being called, since when, and how long each plugin takes for a pod.
+
+All plugins share the thread that decides. So whoever watches it must know in which plugin it is (`engine.plugin_guard`), to stop the plugin and
+nothing else. Only third-party plugins are wrapped, so all others cost nothing.
+
+Invariant: `current` is set exactly while code of that plugin is on the stack, except in a pause (`core.state.pauses`). The methods that one plugin
+calls of another count for the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from dataclasses import replace
+from functools import wraps
+from types import coroutine
+from typing import Any, Final
+
+from podwright.core.framework.cluster_events import EventHint
+from podwright.core.framework.errors import PluginStoppedError, StoppedError
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.interface import CycleState, FilterPlugin, FilterResult, ScorePlugin
+
+_OWN: Final = "podwright."
+_WITH_STATE: Final = (
+    "pre_filter",
+    "add_pod",
+    "remove_pod",
+    "filter",
+    "filter_all",
+    "post_filter",
+    "pre_score",
+    "score",
+    "score_all",
+    "normalize",
+    "reserve",
+    "unreserve",
+    "permit",
+    "pre_bind_pre_flight",
+)
+"""What these take for a pod is added up in its CycleState."""
+_WITHOUT_STATE: Final = (
+    "pre_enqueue",
+    "sort_key",
+    "verdict_key",
+    "looks_beyond_node",
+    "reaches_beyond_node",
+    "influence",
+    "influence_key",
+    "own_keys",
+    "checked_requests",
+    "clear_cache",
+)
+_AWAITED: Final = ("pre_bind", "bind", "post_bind")
+
+
+def is_third_party(plugin: type[Any]) -> bool:
+    """Whether the class is not one of Podwright's own plugins."""
+    return not plugin.__module__.startswith(_OWN)
+
+
+class GuardedPlugin:
+    """A plugin of one policy. `owner`: what the policy is called by whoever is told. `off`: whether it is no longer used."""
+
+    __slots__ = ("name", "off", "over", "owner")
+
+    def __init__(self, name: str, owner: Any) -> None:
+        self.name = name
+        self.owner = owner
+        self.over: list[float] = []
+        """When it took longer than its budget lately."""
+        self.off = False
+
+
+class _Unwrapped:
+    """A plugin's methods for one node, for a loop that is watched as a whole: to watch each call would double what a short one takes."""
+
+    __slots__ = ("filter", "name", "report_exception", "score")
+
+    def __init__(self, plugin: Any) -> None:
+        self.name = plugin.name
+        self.report_exception = plugin.report_exception
+        self.filter = getattr(plugin, "filter", None)
+        self.score = getattr(plugin, "score", None)
+
+    def loop(self, state: CycleState, each: Callable[..., Any], _plugin: Any, pod: Any, nodes: Any) -> Any:
+        return each(self, state, pod, nodes)
+
+
+class CallGuard:
+    """See the module. `clock` never steps back."""
+
+    def __init__(self, clock: Callable[[], float], budget: float) -> None:
+        """`budget`: how many seconds a plugin may take for one pod in one decision."""
+        self.clock = clock
+        self.budget = budget
+        self.current: GuardedPlugin | None = None
+        self.method = ""
+        self.since = 0.0
+        self._was_paused = False
+
+    def began(self, plugin: GuardedPlugin) -> None:
+        """The first call of the plugin for a pod."""
+
+    def overran(self, plugin: GuardedPlugin, method: str, seconds: float) -> None:
+        """The plugin took longer than its budget for one pod, or in one call that is not for a decision."""
+
+    def stopped(self, plugin: GuardedPlugin, method: str) -> str:
+        """A call was stopped. Returns what is wrong, for the exception."""
+        return "was stopped"
+
+    # Pauses
+
+    def leave(self) -> tuple[GuardedPlugin | None, str]:
+        """The attempt pauses, perhaps in a call: other code runs until `enter_again`."""
+        left = self.current, self.method
+        self.current = None
+        return left
+
+    def enter_again(self, left: tuple[GuardedPlugin | None, str]) -> None:
+        self.current, self.method = left
+        if self.current is not None:
+            self._was_paused, self.since = True, self.clock()
+
+    # Wrapping
+
+    def protect(self, framework: Framework, owner: Any) -> None:
+        """Wraps the methods of the framework's third-party plugins."""
+        hints = dict(framework.hints)
+        for plugin in framework.plugins.values():
+            if not is_third_party(type(plugin)):
+                continue
+            guarded = GuardedPlugin(plugin.name, owner)
+            if isinstance(plugin, FilterPlugin | ScorePlugin):
+                plugin.loop = self._summed(guarded, "filter or score", _Unwrapped(plugin).loop)
+            for names, wrap in ((_WITH_STATE, self._summed), (_WITHOUT_STATE, self._single), (_AWAITED, self._awaited)):
+                for name in names:
+                    method = getattr(plugin, name, None)
+                    if method is not None:
+                        setattr(plugin, name, wrap(guarded, name, method))
+            if plugin.name in hints:
+                hints[plugin.name] = [self._hint(guarded, hint) for hint in hints[plugin.name]]
+        framework.hints = hints
+
+    def _summed(self, plugin: GuardedPlugin, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        clock, budget = self.clock, self.budget
+
+        @wraps(method)
+        def guarded(state: CycleState, *args: Any) -> Any:
+            if self.current is not None:
+                return method(state, *args)
+            data: Any = state.data
+            before = data.get(plugin)
+            if before is None:
+                self.began(plugin)
+                before = 0.0
+            self.since = started = clock()
+            self.method = name
+            self.current = plugin
+            try:
+                return method(state, *args)
+            except StoppedError as error:
+                raise self._stopped(plugin, name, error) from None
+            finally:
+                self.current = None
+                data[plugin] = total = before + clock() - started
+                if self._was_paused:
+                    self._was_paused, data[plugin] = False, before
+                elif total > budget >= before:
+                    self.overran(plugin, name, total)
+
+        if name != "filter_all":
+            return guarded
+
+        @wraps(method)
+        def explaining(state: CycleState, *args: Any) -> Any:
+            result = guarded(state, *args)
+            if type(result) is FilterResult:
+                return FilterResult(result.ok, self._single(plugin, "explain", result.explain))
+            return result
+
+        return explaining
+
+    def _single(self, plugin: GuardedPlugin, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        clock, budget = self.clock, self.budget
+
+        def guarded(*args: Any) -> Any:
+            if self.current is not None:
+                return method(*args)
+            self.since = started = clock()
+            self.method = name
+            self.current = plugin
+            try:
+                return method(*args)
+            except StoppedError as error:
+                raise self._stopped(plugin, name, error) from None
+            finally:
+                self.current = None
+                if self._was_paused:
+                    self._was_paused = False
+                elif clock() - started > budget:
+                    self.overran(plugin, name, clock() - started)
+
+        return guarded
+
+    def _awaited(
+        self, plugin: GuardedPlugin, name: str, method: Callable[..., Awaitable[Any]]
+    ) -> Callable[..., Awaitable[Any]]:
+        """Each step of a coroutine is a call. What it waits for does not count."""
+
+        @wraps(method)
+        async def guarded(*args: Any) -> Any:
+            return await self._steps(plugin, name, method(*args).__await__())
+
+        return guarded
+
+    @coroutine
+    def _steps(self, plugin: GuardedPlugin, name: str, steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        step: Callable[..., Any] = steps.send
+        value: Any = None
+        while True:
+            self.since = self.clock()
+            self.method = name
+            self.current = plugin
+            try:
+                awaited = step(value)
+            except StopIteration as end:
+                return end.value
+            except StoppedError as error:
+                raise self._stopped(plugin, name, error) from None
+            finally:
+                self.current = None
+            try:
+                step, value = steps.send, (yield awaited)
+            except BaseException as error:  # noqa: BLE001 -- such as a cancellation, which the plugin gets
+                step, value = steps.throw, error
+
+    def _hint(self, plugin: GuardedPlugin, hint: EventHint) -> EventHint:
+        if hint.function is None:
+            return hint
+        return replace(hint, function=self._single(plugin, "hints", hint.function))
+
+    def _stopped(self, plugin: GuardedPlugin, name: str, error: StoppedError) -> PluginStoppedError:
+        return PluginStoppedError(self.stopped(plugin, name)).with_traceback(error.__traceback__)

@@ -1,0 +1,36 @@
+"""The options of an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
+from podwright.core.queue import DEFAULT_WAITS, Waits
+from podwright.engine.binding.limiter import PROMPT_LIMIT
+from podwright.engine.instance import UNNAMED, Instance
+from podwright.engine.plugin_guard import BUDGET_SECONDS
+
+ATTEMPTS_AT_EXTENDERS: Final = 32
+"""How many attempts may be out at an extender by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """`policies`: the built-in policy, and what other policies may do; `waits`: backoffs and the maximum wait of rejected pods;
+    `bindings_at_once`: how many prompt Bindings may be in progress; `attempts_at_extenders`: how many attempts may be out at an extender that
+    has no limit of its own; `instance`: what this process is called; `plugin_budget`: how many seconds a third-party plugin may take for a pod;
+    `disabled_plugins`: by name, why plugins are off from the start.
+    """
+
+    policies: PolicySettings = DEFAULT_SETTINGS
+    waits: Waits = DEFAULT_WAITS
+    bindings_at_once: int = PROMPT_LIMIT
+    attempts_at_extenders: int = ATTEMPTS_AT_EXTENDERS
+    instance: Instance = UNNAMED
+    plugin_budget: float = BUDGET_SECONDS
+    disabled_plugins: Mapping[str, str] = field(default_factory=dict)
+
+
+DEFAULT_OPTIONS: Final = EngineOptions()

@@ -1,0 +1,177 @@
+"""Watches the calls of third-party plugins: one that does not come back is stopped, one that is often too slow is switched off.
+
+    a call takes more than its budget ─► counted; three times within a minute ─► the listeners switch the plugin off (plugin_switches.py)
+    a call takes STOP_SECONDS ─► `stop`, called by a timer in the thread that decides (kube/plugin_alarm.py), raises StoppedError into it
+
+`stop` is not called by another thread, but interrupts the thread that decides between two of its instructions. So it knows for sure where that
+thread is, and raises only if that is code of the plugin: not if the plugin has just returned, and not in a function of the core that the plugin
+calls, which would be left half done.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Final
+
+from podwright.core.framework import guarded
+from podwright.core.framework.errors import PluginStoppedError, StoppedError
+from podwright.core.framework.guarded import CallGuard, GuardedPlugin
+from podwright.engine.metrics.metrics import PLUGIN_OVERRUNS, PLUGIN_STOPS, Metrics
+
+log = logging.getLogger(__name__)
+
+BUDGET_SECONDS: Final = 0.05
+"""How long a plugin may take for one pod, unless an option says otherwise."""
+STOP_SECONDS: Final = 1.0
+"""How long a call may take."""
+STUBBORN_SECONDS: Final = 5.0
+"""After so long, a plugin that cannot be stopped is told of."""
+OVERRUNS: Final = 3
+OVERRUN_SECONDS: Final = 60.0
+"""A plugin that exceeds its budget so often within this time is switched off."""
+TICK_SECONDS: Final = 0.25
+"""How often `stop` is called."""
+_QUEUE_SORT: Final = "sort_key"
+_FRAMES: Final = 50
+_NO_PLUGINS: Final = sys.stdlib_module_names | {"google", "greenlet", "kopf", "numpy", "orjson", "podwright", "re2"}
+"""Packages whose functions the core calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadTimes:
+    """Of the thread that decides: its CPU time in seconds, and how often it has waited by its own will. `clock` never steps back."""
+
+    clock: Callable[[], float]
+    cpu: Callable[[], float]
+    waits: Callable[[], int] = lambda: 0
+
+
+class PluginGuard(CallGuard):
+    """See the module. The owner of each plugin is a CompiledPolicy."""
+
+    def __init__(self, times: ThreadTimes, metrics: Metrics, budget: float = BUDGET_SECONDS) -> None:
+        super().__init__(times.clock, budget)
+        self._times = times
+        self._metrics = metrics
+        self._cpu = 0.0
+        self._waits = 0
+        self._stack: tuple[float, str] | None = None
+        """When the call began that is being stopped, and its stack."""
+        self._building = 0
+        self._ticks_in_plugin = 0
+        """How many ticks in a row found the thread in a plugin while plugins are built."""
+        self._switch: Callable[[GuardedPlugin, str], None] = lambda _plugin, _why: None
+        self._stubborn: Callable[[str, str], None] = lambda _plugin, _stack: None
+
+    def listen(self, switch: Callable[[GuardedPlugin, str], None]) -> None:
+        """Has `switch` called with a plugin that is to be switched off, and why. It is called in the middle of an attempt."""
+        self._switch = switch
+
+    def listen_to_stubborn(self, told: Callable[[str, str], None]) -> None:
+        """Has `told` called with the name and the stack of a plugin that cannot be stopped, again and again."""
+        self._stubborn = told
+
+    # Budgets
+
+    def began(self, plugin: GuardedPlugin) -> None:
+        self._cpu, self._waits = self._times.cpu(), self._times.waits()
+
+    def overran(self, plugin: GuardedPlugin, method: str, seconds: float) -> None:
+        if plugin.off:
+            return
+        if self._times.cpu() - self._cpu < self.budget and self._times.waits() == self._waits:
+            return  # other processes had the CPU meanwhile
+        now = self.clock()
+        plugin.over = [at for at in plugin.over if now < at + OVERRUN_SECONDS]
+        self._metrics.count(PLUGIN_OVERRUNS, plugin.name)
+        if method == _QUEUE_SORT and plugin.over:
+            return  # there is no queue without it
+        plugin.over.append(now)
+        took, budget = f"took {seconds * 1e3:,.0f} ms for one pod", f"its budget of {self.budget * 1e3:g} ms"
+        log.warning("policy %s: plugin %s %s, more than %s", plugin.owner.name, plugin.name, took, budget)
+        if len(plugin.over) >= OVERRUNS and method != _QUEUE_SORT:
+            plugin.off = True
+            self._switch(
+                plugin, f"it {took}, the third time within {OVERRUN_SECONDS:g} s that this was more than {budget}"
+            )
+
+    def stopped(self, plugin: GuardedPlugin, method: str) -> str:
+        seconds = self.clock() - self.since
+        _, stack = self._stack or (0.0, "")
+        self._stack = None
+        self._metrics.count(PLUGIN_STOPS, plugin.name)
+        log.error(
+            "policy %s: plugin %s did not come back from %s for %.1f s, and was stopped at:\n%s",
+            plugin.owner.name,
+            plugin.name,
+            method,
+            seconds,
+            stack,
+        )
+        return f"did not come back from {method} within {STOP_SECONDS:g} s, and was stopped"
+
+    # Calls that do not come back
+
+    @contextmanager
+    def building(self) -> Iterator[None]:
+        """Plugins are constructed and their arguments checked: their code may run outside of calls."""
+        self._building += 1
+        try:
+            yield
+        finally:
+            self._building -= 1
+            self._ticks_in_plugin = 0
+
+    def overdue(self) -> bool:
+        """Whether a call takes too long."""
+        return self.current is not None and self.clock() - self.since >= STOP_SECONDS
+
+    def stop(self, frame: FrameType | None) -> None:
+        """Called in the thread that decides, every TICK_SECONDS, and again soon while a call is overdue. `frame`: where the thread is.
+
+        Raises StoppedError into a call that is overdue, and PluginStoppedError into the construction of a plugin.
+        """
+        plugin = self.current
+        if plugin is None:
+            self._stop_building(frame)
+        elif self.overdue() and is_in_plugin(frame):
+            if self._stack is None or self._stack[0] != self.since:
+                self._stack = self.since, stack_of(frame)
+            if self.clock() - self.since >= STUBBORN_SECONDS:
+                self._stubborn(plugin.name, stack_of(frame))
+            raise StoppedError
+
+    def _stop_building(self, frame: FrameType | None) -> None:
+        if not self._building or not is_in_plugin(frame):
+            self._ticks_in_plugin = 0
+            return
+        self._ticks_in_plugin += 1
+        if self._ticks_in_plugin > STOP_SECONDS / TICK_SECONDS:
+            self._ticks_in_plugin = 0
+            log.error("the construction of a plugin did not come back, and was stopped at:\n%s", stack_of(frame))
+            raise PluginStoppedError(f"did not come back within {STOP_SECONDS:g} s, and was stopped")
+
+
+def is_in_plugin(frame: FrameType | None) -> bool:
+    """Whether the innermost code that is not of a library is that of a plugin, and may be interrupted."""
+    outside = False
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        package = name.partition(".")[0]
+        if package == "podwright":
+            return outside and name == guarded.__name__
+        if package not in _NO_PLUGINS:
+            return True
+        outside, frame = True, frame.f_back
+    return False
+
+
+def stack_of(frame: FrameType | None) -> str:
+    """The innermost calls, the last one at the end."""
+    return "" if frame is None else "".join(traceback.format_list(traceback.extract_stack(frame, _FRAMES)))

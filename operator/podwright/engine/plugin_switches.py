@@ -1,0 +1,40 @@
+"""Switches plugins off that are too slow, as `onPluginFailure` of their policy says, and tells: status, event, metric, log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from podwright.api.compile import CompiledPolicy
+from podwright.core.framework.guarded import GuardedPlugin
+from podwright.engine.engine import Engine
+from podwright.engine.metrics.metrics import PLUGINS_OFF, Metrics
+from podwright.engine.policy_events import PolicyEvents
+
+log = logging.getLogger(__name__)
+
+
+class PluginSwitches:
+    """See the module. A plugin is on again when its file or its policy changes, or the operator restarts."""
+
+    def __init__(self, engine: Engine, *, metrics: Metrics, events: PolicyEvents) -> None:
+        self._engine = engine
+        self._events = events
+        metrics.compute(PLUGINS_OFF, self._counts)
+        engine.plugin_guard.listen(self._switch_soon)
+
+    def _switch_soon(self, plugin: GuardedPlugin, why: str) -> None:
+        """Between two decisions: now, one is being made."""
+        asyncio.get_running_loop().call_soon(self._switch, plugin.owner, plugin.name, why)
+
+    def _switch(self, policy: CompiledPolicy, plugin: str, why: str) -> None:
+        text = self._engine.policies.switch_off(policy, plugin, why)
+        if not text:
+            return
+        log.error("policy %s: %s", policy.name, text)
+        self._events.record([policy.name], "Warning", "PluginSwitchedOff", text)
+        self._engine.policies_changed()
+
+    def _counts(self) -> Mapping[tuple[str, ...], float]:
+        return {(): self._engine.policies.plugins.switched_off_count}

@@ -1,0 +1,179 @@
+"""Builds what runs the plugins of a policy, without those that are switched off, and has their calls watched.
+
+A plugin is off for one policy after it was too slow (plugin_guard.py), or for all after it hung until the process was killed (plugin_hangs.py). What
+that means says `onPluginFailure` of the policy: with Ignore the policy decides as if it did not enable the plugin, with Reject its pods wait. A
+LocalSchedulerPolicy has what the policy says that bounds it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from podwright.api.compile import Classes, CompiledPolicy
+from podwright.core.framework.errors import ReportException
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.interface import Handle
+from podwright.core.framework.observer import NO_OBSERVER, Observer
+from podwright.core.framework.profile import MULTI_POINT, Enabled, PluginSet, Point, Profile
+from podwright.core.plugins.rules.failures import RuleFailures
+from podwright.core.plugins.rules.policy_rules import PolicyRules
+from podwright.engine.local_budgets import Account, LocalBudgets
+from podwright.engine.plugin_exceptions import PluginExceptions
+from podwright.engine.plugin_guard import PluginGuard
+from podwright.engine.policy_activity import Activities
+
+_BINDER: Final = "DefaultBinder"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conduct:
+    """Who learns of what plugins do: `observer` how often and how long they run (see Framework), `exceptions` what they raise, `budgets`
+    what those of local policies take; `activities`: what the policies have decided. `guard` watches them; None: nobody does.
+
+    `disabled`: why plugins are off for all policies, by name.
+    """
+
+    observer: Observer
+    exceptions: PluginExceptions
+    budgets: LocalBudgets
+    activities: Activities
+    guard: PluginGuard | None = None
+    disabled: Mapping[str, str] = field(default_factory=dict)
+
+
+class PolicyPlugins:
+    """See the module."""
+
+    def __init__(self, handle: Handle, conduct: Conduct) -> None:
+        self._handle = handle
+        self._conduct = conduct
+        self._disabled = dict(conduct.disabled)
+        self._off: weakref.WeakKeyDictionary[CompiledPolicy, dict[str, str]] = weakref.WeakKeyDictionary()
+
+    def building(self) -> AbstractContextManager[None]:
+        """Code of plugins may run within: one that does not come back is stopped."""
+        return nullcontext() if self._conduct.guard is None else self._conduct.guard.building()
+
+    def reporter(self, policy: CompiledPolicy) -> ReportException:
+        """What the policy's plugins report their exceptions to."""
+        return self._conduct.exceptions.reporter(policy)
+
+    def framework_of(
+        self,
+        policy: CompiledPolicy,
+        profile: Profile,
+        classes: Classes,
+        report: ReportException,
+        on_again: Collection[str] = (),
+    ) -> Framework:
+        """The profile's plugins, built. `on_again`: those that are switched on again.
+
+        Raises ProfileError, PluginError, and what plugins raise.
+        """
+        off = self.off(policy, profile).keys() - set(on_again)
+        return Framework(
+            _without(profile, off, classes) if off else profile,
+            classes,
+            handle=self._handle,
+            observer=NO_OBSERVER if policy.shadow else self._conduct.observer,
+            report_exception=report,
+        )
+
+    def watch(self, policy: CompiledPolicy, framework: Framework) -> Account | None:
+        """From now on the framework decides for the policy. Returns the account of a local policy that adds something to the one that bounds it."""
+        account = self._account(policy, framework)
+        self._listen_to_rules(policy.name, framework)
+        if self._conduct.guard is not None:
+            self._conduct.guard.protect(framework, policy)
+        return account
+
+    def off(self, policy: CompiledPolicy, profile: Profile | None = None) -> Mapping[str, str]:
+        """The policy's plugins that are off, and why."""
+        found = self._off.get(policy, {})
+        if not self._disabled:
+            return found
+        named = {each.name for plugins in (profile or policy.profile).plugins.values() for each in plugins.enabled}
+        return {name: why for name, why in self._disabled.items() if name in named} | found
+
+    def switch_off(self, policy: CompiledPolicy, plugin: str, why: str) -> None:
+        self._off.setdefault(policy, {})[plugin] = why
+
+    def switch_on(self, plugins: Collection[str]) -> None:
+        """These plugins have changed."""
+        for name in plugins:
+            self._disabled.pop(name, None)
+        for off in self._off.values():
+            for name in plugins:
+                off.pop(name, None)
+
+    @property
+    def switched_off_count(self) -> int:
+        return sum(map(len, self._off.values())) + len(self._disabled)
+
+    def refusal(self, policy: CompiledPolicy) -> str:
+        """Why the policy's pods wait for its plugins; "" if they do not."""
+        off = self.off(policy)
+        if not off or policy.spec.on_plugin_failure == "Ignore":
+            return ""
+        return f"policy {policy.name} needs {_plugins(off)}, switched off: {_reasons(off)}"
+
+    def problem(self, policy: CompiledPolicy) -> str:
+        """What is off, and what becomes of the policy's pods, for people; "" if nothing is."""
+        off = self.off(policy)
+        if not off:
+            return ""
+        ignored = policy.spec.on_plugin_failure == "Ignore"
+        effect = "the policy decides without it" if ignored else "the pods of the policy wait"
+        return (
+            f"{_plugins(off)} {'is' if len(off) == 1 else 'are'} switched off, and onPluginFailure is {policy.spec.on_plugin_failure}, so "
+            f"{effect}: {_reasons(off)}. It is on again when its file or the policy changes"
+        )
+
+    def _listen_to_rules(self, name: str, framework: Framework) -> None:
+        """Has errors of rules counted as faults of the policy."""
+
+        def listen(failures: RuleFailures) -> None:
+            def failed(rule: str) -> None:
+                last = failures.by_rule[rule]
+                self._conduct.activities.fault(
+                    name, f"rule {rule} failed on node {last.node}: {last.text}", cause=f"rule {rule}"
+                )
+
+            failures.listener = failed
+
+        for plugin in framework.plugins.values():
+            if isinstance(plugin, PolicyRules):
+                listen(plugin.failures)
+
+    def _account(self, policy: CompiledPolicy, framework: Framework) -> Account | None:
+        """The account of a local policy that adds something to the one that bounds it; None for others."""
+        if policy.base is None or policy.base.spec.delegation is None or not policy.own_plugins:
+            return None
+        budgets, budget = self._conduct.budgets, policy.base.spec.delegation.budget_seconds
+        account = budgets.account(policy.name, policy.base.name, budget)
+        budgets.watch(account, framework, policy.own_plugins & framework.plugins.keys())
+        return account
+
+
+def _plugins(off: Mapping[str, str]) -> str:
+    return f"plugin{'s' if len(off) > 1 else ''} {', '.join(sorted(off))}"
+
+
+def _reasons(off: Mapping[str, str]) -> str:
+    return "; ".join(dict.fromkeys(off[name] for name in sorted(off)))
+
+
+def _without(profile: Profile, names: Collection[str], classes: Classes) -> Profile:
+    """The profile as if it did not enable these plugins. The default binder takes the place of a last one."""
+    sets = {
+        key: replace(plugins, enabled=tuple(each for each in plugins.enabled if each.name not in names))
+        for key, plugins in profile.plugins.items()
+    }
+    own, everywhere = (sets.get(key, PluginSet()) for key in (Point.BIND.key, MULTI_POINT))
+    if not any(Point.BIND.of(classes[each.name]) for each in (*own.enabled, *everywhere.enabled)):
+        sets[Point.BIND.key] = replace(own, enabled=(Enabled(_BINDER),))
+    return replace(profile, plugins=sets)
