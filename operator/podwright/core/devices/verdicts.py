@@ -36,6 +36,14 @@ HARD: Final = 512
 """A search with more steps than these is compared with those on other nodes."""
 STEPS_PER_SECOND: Final = 100_000
 """How many steps of a search count as a second of the filter's timeout, whatever the machine: so that decisions can be repeated."""
+STEPS_OF_START: Final = 8
+"""To begin a search takes as long as so many steps."""
+STEPS_OF_DEVICE: Final = 2
+"""To find a device for the first time takes as long as so many steps."""
+STEPS_BETWEEN_PAUSES: Final = 65_536
+"""Of short searches on many nodes. So few pauses that the first attempt for a new template seldom has to start anew because of them."""
+NODES_AT_ONCE: Final = 50
+"""An attempt that cannot pause may take so many times the steps that it may take on one node. The next one goes on from there."""
 MAX_PAUSED: Final = 16
 MAX_ALIKE: Final = 64
 MOST_PREFERRED: Final = 8
@@ -98,8 +106,14 @@ class Verdicts:
         outdated = self._versions != index.versions
         self._codes[outdated] = UNKNOWN
         self._versions[outdated] = index.versions[outdated]
+        began = paused = self._spent
         for slot in np.flatnonzero(rows & (self._codes == UNKNOWN)).tolist():
             self._decide(slot, limits)
+            if self._spent - paused > STEPS_BETWEEN_PAUSES:
+                paused = self._spent
+                self._cache.pauses.point_in_plugin()
+            if limits.steps_at_once is not None and self._spent - began > NODES_AT_ONCE * limits.steps_at_once:
+                raise SearchTimeoutError(self._cache.table.names[slot])
         return self._codes
 
     def code(self, slot: int, limits: Limits) -> int:
@@ -130,6 +144,11 @@ class Verdicts:
         return search
 
     # Internals
+
+    @property
+    def _spent(self) -> int:
+        """Steps, with those that stand for the beginning of a search, and for what nodes offer."""
+        return self.steps + STEPS_OF_START * self.searches + STEPS_OF_DEVICE * self._cache.devices.index.gathered
 
     def _grow(self, size: int) -> None:
         missing = size - len(self._codes)

@@ -1,5 +1,6 @@
 import pytest
 
+from podwright.core.devices import verdicts
 from podwright.core.devices.allocator import allocator_of
 from podwright.core.devices.errors import SearchTimeoutError
 from podwright.core.devices.verdicts import FAILS, FITS, HARD, TOO_FEW, Limits
@@ -132,6 +133,42 @@ def test_a_search_pauses_and_goes_on_after_a_pause_in_which_something_has_change
         with pytest.raises(InputsChangedError):
             codes(cache, hard_claim())
     assert len(pauses) == 15
+
+
+def many_nodes(count, devices=8):
+    return cluster(*(numbered(f"n{i}", devices) for i in range(count)), nodes=[f"n{i}" for i in range(count)])
+
+
+def test_the_first_search_pauses_between_nodes_and_goes_on_after_a_change(monkeypatch):
+    monkeypatch.setattr(verdicts, "STEPS_BETWEEN_PAUSES", 500)
+    cache, pauses = many_nodes(100), []
+
+    def pause():
+        pauses.append(True)
+        if len(pauses) % 2 == 0:
+            raise InputsChangedError
+
+    cache.pauses.pause = pause
+    claim = make_claim("c", exactly(count=4))
+    for _ in range(100):
+        try:
+            found = codes(cache, claim)
+            break
+        except InputsChangedError:
+            continue
+    assert set(found.values()) == {FITS}
+    assert len(pauses) >= 4
+    assert verdicts_of(cache, claim).searches == 100, "each node once"
+
+
+def test_an_attempt_that_cannot_pause_searches_a_part_of_the_nodes():
+    cache, claim = many_nodes(100), make_claim("c", exactly(count=4))
+    with pytest.raises(SearchTimeoutError):
+        codes(cache, claim, limits=Limits(None, 10))
+    before = verdicts_of(cache, claim).searches
+    assert 0 < before < 100
+    assert set(codes(cache, claim).values()) == {FITS}
+    assert verdicts_of(cache, claim).searches == 100, "the next attempt goes on"
 
 
 def test_nodes_that_are_alike_share_a_long_search():

@@ -70,6 +70,8 @@ class DeviceIndex:
         self._nodes_seen = table.static_changes.seq
         self._changed: dict[str, None] = {}
         self._rules_version = -1
+        self.gathered = 0
+        """How many devices `pools_of` has gathered."""
         store.listen(SLICE_KIND, self._slice_changed)
         compact_regularly(self)
 
@@ -225,6 +227,7 @@ class DeviceIndex:
         shared = () if self._reach is None or node is None else self._reach.of(slot)
         for source in (*local, *shared):
             reached.setdefault(source.pool_id, []).append(source)
+        self.gathered += sum(len(source.devices) for slices in reached.values() for source in slices)
         pools = [pool for pool_id, slices in reached.items() if (pool := self._view(pool_id, slices)) is not None]
         pools.sort(key=lambda pool: pool.order)
         return tuple(pools)
