@@ -23,7 +23,7 @@ from podwright.core.framework.cluster_events import ClusterEvent, EventHint
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import Cluster, Handle, WaitingPod
+from podwright.core.framework.interface import Cluster, EventType, Handle, WaitingPod
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import POLICY_ANNOTATION, PodInfo
@@ -36,6 +36,7 @@ from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.local_budgets import Account
 from podwright.engine.policy_activity import Activity
 from podwright.engine.policy_plugins import Conduct, PolicyPlugins
+from podwright.engine.ports import Recorder
 
 T = TypeVar("T")
 
@@ -56,12 +57,17 @@ class EngineHandle:
     cluster: Cluster
     clock: Callable[[], float]
     waiting: Callable[[], Collection[WaitingPod]] = tuple
+    recorder: Recorder | None = None
 
     def now(self) -> float:
         return self.clock()
 
     def waiting_pods(self) -> Collection[WaitingPod]:
         return self.waiting()
+
+    def record(self, pod: PodInfo, kind: EventType, reason: str, note: str) -> None:
+        if self.recorder is not None:
+            self.recorder.record(pod, kind, reason, "Scheduling", note)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

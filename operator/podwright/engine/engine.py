@@ -24,13 +24,13 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.state.cache import Cache
 from podwright.engine import decision_log
-from podwright.engine.active_policies import ActivePolicies, ActivePolicy, EngineHandle
+from podwright.engine.active_policies import ActivePolicies, ActivePolicy
 from podwright.engine.arrivals import Arrivals
 from podwright.engine.attempts import Attempts
 from podwright.engine.binding.cycle import BindingCycles
 from podwright.engine.binding.executor import BindingExecutor
 from podwright.engine.binding.limiter import BindLimiter
-from podwright.engine.binding.plugin_cluster import PluginCluster
+from podwright.engine.binding.plugin_cluster import plugin_handle
 from podwright.engine.engine_options import DEFAULT_OPTIONS, EngineOptions
 from podwright.engine.extended_attempts import ExtendedAttempts
 from podwright.engine.failures import Failures
@@ -45,6 +45,7 @@ from podwright.engine.intake.nodes import Nodes
 from podwright.engine.intake.objects import NAMESPACE, Namespaces, Objects
 from podwright.engine.intake.other_instances import OtherInstances
 from podwright.engine.intake.pending_pods import PendingPods
+from podwright.engine.intake.unreadable_devices import report_unreadable_devices
 from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.local_budgets import Account, LocalBudgets
 from podwright.engine.log_fields import fields
@@ -96,15 +97,11 @@ class Engine:
         # The shared state
         self.invalid_objects = InvalidObjects(metrics)
         self.cache = Cache(self.invalid_objects.report, signals=sources.signals(options.policies))
+        report_unreadable_devices(self.cache, self.invalid_objects.report)
         self.binding_cycles = BindingCycles()
         limiter = BindLimiter(clock, options.bindings_at_once)
-        cluster = PluginCluster(ports.cluster, self.binding_cycles, store=self.cache.store, limiter=limiter)
-        handle = EngineHandle(
-            cache=self.cache,
-            features=features,
-            cluster=cluster,
-            clock=sources.wall,
-            waiting=self.binding_cycles.waiting,
+        handle = plugin_handle(
+            self.cache, features, ports, wall=sources.wall, binding_cycles=self.binding_cycles, limiter=limiter
         )
         self.activities = Activities(metrics, wall=sources.wall)
         self.plugin_exceptions = PluginExceptions(metrics, activities=self.activities)

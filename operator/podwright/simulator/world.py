@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from podwright.api.policy_signals import Definitions
 from podwright.core.framework.features import Features
-from podwright.core.framework.interface import Cluster, ClusterError, WaitingPod
+from podwright.core.framework.interface import Cluster, ClusterError, EventType, WaitingPod
 from podwright.core.objects.errors import InvalidObjectError, kind_of
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
@@ -71,6 +71,9 @@ class World:
 
     def waiting_pods(self) -> Collection[WaitingPod]:
         return ()
+
+    def record(self, pod: PodInfo, kind: EventType, reason: str, note: str) -> None:
+        """Nobody reads the events of a simulation."""
 
     def fill(self, objects: Mapping[str, Any]) -> None:
         """Adds the lists of a case to the cache: `nodes`, `pods` and those of LISTS. Raises InvalidObjectError.

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from support.engine.kit import Rig
-from support.hostile import invented, objects
+from support.hostile import invented, objects, slices
 from support.hostile.subjects import FILLED, Raw, Row, Subject, node, node_name
 from support.objects.builders import make_pod
 
@@ -142,6 +142,10 @@ ROWS: Final = (
     Row("an affinity term beside 50 pods with 10,000 labels", 10_000, invented.beside_pods_with_labels, "", live=False),
     Row("a node that changes beside 50 pods with 10,000 node affinity terms", 10_000, invented.nodes_that_change, "", live=False),
     Row("a namespace with 10,000 labels that change", 10_000, invented.namespace_that_changes, "", live=False),
+    Row("1,024 devices with 64 attributes each", 1_024, slices.devices_with_attributes, "", live=False),
+    Row("2,000 devices of which no two differ as they must", 2_000, slices.distinct_devices, "", live=False),
+    Row("a pod beside 1,000 slices of a driver that flaps", 1_000, slices.a_pool_that_flaps, "", live=False),
+    Row("a claim beside 1,000 slices of a driver that flaps", 1_000, slices.claims_beside_a_pool_that_flaps, "", live=False),
     Row("10,000 scheduling gates of a pod whose labels change", 10_000, invented.gated, "", live=False),
 )  # fmt: skip
 """`before` of rows with two figures: the first attempt / again."""

@@ -33,12 +33,17 @@ class KitHandle:
         self.cache = cache
         self.features = Features(gates)
         self.cluster: Any = NoCluster()
+        self.events: list[tuple[str, str, str]] = []
+        """(pod, reason, note)"""
 
     def now(self) -> float:
         return NOW
 
     def waiting_pods(self) -> tuple[()]:
         return ()
+
+    def record(self, pod: PodInfo, _kind: str, reason: str, note: str) -> None:
+        self.events.append((pod.name, reason, note))
 
 
 def make_cache(nodes: Iterable[Mapping[str, Any]] = (), pods: Iterable[Mapping[str, Any]] = ()) -> Cache:

@@ -80,7 +80,7 @@ class Offer:
         known = ask.matcher.results()[number]
         if known:
             return known
-        self.evaluations += 1
+        self.evaluations += not ask.matcher.takes_all
         return ask.matcher.match(number)
 
     def consumption(self, ask: PreparedAsk, position: int, claim: int) -> Consumption | None:

@@ -83,6 +83,8 @@ class Search:
         self.steps = 0
         self.solved: bool | None = None
         """None until the search has ended."""
+        self.can_go_on = True
+        """False within a step, and after an exception in one."""
         self._counters = counters
         self._stack: list[_Frame] = []
         self._signal = _FORWARD
@@ -110,8 +112,9 @@ class Search:
         return self._picks
 
     def run(self, steps: int) -> bool:
-        """Goes on for about so many steps. Returns whether the search has ended."""
+        """Goes on for about so many steps. Returns whether the search has ended. If an exception ends it, it cannot go on."""
         until = self.steps + steps
+        self.can_go_on = False
         while self.solved is None and self.steps < until:
             self.steps += 1 + EVALUATION_STEPS * (self.offer.evaluations - self._evaluations)
             self._evaluations = self.offer.evaluations
@@ -123,6 +126,7 @@ class Search:
                 raise AllocationError("allocation max size exceeded")
             else:
                 self.solved = False
+        self.can_go_on = True
         return self.solved is not None
 
     # Moving

@@ -61,6 +61,11 @@ class Matcher:
         self.evaluations = 0
         """How many devices were evaluated."""
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether there is no selector."""
+        return not self._selectors
+
     def results(self) -> bytearray:
         """By number of the shape: YES, NO, FAILS, or UNKNOWN until `match` is called. Valid until the slices change."""
         numbers, results = self._numbers, self._results
@@ -80,7 +85,9 @@ class Matcher:
         return results
 
     def match(self, number: int) -> int:
-        """Evaluates the selectors on the shape with this number."""
+        """Evaluates the selectors on the shape with this number. May pause."""
+        if self._selectors:
+            self._pause()
         result = self._evaluate(number)
         self._results[number] = result
         return result

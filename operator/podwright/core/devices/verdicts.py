@@ -213,7 +213,8 @@ class Verdicts:
         except BaseException:
             if len(self._paused) >= MAX_PAUSED:
                 self._paused.clear()
-            self._paused[slot] = int(self._versions[slot]), search
+            if search.can_go_on:
+                self._paused[slot] = int(self._versions[slot]), search
             raise
 
     def _start(self, slot: int) -> Search:

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +102,9 @@ class WaitingPod(Protocol):
         """Returns the pod to the queue, rejected by the plugin."""
 
 
+EventType = Literal["Normal", "Warning"]
+
+
 class Handle(Protocol):
     """What the constructor of a plugin receives besides the args."""
 
@@ -114,6 +117,9 @@ class Handle(Protocol):
 
     def waiting_pods(self) -> Collection[WaitingPod]:
         """The pods of all profiles that wait in Permit."""
+
+    def record(self, pod: PodInfo, kind: EventType, reason: str, note: str) -> None:
+        """Writes an event on the pod, beside those that tell of its attempts. Never blocks and never fails."""
 
 
 FollowUp = Callable[[], Awaitable[None]]

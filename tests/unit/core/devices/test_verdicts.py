@@ -1,3 +1,5 @@
+import contextlib
+
 import pytest
 
 from podwright.core.devices import verdicts
@@ -169,6 +171,32 @@ def test_an_attempt_that_cannot_pause_searches_a_part_of_the_nodes():
     assert 0 < before < 100
     assert set(codes(cache, claim).values()) == {FITS}
     assert verdicts_of(cache, claim).searches == 100, "the next attempt goes on"
+
+
+@pytest.mark.parametrize("number", range(1, 20))
+def test_a_pause_within_an_evaluation_changes_no_result(number, monkeypatch):
+    """In a long search, of which one step has then been done in part. One device fails, so that evaluations come late."""
+    monkeypatch.setattr(verdicts, "HARD", 1)
+    devices = [make_device(f"d{i}", attributes={"index": i, **({"flag": True} if i < 5 else {})}) for i in range(6)]
+    flagged = exactly("flagged", selectors=[selector('device.attributes["gpu.example.com"].flag')])
+    indexed = exactly("indexed", count=2, selectors=[selector('device.attributes["gpu.example.com"].index < 5')])
+    last = exactly("last", selectors=[selector('device.attributes["gpu.example.com"].index == 9')])
+    claims = (make_claim("c", flagged, indexed, last),)
+
+    def one_node():
+        return cluster(make_slice("s", devices, node="a"), nodes=["a"])
+
+    expected, cache, pauses = codes(one_node(), *claims), one_node(), []
+
+    def pause():
+        pauses.append(True)
+        if len(pauses) == number:
+            raise InputsChangedError
+
+    cache.pauses.pause = pause
+    with contextlib.suppress(InputsChangedError):
+        codes(cache, *claims)
+    assert codes(cache, *claims) == expected == {"a": FAILS}
 
 
 def test_nodes_that_are_alike_share_a_long_search():

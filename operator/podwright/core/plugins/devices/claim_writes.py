@@ -121,6 +121,9 @@ class ClaimWrites:
         claims = [claim for name in names if (claim := known.get(*name)) is not None]
         if not any(map(waits, claims)):
             return
+        assert self._found.reservation is not None, "the pod was not reserved"
+        note = f"waiting for binding conditions for device on node {self._found.reservation.node_name}"
+        self._handle.record(self._pod, "Normal", "BindingConditionsPending", note)
         for namespace, name in names:
             left = timeout
             while not self._is_ready(namespace, name, timeout):
@@ -212,6 +215,11 @@ class ClaimWrites:
             await self._handle.cluster.wait_for(CLAIM_KIND, name, namespace, done, step)
         except ClusterTimeoutError:
             return
+
+
+async def tell(handle: Handle, pod: PodInfo, unreadable: str) -> None:
+    """Tells the user of a pod which devices are left out because they cannot be understood."""
+    handle.record(pod, "Warning", "UnreadableDevices", unreadable)
 
 
 async def delete(handle: Handle, claim: ResourceClaim) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ from podwright.core.framework.interface import (
 from podwright.core.framework.status import SKIP, Code, Status, unresolvable, unschedulable
 from podwright.core.objects.devices.claims import Allocation
 from podwright.core.objects.pod import PodInfo
-from podwright.core.plugins.devices.claim_writes import ClaimWriteError, ClaimWrites, deallocate, delete
+from podwright.core.plugins.devices.claim_writes import ClaimWriteError, ClaimWrites, deallocate, delete, tell
 from podwright.core.plugins.devices.cycle_claims import CycleClaims
 from podwright.core.plugins.devices.evaluation import STATUSES, Evaluation, EvaluationError
 from podwright.core.plugins.devices.hints import device_hints
@@ -56,6 +56,9 @@ from podwright.core.plugins.devices.reservation import Reservation, hold, releas
 from podwright.core.state.cache import Cache
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
+
+SOON_SECONDS: Final = 10.0
+"""How long after a pod the claims of its templates may come, before an event says that they are missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,9 @@ class DynamicResources(
         try:
             claims_of(pod, self.handle.cache.devices.claims)
         except ClaimsError as error:
+            # No attempt follows that could tell the user. For claims that a controller makes at once, the event would come for each pod.
+            if not error.soon or self.handle.now() - pod.creation > SOON_SECONDS:
+                self.handle.record(pod, "Warning", "FailedScheduling", str(error))
             return unresolvable(str(error))
         return None
 
@@ -231,6 +237,8 @@ class DynamicResources(
         found: CycleClaims | None = state.data[self.name]
         if found is None:
             return None, unschedulable()
+        if unreadable := self.handle.cache.devices.unreadable.summary():
+            state.follow_ups.append(partial(tell, self.handle, pod, unreadable))
         for position in sorted(found.unavailable):
             claim = found.claims[position]
             if position not in found.shared and set(claim.reserved_for) <= {pod.uid}:

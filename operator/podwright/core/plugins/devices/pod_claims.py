@@ -13,7 +13,11 @@ from podwright.core.state.devices.claims import ClaimState
 
 
 class ClaimsError(Exception):
-    """A claim of the pod is missing, is being deleted, or belongs to another pod."""
+    """A claim of the pod is missing, is being deleted, or belongs to another pod. `soon`: its controller is about to create it."""
+
+    def __init__(self, text: str, *, soon: bool = False) -> None:
+        super().__init__(text)
+        self.soon = soon
 
 
 def claims_of(pod: PodInfo, claims: ClaimState) -> Sequence[ResourceClaim]:
@@ -27,13 +31,13 @@ def claims_of(pod: PodInfo, claims: ClaimState) -> Sequence[ResourceClaim]:
                     f'pod "{pod.key}", spec.resourceClaim "{entry.name}": none of the supported fields are set'
                 )
             if entry.name not in pod.generated_claims:
-                raise ClaimsError(f'pod "{pod.key}": ResourceClaim not created yet')
+                raise ClaimsError(f'pod "{pod.key}": ResourceClaim not created yet', soon=True)
             name = pod.generated_claims[entry.name]
             if not name:
                 continue  # no claim is needed for this entry
         claim = claims.get(pod.namespace, name)
         if claim is None:
-            raise ClaimsError(f'could not find ResourceClaim "{pod.namespace}/{name}"')
+            raise ClaimsError(f'could not find ResourceClaim "{pod.namespace}/{name}"', soon=generated)
         if claim.terminating:
             raise ClaimsError(f'resourceclaim "{name}" is being deleted')
         if generated and (claim.owner is None or claim.owner.uid != pod.uid):

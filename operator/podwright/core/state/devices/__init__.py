@@ -13,7 +13,8 @@ from podwright.core.state.columns import DerivedColumns, NodeTable
 from podwright.core.state.devices.claims import ClaimState
 from podwright.core.state.devices.definitions import Definitions
 from podwright.core.state.devices.index import DeviceIndex
-from podwright.core.state.object_store import ObjectStore
+from podwright.core.state.devices.unreadable import Unreadable
+from podwright.core.state.object_store import Object, ObjectStore
 from podwright.core.state.parsed_objects import ParsedObjects
 
 __all__ = ["Devices"]
@@ -28,12 +29,25 @@ class Devices:
         self, store: ObjectStore, *, table: NodeTable, derived: DerivedColumns, pause: Callable[[], None]
     ) -> None:
         self._store = store
-        self._classes = ParsedObjects(store, CLASS_KIND, parse=parse_device_class)
+        self._classes = ParsedObjects(store, CLASS_KIND, parse=self._read_class)
         self._by_resource: dict[str, DeviceClass] = {}
         self._by_resource_version = 0
         self.claims = ClaimState(store)
-        self.index = DeviceIndex(store, table=table, derived=derived, usage=self.claims.usage, pause=pause)
+        self.unreadable = Unreadable()
+        self.index = DeviceIndex(
+            store, table=table, derived=derived, usage=self.claims.usage, unreadable=self.unreadable, pause=pause
+        )
         self.claims.holders.defined = Definitions(self.index)
+        store.listen(CLASS_KIND, self._class_changed)
+
+    def _read_class(self, raw: Object) -> DeviceClass:
+        found = parse_device_class(raw)
+        self.unreadable.note((CLASS_KIND, found.name), found.problems)
+        return found
+
+    def _class_changed(self, before: Object | None, after: Object | None) -> None:
+        if after is None and before is not None:
+            self.unreadable.note((CLASS_KIND, before["metadata"]["name"]), ())
 
     def device_class(self, name: str) -> DeviceClass | None:
         raw = self._store.get(CLASS_KIND, name)

@@ -20,6 +20,7 @@ from podwright.core.state.columns import DerivedColumns, NodeTable
 from podwright.core.state.devices.pools import Pool, pool_as_seen
 from podwright.core.state.devices.reach import SharedReach
 from podwright.core.state.devices.shapes import ShapeNumbers
+from podwright.core.state.devices.unreadable import Unreadable
 from podwright.core.state.devices.usage import DeviceUsage
 from podwright.core.state.object_store import Object, ObjectStore
 
@@ -40,9 +41,11 @@ class DeviceIndex:
         table: NodeTable,
         derived: DerivedColumns,
         usage: DeviceUsage,
+        unreadable: Unreadable,
         pause: Callable[[], None],
     ) -> None:
         self._store = store
+        self._unreadable = unreadable
         self._table = table
         self._derived = derived
         self._usage = usage
@@ -160,6 +163,7 @@ class DeviceIndex:
             self._take(before)
             for device in before.devices:
                 self.numbers.remove(device.shape)
+        self._unreadable.note((SLICE_KIND, name), () if after is None else after.problems)
         if after is None:
             self._slices.pop(name, None)
         else:
@@ -193,6 +197,10 @@ class DeviceIndex:
     def _read_rules(self) -> None:
         self._rules_version = self._store.version(RULE_KIND)
         rules = tuple(parse_taint_rule(raw) for raw in self._store.list(RULE_KIND))
+        for name in {rule.name for rule in self._rules} - {rule.name for rule in rules}:
+            self._unreadable.note((RULE_KIND, name), ())
+        for rule in rules:
+            self._unreadable.note((RULE_KIND, rule.name), rule.problems)
         for pool_id in self._by_pool:
             if any(rule.applies_to(*pool_id) for rule in (*self._rules, *rules)):
                 self._dirty[pool_id] = None

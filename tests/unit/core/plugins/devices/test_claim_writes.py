@@ -224,6 +224,8 @@ async def test_a_device_that_fails_to_become_ready_fails_the_pod():
     scheduler.server.before_write = driver
     status = await scheduler.bind(POD)
     assert status.message == 'device binding failed: claim=mine, reason=R, message="m"'
+    event = ("p", "BindingConditionsPending", "waiting for binding conditions for device on node a")
+    assert scheduler.plugin.handle.events == [event]
 
 
 async def test_pods_without_claims_need_no_pre_bind():

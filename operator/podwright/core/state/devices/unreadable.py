@@ -1,0 +1,47 @@
+"""Unreadable: the parts of slices, classes and taint rules that are left out because they cannot be understood."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.errors import InvalidObjectError
+
+SHOWN: Final = 3
+"""How many objects a summary names."""
+
+
+class Unreadable:
+    """The first problem of each object that has some, by kind and name. `on_problem` is called with each problem when an object is read."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[str, str], InvalidObjectError] = {}
+        self.on_problem: Callable[[InvalidObjectError], object] = lambda _: None
+        compact_regularly(self)
+
+    def compact(self) -> None:
+        shrink(self._first)
+
+    def __len__(self) -> int:
+        """How many objects have problems."""
+        return len(self._first)
+
+    def note(self, key: tuple[str, str], problems: Sequence[InvalidObjectError]) -> None:
+        """The object is read, or with no problems perhaps gone."""
+        if not problems:
+            self._first.pop(key, None)
+            return
+        self._first[key] = problems[0]
+        for problem in problems:
+            self.on_problem(problem)
+
+    def summary(self) -> str:
+        """The first problems as a text of bounded length; empty if there are none."""
+        if not self._first:
+            return ""
+        texts = [f"{problem!s:.300}" for problem, _ in zip(self._first.values(), range(SHOWN), strict=False)]
+        more = len(self._first) - len(texts)
+        return "devices are left out that cannot be understood: " + "; ".join(
+            [*texts, *([f"and in {more} more objects"] if more else ())]
+        )
