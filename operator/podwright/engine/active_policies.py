@@ -441,10 +441,13 @@ class ActivePolicies:
         if active is None:
             return None
         try:
-            return active.framework.pre_enqueue(pod)
+            status = active.framework.pre_enqueue(pod)
+            if status is not None and active.framework.tells_gate(status.plugin, pod):
+                self._handle.record(pod, "Warning", "FailedScheduling", status.message)
         except PluginError as error:
             self._report(pod, error)
             return Status(Code.ERROR, (str(error),), error.plugin)
+        return status
 
     def hints_of(self, pod: PodInfo) -> Mapping[str, Sequence[EventHint]]:
         active = self.of(pod)

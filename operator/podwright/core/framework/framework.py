@@ -94,6 +94,10 @@ class Framework(BuiltPlugins):
                 return status
         return None
 
+    def tells_gate(self, plugin: str, pod: PodInfo) -> bool:
+        """Whether an event on the pod says why this plugin kept it out of the active queue."""
+        return any(each.name == plugin and each.tells_gate(pod) for each in self.pre_enqueue_plugins)
+
     def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
         return self.sorter()(pod, queued_at)
 

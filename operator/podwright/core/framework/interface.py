@@ -321,6 +321,10 @@ class PreEnqueuePlugin(ExtensionPoint):
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """None lets the pod enter the active queue; a status keeps it out."""
 
+    def tells_gate(self, pod: PodInfo) -> bool:
+        """Whether an event on a pod that was kept out says why. No attempt follows that would."""
+        return False
+
 
 class QueueSortPlugin(ExtensionPoint):
     @abstractmethod

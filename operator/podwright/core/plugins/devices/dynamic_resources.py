@@ -139,11 +139,16 @@ class DynamicResources(
         try:
             claims_of(pod, self.handle.cache.devices.claims)
         except ClaimsError as error:
-            # No attempt follows that could tell the user. For claims that a controller makes at once, the event would come for each pod.
-            if not error.soon or self.handle.now() - pod.creation > SOON_SECONDS:
-                self.handle.record(pod, "Warning", "FailedScheduling", str(error))
             return unresolvable(str(error))
         return None
+
+    def tells_gate(self, pod: PodInfo) -> bool:
+        """For claims that a controller is about to make, an event would come for each pod."""
+        try:
+            claims_of(pod, self.handle.cache.devices.claims)
+        except ClaimsError as error:
+            return not error.soon or self.handle.now() - pod.creation > SOON_SECONDS
+        return False
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
         cache = self.handle.cache
