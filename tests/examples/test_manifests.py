@@ -43,6 +43,7 @@ EXPECTED: dict[str, tuple[str, NodesCheck]] = {
     "bursty-deployment": ("least-allocated", on(*EMPTY)),
     "training-pods": ("most-allocated", on("gpu-half", "gpu-half", "gpu-free")),
     "report-pod": ("requested-to-capacity-ratio", on("used-both")),
+    "measured-pod": ("load-aware", on("used-memory")),
     "lopsided-pod": ("balanced-allocation", on("used-memory")),
     "tiered-deployment": ("rules", lambda found: sorted(ZONES[name] for name in found) == ["a", "a", "b", "b"]),
     "big-image-pod": ("custom", on("with-image")),

@@ -16,6 +16,8 @@ from podwright.api.configuration.extenders import Extenders, named_extenders, wi
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT, PluginArgs, default_profile, profile_of
 from podwright.api.policy_devices import PLUGIN as DEVICES
 from podwright.api.policy_devices import with_weight
+from podwright.api.policy_load import PLUGIN as LOAD
+from podwright.api.policy_load import load_problems
 from podwright.api.policy_match import CompiledMatch, Subject
 from podwright.api.policy_signals import Definitions, named_signals
 from podwright.api.policy_strategy import Strategy
@@ -136,6 +138,8 @@ def compile_policy(
         given = named_signals(spec.signals, signals, "spec.signals")
         if spec.delegation is not None:
             named_signals(spec.delegation.signals, signals, "spec.delegation.signals")
+        if problems := load_problems(spec, signals):
+            raise ArgsError(problems)
         if rules is None:
             owner = owner_of(policy.name, spec.params, spec.params_from, namespace)
             rules = {RULES: compile_rules(spec.rules, owner, given)}
@@ -203,6 +207,10 @@ def strategy_sets(strategy: Strategy) -> PluginSets:
             Point.PRE_SCORE.key: PluginSet(disabled=("*",)),
             Point.SCORE.key: PluginSet((Enabled(_ONLY_SCORE_PLUGIN[kind]),), ("*",)),
         }
+    if kind == LOAD:
+        without_requests = PluginSet(disabled=(_FIT, _BALANCE))
+        scores = PluginSet((Enabled(LOAD),), without_requests.disabled)
+        return {Point.PRE_SCORE.key: without_requests, Point.SCORE.key: scores}
     if kind == "BalancedAllocation":
         without_fit = PluginSet(disabled=(_FIT,))
         return {Point.PRE_SCORE.key: without_fit, Point.SCORE.key: without_fit}
@@ -271,8 +279,11 @@ class StrategyArgs:
     value: Any
 
 
-def strategy_args(strategy: Strategy) -> StrategyArgs | None:
-    """What the strategy sets in the args of a plugin; None if nothing."""
+def strategy_args(strategy: Strategy, signals: Sequence[str]) -> StrategyArgs | None:
+    """What the strategy sets in the args of a plugin; None if nothing. `signals`: those that the policy names."""
+    if strategy.type == LOAD:
+        loads = encode(strategy.signals) if strategy.signals else [{"name": name} for name in signals]
+        return StrategyArgs(LOAD, "signals", loads)
     resources = encode(strategy.resources)
     if strategy.type in _FIT_STRATEGIES:
         scoring: dict[str, Any] = {"type": strategy.type}
@@ -289,7 +300,7 @@ def strategy_args(strategy: Strategy) -> StrategyArgs | None:
 def _merged_plugin_config(spec: PolicySpec) -> Sequence[PluginArgs]:
     """`pluginConfig` plus what the strategy and `devices` set. Raises ArgsError where both set the same field."""
     config: Sequence[PluginArgs] = spec.plugin_config
-    args = strategy_args(spec.strategy)
+    args = strategy_args(spec.strategy, spec.signals)
     if args is not None:
         config = _with_args(config, args, f"strategy type {spec.strategy.type}")
     for field, value in spec.devices.args().items():
@@ -311,7 +322,7 @@ def _with_args(config: Sequence[PluginArgs], args: StrategyArgs, owner: str) -> 
 
 def _paths_as_written(spec: PolicySpec, problems: Sequence[Problem]) -> Sequence[Problem]:
     """The problems, with paths in args that the strategy set replaced by paths in `spec.strategy`."""
-    args = strategy_args(spec.strategy)
+    args = strategy_args(spec.strategy, spec.signals)
     if args is None:
         return problems
     names = [entry.name for entry in spec.plugin_config]
@@ -319,7 +330,7 @@ def _paths_as_written(spec: PolicySpec, problems: Sequence[Problem]) -> Sequence
     if args.plugin in names and spec.plugin_config[index].args.get(args.field) is not None:
         return problems
     merged = f"spec.pluginConfig[{index}].args.{args.field}"
-    written = "spec.strategy.resources" if args.field == "resources" else "spec.strategy"
+    written = f"spec.strategy.{args.field}" if args.field in ("resources", "signals") else "spec.strategy"
     return [
         (written + where.removeprefix(merged) if where.startswith(merged) else where, problem)
         for where, problem in problems

@@ -16,6 +16,8 @@ from podwright.api.compiled_rules import LOCAL_RULES, RULES, compile_rules, owne
 from podwright.api.local_policy import LocalPolicy
 from podwright.api.permissions import PolicySettings
 from podwright.api.policy_delegation import Delegation
+from podwright.api.policy_load import PLUGIN as LOAD
+from podwright.api.policy_load import load_problems
 from podwright.api.policy_signals import GivenSignals, named_signals
 from podwright.api.policy_strategy import Strategy
 from podwright.api.scheduler_policy import (
@@ -40,6 +42,7 @@ _MEASURED: Final = (Point.PRE_FILTER, Point.FILTER, Point.PRE_SCORE, Point.SCORE
 _CHEAP: Final = frozenset(entry.name for each in DEFAULT_PLUGINS.values() for entry in each.enabled) | {
     "RandomScore",
     "NodeNameScore",
+    LOAD,
 }
 """Plugins that other policies run anyway, and the score plugins that strategies stand for: what they take is not counted."""
 
@@ -74,6 +77,8 @@ def compose(
     try:
         defined = settings.signal_definitions
         rules = _rules(base, local, named_signals(local.spec.signals, defined, "spec.signals"))
+        if problems := load_problems(local.spec, defined):
+            raise ArgsError(problems)
         compiled = compile_policy(
             source, classes, features, queue_sort, extenders=settings.extenders, rules=rules, signals=defined
         )
@@ -171,7 +176,7 @@ def _merged(base: PolicySpec, local: LocalPolicy) -> PolicySpec:
         config = _without_strategy_args(config)
     if strategy is not base.strategy:
         plugins |= _sets(strategy)
-        config = _with_args(config, strategy)
+        config = _with_args(config, strategy, own.signals)
     for key, plugin_set in own.plugins.items():
         plugins[key] = _merge_sets(plugins.get(key, PolicyPluginSet()), plugin_set)
     return replace(
@@ -179,6 +184,7 @@ def _merged(base: PolicySpec, local: LocalPolicy) -> PolicySpec:
         strategy=Strategy("Custom"),
         plugins=plugins,
         plugin_config=(*config, *own.plugin_config),
+        signals=tuple(dict.fromkeys((*base.signals, *own.signals))),
         delegation=None,
         by_name="Never",
     )
@@ -200,12 +206,14 @@ def _sets(strategy: Strategy) -> dict[str, PolicyPluginSet]:
 
 
 def _config_of(spec: PolicySpec) -> tuple[PolicyPluginArgs, ...]:
-    return _with_args(spec.plugin_config, spec.strategy)
+    return _with_args(spec.plugin_config, spec.strategy, spec.signals)
 
 
-def _with_args(config: Sequence[PolicyPluginArgs], strategy: Strategy) -> tuple[PolicyPluginArgs, ...]:
-    """The arguments, with the one that the strategy sets."""
-    args = strategy_args(strategy)
+def _with_args(
+    config: Sequence[PolicyPluginArgs], strategy: Strategy, signals: Sequence[str]
+) -> tuple[PolicyPluginArgs, ...]:
+    """The arguments, with the one that the strategy sets. `signals`: those that its policy names."""
+    args = strategy_args(strategy, signals)
     if args is None:
         return tuple(config)
     own: Mapping[str, Any] = {args.field: args.value}
@@ -228,6 +236,7 @@ def _without_strategy_args(config: Sequence[PolicyPluginArgs]) -> tuple[PolicyPl
             {key: value for key, value in entry.args.items() if key != _SET_BY_STRATEGIES.get(entry.name)},
         )
         for entry in config
+        if entry.name != LOAD
     )
 
 

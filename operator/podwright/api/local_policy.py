@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from podwright.api.kube_scheduler_configuration import POINTS
 from podwright.api.policy_bounds import size_problem
+from podwright.api.policy_load import NEEDS_SIGNALS
 from podwright.api.policy_match import CompiledMatch, Match, Selector
 from podwright.api.policy_rules import PARAMS, Rules
 from podwright.api.policy_signals import signal_names
@@ -118,6 +119,7 @@ class LocalPolicySpec:
     )
 
     RULES = (
+        NEEDS_SIGNALS,
         Rule(
             cel=f"(has(self.strategy) && self.strategy.type == 'Custom') == ({_GIVEN})",
             holds=lambda self: (self.strategy is not None and self.strategy.type == "Custom") == self.names_plugins,

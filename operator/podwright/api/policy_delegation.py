@@ -20,6 +20,7 @@ DelegatedStrategy = Literal[
     "RequestedToCapacityRatio",
     "Random",
     "NodeName",
+    "LoadAware",
 ]
 DEFAULT_BUDGET: Final = "1ms"
 _DURATION: Final = r"^[1-9][0-9]{0,3}(us|ms)$"

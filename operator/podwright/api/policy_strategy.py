@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from podwright.api.policy_match import QUALIFIED_NAME
+from podwright.api.policy_signals import MAX_SIGNALS, SIGNAL_NAME
 from podwright.core.framework.validation import ATOMIC, Rule, describe, unique_by
+from podwright.core.plugins.load_aware import MAX_WEIGHT
 
 StrategyType = Literal[
     "Default",
@@ -16,6 +18,7 @@ StrategyType = Literal[
     "RequestedToCapacityRatio",
     "Random",
     "NodeName",
+    "LoadAware",
     "Custom",
 ]
 _STRATEGIES_WITH_RESOURCES: Final = (
@@ -43,6 +46,19 @@ class Resource:
             format="int32",
             minimum=1,
             maximum=100,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSignal:
+    name: str = field(
+        metadata=describe("One of the signals in spec.signals.", minLength=1, maxLength=63, pattern=SIGNAL_NAME)
+    )
+    weight: int = field(
+        default=1,
+        metadata=describe(
+            "The weight of this signal relative to the others.", format="int32", minimum=1, maximum=MAX_WEIGHT
         ),
     )
 
@@ -92,6 +108,8 @@ class Strategy:
             "else as in Default. "
             "BalancedAllocation: scores the balance between resources only, not how much of them is allocated. "
             "Random: any feasible node. NodeName: the feasible node whose name is first in byte order. "
+            "LoadAware: the measured use of CPU or memory by `signals`, and what was placed since, instead of what pods request; everything "
+            "else as in Default. "
             "Custom: the plugins in `plugins`."
         ),
     )
@@ -108,8 +126,24 @@ class Strategy:
         default=None,
         metadata=describe("Required for type RequestedToCapacityRatio, not allowed for other types."),
     )
+    signals: tuple[LoadSignal, ...] = field(
+        default=(),
+        metadata=describe(
+            "For LoadAware: the signals that measure the load. Default: all of spec.signals with weight 1.",
+            maxItems=MAX_SIGNALS,
+            **unique_by("name"),
+        ),
+    )
 
     RULES = (
+        Rule(
+            cel="self.type == 'LoadAware' || !has(self.signals) || size(self.signals) == 0",
+            holds=lambda self: self.type == "LoadAware" or not self.signals,
+            message="is not used by strategy type {self.type}",
+            fallback="is not used by this strategy type",
+            path=".signals",
+            reason="FieldValueForbidden",
+        ),
         Rule(
             cel=f"self.type in {list(_STRATEGIES_WITH_RESOURCES)} || !has(self.resources) || size(self.resources) == 0",
             holds=lambda self: self.type in _STRATEGIES_WITH_RESOURCES or not self.resources,

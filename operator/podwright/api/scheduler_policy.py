@@ -22,6 +22,7 @@ from podwright.api.kube_scheduler_configuration import (
 from podwright.api.policy_bounds import BOUNDS_OF_ARGS, size_problem
 from podwright.api.policy_delegation import Delegation
 from podwright.api.policy_devices import DEVICE_RULES, PolicyDevices
+from podwright.api.policy_load import NEEDS_SIGNALS
 from podwright.api.policy_match import Match
 from podwright.api.policy_rules import PARAMS, ParamsFrom, Rules
 from podwright.api.policy_signals import signal_names
@@ -231,6 +232,7 @@ class PolicySpec:
     )
 
     RULES = (
+        NEEDS_SIGNALS,
         Rule(
             cel=f"self.strategy.type != 'Custom' || ({_PLUGINS_GIVEN})",
             holds=lambda self: self.strategy.type != "Custom" or self.names_plugins,

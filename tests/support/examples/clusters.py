@@ -27,6 +27,8 @@ USED = {
     "gpu-half": {"cpu": "1", "memory": "4Gi", GPU: "2"},
 }
 """What the resident pods, which exist from the start, request on each node."""
+SIGNALS = f"--signals={Path(__file__).with_name('signals.yaml')}"
+"""Lets the operator know the load of the nodes."""
 
 
 def nodes() -> list[dict[str, Any]]:
@@ -136,7 +138,7 @@ def sandbox_cluster(folder: Path, crds: Sequence[dict[str, Any]]) -> Iterator[Ex
             api.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
         port = free_port()
         kubeconfig = sandbox.write_kubeconfig(folder / "kubeconfig")
-        command: Sequence[str] = [sys.executable, "-m", "podwright", "run", f"--kubeconfig={kubeconfig}"]
+        command: Sequence[str] = [sys.executable, "-m", "podwright", "run", f"--kubeconfig={kubeconfig}", SIGNALS]
         process = Process("operator", [*command, f"--health-address=127.0.0.1:{port}"], folder / "operator.log")
         operator = operator_process.Operator(process, port)
         process.start()
@@ -154,7 +156,7 @@ def real_cluster(cluster: ControlPlane) -> Iterator[ExampleCluster]:
     operator_process.install(cluster)
     controllers = cluster.start_controller_manager(["deployment-controller", "replicaset-controller"])
     try:
-        with operator_process.running(cluster) as operator:
+        with operator_process.running(cluster, SIGNALS) as operator:
             example_cluster = RealCluster(cluster, operator)
             example_cluster.set_up()
             yield example_cluster

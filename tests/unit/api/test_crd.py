@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
 
 from podwright.api import crd
 from podwright.api.compile import compile_policy
+from podwright.api.configuration.signals import load_signals
+from podwright.api.permissions import PolicySettings
 from podwright.api.policy_set import PolicySet
 from podwright.api.policy_status import status_of
 from podwright.api.policy_strategy import StrategyType
@@ -18,11 +19,15 @@ from podwright.api.scheduler_policy import PolicyError, parse_policy
 from podwright.core.framework.features import Features
 from podwright.core.framework.framework import Framework
 from podwright.core.plugins import PLUGINS
-from podwright.core.state.cache import Cache
 from podwright.sandbox.schemas import Schema
 from podwright.sandbox.tables import at
+from podwright.simulator.world import World
 from support.objects import policies as files
 
+SETTINGS = PolicySettings(
+    signals=load_signals((files.ROOT / "manifests" / "overlays" / "signals" / "signals.yaml").read_bytes())
+)
+"""With the signals that examples name."""
 SCHEMA = crd.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
 
@@ -108,7 +113,7 @@ def test_examples_are_valid_and_compile(path):
     schema = Schema(SCHEMA)
     assert schema.problems(raw) == []
     assert schema.prune(raw) == []
-    compiled = compile_policy(parse_policy(raw), PLUGINS, Features())
+    compiled = compile_policy(parse_policy(raw), PLUGINS, Features(), signals=SETTINGS.signal_definitions)
     assert compiled.name == path.stem
 
 
@@ -126,8 +131,10 @@ def test_there_is_an_example_for_every_strategy():
 
 
 def test_all_examples_can_be_active_at_once():
-    handle = SimpleNamespace(cache=Cache(), features=Features(), cluster=None, now=lambda: 0.0)
-    policies = PolicySet(PLUGINS, handle.features, check=lambda found: Framework(found.profile, PLUGINS, handle))
+    world = World(signals=SETTINGS.signal_definitions)
+    policies = PolicySet(
+        PLUGINS, Features(), check=lambda found: Framework(found.profile, PLUGINS, world), settings=SETTINGS
+    )
     for path in files.EXAMPLES:
         assert policies.apply(files.load(path)).accepted
     assert [policy.name for policy in policies.active if policies.shadowed_by(policy.name)] == []

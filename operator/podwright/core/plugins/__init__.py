@@ -19,6 +19,7 @@ from podwright.core.plugins.deferred_pod_scheduling import DeferredPodScheduling
 from podwright.core.plugins.devices.dynamic_resources import DynamicResources
 from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.plugins.image_locality import ImageLocality
+from podwright.core.plugins.load_aware import LoadAware
 from podwright.core.plugins.node_affinity import NodeAffinity
 from podwright.core.plugins.node_declared_features import NodeDeclaredFeatures
 from podwright.core.plugins.node_name import NodeName
@@ -49,6 +50,7 @@ _CLASSES: Final[tuple[type[Plugin], ...]] = (
     GangScheduling,
     ImageLocality,
     InterPodAffinity,
+    LoadAware,
     LocalRules,
     NodeAffinity,
     NodeDeclaredFeatures,

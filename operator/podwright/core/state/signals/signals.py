@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Final, NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +66,18 @@ class Coverage(NamedTuple):
 class _Column:
     """One signal. Arrays have a row for each row of the table: `samples` in the source's unit, `times` of the samples, -inf without one."""
 
-    __slots__ = ("cutoff", "definition", "fresh", "malformed", "placed", "samples", "times", "values", "view")
+    __slots__ = (
+        "cutoff",
+        "definition",
+        "fresh",
+        "malformed",
+        "placed",
+        "readers",
+        "samples",
+        "times",
+        "values",
+        "view",
+    )
 
     def __init__(self, definition: SignalDefinition) -> None:
         self.definition = definition
@@ -77,6 +89,8 @@ class _Column:
         self.placed: Int64s | None = None
         """What pods request that were placed after `cutoff`. None: nobody has asked for it."""
         self.cutoff: Floats = np.zeros(0)
+        self.readers: WeakSet[object] = WeakSet()
+        """Who reads `placed`."""
         self.malformed: NDArray[np.bool_] = np.zeros(0, np.bool_)
         """Where the annotation is no number within the bounds, or has no time."""
 
@@ -199,6 +213,8 @@ class Signals:
             old = column.fresh & (now - column.times > column.definition.staleness)
             self._refresh(column, np.flatnonzero(old).tolist(), now)
         if self._pods is not None:
+            self._untrack()
+        if self._pods is not None:
             self._pods.forget(now - self._horizon)
         for column in self._columns.values():
             self._recount(column, now)
@@ -298,19 +314,39 @@ class Signals:
 
     # What was placed since
 
-    def track(self, name: str, nodes: Iterable[NodeInfo]) -> None:
-        """From now on, `placed` counts pods for this signal, which measures a resource. `nodes`: those of the cache, with their pods."""
+    def track(self, name: str, reader: object, nodes: Iterable[NodeInfo]) -> None:
+        """`placed` counts pods for this signal, which measures a resource, as long as a reader lives. `nodes`: those of the cache, with their pods."""
         column = self._columns[name]
+        column.readers.add(reader)
         if column.placed is not None:
             return
         if self._pods is None:
             self._pods = PlacedPods()
-            for info in nodes:
-                if info.node is not None:
-                    for pod in info.pods.values():
-                        self.pod_added(pod, info.slot)
+            self._add_recent(nodes)
         column.placed = np.zeros(len(column.values), np.int64)
         self._recount(column, self._clock())
+
+    @property
+    def tracked(self) -> int:
+        """Of how many pods the time of their placement is known."""
+        return 0 if self._pods is None else len(self._pods)
+
+    def _add_recent(self, nodes: Iterable[NodeInfo]) -> None:
+        """Adds the pods that may have been placed within the horizon. Of all others nothing is kept."""
+        since = self._wall() - self._horizon
+        for info in nodes:
+            if info.node is not None:
+                for pod in info.pods.values():
+                    if pod.start_time is None or pod.start_time >= since:
+                        self.pod_added(pod, info.slot)
+
+    def _untrack(self) -> None:
+        """Stops counting for signals that nobody reads any more."""
+        for column in self._columns.values():
+            if column.placed is not None and not column.readers:
+                column.placed = None
+        if all(column.placed is None for column in self._columns.values()):
+            self._pods = None
 
     def _recount(self, column: _Column, now: float) -> None:
         """Counts anew what was placed after the last samples."""
