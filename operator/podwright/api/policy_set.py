@@ -321,6 +321,11 @@ class PolicySet:
         """Whether there is such a policy, and it takes pods."""
         return policy is not None and not policy.shadow and not self._settings.shadow_only
 
+    def is_concerned(self, name: str) -> bool:
+        """Whether the policy of this name matters to this process, which may be for policies in shadow mode only."""
+        policy = self.decider(name)
+        return policy is None or policy.shadow or not self._settings.shadow_only
+
     @property
     def shadows(self) -> Collection[CompiledPolicy]:
         """The active policies in shadow mode, which take no pods."""

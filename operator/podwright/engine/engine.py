@@ -205,6 +205,7 @@ class Engine:
         self._sources = sources
         self._metrics = metrics
         self._started = False
+        self._shadow_only = options.policies.shadow_only
         self._attempts = 0
         self._idle: asyncio.Future[None] | None = None
         self._reconsideration = Reconsideration(self.queue, clock=sources.clock, wake=self.wake)
@@ -252,7 +253,8 @@ class Engine:
     async def _run(self) -> None:
         clock, queue, limiter = self._sources.clock, self.queue, self.binding_executor.limiter
         self._started = True
-        self.other_instances.watch()
+        if not self._shadow_only:
+            self.other_instances.watch()
         self.shadow.policies_changed()
         self.group_changes.process()
         self._gangs.prioritize_partially_placed()

@@ -110,6 +110,11 @@ class Options(ServingOptions, UnusedOptions):
         "the end the built-in default.",
         default=WAIT,
     )
+    shadow_only: bool = option(
+        SWITCH,
+        "Let only policies with mode Shadow decide. The process schedules no pods, needs no right to write on them, and refuses to. See docs/shadow.md.",
+        default="false",
+    )
     leader_elect: bool | None = option(
         SWITCH,
         "Take a Lease before deciding, so that several instances can run, of which one decides. Default: with --config what the file says, "
@@ -274,6 +279,7 @@ class Options(ServingOptions, UnusedOptions):
             allowed_scheduler_names=self.allowed_scheduler_names,
             allow_unsafe=self.allow_unsafe_policies,
             waits_for_bad_policies=self.when_policy_is_bad == WAIT,
+            shadow_only=self.shadow_only,
             configuration=self.config,
             extenders={**(self.extenders or {}), **({} if self.config is None else self.config.extenders)},
             signals=self.signals or {},

@@ -108,7 +108,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         waits=lambda: getrusage(RUSAGE_THREAD).ru_nvcsw,
     )
     events = EventRecorder(http, clock=wall, dropped=lambda: metrics.count(EVENTS_DROPPED), steady=time.monotonic)
-    events.muted = base.options.leader_election.leader_elect
+    events.muted = base.options.leader_election.leader_elect or base.options.shadow_only
     pod_status = PodStatusWriter(http, wall)
     group_status = PodGroupStatusWriter(http, wall)
     evictor = PodEvictor(http, events, clock=wall)

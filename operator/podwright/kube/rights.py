@@ -16,8 +16,9 @@ from podwright.core.framework.features import OLDEST_MINOR, Features
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.watched_kinds import STORED_KINDS
 from podwright.kube.client import access
-from podwright.kube.client.errors import ConfigError
+from podwright.kube.client.errors import ConfigError, UnreachableError
 from podwright.kube.client.http import Http
+from podwright.kube.client.wire import BeforeWrite
 from podwright.kube.kinds import (
     CRD,
     EVENT,
@@ -100,6 +101,8 @@ _OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
     _GROUPS[1]: PLUGINS_POD_GROUPS,
 }
 """Kinds that a cluster may lack, with all their versions. Where none is served, nobody needs a right to them."""
+_OWN_WRITES: Final = (f"{TOKEN_REVIEW.root}/", f"{ACCESS_REVIEW.root}/", f"{LEASE.root}/")
+"""The paths of writes that change nothing for anybody else."""
 _EXTRAS: Final = frozenset({*_OPTIONAL, CRD})
 """Kinds that kube-scheduler's roles do not know, so that their absence there is no mistake."""
 
@@ -130,6 +133,11 @@ SCHEDULING: Final = (
     *(Right(kind, "patch", "pod groups show no status", "status") for kind in _GROUPS),
 )
 """The rights of every instance."""
+SHADOWING: Final = (
+    *(each for each in SCHEDULING if each.verb in access.READ and each.resource not in (LOCAL_POLICY, *_GROUPS)),
+    next(each for each in SCHEDULING if each.resource is POLICY and each.verb == "patch"),
+)
+"""The rights of an instance with --shadow-only. None is a right to write, but on the status of policies."""
 TOKENS: Final = Right(TOKEN_REVIEW, "create", "nobody can read metrics with a token")
 AUTHORITIES: Final = Right(
     CONFIG_MAP,
@@ -151,6 +159,26 @@ def reviews(options: Options) -> tuple[tuple[Right, ...], tuple[Right, ...]]:
 
 NODE_LOADS: Final = (Right(NODE_METRICS, "list", "signals from metrics.k8s.io have their defaults"),)
 """The right to read what metrics.k8s.io says about nodes."""
+
+
+class ForbiddenWriteError(UnreachableError):
+    """A request that writes was not sent, because the process is for policies in shadow mode only."""
+
+
+def refuse_writes(then: BeforeWrite | None) -> BeforeWrite:
+    """What is called before each request of an instance with --shadow-only that is not a GET; `then` is called afterwards.
+
+    It raises ForbiddenWriteError unless the request is a review, or writes the status of a policy or a Lease. RBAC should forbid all others, too.
+    """
+
+    def check(path: str) -> None:
+        own = path.startswith(f"{POLICY.collection}/") and path.endswith("/status")
+        if not own and not path.startswith(_OWN_WRITES):
+            raise ForbiddenWriteError(f"{path}: with --shadow-only, nothing is written but the status of policies")
+        if then is not None:
+            then(path)
+
+    return check
 
 
 def params(namespace: str) -> tuple[Right, ...]:

@@ -35,7 +35,7 @@ from podwright.engine.pod_answers import PodAnswers
 from podwright.engine.ports import Extender
 from podwright.engine.shadow.report import reports
 from podwright.engine.view.waiting import queued_pods
-from podwright.kube.background import BackgroundTasks, cancel
+from podwright.kube.background import BackgroundTasks, Work, cancel
 from podwright.kube.client import access, credentials
 from podwright.kube.client.http import Http
 from podwright.kube.client.retry import retry_until_answered
@@ -46,7 +46,17 @@ from podwright.kube.options import Options
 from podwright.kube.parts import Base, Parts, build_parts, check_profiles
 from podwright.kube.plugin_alarm import PluginAlarm
 from podwright.kube.policies.controller import PolicyController
-from podwright.kube.rights import NODE_LOADS, SCHEDULING, Right, RightsCheck, election, params, reviews
+from podwright.kube.rights import (
+    NODE_LOADS,
+    SCHEDULING,
+    SHADOWING,
+    Right,
+    RightsCheck,
+    election,
+    params,
+    refuse_writes,
+    reviews,
+)
 from podwright.kube.serve.checks import Note, Problems
 from podwright.kube.serve.configz import configuration
 from podwright.kube.serve.delegation import Delegation
@@ -54,6 +64,7 @@ from podwright.kube.serve.endpoints import Content
 from podwright.kube.serve.page.shown import Shown
 from podwright.kube.serve.pod_resources import known_pods
 from podwright.kube.serve.readiness import ApiServerContact, Clocks, Readiness
+from podwright.kube.serve.review_clients import review_clients
 from podwright.kube.serve.server import Server
 from podwright.kube.watch.selectors import ASSIGNED_PODS, pods_that_may_ask_for
 from podwright.kube.watch.watches import Watches
@@ -86,7 +97,10 @@ class Runtime:
         metrics = Metrics(time.monotonic)
         instance = new_instance(socket.gethostname(), options.pod_uid)
         self.leadership = Leadership(options.leader_election, self.source, identity=instance.id, metrics=metrics)
-        self._http = Http(self.source, metrics, before_write=self.leadership.before_write)
+        before_write = self.leadership.before_write
+        self._http = Http(
+            self.source, metrics, before_write=refuse_writes(before_write) if options.shadow_only else before_write
+        )
         self.leadership.protect(self._http)
         self._tasks = BackgroundTasks(restarted=self.task_restarted)
         self.watches = Watches(self._http, self._tasks.start)
@@ -171,7 +185,7 @@ class Runtime:
     @property
     def kopf_watches_pods(self) -> bool:
         """Whether pending pods come in through Kopf."""
-        return self.options.pod_intake == "kopf"
+        return self.options.pod_intake == "kopf" and not self.options.shadow_only
 
     @property
     def crds_watchable(self) -> bool:
@@ -281,10 +295,11 @@ class Runtime:
         if self._plugins.are_third_party or not self._plugin_directories.empty:
             self._plugin_alarm = PluginAlarm(parts.engine.plugin_guard)
             self._plugin_alarm.start()
-        await asyncio.gather(
-            start_policies(parts),
-            retry_until_answered("pod groups", parts.pod_groups.discover),
-        )
+        if self.options.shadow_only:
+            await retry_until_answered("policies", parts.policies.start)
+        else:
+            discovery = retry_until_answered("pod groups", parts.pod_groups.discover)
+            await asyncio.gather(start_policies(parts), discovery)
         self._start_watches(parts, self._watched_kinds(problems, minor))
         self._start_readers(parts, self._rights)
         if not self.leadership.elected:
@@ -318,29 +333,31 @@ class Runtime:
         for resource in kinds:
             name = "params of policies" if resource is self._params else resource.plural
             watches.start(name, resource, engine.objects(resource.kind))
-        if not self.kopf_watches_pods:
+        if not self.kopf_watches_pods and not self.options.shadow_only:
             watches.start("pending pods", POD, engine.pending, self.pending_selector)
         # The first list of pending pods has the pods of all names that are served by now.
         parts.newly_served.clear()
 
     def _start_readers(self, parts: Parts, rights: RightsCheck) -> None:
         """The background tasks that only read. Standbys run them too."""
-        for name, work in (
-            ("pod groups", lambda: parts.pod_groups.run(crds_watchable=self._crds_watchable)),
+        self._start_tasks(
             ("policies", parts.policies.run_relists),
             ("policy changes", parts.policies.run_changes),
-            ("local policies", parts.local_policies.run_relists),
-            ("local policy changes", parts.local_policies.run_changes),
             ("housekeeping", parts.engine.run_housekeeping),
-            ("newly served names", parts.newly_served.run),
-            ("audit of pending pods", parts.pending_audit.run),
-            ("foreign pods", parts.foreign_pods.run),
             ("watches for shadow", parts.shadow_watches.run),
             ("permissions", lambda: self._check_rights(rights)),
-        ):
-            self._tasks.start(name, work)
+        )
+        if not self.options.shadow_only:
+            self._start_tasks(
+                ("pod groups", lambda: parts.pod_groups.run(crds_watchable=self._crds_watchable)),
+                ("local policies", parts.local_policies.run_relists),
+                ("local policy changes", parts.local_policies.run_changes),
+                ("newly served names", parts.newly_served.run),
+                ("audit of pending pods", parts.pending_audit.run),
+                ("foreign pods", parts.foreign_pods.run),
+            )
         if parts.signals:
-            self._tasks.start("signals", lambda: self._read_signals(parts))
+            self._start_tasks(("signals", lambda: self._read_signals(parts)))
         if self._installed_files.paths:
             self._tasks.start("files of installed plugins", self._installed_files.run)
         if not self._plugin_directories.empty:
@@ -358,6 +375,10 @@ class Runtime:
         await self.watches.wait_until_synced()
         await parts.signals.run()
 
+    def _start_tasks(self, *tasks: tuple[str, Work]) -> None:
+        for name, work in tasks:
+            self._tasks.start(name, work)
+
     async def _check_rights(self, rights: RightsCheck) -> None:
         """Only once the caches are complete: nothing is to be delayed by these questions."""
         await self.watches.wait_until_synced()
@@ -366,7 +387,7 @@ class Runtime:
     def _needed_rights(self, features: Features) -> list[tuple[Http, Sequence[Right]]]:
         """The rights that this process uses, with the API client that uses them."""
         lease = self.leadership.lease
-        own = SCHEDULING
+        own = SHADOWING if self.options.shadow_only else SCHEDULING
         if self.options.in_cluster:
             own += params(self.options.policies.namespace)
         if any(signal.metrics_api is not None for signal in self.options.policies.signals.values()):
@@ -378,16 +399,18 @@ class Runtime:
 
     def _start_writers(self, parts: Parts) -> None:
         """The background tasks that write."""
-        self._writing, parts.events.muted = True, False
-        for name, work in (
+        self._writing = True
+        self._start_tasks(("policy statuses", parts.policies.run_status_writes))
+        if self.options.shadow_only:
+            return
+        parts.events.muted = False
+        self._start_tasks(
             ("events", parts.events.run),
             ("pod statuses", parts.pod_status.run),
             ("pod group statuses", parts.group_status.run),
             ("pod group phases", lambda: parts.group_phases.run(self._pending_complete)),
-            ("policy statuses", parts.policies.run_status_writes),
             ("local policy statuses", parts.local_policies.run_status_writes),
-        ):
-            self._tasks.start(name, work)
+        )
 
     async def _decide(self, parts: Parts) -> None:
         await asyncio.gather(self.watches.wait_until_synced(), self._list_pending(parts))
@@ -467,12 +490,3 @@ async def start_policies(parts: Parts) -> None:
     """SchedulerPolicies first: they bound the others. Raises ClusterError."""
     await retry_until_answered("policies", parts.policies.start)
     await retry_until_answered("local policies", parts.local_policies.start)
-
-
-def review_clients(options: Options, http: Http, metrics: Metrics) -> tuple[Http, Http]:
-    """The API clients for TokenReviews and for SubjectAccessReviews. Raises ConfigError for unusable credentials."""
-    given: dict[str | None, Http] = {None: http}
-    for kubeconfig in (options.authentication_kubeconfig, options.authorization_kubeconfig):
-        if kubeconfig not in given:
-            given[kubeconfig] = Http(credentials.load(kubeconfig, None, time.time, time.monotonic), metrics)
-    return given[options.authentication_kubeconfig], given[options.authorization_kubeconfig]

@@ -20,6 +20,7 @@ from podwright.kube.rights import (
     NODE_LOADS,
     REVIEWS,
     SCHEDULING,
+    SHADOWING,
     TOKENS,
     RightsCheck,
     election,
@@ -51,6 +52,7 @@ def used(rights):
     ("file", "rights"),
     [
         pytest.param("base/cluster-role.yaml", SCHEDULING, id="the cluster role grants what every instance uses"),
+        pytest.param("overlays/shadow/cluster-role.yaml", SHADOWING, id="that of the overlay what --shadow-only uses"),
         pytest.param("base/params-role.yaml", params(LEASE[0]), id="the other role in the namespace grants params"),
         pytest.param("overlays/signals/role.yaml", NODE_LOADS, id="the role of the overlay grants what signals use"),
         pytest.param("base/lease-role.yaml", election(*LEASE), id="the role in the namespace grants the Lease"),
@@ -65,6 +67,13 @@ def test_the_role_of_the_extender_only_lets_it_read_and_bind():
     expected = {("", group, plural, "", verb) for group, plural in kinds for verb in READ}
     expected |= {("", "", "pods", "", "get"), ("", "", "pods/binding", "", "create")}
     assert set(granted("examples/extender/server.yaml")) == expected
+
+
+def test_an_instance_for_policies_in_shadow_mode_writes_their_status_alone():
+    assert {str(right) for right in SHADOWING if right.verb not in READ} == {
+        "patch schedulerpolicies.podwright.dev/status"
+    }
+    assert {right.resource.kind for right in SHADOWING} >= {kind.kind for kind in WATCHED_KINDS}
 
 
 def test_every_watched_kind_is_read_and_every_right_says_what_is_lost_without_it():

@@ -48,7 +48,7 @@ from podwright.kube.client.retry import retry_until_answered
 from podwright.kube.descriptors import raise_descriptor_limit
 from podwright.kube.kinds import LOCAL_POLICY, NODE, POD, POLICY, REQUIRED, STORED
 from podwright.kube.parts import Base, Parts, build_parts, check_profiles
-from podwright.kube.runtime import review_clients, start_policies
+from podwright.kube.runtime import start_policies
 from podwright.kube.serve.checks import Problems
 from podwright.kube.serve.configz import configuration
 from podwright.kube.serve.connection import Limits
@@ -57,6 +57,7 @@ from podwright.kube.serve.endpoints import Content, Endpoints
 from podwright.kube.serve.event_loops import SchedulerLoop
 from podwright.kube.serve.port import Address, Port, open_port, written
 from podwright.kube.serve.readiness import ApiServerContact, Clocks, Readiness
+from podwright.kube.serve.review_clients import review_clients
 from podwright.kube.serve.server import Server
 from podwright.kube.serve.tls import Tls
 from podwright.kube.watch.selectors import ASSIGNED_PODS

@@ -149,7 +149,7 @@ class PolicyStatuses:
         """Writes the statuses that have changed, except those that have to wait. `refresh`: also if only counts have changed."""
         for key in list(self.applied):
             applied = self.applied.get(key)
-            if applied is None:
+            if applied is None or not self._engine.policies.policy_set.is_concerned(key):
                 continue
             work = replace(self._engine.policies.work_of(key), pending_pods=self._pending.get((key,), 0))
             basis = (*basis_of(self._kind.policies, applied.result), work.state)
