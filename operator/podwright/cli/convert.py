@@ -9,6 +9,7 @@ import yaml
 
 from podwright.api.configuration.load import load_configuration
 from podwright.api.converted_policies import convert as converted
+from podwright.cli.printable import echo
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
@@ -46,7 +47,7 @@ def convert(file: str, plugin_dirs: tuple[Path, ...], feature_gates: str) -> Non
     except (OptionsError, OSError, RegistryError) as error:
         raise click.ClickException(str(error)) from error
     for note in result.notes:
-        click.echo(f"# {note}", err=True)
+        echo(f"# {note}", err=True)
     click.echo(yaml.safe_dump_all(result.policies, sort_keys=False), nl=False)
 
 

@@ -13,12 +13,12 @@ import click
 import orjson
 import yaml
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from podwright.api.permissions import ANY_NAME, WAIT, PolicySettings
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.cli.pod_report import report
+from podwright.cli.printable import echo, plain
 from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.registry import RegistryError
 from podwright.engine.plugin_loading import load_plugins
@@ -211,10 +211,10 @@ def _print_groups(groups: Mapping[str, _Group]) -> None:
         column.justify = "right"
     for name, group in groups.items():
         table.add_row(
-            name,
+            plain(name),
             str(group.cases),
             str(group.agreeing),
-            escape("\n".join(group.differences)),
+            "\n".join(map(plain, group.differences)),
             style="red" if group.differences else None,
         )
     cases = sum(group.cases for group in groups.values())
@@ -236,7 +236,7 @@ def _evaluate_pod(
         return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in report(answer, width, top):
-        click.echo(line)
+        echo(line)
 
 
 def _dump(file: str) -> Any:

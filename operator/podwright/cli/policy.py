@@ -9,8 +9,10 @@ from typing import Any
 import click
 
 from podwright.cli.cluster_source import clusters_of, load_options, with_cluster, with_policies
+from podwright.cli.printable import echo
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
+from podwright.kube.log_format import printable
 from podwright.policies.cases import SuiteError, read_suite, run_case
 from podwright.policies.diff import difference, pods_of
 from podwright.policies.diff import with_policies as snapshot_with
@@ -49,7 +51,7 @@ def lint(files: tuple[str, ...], output: str, **values: Any) -> None:
         click.echo(json.dumps(sarif(findings), indent=2))
     else:
         for finding in findings:
-            click.echo(str(finding))
+            echo(str(finding))
     if any(finding.level == "error" for finding in findings):
         raise SystemExit(1)
 
@@ -82,9 +84,9 @@ def test(files: tuple[str, ...], report: str | None, **values: Any) -> None:
     for file, cases in results.items():
         for name, wrong in cases:
             failed += bool(wrong)
-            click.echo(f"{'FAILED' if wrong else 'passed'} {file}: {name}")
+            echo(f"{'FAILED' if wrong else 'passed'} {file}: {printable(name)}")
             for line in "\n".join(wrong).splitlines():
-                click.echo(f"    {line}")
+                echo(f"    {line}")
     click.echo(f"{sum(map(len, results.values())) - failed} passed, {failed} failed")
     if failed:
         raise SystemExit(1)
@@ -137,8 +139,8 @@ def diff(old: tuple[str, ...], new: tuple[str, ...], output: str, **values: Any)
         )
         return
     for each in found:
-        click.echo(f"{each.pod}{f' (on {each.node})' if each.node else ' (pending)'}")
-        click.echo(f"  before: {each.before}\n  after:  {each.after}")
-        if each.why:
-            click.echo(f"  why:    {each.why}")
+        click.echo(printable(f"{each.pod}{f' (on {each.node})' if each.node else ' (pending)'}"))
+        for name, text in (("before", str(each.before)), ("after", str(each.after)), ("why", each.why)):
+            if text:
+                click.echo(f"  {name + ':':8}{printable(text)}")
     click.echo(f"{len(found):,} of {len(pods):,} pods would go elsewhere")

@@ -6,9 +6,24 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
+import click
+
 from podwright.kube.log_format import printable
 
 T = TypeVar("T")
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Prints a text of one or more lines, in which everything that is not printable has escape sequences."""
+    for line in text.split("\n"):
+        click.echo(printable(line), err=err)
+
+
+def plain(text: str) -> str:
+    """The text for a table of `rich`: printable, and without markup."""
+    from rich.markup import escape  # noqa: PLC0415 -- commands without tables start faster
+
+    return escape(printable(text))
 
 
 def printable_texts(value: T) -> T:

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from podwright.cli.cluster_source import load_options, with_policies
+from podwright.cli.printable import echo, plain
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
 from podwright.simulator.manifests import ManifestError, read_manifests
@@ -128,7 +129,7 @@ def replay(
     try:
         found = _stream(stream, nodes, every_nth_node, fill, seed, resource)
         for problem in found.problems[:10]:
-            click.echo(f"Problem: {problem}", err=True)
+            echo(f"Problem: {problem}", err=True)
         options = ReplayOptions(load=load, prices=_prices(prices), resource=resource, samples=samples, seed=seed)
         candidates = [_candidate(path) for path in policies or (BUILT_IN,)]
         with _progress() as progress:
@@ -212,7 +213,7 @@ def _progress() -> Iterator[replays.Progress]:
 
         def show(name: str, done: int, total: int) -> None:
             if name not in tasks:
-                tasks[name] = bars.add_task(name, total=total)
+                tasks[name] = bars.add_task(plain(name), total=total)
             bars.update(tasks[name], completed=done)
 
         yield show
@@ -225,14 +226,14 @@ def _show(cards: Sequence[Scorecard], output: str) -> None:
         click.echo(yaml.safe_dump([card.as_dict() for card in cards], sort_keys=False), nl=False)
     else:
         header, *body = rows(cards)
-        table = Table(*header)
+        table = Table(*map(plain, header))
         for column in table.columns[1:]:
             column.justify = "right"
         for row in body:
-            table.add_row(*row)
+            table.add_row(*map(plain, row))
         Console(width=None if sys.stdout.isatty() else 200).print(table)
         for card in cards:
-            click.echo(f"{card.policy}: {card.attempts:,} attempts in {card.cpu_seconds:.1f} s of CPU time", err=True)
+            echo(f"{card.policy}: {card.attempts:,} attempts in {card.cpu_seconds:.1f} s of CPU time", err=True)
 
 
 def _write_all(cards: Sequence[Scorecard], folder: Path) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 
 import click
 
+from podwright.cli.printable import echo
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND
 from podwright.simulator.live import Connection, snapshot_of
 from podwright.simulator.redaction import KNOWN_KINDS, redacted
@@ -65,4 +66,4 @@ def snapshot(
     others = len(taken.objects) - counts[NODE_KIND.kind] - counts[POD_KIND.kind]
     click.echo(f"{counts[NODE_KIND.kind]:,} nodes, {counts[POD_KIND.kind]:,} pods, {others:,} other objects", err=True)
     for kind, why in taken.missing.items():
-        click.echo(f"without {kind}: {why}", err=True)
+        echo(f"without {kind}: {why}", err=True)

@@ -1,17 +1,20 @@
 """What 100 hostile LocalSchedulerPolicies cost the pods of other teams, in process: `python -m support.hostile.teams`.
 
 Each hostile team has a policy and pods of its own. Another team, whose policy is ordinary, has as many pending pods as all of them. Nodes change
-meanwhile. The rate is that at which the other team's pods are decided. It is compared with its rate alone, and with its rate beside the
-same pods of these teams without policies. Measurement begins when the lane of costly pods has been open for some seconds.
+meanwhile. The rate is that at which the other team's pods are decided, per second of CPU time: all clocks are that of the thread, so that
+other processes of the machine change little. It is compared with its rate alone, in runs that take turns, and with its rate beside the same
+pods of these teams without policies. Measurement begins when the lane of costly pods has been open for some seconds.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import gc
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from podwright.api.policy_rules import MAX_EXPRESSION
@@ -82,30 +85,28 @@ def hostile_specs() -> Iterator[tuple[str, dict[str, Any]]]:
 
 @dataclass(frozen=True)
 class Run:
-    """What became of one run. `rate`: pods of the other team decided per second; `cpu_rate`: per second of CPU time, which other processes do
-    not change; `hostile`: those of hostile teams that were; `over_budget`: how
-    many policies went over their budget.
+    """What became of one run. `rate`: pods of the other team decided per second of CPU time; `hostile`: those of hostile teams that were;
+    `over_budget`: how many policies went over their budget.
     """
 
     rate: float
-    cpu_rate: float
     hostile: int
     over_budget: int
 
 
-class _RealTime(Rig):
-    """A rig whose CPU time is that of the thread."""
+class _CpuTime(Rig):
+    """A rig whose time is the CPU time of the thread."""
 
-    now = property(lambda _self: time.monotonic(), lambda _self, _value: None)  # type: ignore[assignment]
-    stalled = property(lambda self: self.now - time.thread_time(), lambda _self, _value: None)  # type: ignore[assignment]
+    now = property(lambda _self: time.thread_time(), lambda _self, _value: None)  # type: ignore[assignment]
+    stalled = property(lambda _self: 0.0, lambda _self, _value: None)  # type: ignore[assignment]
 
 
 class Teams:
-    """An engine with real clocks, nodes and teams."""
+    """An engine with nodes and teams."""
 
     def __init__(self, nodes: int) -> None:
-        self.rig = _RealTime()
-        self.rig.clock = time.monotonic
+        self.rig = _CpuTime()
+        self.rig.clock = time.thread_time
         self.nodes = nodes
         self.changed = 0
         self.rig.engine.policies.apply(delegating(delegation=DELEGATION))
@@ -132,17 +133,17 @@ class Teams:
     async def run(self, warm_up: float, seconds: float, *, pods: bool) -> Run:
         """Keeps BACKLOG pods of the other team pending and, with `pods`, as many of hostile teams. Measures after the warm-up."""
         engine, bound = self.rig.engine, self.rig.cluster.bound
-        clock = time.perf_counter
+        clock = time.thread_time
         gc.collect()
         loop = asyncio.create_task(engine.run())
         started, others = clock(), {"p": 0, "h": 0}
-        made, seen, counted_from, counted_at, cpu = {"p": 0, "h": 0}, 0, 0, 0.0, 0.0
+        made, seen, counted_from, counted_at = {"p": 0, "h": 0}, 0, 0, 0.0
         while clock() < started + warm_up + seconds:
             for name, _ in bound[seen:]:
                 others[name[0]] += 1
             seen = len(bound)
             if not counted_at and clock() >= started + warm_up:
-                counted_from, counted_at, cpu = others["p"], clock(), time.thread_time()
+                counted_from, counted_at = others["p"], clock()
             for kind in ("p", "h") if pods else ("p",):
                 while made[kind] < others[kind] + BACKLOG:
                     number = made[kind] = made[kind] + 1
@@ -150,15 +151,14 @@ class Teams:
             self.changed += 1
             self._node(self.changed % self.nodes, version=self.changed)
             await asyncio.sleep(0.005)
-        decided = others["p"] - counted_from
-        rate, cpu_rate = decided / (clock() - counted_at), decided / (time.thread_time() - cpu)
+        rate = (others["p"] - counted_from) / (clock() - counted_at)
         loop.cancel()
         await asyncio.gather(loop, return_exceptions=True)
         await engine.stop(0)
-        return Run(rate, cpu_rate, others["h"], sum(account.times > 0 for account in engine.budgets.accounts))
+        return Run(rate, others["h"], sum(account.times > 0 for account in engine.budgets.accounts))
 
 
-def measure(*, policies: bool, pods: bool, nodes: int = 500, warm_up: float = 15.0, seconds: float = 20.0) -> Run:
+def measure(*, policies: bool, pods: bool, nodes: int = 500, warm_up: float = 12.0, seconds: float = 8.0) -> Run:
     """A run with or without the hostile policies, and with or without pods of these teams."""
     teams = Teams(nodes)
     if policies:
@@ -167,17 +167,26 @@ def measure(*, policies: bool, pods: bool, nodes: int = 500, warm_up: float = 15
 
 
 def main() -> None:
-    for _ in range(2):
-        alone = measure(policies=False, pods=False)
-        plain = measure(policies=False, pods=True)
-        hostile = measure(policies=True, pods=True)
-        print(  # noqa: T201
-            f"the other team: {alone.rate:.0f} pods/s alone, {plain.rate:.0f} beside {TEAMS} teams without policies, {hostile.rate:.0f} beside "
-            f"the same teams with hostile ones ({hostile.rate / alone.rate:.2f} and {hostile.rate / plain.rate:.2f}; by CPU time "
-            f"{hostile.cpu_rate / alone.cpu_rate:.2f} and {hostile.cpu_rate / plain.cpu_rate:.2f}); {hostile.over_budget} of "
-            f"the policies went over their budget; hostile pods decided: {plain.hostile} and {hostile.hostile}",
-            flush=True,
+    parser = argparse.ArgumentParser("python -m support.hostile.teams", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="How many runs of each. Default: %(default)s.")
+    rounds = parser.parse_args().rounds
+    runs = [
+        (
+            measure(policies=False, pods=False),
+            measure(policies=True, pods=True),
+            measure(policies=False, pods=True),
         )
+        for _ in range(rounds)
+    ]
+    alone, hostile, plain = ([run[i] for run in runs] for i in range(3))
+    rates = [median(run.rate for run in each) for each in (alone, hostile, plain)]
+    of_alone = ", ".join(f"{b.rate / a.rate:.2f}" for a, b in zip(alone, hostile, strict=True))
+    print(  # noqa: T201
+        f"the other team, in pods per second of CPU time: {rates[0]:.0f} alone; {rates[1]:.0f} beside {TEAMS} teams with hostile policies "
+        f"({rates[1] / rates[0]:.2f} of that; in each round {of_alone}); {rates[2]:.0f} beside the same teams without policies; "
+        f"over their budget: {hostile[-1].over_budget}; hostile pods decided: {hostile[-1].hostile}, without policies {plain[-1].hostile}",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":
