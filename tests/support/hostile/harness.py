@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any, Final
 
 from podwright.core.objects.pod import SPEC_CACHE
+from podwright.engine.memory import THRESHOLDS, freeze_objects
 from support.costs.operation_counts import counted_elements
 from support.engine.kit import Rig, on_node, ours, settle
 from support.hostile.subjects import DONE, Row, Subject, node, node_name
@@ -159,4 +160,11 @@ def _lines(run: Callable[[], None]) -> int:
 async def measure(row: Row, nodes: int = NODES, placed: int = PLACED) -> tuple[Attempt, Attempt]:
     """The first attempt at a pod of this row, and one at another pod of it."""
     cluster = HostileCluster(row.subject, nodes, placed)
-    return await cluster.attempt(), await cluster.attempt()
+    before = gc.get_threshold()
+    gc.set_threshold(*THRESHOLDS)
+    freeze_objects()  # as the operator when its caches are complete, or a slice might hold a collection of the whole cluster
+    try:
+        return await cluster.attempt(), await cluster.attempt()
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)

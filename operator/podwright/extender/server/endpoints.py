@@ -42,6 +42,7 @@ from podwright.extender.server.requests import (
     read_victims,
 )
 from podwright.extender.server.sent_nodes import in_place
+from podwright.extender.server.sliced import SlicedDecisions, UndecidedError
 from podwright.extender.server.steps import Steps, in_slices
 from podwright.extender.server.verdicts import UnusablePolicyError, Verdicts
 from podwright.extender.wire import (
@@ -103,6 +104,7 @@ class Decisions:
 
     cache: Cache
     verdicts: Verdicts
+    sliced: SlicedDecisions
     bindings: Bindings
     read_node: NodeReader
     now: Callable[[], float]
@@ -221,7 +223,7 @@ class ExtenderEndpoints:
             raise _Failure(400, str(error)) from error
         except UnusablePolicyError as error:
             raise _Failure(404, str(error)) from error
-        except PluginError as error:
+        except (PluginError, UndecidedError) as error:
             raise _Failure(500, str(error)) from error
 
     # Verbs
@@ -229,8 +231,7 @@ class ExtenderEndpoints:
     async def _filter(self, body: bytearray, policy: str) -> bytes:
         asked = await self._asked(body)
         pod = self._pod(asked.pod)
-        with in_place(self._decisions.cache, asked.differing):
-            found = self._decisions.verdicts.filter(pod, policy, asked.names)
+        found = await self._decide(asked, partial(self._decisions.verdicts.filter, pod, policy, asked.names))
         texts, names = asked.texts, asked.names
         everything = len(found.kept) == len(names)
         nodes = text = None
@@ -251,9 +252,16 @@ class ExtenderEndpoints:
     async def _prioritize(self, body: bytearray, policy: str) -> bytes:
         asked = await self._asked(body)
         pod = self._pod(asked.pod)
-        with in_place(self._decisions.cache, asked.differing):
-            scores = self._decisions.verdicts.prioritize(pod, policy, asked.names)
+        scores = await self._decide(asked, partial(self._decisions.verdicts.prioritize, pod, policy, asked.names))
         return asked.names.encode_scores(scores)
+
+    async def _decide(self, asked: Asked, decide: Callable[[], T]) -> T:
+        """In slices, unless nodes of the request take the place of the cache's: nobody else must see these."""
+        if not asked.differing:
+            return await self._decisions.sliced.decide(decide)
+        await self._decisions.sliced.quiet.over()
+        with in_place(self._decisions.cache, asked.differing):
+            return decide()
 
     async def _preempt(self, body: bytearray, policy: str) -> bytes:
         asked = await self._read(body, read_victims(body, self._most_nodes(), self._known))
@@ -262,6 +270,7 @@ class ExtenderEndpoints:
         return encode(PreemptionResult(await in_slices(steps)))
 
     async def _bind(self, body: bytearray, policy: str) -> bytes:
+        await self._decisions.sliced.quiet.over()
         problem = await self._decisions.bindings.bind(decode_binding_args(bytes(body)), policy)
         if problem:
             raise _Failure(500, problem)

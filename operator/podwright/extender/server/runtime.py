@@ -33,12 +33,14 @@ from podwright.engine.metrics.metrics import (
 from podwright.engine.plugin_files import PluginDirectories
 from podwright.engine.plugin_loading import load
 from podwright.engine.plugin_reload import PluginReload
+from podwright.engine.slices import Slices
 from podwright.extender.server.bindings import Bindings
 from podwright.extender.server.endpoints import Decisions, ExtenderEndpoints
 from podwright.extender.server.gate import ExtenderGate
 from podwright.extender.server.options import ExtenderOptions
 from podwright.extender.server.policies import PolicySink
 from podwright.extender.server.sent_nodes import NodeVersions, differing
+from podwright.extender.server.sliced import SlicedDecisions
 from podwright.extender.server.verdicts import Verdicts
 from podwright.kube.api_cluster import ApiCluster
 from podwright.kube.background import BackgroundTasks
@@ -203,6 +205,7 @@ class ExtenderRuntime:
 
     async def _listen(self, parts: Parts, nodes: NodeVersions) -> None:
         engine, options = parts.engine, self._options
+        quiet = engine.slices.quiet
         verdicts = Verdicts(engine.cache, engine.policies)
         bindings = Bindings(
             engine.cache,
@@ -215,6 +218,12 @@ class ExtenderRuntime:
         decisions = Decisions(
             cache=engine.cache,
             verdicts=verdicts,
+            sliced=SlicedDecisions(
+                quiet,
+                lambda: Slices(
+                    engine.cache, quiet, clock=time.monotonic, cpu=time.thread_time, guard=engine.plugin_guard
+                ),
+            ),
             bindings=bindings,
             read_node=partial(differing, engine.cache, nodes),
             now=time.time,

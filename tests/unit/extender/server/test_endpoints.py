@@ -2,16 +2,19 @@
 
 import asyncio
 import gc
+import itertools
 import tracemalloc
 
 import orjson
 import pytest
 
+from podwright.engine.slices import STILL_CHANGING
 from podwright.extender.server import bodies
 from podwright.extender.server import endpoints as module
 from podwright.extender.server.bodies import SMALL
 from podwright.kube.serve.connection import Limits
 from support.engine.kit import on_node, ours
+from support.engine.sliced import Clock
 from support.extender.kit import ExtenderRig
 from support.objects.builders import make_node, make_pod, make_taint
 from support.serve.kit import hang_up
@@ -393,6 +396,71 @@ async def test_a_failing_plugin_is_named(rig, monkeypatch):
         _, answer = await caller.post("/filter", args())
         assert "NodeName" in answer["Error"]
         assert "broken" in answer["Error"]
+
+
+def pausing(rig, monkeypatch, until):
+    """A filter that takes long, and may pause again and again, until this is true. Calls it each time."""
+    clock = Clock()
+    monkeypatch.setattr(rig.rig, "clock", clock)
+    plugin = next(each for each in rig.policies.default.framework.filter_plugins if each.name == "NodeName")
+    filter_all = plugin.filter_all
+
+    def slow(*arguments):
+        for _ in range(1_000):
+            if until():
+                break
+            clock.take(1.0)
+            rig.cache.pauses.point_in_plugin()
+        return filter_all(*arguments)
+
+    monkeypatch.setattr(plugin, "filter_all", slow)
+
+
+async def test_other_requests_are_answered_while_a_decision_takes_long(rig, monkeypatch):
+    others = []
+    async with rig.serving() as caller:
+
+        def answered():
+            if not others:
+                others.append(asyncio.create_task(caller.post("/prioritize", args())))
+            return others[0].done()
+
+        pausing(rig, monkeypatch, answered)
+        status, answer = await caller.post("/filter", args())
+        assert others[0].done()
+        assert (await others[0])[0] == 200
+    assert (status, answer["NodeNames"], answer["Error"]) == (200, ["a", "b"], "")
+
+
+async def test_a_decision_that_never_sees_a_quiet_cluster_is_an_error_of_the_pod(rig, monkeypatch):
+    async def change_always():
+        for number in itertools.count():
+            rig.rig.node("a", labels={"changed": str(number)})
+            await asyncio.sleep(0)
+
+    pausing(rig, monkeypatch, lambda: False)
+    async with rig.serving() as caller:
+        changing = asyncio.create_task(change_always())
+        status, answer = await caller.post("/filter", args())
+        changing.cancel()
+    assert (status, answer["Error"]) == (200, STILL_CHANGING)
+
+
+@pytest.mark.parametrize("path", ["/bind", "/filter"])
+async def test_requests_that_change_the_cache_wait_for_the_end_of_a_quiet_time(rig, path):
+    quiet = rig.rig.engine.slices.quiet
+    bind = {"PodName": "asks", "PodNamespace": "default", "PodUID": "default/asks", "Node": "a"}
+    body = sent(make_node("a", labels={"other": "than the cache's"})) if path == "/filter" else bind
+    async with rig.serving() as caller:
+        await caller.post("/filter", args())
+        quiet.begin(1.0)
+        asking = asyncio.create_task(caller.post(path, body))
+        for _ in range(20):
+            await caller.post("/prioritize", args())
+        assert not asking.done()
+        quiet.end()
+        status, answer = await asking
+    assert (status, answer["Error"]) == (200, "")
 
 
 async def test_large_requests_leave_nothing_in_memory_before_a_collection(rig):
