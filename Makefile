@@ -133,6 +133,10 @@ verify: venv ## fail if a generated file is out of date
 notebook: venv ## run the cells of docs/library.ipynb again
 	$(BIN)/python tests/support/examples/notebook.py docs/library.ipynb
 
+.PHONY: screenshots
+screenshots: venv ## take the pictures in docs/page of the operator's page, in Chromium
+	PYTHONPATH=tests $(BIN)/python -m support.page.screenshots docs/page
+
 .PHONY: chart
 chart: venv ## generate the Helm chart in charts/podwright from manifests
 	$(BIN)/python charts/generate.py

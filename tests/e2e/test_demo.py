@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -141,3 +143,20 @@ def test_the_demo_explains_why_it_cannot_reach_a_cluster(tmp_path, content, mess
     assert done.returncode == 1, done.stderr
     assert message in done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_the_page_stays_until_the_demo_is_interrupted(tmp_path):
+    log = tmp_path / "log"
+    with log.open("w") as file:
+        process = subprocess.Popen([*COMMAND, "--page", "--pace", "0"], stdout=file, stderr=subprocess.STDOUT)
+    try:
+        wait_until(lambda: "The page stays open" in log.read_text(), 60, "the end of the demo")
+        url = re.search(r"stays open until Ctrl-C: (\S+)", log.read_text())[1]
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            assert b"<title>Podwright</title>" in answer.read()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0, log.read_text()
+        assert "All 12 checks passed" in log.read_text()
+    finally:
+        process.kill()
+        process.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import re
 import signal
@@ -18,7 +19,7 @@ from rich.terminal_theme import SVG_EXPORT_THEME
 from podwright.cli.demo import picture
 from podwright.cli.demo.api import DemoError
 from podwright.cli.demo.display import Display, LiveDisplay, PlainDisplay
-from podwright.cli.demo.environment import cluster_environment, sandbox_environment
+from podwright.cli.demo.environment import Environment, cluster_environment, sandbox_environment
 from podwright.cli.demo.scenario import Scenario
 from podwright.cli.demo.state import DemoState
 
@@ -41,6 +42,7 @@ PICTURE_WIDTH = 124
     metavar="SECONDS",
     help="Seconds between pods. Default: 0.25 on a terminal, otherwise 0.",
 )
+@click.option("--page", is_flag=True, help="Show the operator's page, and keep it after the demo until Ctrl-C.")
 @click.option("--plain", is_flag=True, help="Print plain lines, even on a terminal.")
 @click.option(
     "--picture",
@@ -56,6 +58,7 @@ def demo(
     zones: int,
     pace: float | None,
     *,
+    page: bool,
     plain: bool,
     target: Path | None,
 ) -> None:
@@ -71,7 +74,14 @@ def demo(
     started = time.monotonic()
     try:
         asyncio.run(
-            _run(state, display, (kubeconfig, context), (nodes, zones), pace if pace is not None else 0.25 * live)
+            _run(
+                state,
+                display,
+                (kubeconfig, context),
+                (nodes, zones),
+                pace if pace is not None else 0.25 * (live or page),
+                page=page,
+            )
         )
     except DemoError as error:
         console.print(f"[bold red]The demo failed:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
@@ -85,7 +95,13 @@ def demo(
 
 
 async def _run(
-    state: DemoState, display: Display, cluster: tuple[str | None, str | None], size: tuple[int, int], pace: float
+    state: DemoState,
+    display: Display,
+    cluster: tuple[str | None, str | None],
+    size: tuple[int, int],
+    pace: float,
+    *,
+    page: bool,
 ) -> None:
     task = asyncio.current_task()
     assert task is not None
@@ -96,7 +112,19 @@ async def _run(
     )
     async with environment as prepared:
         with display:
+            if page:
+                display.say(_about_page(prepared))
             await Scenario(prepared, state, display=display, pace=pace).run()
+        if page and prepared.page:
+            display.say(f"The page stays open until Ctrl-C: {prepared.page}")
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+
+def _about_page(prepared: Environment) -> str:
+    if prepared.page:
+        return f"The page: {prepared.page}"
+    return "The page is that of the installed operator: kubectl port-forward its port 10259, and open https://localhost:10259/page/"
 
 
 def summarise(console: Console, state: DemoState, seconds: float) -> int:

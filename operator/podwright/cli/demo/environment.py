@@ -45,6 +45,8 @@ class Environment:
     names: Names
     sandbox: bool
     operator: Process | None
+    page: str = ""
+    """The URL of the page of the operator that the demo started."""
 
     def check_operator(self) -> None:
         """Raises DemoError if the operator that the demo started has ended."""
@@ -73,8 +75,8 @@ async def sandbox_environment(nodes: int, zones: int, say: Callable[[str], None]
                 await api.create(crd())
                 await api.create(_namespace(names))
                 command = _operator_command(kubeconfig, None, names.scheduler)
-                async with _started_operator(command, Path(folder), say) as operator:
-                    yield Environment(api, names, sandbox=True, operator=operator)
+                async with _started_operator(command, Path(folder), say) as (operator, page):
+                    yield Environment(api, names, sandbox=True, operator=operator, page=page)
 
 
 @contextlib.asynccontextmanager
@@ -95,8 +97,8 @@ async def cluster_environment(
                         yield Environment(api, names, sandbox=False, operator=None)
                 else:
                     command = _operator_command(kubeconfig, context, names.scheduler)
-                    async with _started_operator(command, Path(folder), say) as operator:
-                        yield Environment(api, names, sandbox=False, operator=operator)
+                    async with _started_operator(command, Path(folder), say) as (operator, page):
+                        yield Environment(api, names, sandbox=False, operator=operator, page=page)
 
 
 @contextlib.asynccontextmanager
@@ -190,8 +192,10 @@ def _operator_command(kubeconfig: str, context: str | None, scheduler: str) -> l
 
 
 @contextlib.asynccontextmanager
-async def _started_operator(command: list[str], folder: Path, say: Callable[[str], None]) -> AsyncIterator[Process]:
-    """The operator in a separate process, ready to schedule."""
+async def _started_operator(
+    command: list[str], folder: Path, say: Callable[[str], None]
+) -> AsyncIterator[tuple[Process, str]]:
+    """The operator in a separate process, ready to schedule, and the URL of its page."""
     port = free_port()
     operator = Process("the operator", [*command, "--health-address", f"127.0.0.1:{port}"], log=folder / "operator.log")
     try:
@@ -203,7 +207,7 @@ async def _started_operator(command: list[str], folder: Path, say: Callable[[str
                 "the operator to become ready",
                 check_alive=lambda: _check_alive(operator),
             )
-        yield operator
+        yield operator, f"http://localhost:{port}/page/"
     except ProcessError as error:
         raise DemoError(str(error)) from error
     finally:

@@ -6,6 +6,7 @@ import { clock } from "./units.js";
 const MOST = 80;
 const NEWS_SECONDS = 15;
 const SYMBOLS = { Placed: "✓", Rejected: "–", Failed: "!" };
+const NONE = () => el("li", { class: "quiet none" }, "No decisions yet.");
 
 export class Decisions {
   #open;
@@ -18,7 +19,7 @@ export class Decisions {
     this.#open = open;
     setInterval(() => this.#tell(), NEWS_SECONDS * 1000);
     setInterval(() => this.#rate(), 1000);
-    fill(this.#list, [el("li", { class: "quiet none" }, "No decisions yet.")]);
+    fill(this.#list, [NONE()]);
   }
 
   /** The stream begins anew. */
@@ -27,7 +28,7 @@ export class Decisions {
   }
 
   take({ list, unlisted }) {
-    if (this.#first) this.#list.replaceChildren();
+    if (this.#first) fill(this.#list, []);
     const now = Date.now();
     this.#times.push([now, list.length + unlisted, this.#first]);
     if (!this.#first) list.forEach(([, outcome]) => (this.#news[outcome] += 1));
@@ -36,6 +37,8 @@ export class Decisions {
     const before = this.#list.scrollHeight;
     if (unlisted > 0) this.#list.prepend(el("li", { class: "quiet" }, `and ${unlisted.toLocaleString("en")} more`));
     for (const decision of list) this.#list.prepend(this.#item(decision));
+    if (!this.#list.children.length) fill(this.#list, [NONE()]);
+    else if (list.length) this.#list.querySelector(".none")?.remove();
     while (this.#list.children.length > MOST) this.#list.lastChild.remove();
     if (scrolled > 0) this.#list.scrollTop = scrolled + this.#list.scrollHeight - before;
     this.#rate();

@@ -3,7 +3,7 @@
 import { byName } from "./units.js";
 
 const SIZES = [56, 48, 40, 34, 28, 24, 20, 17, 14, 12, 10, 8];
-const ZONE_WIDTH = 250;
+const ZONE_WIDTH = 225;
 const GAP = 12;
 const PADDING = 10;
 const HEAD = 30;
@@ -44,7 +44,8 @@ export function layout(groups, width, height) {
 
 function arranged(groups, width, size) {
   const gap = size >= 24 ? 4 : size >= 14 ? 3 : 2;
-  const columns = Math.max(1, Math.min(groups.length, Math.floor((width + GAP) / (ZONE_WIDTH + GAP))));
+  const rows = Math.ceil(Math.max(1, groups.length) / Math.max(1, Math.floor((width + GAP) / (ZONE_WIDTH + GAP))));
+  const columns = Math.max(1, Math.ceil(groups.length / rows));
   const zoneWidth = Math.floor((width - GAP * (columns - 1)) / columns);
   const place = { size, gap, cells: new Map(), order: [], zones: [], racks: [], width, height: 0 };
   const bottoms = new Array(columns).fill(0);

@@ -99,10 +99,12 @@ function figures() {
       const { used, all } = nodes.total(index);
       return [label(resource), percent(all ? used / all : NaN), `${amount(used, resource)} of ${amount(all, resource)} requested`, all ? used / all : 0];
     });
+    const count = nodes.present;
+    const placed = pods < 0 ? 0 : nodes.total(pods).used;
     const items = [
-      ["Nodes", nodes.count.toLocaleString("en"), `${nodes.zones.filter(Boolean).length || "no"} zones`],
-      ["Pods on nodes", Math.round(pods < 0 ? 0 : nodes.total(pods).used).toLocaleString("en"), ""],
-      ["Pods that wait", waiting.total.toLocaleString("en"), ""],
+      ["Nodes", Math.round(count).toLocaleString("en"), `${nodes.zones.filter(Boolean).length || "no"} zones`],
+      ["Pods on nodes", Math.round(placed).toLocaleString("en"), count ? `${(placed / count).toFixed(1)} a node` : ""],
+      ["Pods that wait", waiting.total.toLocaleString("en"), waiting.summary],
       ...shares,
     ];
     drawFigures(items);

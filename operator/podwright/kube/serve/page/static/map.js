@@ -177,9 +177,16 @@ export class NodeMap {
     context.fillStyle = colours.of(share);
     box(context, x, y, size, size >= 12 ? Math.min(6, size / 5) : 1.5);
     context.fill();
-    if (this.#nodes.flags[slot] & (CORDONED | NOT_READY)) this.#hatch(slot, x, y, size);
+    const hatched = this.#nodes.flags[slot] & (CORDONED | NOT_READY);
+    if (hatched) this.#hatch(slot, x, y, size);
     if (size >= 28) {
       this.#write(size >= 40 ? 13 : 11, colours.textOn(share), "center", "middle", 600);
+      if (hatched) {
+        context.strokeStyle = colours.of(share);
+        context.lineWidth = 6;
+        context.lineJoin = "round";
+        context.strokeText(percent(share).replace("%", ""), x + size / 2, y + size / 2 + 0.5);
+      }
       context.fillText(percent(share).replace("%", ""), x + size / 2, y + size / 2 + 0.5);
     }
     context.globalAlpha = 1;

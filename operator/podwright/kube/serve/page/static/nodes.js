@@ -96,8 +96,9 @@ export class Nodes {
     return found;
   }
 
-  get count() {
-    return this.slots().length;
+  /** How many nodes there are. During a simulation, those that come and go count in part. */
+  get present() {
+    return this.slots().reduce((sum, slot) => sum + this.presence(slot), 0);
   }
 
   allocatable(slot, resource) {

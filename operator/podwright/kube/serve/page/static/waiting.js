@@ -35,6 +35,13 @@ export class Waiting {
     return Object.values(this.#data.counts).flat().reduce((sum, count) => sum + count, 0);
   }
 
+  /** What most of them wait for, in short. */
+  get summary() {
+    const sums = PLACES.map(([place, title]) => [(this.#data.counts[place] || []).reduce((sum, count) => sum + count, 0), title.toLowerCase()]);
+    const [count, title] = sums.sort((one, other) => other[0] - one[0])[0];
+    return count ? `${count.toLocaleString("en")} ${title}` : "";
+  }
+
   take(data, namespace) {
     this.#data = data;
     this.#namespace = namespace;
