@@ -129,6 +129,22 @@ def _printer_columns(which: _Kind) -> list[dict[str, Any]]:
         "description": "The SchedulerPolicies whose delegation bounds it.",
         "priority": 1,
     }
+    shadow = [
+        {
+            "name": "Mode",
+            "type": "string",
+            "jsonPath": ".spec.mode",
+            "description": "Enforce, or Shadow: it only decides beside others.",
+            "priority": 1,
+        },
+        {
+            "name": "Agreement",
+            "type": "string",
+            "jsonPath": ".status.shadow.agreement",
+            "description": "With mode Shadow: how far it agrees with who places the pods, as of then.",
+            "priority": 1,
+        },
+    ]
     return [
         {
             "name": "Strategy",
@@ -181,7 +197,7 @@ def _printer_columns(which: _Kind) -> list[dict[str, Any]]:
             "description": "How many pods wait whose last attempt was under it, as of then.",
             "priority": 1,
         },
-        *([bounds] if which.scope == "Namespaced" else []),
+        *([bounds] if which.scope == "Namespaced" else shadow),
         {
             "name": "Message",
             "type": "string",

@@ -36,6 +36,16 @@ _FAULTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowWork:
+    """What a policy in shadow mode has found. `since`: seconds since the epoch. `agreed`, `tied`, `disagreed`: numbers of comparisons."""
+
+    since: float
+    agreed: int = 0
+    tied: int = 0
+    disagreed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """What a policy has done since the operator started, its generations together.
 
@@ -54,6 +64,7 @@ class Work:
     faults: tuple[tuple[float, str], ...] = ()
     causes: frozenset[str] = frozenset()
     interpreted: tuple[tuple[str, str], ...] = ()
+    shadow: ShadowWork | None = None
 
     @property
     def state(self) -> tuple[object, ...]:
@@ -70,8 +81,32 @@ class Work:
 
 
 NO_WORK: Final = Work()
-COUNTS: Final = frozenset({"decisions", "pendingPods", "evaluationErrors", "faults"})
+COUNTS: Final = frozenset({"decisions", "pendingPods", "evaluationErrors", "faults", "shadow"})
 """The fields of a status that may change all the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowStatus:
+    since: str = field(metadata=describe("When this generation began to be compared.", format="date-time"))
+    agreement: str = field(
+        default="",
+        metadata=describe(
+            "The share of agreements, without ties, such as 98.50 %. Absent: nothing to compare yet.", maxLength=16
+        ),
+    )
+    agreed: int = field(
+        default=0,
+        metadata=describe("How often the policy and the other scheduler agreed.", format="int64", minimum=0),
+    )
+    tied: int = field(
+        default=0,
+        metadata=describe(
+            "How often the other scheduler chose one of several nodes that are the best for the policy.",
+            format="int64",
+            minimum=0,
+        ),
+    )
+    disagreed: int = field(default=0, metadata=describe("How often they disagreed.", format="int64", minimum=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +220,13 @@ class PolicyStatus:
             **unique_by("name"),
         ),
     )
+    shadow: ShadowStatus | None = field(
+        default=None,
+        metadata=describe(
+            "Of a policy with mode Shadow: how far it agrees, as of the last time that the status was written. The metrics and "
+            "`podwright shadow report` are always current."
+        ),
+    )
     bounded_by: tuple[str, ...] = field(
         default=(),
         metadata=describe(
@@ -267,7 +309,27 @@ def _work(work: Work) -> dict[str, Any]:
         "faults": [{"time": _rfc3339(time), "message": text[:1024]} for time, text in reversed(work.faults)],
         "interpretedRules": [{"name": name, "reason": reason[:1024]} for name, reason in work.interpreted],
     }
+    if work.shadow is not None:
+        found["shadow"] = _shadow(work.shadow)
     return {key: value for key, value in found.items() if value}
+
+
+def _shadow(work: ShadowWork) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "since": _rfc3339(work.since),
+        "agreed": work.agreed,
+        "tied": work.tied,
+        "disagreed": work.disagreed,
+    }
+    decided = work.agreed + work.disagreed
+    return {**found, "agreement": percent(work.agreed / decided)} if decided else found
+
+
+def percent(share: float) -> str:
+    """A share from 0 to 1 as a percentage. Only all is 100 %, and only nothing is 0 %."""
+    if share in (0.0, 1.0):
+        return f"{100 * share:.0f} %"
+    return f"{min(99.99, max(0.01, 100 * share)):.2f} %"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from podwright.api.policy_status import percent
 from podwright.kube.client.times import rfc3339
 
 Raw = Mapping[str, Any]
@@ -87,11 +88,6 @@ def _side(side: Raw) -> str:
     text = "no node" if not node else node if score is None else f"{node}, score {score}"
     why = side.get("why") or side.get("message")
     return f"{text}: {why}" if why else text
-
-
-def percent(share: float) -> str:
-    """A share as a percentage. Only all is 100 %."""
-    return "100 %" if share >= 1 else f"{min(99.99, 100 * share):.2f} %"
 
 
 def _pods(count: int) -> str:

@@ -395,8 +395,9 @@ class ActivePolicies:
 
     @property
     def shadows(self) -> Collection[ActivePolicy]:
-        """Those in shadow mode: they take no pods."""
-        return [self._built[policy] for policy in self.policy_set.shadows]
+        """Those in shadow mode that can decide: they take no pods."""
+        found = (self._built[policy] for policy in self.policy_set.shadows)
+        return [active for active in found if not active.refusal]
 
     @property
     def built(self) -> Collection[ActivePolicy]:

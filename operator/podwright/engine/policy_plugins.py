@@ -16,9 +16,10 @@ from typing import Final
 from podwright.api.compile import Classes, CompiledPolicy
 from podwright.core.framework.errors import ReportException
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import Handle
+from podwright.core.framework.interface import EventType, Handle, WaitingPod
 from podwright.core.framework.observer import NO_OBSERVER, Observer
 from podwright.core.framework.profile import MULTI_POINT, Enabled, PluginSet, Point, Profile
+from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.rules.failures import RuleFailures
 from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.engine.local_budgets import Account, LocalBudgets
@@ -43,6 +44,25 @@ class Conduct:
     activities: Activities
     guard: PluginGuard | None = None
     disabled: Mapping[str, str] = field(default_factory=dict)
+
+
+class ShadowHandle:
+    """The handle of plugins that run for a policy in shadow mode: they write no events, and have no say about pods that wait in Permit."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self.cache = handle.cache
+        self.features = handle.features
+        self.cluster = handle.cluster
+
+    def now(self) -> float:
+        return self._handle.now()
+
+    def waiting_pods(self) -> Collection[WaitingPod]:
+        return ()
+
+    def record(self, pod: PodInfo, kind: EventType, reason: str, note: str) -> None:
+        """Does nothing."""
 
 
 class PolicyPlugins:
@@ -78,7 +98,7 @@ class PolicyPlugins:
         return Framework(
             _without(profile, off, classes) if off else profile,
             classes,
-            handle=self._handle,
+            handle=ShadowHandle(self._handle) if policy.shadow else self._handle,
             observer=NO_OBSERVER if policy.shadow else self._conduct.observer,
             report_exception=report,
         )

@@ -24,6 +24,7 @@ from podwright.simulator.manifests import ManifestError, documents_of, read_mani
 from podwright.simulator.scheduling import Outcome, Scheduling
 from podwright.simulator.snapshot import Snapshot
 from podwright.simulator.trial import Trial
+from podwright.simulator.tried_policies import enforced
 
 LONGEST_SUITE: Final = 16 << 20
 """Bytes of a file of tests."""
@@ -170,7 +171,7 @@ def _pod(raw: Raw, path: Path, where: str) -> Raw:
 
 def run_case(case: Case, options: LoadOptions) -> Sequence[str]:
     """What is not as expected; empty if the test passes. A policy that is not accepted fails every test."""
-    cluster = load(Snapshot(objects=case.objects), options)
+    cluster = load(Snapshot(objects=[*map(enforced, case.objects)]), options)
     wrong = [*cluster.problems, *(f"policy {each.name}: {each.message}" for each in cluster.refused)]
     if wrong:
         return wrong

@@ -22,6 +22,7 @@ from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.node_changes import DAEMON_OWNERS, kind_of_owner
 from podwright.simulator.snapshot import Raw, Snapshot
 from podwright.simulator.trial import Trial, created_anew
+from podwright.simulator.tried_policies import enforced
 
 SHOWN_NODES: Final = 3
 _POLICY_KINDS: Final = (KIND, LOCAL_KIND)
@@ -58,7 +59,7 @@ def with_policies(snapshot: Snapshot, policies: Sequence[Raw]) -> Snapshot:
     """The snapshot with these policies in place of those of the same kind, namespace and name."""
     replaced = {_identity(raw) for raw in policies}
     kept = [raw for raw in snapshot.objects if raw.get("kind") not in _POLICY_KINDS or _identity(raw) not in replaced]
-    return replace(snapshot, objects=[*kept, *policies])
+    return replace(snapshot, objects=[*kept, *map(enforced, policies)])
 
 
 def _identity(raw: Raw) -> tuple[object, object, object]:

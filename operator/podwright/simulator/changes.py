@@ -12,6 +12,7 @@ from podwright.simulator.manifests import place_of
 from podwright.simulator.node_changes import add_nodes, drain_node, remove_node
 from podwright.simulator.pod_changes import add_pods, scale_workload
 from podwright.simulator.trial import Trial
+from podwright.simulator.tried_policies import enforced
 
 Raw = Mapping[str, Any]
 
@@ -45,7 +46,7 @@ def apply(hypothesis: Hypothesis, trial: Trial, stopped: Stopped = never) -> App
 def _apply_policy(trial: Trial, raw: Raw, where: str) -> None:
     if raw.get("kind", KIND) != KIND:
         raise HypothesisError(f"{where}: expected a {KIND}, got {raw['kind']}")
-    result = trial.apply_policy(raw)
+    result = trial.apply_policy(enforced(raw))
     if not result.accepted:
         raise HypothesisError(f"{where}: policy {result.name}: {result.message}")
 

@@ -32,6 +32,7 @@ from podwright.simulator.replay.task_lists import read_nodes, read_tasks, stream
 from podwright.simulator.results import SimulationResult
 from podwright.simulator.simulation import simulate as run_simulation
 from podwright.simulator.snapshot import Snapshot, read_snapshot
+from podwright.simulator.tried_policies import enforced
 
 Raw = Mapping[str, Any]
 
@@ -106,7 +107,7 @@ class Cluster:
             if raw.get("kind") != KIND or (raw.get("metadata") or {}).get("name") not in names
         ]
         snapshot = Snapshot(
-            objects=[*others, *(policy.raw for policy in policies)],
+            objects=[*others, *(enforced(policy.raw) for policy in policies)],
             missing=self.snapshot.missing,
             taken_at=self.snapshot.taken_at,
             minor=self.snapshot.minor,

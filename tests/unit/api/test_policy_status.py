@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from podwright.api.policy_set import PolicySet
-from podwright.api.policy_status import basis_of, status_of
+from podwright.api.policy_status import ShadowWork, Work, basis_of, status_of
 from podwright.core.framework.features import Features
 from support.engine.stand_ins import STAND_INS
 
 GOOD = {"strategy": {"type": "MostAllocated"}}
 BAD = {"strategy": {"type": "Best"}}
+SHADOW = {"mode": "Shadow", "schedulerName": "default-scheduler"}
 NOON, LATER = "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"
 
 
@@ -141,3 +142,41 @@ def test_a_policy_does_not_shadow_those_of_another_scheduler_name():
 )
 def test_a_malformed_status_is_replaced(previous):
     assert conditions(build(), policy("a", GOOD), previous)[1]["Accepted"] == ("True", "Accepted", NOON)
+
+
+class TestShadowMode:
+    def test_it_is_not_active_and_says_why(self):
+        status, found = conditions(build(), policy("eye", SHADOW))
+        assert found == {"Accepted": ("True", "Accepted", NOON), "Active": ("False", "ShadowMode", NOON)}
+        assert status["conditions"][1]["message"].startswith("Generation 1 is in shadow mode: it takes no pods")
+
+    def test_it_conflicts_with_nobody_and_is_shadowed_by_nobody(self):
+        policies = build(policy("a", GOOD), policy("b", GOOD))
+        _, found = conditions(policies, policy("eye", {"mode": "Shadow"}))
+        assert "Conflict" not in found
+        assert found["Active"][1] == "ShadowMode"
+        _, found = conditions(policies, policy("b", GOOD))
+        assert found["Active"][1] == "Shadowed"
+
+    def test_without_an_accepted_generation_no_pods_wait_for_it(self):
+        status, found = conditions(build(), policy("eye", {**SHADOW, **BAD}))
+        assert found["Active"][1] == "NotAccepted"
+        assert status["conditions"][1]["message"] == "No generation of this policy was accepted."
+
+    @pytest.mark.parametrize(
+        ("work", "agreement"),
+        [
+            pytest.param(ShadowWork(since=0.0, tied=4), {}, id="nothing but ties"),
+            pytest.param(ShadowWork(since=0.0, agreed=3), {"agreement": "100 %"}, id="all"),
+            pytest.param(ShadowWork(since=0.0, disagreed=3), {"agreement": "0 %"}, id="none"),
+            pytest.param(ShadowWork(since=0.0, agreed=99_999, disagreed=1), {"agreement": "99.99 %"}, id="almost all"),
+            pytest.param(ShadowWork(since=0.0, agreed=1, disagreed=99_999), {"agreement": "0.01 %"}, id="almost none"),
+            pytest.param(ShadowWork(since=0.0, agreed=1, disagreed=2), {"agreement": "33.33 %"}, id="a third"),
+        ],
+    )
+    def test_its_status_says_how_far_it_agrees(self, work, agreement):
+        policies = build()
+        result = policies.apply(policy("eye", SHADOW))
+        status = status_of(policies, result, None, NOON, Work(shadow=work))
+        counts = {"agreed": work.agreed, "tied": work.tied, "disagreed": work.disagreed}
+        assert status["shadow"] == {"since": "1970-01-01T00:00:00Z", **counts, **agreement}

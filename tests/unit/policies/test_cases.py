@@ -127,3 +127,8 @@ def test_pytest_runs_the_tests_of_such_files(pytester: pytest.Pytester) -> None:
     )
     result.assert_outcomes(passed=1, failed=1, errors=1)
     result.stdout.fnmatch_lines(["*test_bad.policies.yaml: tests: *", "*default/web: is on a, and should be on b"])
+
+
+def test_a_policy_in_shadow_mode_is_tested_as_if_it_enforced(tmp_path: Path) -> None:
+    result = run(tmp_path, (SUITE % "{node: a, policy: gold}").replace("spec: {rules", "spec: {mode: Shadow, rules"))
+    assert result.exit_code == 0, result.output

@@ -161,6 +161,19 @@ def test_another_policy_decides_otherwise():
     assert landings(simulate(cluster, Hypothesis())) == {"new": "a"}
 
 
+def test_a_policy_in_shadow_mode_is_tried_as_if_it_enforced_but_not_one_of_the_cluster():
+    cluster = loaded(
+        node("a", cpu="8"),
+        node("b", cpu="4"),
+        pod("new"),
+        policy("eye", mode="Shadow", strategy={"type": "NodeName"}, precedence=9),
+    )
+    assert landings(simulate(cluster, Hypothesis())) == {"new": "a"}
+    assert simulate(cluster, Hypothesis()).landed[0].policy == "built-in-default@0"
+    tried = policy("pack", mode="Shadow", strategy={"type": "MostAllocated"})
+    assert landings(simulate(cluster, Hypothesis(policies=[tried]))) == {"new": "b"}
+
+
 @pytest.mark.parametrize(
     "hypothesis, problem",
     [

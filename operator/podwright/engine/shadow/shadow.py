@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from podwright.api.policy_match import Subject
+from podwright.api.policy_status import ShadowWork
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.active_policies import ActivePolicies
 from podwright.engine.metrics.metrics import SHADOW_UNPLACED, SHADOW_WAITING, Metrics
+from podwright.engine.shadow.comparison import Outcome
 from podwright.engine.shadow.placed_pods import Arrival, PlacedPods
 from podwright.engine.shadow.shadow_pods import ShadowPods, WatchedPod
 from podwright.engine.shadow.tallies import Tallies
@@ -88,6 +90,18 @@ class Shadow:
     def waiting(self) -> int:
         """How many pods with nodes wait for their turn."""
         return len(self._arrived)
+
+    def work_of(self, name: str) -> ShadowWork | None:
+        """What the policy of this name has found; None if it is not in shadow mode."""
+        tally = self.tallies.of(name)
+        if tally is None:
+            return None
+        return ShadowWork(
+            since=tally.since,
+            agreed=tally.agreements,
+            tied=tally.outcomes[Outcome.TIED],
+            disagreed=tally.differences,
+        )
 
     def due(self, now: float) -> float | None:
         """When there is something to decide, by the clock; None if that is not known."""

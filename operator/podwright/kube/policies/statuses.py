@@ -151,7 +151,11 @@ class PolicyStatuses:
             applied = self.applied.get(key)
             if applied is None or not self._engine.policies.policy_set.is_concerned(key):
                 continue
-            work = replace(self._engine.policies.work_of(key), pending_pods=self._pending.get((key,), 0))
+            work = replace(
+                self._engine.policies.work_of(key),
+                pending_pods=self._pending.get((key,), 0),
+                shadow=self._engine.shadow.work_of(key),
+            )
             basis = (*basis_of(self._kind.policies, applied.result), work.state)
             if basis == applied.basis and not refresh:
                 applied.retried = False

@@ -34,6 +34,7 @@ from podwright.simulator.replay.stream import Arrival, Event, NodeChanges, PodLe
 from podwright.simulator.replay.task_lists import GPU
 from podwright.simulator.scheduling import Landed, Preempted, Scheduling
 from podwright.simulator.snapshot import Snapshot
+from podwright.simulator.tried_policies import enforced
 
 Raw = Mapping[str, Any]
 
@@ -94,7 +95,7 @@ def _cluster(stream: Stream, candidate: Candidate, options: ReplayOptions) -> Lo
     objects = [raw for raw in stream.initial if raw.get("kind") != KIND]
     cluster = load(Snapshot(objects=objects, taken_at=stream.start), options.load)
     for raw in candidate.policies:
-        result = cluster.policies.apply(raw)
+        result = cluster.policies.apply(enforced(raw))
         if not result.accepted:
             where = place_of(raw, candidate.name)
             raise ReplayError(f"{where}: policy {result.name}: {result.message}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from podwright.core.framework.interface import FilterPlugin, Plugin
 from podwright.engine.shadow.comparison import Outcome
 from podwright.engine.shadow.tally import Skip
 from support.engine.kit import deciding, ours, settle, values
@@ -267,3 +268,52 @@ class TestPolicies:
         assert rig.engine.policies.serves("mine")
         await rig.apply(shadow_policy(generation=2, schedulerName="mine"))
         assert not rig.engine.policies.serves("mine")
+
+
+class TestPlugins:
+    async def test_a_plugin_of_a_policy_in_shadow_mode_cannot_write_events(self):
+        found = ShadowRig(plugins={"Loud": Loud})
+        found.node("a")
+        async with deciding(found):
+            plugins = {"filter": {"enabled": [{"name": "Loud"}]}}
+            await found.apply(shadow_policy(strategy={"type": "Custom"}, plugins=plugins))
+            await found.placed(theirs("web"), "a")
+            assert found.outcomes() == {Outcome.AGREED: 1}
+            assert Loud.waiting == ()
+            assert nothing_was_written(found)
+
+    async def test_a_plugin_that_fails_counts_neither_way_and_is_named(self):
+        found = ShadowRig(plugins={"Broken": Broken})
+        found.node("a")
+        async with deciding(found):
+            plugins = {"filter": {"enabled": [{"name": "Broken"}]}}
+            await found.apply(shadow_policy(strategy={"type": "Custom"}, plugins=plugins))
+            await found.placed(theirs("web"), "a")
+            assert found.outcomes() == {Outcome.FAILED: 1}
+            assert found.tally().agreement is None
+            (each,) = found.report()["policies"][0]["disagreements"]
+            assert "Broken" in each["ours"]["why"]
+            assert found.engine.policies.work_of("eye").evaluation_errors == 1
+
+
+class Loud(Plugin, FilterPlugin):
+    """A filter that writes an event about each pod, and looks at pods in Permit."""
+
+    name = "Loud"
+    waiting = None
+
+    def __init__(self, _args, handle):
+        self._handle = handle
+
+    def filter(self, _state, pod, _node):
+        Loud.waiting = tuple(self._handle.waiting_pods())
+        self._handle.record(pod, "Normal", "Loud", "hello")
+
+
+class Broken(Plugin, FilterPlugin):
+    """A filter that raises."""
+
+    name = "Broken"
+
+    def filter(self, _state, _pod, _node):
+        raise ValueError("no")

@@ -171,3 +171,9 @@ def test_tables_and_plots_have_a_column_and_a_line_for_each_policy():
 
 def test_a_plot_without_points_is_drawn():
     assert "</svg>" in draw(Plot("t", "x", {"a": []}, logarithmic=True))
+
+
+def test_a_policy_in_shadow_mode_is_tried_as_if_it_enforced():
+    shadow = policy("pack", mode="Shadow", rules={"filters": [{"name": "no", "expression": "false", "message": "no"}]})
+    card = play(stream([node("a")], comes(0, "p"), end=10), Candidate("shadow", [shadow]))[0]
+    assert (card.placed, card.never_placed) == (0, 1)
