@@ -67,6 +67,8 @@ class Rejection:
     post_filter_status: Status | None
     follow_ups: Sequence[FollowUp] = ()
     """See CycleState."""
+    if_group_waits: Sequence[FollowUp] = ()
+    """What is to be done if the pod's group is not placed."""
 
     @property
     def nominated_node(self) -> str | None:
@@ -345,6 +347,7 @@ def reject(
         diagnosis=diagnosis,
         post_filter_status=status,
         follow_ups=tuple(state.follow_ups),
+        if_group_waits=() if preempt else tuple(framework.group_waits(state, pod)),
     )
 
 

@@ -119,6 +119,7 @@ class Failures:
         urgent = urgent and isinstance(own, Rejection)
         self._metrics.attempt_took(UNSCHEDULABLE, queued.pod.scheduler_name, seconds)
         self._queue.reject(queued, plugins, pending)
+        self.follow_ups.run(decision.follow_ups.get(queued.uid, ()), queued.pod)
         if self._queue.get(queued.uid) is queued:
             self._nominate(queued.pod, nominated)
             self._publish(queued, REASON_UNSCHEDULABLE, message, nominated, cause=cause, urgent=urgent)

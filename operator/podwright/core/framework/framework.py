@@ -26,6 +26,7 @@ from podwright.core.framework.interface import (
     Feasible,
     FilterPlugin,
     FilterResult,
+    FollowUp,
     Handle,
     Int64s,
     Plugin,
@@ -296,6 +297,14 @@ class Framework(BuiltPlugins):
             reasons += status.reasons
             rejected_by = rejected_by or plugin.name
         return result, unschedulable(*reasons).by(rejected_by)
+
+    def group_waits(self, state: CycleState, pod: PodInfo) -> Sequence[FollowUp]:
+        """What is to be done for a member of a pod group if the group is not placed."""
+        return [
+            each
+            for plugin in self.post_filter_plugins
+            for each in call(plugin, Point.POST_FILTER, plugin.group_waits, state, pod)
+        ]
 
     # Score
 

@@ -403,6 +403,10 @@ class PostFilterPlugin(ExtensionPoint):
     def clear_cache(self) -> None:
         """Drops cached results, so that old pods can be freed. Called while the scheduler is idle."""
 
+    def group_waits(self, state: CycleState, pod: PodInfo) -> Sequence[FollowUp]:
+        """What is to be done for a member of a pod group if the group is not placed. Changes nothing."""
+        return ()
+
 
 class PreScorePlugin(ExtensionPoint):
     @abstractmethod

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from podwright.core.cycle import Placement, Rejection
+from podwright.core.framework.interface import FollowUp
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 
@@ -43,6 +44,8 @@ class GangRejection:
     """The plugins that rejected members: their queueing hints say which events may help the group."""
     pending_plugins: frozenset[str] = frozenset()
     preemption: GangPreemption | None = None
+    follow_ups: Mapping[str, Sequence[FollowUp]] = field(default_factory=dict)
+    """What is to be done for members that were tried, by uid. See CycleState."""
 
 
 @dataclass(frozen=True, slots=True)

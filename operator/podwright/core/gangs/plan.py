@@ -9,13 +9,13 @@ scheduling cycle, and its plugins GangScheduling, TopologyPlacementGenerator and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from podwright.core.cycle import Fault, Placement, RandomBelow
+from podwright.core.cycle import Fault, Placement, RandomBelow, Rejection
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import Bools
+from podwright.core.framework.interface import Bools, FollowUp
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import Code
 from podwright.core.gangs.capacity_bounds import CapacityBounds
@@ -205,6 +205,7 @@ def decide(planner: Planner, pods: Sequence[PodInfo], now: float) -> GangDecisio
     decision = planner.plan(pods)
     if not isinstance(decision, GangRejection):
         return decision
+    decision = replace(decision, follow_ups=_follow_ups(planner, decision))
     found = preempt(planner.framework, planner.cache, planner.group, pods, lambda: planner.plan(pods), now)
     if isinstance(found, GangPlacement):
         return found
@@ -214,3 +215,19 @@ def decide(planner: Planner, pods: Sequence[PodInfo], now: float) -> GangDecisio
     if found.code is Code.ERROR:
         return GangFault(planner.group, found.plugin, found.message)
     return replace(decision, message=message)
+
+
+def _follow_ups(planner: Planner, decision: GangRejection) -> Mapping[str, Sequence[FollowUp]]:
+    """Each once, although members may share what it is about. None for groups in one topology domain, as in kube-scheduler."""
+    found: dict[str, Sequence[FollowUp]] = {}
+    seen: set[FollowUp] = set()
+    for uid, attempt in () if planner.group.topology_key else decision.attempts.items():
+        own: Sequence[FollowUp] = (
+            attempt.if_group_waits
+            if isinstance(attempt, Rejection)
+            else planner.framework.group_waits(attempt.state, attempt.pod)
+        )
+        if new := [each for each in own if each not in seen]:
+            found[uid] = new
+            seen.update(new)
+    return found

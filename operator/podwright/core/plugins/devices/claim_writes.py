@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import datetime
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from podwright.core.framework.interface import ClusterError, ClusterTimeoutError, Handle
@@ -220,6 +221,28 @@ class ClaimWrites:
 async def tell(handle: Handle, pod: PodInfo, unreadable: str) -> None:
     """Tells the user of a pod which devices are left out because they cannot be understood."""
     handle.record(pod, "Warning", "UnreadableDevices", unreadable)
+
+
+@dataclass(frozen=True, slots=True)
+class Deallocation:
+    """A follow-up: see `deallocate`. Equal for one version of a claim, which several pods may share."""
+
+    handle: Handle = field(compare=False)
+    claim: ResourceClaim
+
+    async def __call__(self) -> None:
+        await deallocate(self.handle, self.claim)
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A follow-up: see `delete`."""
+
+    handle: Handle = field(compare=False)
+    claim: ResourceClaim
+
+    async def __call__(self) -> None:
+        await delete(self.handle, self.claim)
 
 
 async def delete(handle: Handle, claim: ResourceClaim) -> None:

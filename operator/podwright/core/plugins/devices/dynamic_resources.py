@@ -30,6 +30,7 @@ from podwright.core.framework.interface import (
     Feasible,
     FilterPlugin,
     FilterResult,
+    FollowUp,
     Handle,
     Int64s,
     Plugin,
@@ -45,7 +46,7 @@ from podwright.core.framework.interface import (
 from podwright.core.framework.status import SKIP, Code, Status, unresolvable, unschedulable
 from podwright.core.objects.devices.claims import Allocation
 from podwright.core.objects.pod import PodInfo
-from podwright.core.plugins.devices.claim_writes import ClaimWriteError, ClaimWrites, deallocate, delete, tell
+from podwright.core.plugins.devices.claim_writes import ClaimWriteError, ClaimWrites, Deallocation, Deletion, tell
 from podwright.core.plugins.devices.cycle_claims import CycleClaims
 from podwright.core.plugins.devices.evaluation import STATUSES, Evaluation, EvaluationError
 from podwright.core.plugins.devices.hints import device_hints
@@ -244,15 +245,20 @@ class DynamicResources(
             return None, unschedulable()
         if unreadable := self.handle.cache.devices.unreadable.summary():
             state.follow_ups.append(partial(tell, self.handle, pod, unreadable))
-        for position in sorted(found.unavailable):
-            claim = found.claims[position]
-            if position not in found.shared and set(claim.reserved_for) <= {pod.uid}:
-                state.follow_ups.append(partial(deallocate, self.handle, claim))
-                return None, unschedulable("deallocation of ResourceClaim completed")
-        if found.stale is not None:
-            state.follow_ups.append(partial(delete, self.handle, found.stale))
-            return None, unschedulable("deletion of ResourceClaim completed")
-        return None, unschedulable()
+        taken = _to_take(found, pod, self.handle)
+        if taken is None:
+            return None, unschedulable()
+        state.follow_ups.append(taken)
+        done = "deletion" if isinstance(taken, Deletion) else "deallocation"
+        return None, unschedulable(f"{done} of ResourceClaim completed")
+
+    def group_waits(self, state: CycleState, pod: PodInfo) -> Sequence[FollowUp]:
+        """As `post_filter` does for a pod alone. Source: `PodGroupPostFilter` in kube-scheduler's plugin DynamicResources."""
+        found: CycleClaims | None = state.data.get(self.name)
+        if not self._enabled or found is None:
+            return ()
+        taken = _to_take(found, pod, self.handle)
+        return () if taken is None else (taken,)
 
     # Score
 
@@ -337,6 +343,15 @@ class DynamicResources(
         except ClaimWriteError as error:
             return Status(Code.ERROR, (str(error),))
         return None
+
+
+def _to_take(found: CycleClaims, pod: PodInfo, handle: Handle) -> Deallocation | Deletion | None:
+    """What takes a claim from the pod that is of no use to it."""
+    for position in sorted(found.unavailable):
+        claim = found.claims[position]
+        if position not in found.shared and set(claim.reserved_for) <= {pod.uid}:
+            return Deallocation(handle, claim)
+    return None if found.stale is None else Deletion(handle, found.stale)
 
 
 def _names_of(found: CycleClaims, allocated: Mapping[int, Allocation]) -> Sequence[str]:
