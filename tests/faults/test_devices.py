@@ -1,4 +1,5 @@
-"""Pods get devices while the operator is killed (SIGKILL), the driver republishes its slices, and a second scheduler takes devices, too.
+"""Pods get devices while the operator is killed (SIGKILL), the driver republishes its slices and taints devices, the API server is gone, and
+another scheduler takes devices, too.
 
 PODWRIGHT_KILLS sets the number of kills in the short test (4). The slow test kills 50 times, under 1,000 pods.
 """
@@ -10,6 +11,8 @@ import random
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -17,9 +20,11 @@ from podwright.testing import wait_until
 from support.control_plane import device_driver as dra
 from support.control_plane import operator_process as kit
 from support.faults.arena import Arena
+from support.faults.claim_ledger import ClaimLedger
 from support.faults.proxy import FaultProxy, Faults
 
 OTHER = "podwright-other"
+KUBE_SCHEDULER = "default-scheduler"
 
 
 @pytest.fixture
@@ -108,21 +113,169 @@ def test_no_device_is_held_twice_when_the_operator_is_killed_50_times(arena: Are
     kill_repeatedly(arena, 50, 1000)
 
 
+@dataclass(frozen=True)
+class Contest:
+    """What two schedulers want: the driver's further arguments, and what a request of ours and one of theirs says."""
+
+    driver: Mapping[str, Any]
+    ours: Mapping[str, Any]
+    theirs: Mapping[str, Any]
+
+
+def on_side(side: str) -> Mapping[str, Any]:
+    return {"selectors": [{"cel": {"expression": f"device.attributes['gpu.example.com'].side == '{side}'"}}]}
+
+
+def half(name: str) -> Mapping[str, Any]:
+    """The devices gpu-0 and gpu-1 are halves of a board, gpu-2 and gpu-3 of the next. Either needs all of it."""
+    number = int(name.removeprefix("gpu-"))
+    consumed = [{"counterSet": "board", "counters": {f"c{number // 2}": {"value": "1"}}}]
+    return {"attributes": {"side": ("left", "right")[number % 2]}, "consumesCounters": consumed}
+
+
+SHARE = {"capacity": {"requests": {"units": "5"}}}
+CONTESTS = {
+    "device": Contest({}, {}, {}),
+    "capacity": Contest({"allowMultipleAllocations": True, "capacity": {"units": "8"}}, SHARE, SHARE),
+    "counter": Contest(
+        {"counters": {f"c{i}": "1" for i in range(8)}, "define": half}, on_side("left"), on_side("right")
+    ),
+}
+"""By what is contested: a device, a capacity of which a share needs more than half, or a counter of which each half of a board needs all."""
+
+
+def contested_by(arena: Arena, kind: str, nodes: int) -> dra.Driver:
+    """A driver of eight devices for each node that only one claim can have at a time, and the templates `ours` and `theirs`."""
+    contest = CONTESTS[kind]
+    arena.nodes(nodes, pods="100")
+    for name, request in (("ours", contest.ours), ("theirs", contest.theirs)):
+        arena.cluster.client.create(dra.template(name, arena.namespace, **request))
+    devices = 16 if kind == "counter" else 8
+    return dra.Driver(
+        arena.cluster, {f"n{i}": [f"gpu-{j}" for j in range(devices)] for i in range(nodes)}, **contest.driver
+    )
+
+
+def reported(arena: Arena) -> set[str]:
+    """The uids of the claims with an event that says they got what was taken."""
+    return {event["regarding"]["uid"] for event in kit.events(arena.cluster, arena.namespace, "DeviceAllocatedTwice")}
+
+
+@pytest.mark.parametrize("kind", CONTESTS)
 @pytest.mark.usefixtures("claims")
-def test_two_schedulers_never_bind_pods_to_one_device(arena: Arena) -> None:
+def test_two_schedulers_never_bind_pods_to_one_device(arena: Arena, kind: str) -> None:
     """They do not know of each other. Writes are delayed, so that both often choose the same device."""
     cluster, pods = arena.cluster, 32
-    arena.nodes(pods // 8, pods="100")
-    with dra.Driver(cluster, devices_of(pods // 8)), FaultProxy(cluster) as one, FaultProxy(cluster) as other:
+    with (
+        contested_by(arena, kind, pods // 8),
+        ClaimLedger(cluster) as ledger,
+        FaultProxy(cluster) as one,
+        FaultProxy(cluster) as other,
+    ):
         for proxy in (one, other):
             proxy.faults = [Faults({}, is_write_to_claim, delay=0.2)]
         second = arena.running(other, f"--scheduler-name={OTHER}", warm_up=False, name="second")
-        with arena.running(one, warm_up=False, name="first"), second:
-            wanted = dra.from_template("one")
-            arena.pods(pods // 2, "ours", cpu="1m", **wanted)
-            arena.pods(pods // 2, "theirs", cpu="1m", scheduler=OTHER, **wanted)
+        with arena.running(one, warm_up=False, name="first") as first, second:
+            arena.pods(pods // 2, "ours", cpu="1m", **dra.from_template("ours"))
+            arena.pods(pods // 2, "theirs", cpu="1m", scheduler=OTHER, **dra.from_template("theirs"))
             wait_until(lambda: kit.bound(cluster, arena.namespace) == pods, 120, "all pods are bound")
             verify(arena, pods)
-            contested = len(kit.events(cluster, arena.namespace, "DeviceAllocatedTwice"))
-        arena.report(pods=pods, devices=pods, faults="a second scheduler", claims_with_a_rival=contested)
-    assert contested, "they never chose the same device"
+            wait_until(lambda: reported(arena) == ledger.later.keys(), 30, "each case is reported")
+            counted = first.metric("podwright_devices_allocated_twice_total", kind=kind)
+        arena.report(pods=pods, faults=f"a second scheduler wants each {kind}", claims_with_a_rival=len(ledger.later))
+    assert counted >= len(ledger.later) > 0, "they never chose the same device"
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow) for kind in CONTESTS if kind != "device"] + ["device"]
+)
+@pytest.mark.usefixtures("claims")
+def test_each_device_that_kube_scheduler_takes_at_the_same_time_is_reported(arena: Arena, kind: str) -> None:
+    """Podwright never takes a device that it has to know is taken. kube-scheduler does not look, so the pods of both may keep one."""
+    cluster, pods = arena.cluster, 64
+    kube_scheduler = cluster.start_scheduler()
+    try:
+        with contested_by(arena, kind, pods // 8), ClaimLedger(cluster) as ledger, FaultProxy(cluster) as proxy:
+            proxy.faults = [Faults({}, is_write_to_claim, delay=0.1)]
+            with arena.running(proxy, warm_up=False) as operator:
+                arena.pods(pods // 2, "theirs", cpu="1m", scheduler=KUBE_SCHEDULER, **dra.from_template("theirs"))
+                arena.pods(pods // 2, "ours", cpu="1m", **dra.from_template("ours"))
+                wait_until(lambda: kit.bound(cluster, arena.namespace) == pods, 120, "all pods are bound")
+                wait_until(lambda: reported(arena) == ledger.later.keys(), 30, "each case is reported")
+                counted = operator.metric("podwright_devices_allocated_twice_total", kind=kind)
+                claims = dra.claims(cluster, arena.namespace)
+                kept = dra.excesses(claims, cluster.client.items(f"{dra.GROUP}/resourceslices"))
+                ours = {
+                    raw["metadata"]["uid"]
+                    for raw in claims
+                    if raw["metadata"]["ownerReferences"][0]["name"].startswith("ours")
+                }
+    finally:
+        kube_scheduler.stop()
+    for what, uids in kept.items():
+        assert len(ours.intersection(uids)) <= 1, f"two pods of ours have {what}"
+        assert ledger.later.keys() & set(uids) - ours, f"{what}: a claim of kube-scheduler came later"
+    assert counted >= len(ledger.later) > 0, "they never chose the same device"
+    arena.report(
+        pods=pods,
+        faults=f"kube-scheduler wants each {kind}",
+        claims_with_a_rival=len(ledger.later),
+        given_back=len(ledger.later.keys() & ours),
+        kept_by_kube_scheduler_too=len(kept),
+    )
+
+
+def disturb(arena: Arena, pods: int, outages: int) -> None:
+    """The driver republishes its slices all the time, with other devices tainted each time, and the API server is gone for 10 s, repeatedly."""
+    cluster, randomness = arena.cluster, random.Random(pods)
+    nodes = -(-pods // 6) + 2  # a quarter of the devices is tainted
+    arena.nodes(nodes, pods="100")
+    names = [f"gpu-{j}" for j in range(8)]
+    interrupted = 0
+    with dra.Driver(cluster, devices_of(nodes)) as driver, FaultProxy(cluster) as proxy:
+        proxy.faults = [Faults({}, is_write_to_claim, delay=0.2, response_delay=0.2)]
+        with arena.running(proxy, warm_up=False):
+            creating = arena.creating_pods(pods, pods / (5 * outages), cpu="1m", **dra.from_template("one"))
+            with driver.republishing(), creating:
+                for outage in range(outages):
+                    while kit.bound(cluster, arena.namespace) < pods * (outage + 0.5) / outages:
+                        driver.tainted = set(randomness.sample(names, 2))
+                        time.sleep(0.3)
+                    wait_until(lambda: proxy.in_flight(is_write_to_claim) > 0, 30, "claims are being written")
+                    interrupted += proxy.in_flight(is_write_to_claim)
+                    cluster.api_server.kill()
+                    time.sleep(10)
+                    cluster.api_server.start()
+                    cluster.api_server.wait_ready(cluster.client.ready, 60)
+                    back = time.monotonic()
+            wait_until(lambda: kit.bound(cluster, arena.namespace) == pods, 180, "all pods are bound")
+            recovered = time.monotonic() - back
+            verify(arena, pods)
+            before = {raw["metadata"]["uid"] for raw in dra.claims(cluster, arena.namespace)}
+            driver.tainted = {"gpu-0", "gpu-1"}
+            driver.publish()
+            arena.pods(4, "later", cpu="1m", **dra.from_template("one"))
+            wait_until(lambda: kit.bound(cluster, arena.namespace) == pods + 4, 60, "pods get devices without taint")
+            verify(arena, pods + 4)
+            later = [raw for raw in dra.claims(cluster, arena.namespace) if raw["metadata"]["uid"] not in before]
+            assert not driver.tainted & {result["device"] for raw in later for result in dra.results_of(raw)}
+        assert not arena.ledger.moved
+        arena.report(
+            pods=pods,
+            devices=nodes * 8,
+            faults=f"API server gone {outages} times for 10 s, {interrupted} writes in flight, slices of generation {driver.generation}",
+            seconds_from_last_return_to_all_bound=f"{recovered:.1f}",
+        )
+    assert interrupted
+
+
+@pytest.mark.usefixtures("claims")
+def test_no_device_is_held_twice_while_slices_and_taints_change_and_the_api_server_is_gone(arena: Arena) -> None:
+    disturb(arena, 60, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("claims")
+def test_no_device_is_held_twice_in_four_outages_of_the_api_server(arena: Arena) -> None:
+    disturb(arena, 1000, 4)

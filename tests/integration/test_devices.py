@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from podwright.testing import ControlPlane, node, pod, wait_until
+from podwright.testing.objects import object_path
 from support.control_plane import device_driver as dra
 from support.control_plane import operator_process as kit
 from support.control_plane.fixtures import empty
@@ -15,6 +16,9 @@ from support.faults.proxy import FaultProxy, Faults, is_binding
 
 OURS = "podwright"
 DEVICES: Mapping[str, Sequence[str]] = {"n1": ["gpu-0"], "n2": ["gpu-0"]}
+CONTROLLERS = [
+    f"{name}-controller" for name in ("resourceclaim", "garbage-collector", "deployment", "replicaset", "job")
+]
 ATTACHED: Mapping[str, Sequence[str]] = {"n3": ["gpu-0"]}
 
 
@@ -26,15 +30,15 @@ def started(control_plane: ControlPlane):
     for name in (*DEVICES, *ATTACHED):
         control_plane.client.create(node(name))
     conditions = {"bindingConditions": [dra.READY], "bindingFailureConditions": ["example.com/broken"]}
-    manager = control_plane.start_controller_manager(["resourceclaim-controller", "garbage-collector-controller"])
+    manager = control_plane.start_controller_manager(CONTROLLERS)
     attaching = dra.Driver(control_plane, ATTACHED, name="attached", **conditions)
     with (
-        dra.Driver(control_plane, DEVICES, resource=dra.RESOURCE),
+        dra.Driver(control_plane, DEVICES, resource=dra.RESOURCE) as driver,
         attaching,
         FaultProxy(control_plane) as proxy,
         kit.running(control_plane, kubeconfig=proxy.kubeconfig(account(control_plane))) as operator,
     ):
-        yield Started(control_plane, operator, proxy, attaching)
+        yield Started(control_plane, operator, proxy, driver, attaching)
     manager.stop()
     empty(control_plane.client)
 
@@ -48,6 +52,7 @@ class Started:
     cluster: ControlPlane
     operator: kit.Operator
     proxy: FaultProxy
+    driver: dra.Driver
     attaching: dra.Driver
 
 
@@ -110,6 +115,79 @@ def test_pods_get_the_claims_of_a_template_and_their_devices(cluster, namespace)
     cluster.client.delete(ours("p0", namespace))
     wait_until(lambda: "nodeName" in cluster.client.read(waiting)["spec"], 30, "the waiting pod gets the device")
     assert dra.faults(cluster) == []
+
+
+def test_pods_of_a_deployment_and_of_a_job_use_the_devices_in_turn(cluster, started, namespace):
+    """There are two devices. The Deployment keeps one, and the second pod of the Job gets what the first has given back."""
+    client = cluster.client
+    client.create(dra.template("one", namespace))
+    started.driver.follows = True
+    try:
+        for workload in (deployment(namespace), job(namespace)):
+            client.create(workload)
+        wait_until(lambda: len(started.driver.prepared) == 2, 30, "the driver prepares both devices")
+        running = {owner_kind(raw): raw for raw in kit.pods(cluster, namespace)}
+        assert running.keys() == {"ReplicaSet", "Job"}
+        for raw in running.values():
+            check_names(cluster, started, raw)
+        finished = running["Job"]
+        client.patch(finished, {"status": {"phase": "Succeeded"}}, "status")
+        wait_until(lambda: len(job_pods(cluster, namespace)) == 2, 30, "the Job goes on")
+        second = next(name for name in job_pods(cluster, namespace) if name != finished["metadata"]["name"])
+        wait_until(lambda: second in map(user_of, prepared_claims(cluster, started)), 30, "the second pod has a device")
+        placed = client.read(ours(second, namespace))
+        check_names(cluster, started, placed)
+        assert kit.decision(placed)["devices"] == kit.decision(finished)["devices"]
+        assert dra.faults(cluster) == []
+    finally:
+        started.driver.follows = False
+        for workload in (deployment(namespace), job(namespace)):
+            client.request("DELETE", object_path(workload), query={"propagationPolicy": "Foreground"})
+        wait_until(lambda: not kit.pods(cluster, namespace), 60, "the pods are gone")
+    wait_until(lambda: not dra.claims(cluster, namespace), 60, "their claims are gone, too")
+
+
+def deployment(namespace):
+    labels = {"app": "serving"}
+    return workload("apps/v1", "Deployment", namespace, labels, replicas=1, selector={"matchLabels": labels})
+
+
+def job(namespace):
+    return workload("batch/v1", "Job", namespace, {}, completions=2, parallelism=1)
+
+
+def workload(version, kind, namespace, labels, **spec):
+    wanted = ours("unnamed", namespace, restartPolicy="Always" if labels else "Never", **dra.from_template("one"))
+    pods = {"metadata": {"labels": labels}, "spec": wanted["spec"]}
+    metadata = {"name": kind.lower(), "namespace": namespace}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": {**spec, "template": pods}}
+
+
+def owner_kind(raw):
+    return raw["metadata"]["ownerReferences"][0]["kind"]
+
+
+def job_pods(cluster, namespace):
+    return [raw["metadata"]["name"] for raw in kit.pods(cluster, namespace) if owner_kind(raw) == "Job"]
+
+
+def user_of(claim):
+    """The name of the pod that a claim was made for."""
+    return claim["metadata"]["ownerReferences"][0]["name"]
+
+
+def prepared_claims(cluster, started):
+    return [raw for raw in dra.claims(cluster) if raw["metadata"]["uid"] in started.driver.prepared]
+
+
+def check_names(cluster, started, raw):
+    """The decision and the event of a pod name the device that the driver has prepared for it."""
+    name, node_name = raw["metadata"]["name"], raw["spec"]["nodeName"]
+    (claim,) = (each for each in prepared_claims(cluster, started) if user_of(each) == name)
+    (device,) = started.driver.prepared[claim["metadata"]["uid"]]
+    assert kit.decision(raw)["devices"] == [device]
+    text = f"Successfully assigned {raw['metadata']['namespace']}/{name} to {node_name} with {device}"
+    wait_until(lambda: text in notes(cluster, raw["metadata"]["namespace"], "Scheduled"), 30, text)
 
 
 def test_pods_share_a_claim_and_its_device(cluster, namespace):

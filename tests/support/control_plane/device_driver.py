@@ -1,14 +1,14 @@
 """A stand-in for a DRA driver on the real control plane, and the objects of resource.k8s.io that tests create there.
 
-`Driver` publishes one ResourceSlice for each node and follows the claims, as kubelet plugins do: it records each claim whose devices it would
-prepare, and sets the binding conditions of devices that have them. `held` counts from the API server which claim has which device.
+`Driver` publishes ResourceSlices for each node and follows the claims, as kubelet plugins do: `prepared` are the claims whose devices it has
+prepared for a pod on their node, and it sets the binding conditions of devices that have them. `excesses` counts what claims have together that is more than there is.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Self
 
@@ -19,10 +19,13 @@ Raw = dict[str, Any]
 
 VERSION = "resource.k8s.io/v1"
 GROUP = f"/apis/{VERSION}"
+Excess = tuple[str, str, str, str]
+"""(device, pool, device, ""), (capacity, pool, device, its name) or (counter, pool, counter set, its name)."""
 CLASS = "gpu"
 RESOURCE = "example.com/gpu"
 READY = "example.com/ready"
 POLL_SECONDS = 0.1
+TAINT: Raw = {"key": "example.com/failing", "value": "", "effect": "NoSchedule"}
 
 
 class Driver:
@@ -35,9 +38,12 @@ class Driver:
         *,
         name: str = CLASS,
         resource: str = "",
+        counters: Mapping[str, str] | None = None,
+        define: Callable[[str], Raw] = lambda _name: {},
         **device: Any,
     ) -> None:
-        """`devices`: the names of the devices of each node. `device`: further fields of all of them.
+        """`devices`: the names of the devices of each node. `define` gives further fields of a device, `device` those of all.
+        `counters`: those of the counter set `board` of each node.
 
         `name` is that of the class of these devices, which stands for the extended resource `resource`, too.
         """
@@ -47,8 +53,16 @@ class Driver:
         body = make_class(name, f"device.driver == '{self._driver}'", **stands_for)
         self._class = {"apiVersion": VERSION, "kind": "DeviceClass", **body}
         self._device = device
+        self._define = define
+        self._counters = counters
         self.devices = devices
+        self.tainted: set[str] = set()
+        """The devices of these names are published with the taint TAINT, from the next time on."""
         self.generation = 1
+        self.follows = False
+        """Whether it prepares the devices of claims."""
+        self.prepared: dict[str, set[str]] = {}
+        """By uid of the claim: its devices, as driver/pool/device. A pod that uses the claim is on their node."""
         self.sets_conditions = True
         self._stop = threading.Event()
         self._republish = False
@@ -57,7 +71,8 @@ class Driver:
     def __enter__(self) -> Self:
         self._cluster.client.create(self._class)
         for name in self.devices:
-            self._cluster.client.create(self._slice(name))
+            for body in self.slices(name):
+                self._cluster.client.create(body)
         self._thread.start()
         return self
 
@@ -65,7 +80,8 @@ class Driver:
         self._stop.set()
         self._thread.join(10)
         for name in self.devices:
-            self._cluster.client.delete(self._slice(name))
+            for body in self.slices(name):
+                self._cluster.client.delete(body)
         self._cluster.client.delete(self._class)
 
     @contextmanager
@@ -77,22 +93,54 @@ class Driver:
         finally:
             self._republish = False
 
-    def _slice(self, node: str) -> Raw:
-        devices = [make_device(name, **self._device) for name in self.devices[node]]
-        body = make_slice(f"{node}-gpus", devices, node=node, generation=self.generation, driver=self._driver)
-        return {"apiVersion": VERSION, "kind": "ResourceSlice", **body}
+    def slices(self, node: str) -> list[Raw]:
+        """The slices of a node: with its devices, and with its counters if there are any."""
+        devices = [make_device(name, **self._fields(name)) for name in self.devices[node]]
+        common: Raw = {"node": node, "generation": self.generation, "driver": self._driver}
+        bodies = [make_slice(f"{node}-gpus", devices, **common)]
+        if self._counters:
+            values = {name: {"value": value} for name, value in self._counters.items()}
+            counter_sets = [{"name": "board", "counters": values}]
+            common["count"] = 2
+            board = make_slice(f"{node}-board", **common, sharedCounters=counter_sets)
+            del board["spec"]["devices"]
+            bodies = [make_slice(f"{node}-gpus", devices, **common), board]
+        return [{"apiVersion": VERSION, "kind": "ResourceSlice", **body} for body in bodies]
+
+    def _fields(self, name: str) -> Raw:
+        taints = {"taints": [TAINT]} if name in self.tainted else {}
+        return {**self._device, **self._define(name), **taints}
+
+    def publish(self) -> None:
+        """Publishes all slices with a new generation."""
+        self.generation += 1
+        for name in self.devices:
+            for body in self.slices(name):
+                self._cluster.client.patch(body, {"spec": body["spec"]})
 
     def _run(self) -> None:
         while not self._stop.wait(POLL_SECONDS):
             with suppress(OSError, ApiError):  # the API server may be gone for a while
                 if self._republish:
-                    self.generation += 1
-                    for name in self.devices:
-                        self._cluster.client.patch(self._slice(name), {"spec": self._slice(name)["spec"]})
+                    self.publish()
+                if self.follows:
+                    self._prepare()
                 if self._device.get("bindingConditions") and self.sets_conditions:
                     for claim in claims(self._cluster):
                         self._make_ready(claim)
         self._cluster.client.close()
+
+    def _prepare(self) -> None:
+        pods = {raw["metadata"]["uid"]: raw for raw in self._cluster.client.items("/api/v1/pods")}
+        found: dict[str, set[str]] = {}
+        for claim in claims(self._cluster):
+            users = [pods[uid] for uid in consumers(claim) if uid in pods]
+            nodes = {raw["spec"]["nodeName"] for raw in users if raw["spec"].get("nodeName")}
+            results = [each for each in results_of(claim) if each["driver"] == self._driver and each["pool"] in nodes]
+            if results:
+                named = {f"{each['driver']}/{each['pool']}/{each['device']}" for each in results}
+                found[claim["metadata"]["uid"]] = named
+        self.prepared = found
 
     def _make_ready(self, claim: Raw) -> None:
         results = results_of(claim)
@@ -104,19 +152,19 @@ class Driver:
         self._cluster.client.patch(claim, {"status": {"devices": entries}}, "status")
 
 
-def claim(name: str, namespace: str, *, device_class: str = CLASS) -> Raw:
-    """A claim for one device."""
+def claim(name: str, namespace: str, *, device_class: str = CLASS, **request: Any) -> Raw:
+    """A claim for one device. `request`: further fields of the request."""
     return {
         "apiVersion": VERSION,
         "kind": "ResourceClaim",
         "metadata": {"name": name, "namespace": namespace},
-        "spec": {"devices": {"requests": [exactly(device_class=device_class)]}},
+        "spec": {"devices": {"requests": [exactly(device_class=device_class, **request)]}},
     }
 
 
-def template(name: str, namespace: str) -> Raw:
+def template(name: str, namespace: str, **request: Any) -> Raw:
     """A template of such claims."""
-    spec = claim(name, namespace)["spec"]
+    spec = claim(name, namespace, **request)["spec"]
     body = {"apiVersion": VERSION, "kind": "ResourceClaimTemplate", "spec": {"spec": spec}}
     return {**body, "metadata": {"name": name, "namespace": namespace}}
 
@@ -142,13 +190,43 @@ def results_of(claim: Raw) -> list[Raw]:
     return found
 
 
-def held(cluster: ControlPlane) -> Mapping[tuple[str, str], list[str]]:
-    """The claims that have each device, by its pool and name."""
-    found: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for raw in claims(cluster):
+def excesses(claims: Iterable[Raw], slices: Iterable[Raw]) -> Mapping[Excess, list[str]]:
+    """The uids of the claims that together have more of something than there is, by what it is.
+
+    A device that is held as a whole by one claim and also by others, a capacity of a device, or a counter of a pool.
+    """
+    published = [raw["spec"] for raw in slices]
+    devices = {(spec["pool"]["name"], one["name"]): one for spec in published for one in spec.get("devices") or ()}
+    whole, users = defaultdict[Excess, int](int), defaultdict[Excess, list[str]](list)
+    used, counted = defaultdict[Excess, int](int), set[tuple[str, str]]()
+    for raw in claims:
         for result in results_of(raw):
-            found[result["pool"], result["device"]].append(raw["metadata"]["name"])
-    return found
+            where = result["pool"], result["device"]
+            uid, device = raw["metadata"]["uid"], devices.get(where, {})
+            users["device", *where, ""].append(uid)
+            whole["device", *where, ""] += "shareID" not in result
+            for name, amount in (result.get("consumedCapacity") or {}).items():
+                users["capacity", *where, name].append(uid)
+                used["capacity", *where, name] += int(amount)
+            for consumed in device.get("consumesCounters") or ():
+                for name, amount in consumed["counters"].items():
+                    key = "counter", result["pool"], consumed["counterSet"], name
+                    users[key].append(uid)
+                    used[key] += int(amount["value"]) * (where not in counted)
+            counted.add(where)
+    limits: dict[Excess, int] = {
+        ("counter", spec["pool"]["name"], one["name"], name): int(value["value"])
+        for spec in published
+        for one in spec.get("sharedCounters") or ()
+        for name, value in one["counters"].items()
+    }
+    limits |= {
+        ("capacity", *where, name): int(value["value"])
+        for where, one in devices.items()
+        for name, value in (one.get("capacity") or {}).items()
+    }
+    found = {key: users[key] for key, times in whole.items() if times and len(users[key]) > 1}
+    return found | {key: users[key] for key, amount in used.items() if amount > limits[key] and len(users[key]) > 1}
 
 
 def consumers(claim: Raw) -> list[str]:
@@ -157,8 +235,9 @@ def consumers(claim: Raw) -> list[str]:
 
 
 def faults(cluster: ControlPlane) -> list[str]:
-    """Devices of two claims, and claims reserved for pods that are gone."""
-    found = [f"{device} is held by {names}" for device, names in held(cluster).items() if len(names) > 1]
+    """What claims have that is more than there is, and claims reserved for pods that are gone."""
+    slices = cluster.client.items(f"{GROUP}/resourceslices")
+    found = [f"{what} is held by {uids}" for what, uids in excesses(claims(cluster), slices).items()]
     there = {raw["metadata"]["uid"] for raw in cluster.client.items("/api/v1/pods")}
     for raw in claims(cluster):
         gone = set(consumers(raw)) - there

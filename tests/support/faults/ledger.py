@@ -93,7 +93,7 @@ class Ledger:
         record = self._record_pod if plural == "pods" else self._record_node
         while not self._stop.is_set():
             with suppress(OSError, http.client.HTTPException, json.JSONDecodeError):
-                for event in self._events(plural):
+                for event in watched(self._cluster, f"/api/v1/{plural}", self._versions[plural]):
                     if event["type"] == "ERROR":
                         self._list(plural)  # a restarted API server may not have the old resource version
                         break
@@ -120,23 +120,6 @@ class Ledger:
             for name in self.nodes.keys() - existing:
                 self.nodes[name].append(NodeChange(None, time.monotonic(), version))
         self._versions[plural] = listed["metadata"]["resourceVersion"]
-
-    def _events(self, plural: str) -> Iterator[dict[str, Any]]:
-        config = yaml.safe_load(self._cluster.kubeconfig.read_text())
-        token = config["users"][0]["user"]["token"]
-        host, _, port = self._cluster.url.removeprefix("https://").rpartition(":")
-        context = ssl.create_default_context(cafile=str(self._cluster.certificate_authority))
-        connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=2)
-        path = f"/api/v1/{plural}?watch=1&allowWatchBookmarks=true&resourceVersion={self._versions[plural]}"
-        try:
-            connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
-            response = connection.getresponse()
-            if response.status != 200:
-                return
-            while line := response.readline():
-                yield json.loads(line)
-        finally:
-            connection.close()
 
     def _record_pod(self, kind: str, raw: Mapping[str, Any]) -> None:
         uid, node = raw["metadata"]["uid"], raw["spec"].get("nodeName")
@@ -223,6 +206,25 @@ class Ledger:
         """Drop the bindings of deleted pods."""
         for uid in self.deleted_at.keys() & self.bindings.keys():
             del self.bindings[uid]
+
+
+def watched(cluster: ControlPlane, path: str, version: str) -> Iterator[dict[str, Any]]:
+    """The events of a watch from this resourceVersion on, until the API server closes it or sends nothing for 2 s. Raises OSError."""
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    token = config["users"][0]["user"]["token"]
+    host, _, port = cluster.url.removeprefix("https://").rpartition(":")
+    context = ssl.create_default_context(cafile=str(cluster.certificate_authority))
+    connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=2)
+    target = f"{path}?watch=1&allowWatchBookmarks=true&resourceVersion={version}"
+    try:
+        connection.request("GET", target, headers={"Authorization": f"Bearer {token}"})
+        response = connection.getresponse()
+        if response.status != 200:
+            return
+        while line := response.readline():
+            yield json.loads(line)
+    finally:
+        connection.close()
 
 
 def pods_that_would_fit(cluster: ControlPlane) -> list[str]:

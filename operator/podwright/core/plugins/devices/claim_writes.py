@@ -1,13 +1,12 @@
 """Writes the allocation of a pod's claims and its reservations to the API server, and takes them back.
 
 A claim that is allocated gets the finalizer, then the allocation and the reservation in one update of its status. The claim for extended
-resources is created first. After a conflict the claim is read again: somebody else may have allocated or deleted it. Source: `bindClaim` in
+resources is created first, with the finalizer. After a conflict the claim is read again: somebody else may have allocated or deleted it. Source: `bindClaim` in
 kube-scheduler's plugin DynamicResources.
 """
 
 from __future__ import annotations
 
-import copy
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -166,8 +165,7 @@ class ClaimWrites:
     def _changed_status(self, claim: ResourceClaim, raw: Mapping[str, Any], allocation: Allocation | None) -> Raw:
         if raw["metadata"].get("deletionTimestamp"):
             raise ClaimWriteError(f"claim {claim.key} got deleted in the meantime")
-        changed: Raw = copy.deepcopy(dict(raw))
-        status = changed.setdefault("status", {})
+        status: Raw = {**(raw.get("status") or {})}
         if allocation is not None and status.get("allocation"):
             # Another pod of the group may have written the same.
             if status["allocation"].get("devices") != allocation.raw.get("devices"):
@@ -179,11 +177,12 @@ class ClaimWrites:
         pod = self._pod
         references = [entry for entry in status.get("reservedFor") or () if entry.get("uid") != pod.uid]
         status["reservedFor"] = [*references, {"resource": "pods", "name": pod.name, "uid": pod.uid}]
-        return changed
+        return {**raw, "status": status}
 
     async def _create(self, special: NodeClaim, allocation: Allocation) -> None:
         cluster, pod = self._handle.cluster, self._pod
         wanted = {k: v for k, v in special.claim.raw["metadata"].items() if k not in ("name", "uid")}
+        wanted["finalizers"] = [FINALIZER]  # saves the update that adds it
         raw = await cluster.create(CLAIM_KIND, {"metadata": wanted, "spec": special.claim.raw["spec"]})
         self.created = self._written(raw, created=True)
         await self._reserve(self.created, allocation)

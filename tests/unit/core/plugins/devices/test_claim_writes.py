@@ -155,6 +155,8 @@ async def test_the_claim_for_extended_resources_is_created_and_named_in_the_pod(
     assert created["metadata"]["ownerReferences"][0]["uid"] == pod.uid
     assert created["metadata"]["annotations"] == {"resource.kubernetes.io/extended-resource-claim": "true"}
     assert created["status"]["allocation"]["devices"]["results"][0]["device"] == "gpu-0"
+    assert scheduler.server.writes == ["create", f"update {name}/status", "patch Pod p"]
+    assert created["metadata"]["finalizers"] == [FINALIZER]
     ((kind, pod_name, change),) = scheduler.server.patches
     assert (kind, pod_name) == ("Pod", "p")
     assert change["status"]["extendedResourceClaimStatus"]["resourceClaimName"] == name
