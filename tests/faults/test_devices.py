@@ -161,7 +161,7 @@ def reported(arena: Arena) -> set[str]:
     return {event["regarding"]["uid"] for event in kit.events(arena.cluster, arena.namespace, "DeviceAllocatedTwice")}
 
 
-@pytest.mark.parametrize("kind", CONTESTS)
+@pytest.mark.parametrize("kind", ["device", "counter", pytest.param("capacity", marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("claims")
 def test_two_schedulers_never_bind_pods_to_one_device(arena: Arena, kind: str) -> None:
     """They do not know of each other. Writes are delayed, so that both often choose the same device."""
@@ -186,9 +186,10 @@ def test_two_schedulers_never_bind_pods_to_one_device(arena: Arena, kind: str) -
     assert counted >= len(ledger.later) > 0, "they never chose the same device"
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.slow) for kind in CONTESTS if kind != "device"] + ["device"]
-)
+SLOW_KINDS = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("capacity", "counter")]
+
+
+@pytest.mark.parametrize("kind", ["device", *SLOW_KINDS])
 @pytest.mark.usefixtures("claims")
 def test_each_device_that_kube_scheduler_takes_at_the_same_time_is_reported(arena: Arena, kind: str) -> None:
     """Podwright never takes a device that it has to know is taken. kube-scheduler does not look, so the pods of both may keep one."""

@@ -131,7 +131,7 @@ def test_pods_of_a_deployment_and_of_a_job_use_the_devices_in_turn(cluster, star
         for raw in running.values():
             check_names(cluster, started, raw)
         finished = running["Job"]
-        client.patch(finished, {"status": {"phase": "Succeeded"}}, "status")
+        client.patch(ours(finished["metadata"]["name"], namespace), {"status": {"phase": "Succeeded"}}, "status")
         wait_until(lambda: len(job_pods(cluster, namespace)) == 2, 30, "the Job goes on")
         second = next(name for name in job_pods(cluster, namespace) if name != finished["metadata"]["name"])
         wait_until(lambda: second in map(user_of, prepared_claims(cluster, started)), 30, "the second pod has a device")
@@ -142,9 +142,15 @@ def test_pods_of_a_deployment_and_of_a_job_use_the_devices_in_turn(cluster, star
     finally:
         started.driver.follows = False
         for workload in (deployment(namespace), job(namespace)):
-            client.request("DELETE", object_path(workload), query={"propagationPolicy": "Foreground"})
-        wait_until(lambda: not kit.pods(cluster, namespace), 60, "the pods are gone")
+            client.request("DELETE", object_path(workload), query={"propagationPolicy": "Background"})
+        wait_until(lambda: delete_pods(cluster, namespace) == 0, 60, "the pods are gone")
     wait_until(lambda: not dra.claims(cluster, namespace), 60, "their claims are gone, too")
+
+
+def delete_pods(cluster, namespace):
+    """Deletes them as a kubelet does, and returns how many there were."""
+    query = {"gracePeriodSeconds": "0"}
+    return len(cluster.client.request("DELETE", f"/api/v1/namespaces/{namespace}/pods", query=query)["items"])
 
 
 def deployment(namespace):
