@@ -25,6 +25,8 @@ MAX_FILES: Final = 500
 """In all plugin directories together."""
 MAX_BYTES: Final = 1 << 20
 """Of one file, as of a ConfigMap."""
+MAX_TOTAL_BYTES: Final = 32 << 20
+"""Of all of them."""
 READINGS: Final = 10
 """How often directories are read at the start until two readings agree."""
 PAUSE_SECONDS: Final = 0.05
@@ -82,6 +84,8 @@ class PluginDirectories:
                 problems.append(f"file {path}: cannot be read: {error.strerror or error}")
             except PluginFilesError as error:
                 problems += error.problems
+        if sum(map(len, found.values())) > MAX_TOTAL_BYTES:
+            problems.append(f"the plugin files are larger than {MAX_TOTAL_BYTES >> 20} MiB together")
         for path in self._known.keys() - found.keys():
             del self._known[path]
         if problems:

@@ -67,14 +67,14 @@ class PluginGuard(CallGuard):
         self._ticks_in_plugin = 0
         """How many ticks in a row found the thread in a plugin while plugins are built."""
         self._switch: Callable[[GuardedPlugin, str], None] = lambda _plugin, _why: None
-        self._stubborn: Callable[[str, str], None] = lambda _plugin, _stack: None
+        self._stubborn: Callable[[str], None] = lambda _stack: None
 
     def listen(self, switch: Callable[[GuardedPlugin, str], None]) -> None:
         """Has `switch` called with a plugin that is to be switched off, and why. It is called in the middle of an attempt."""
         self._switch = switch
 
-    def listen_to_stubborn(self, told: Callable[[str, str], None]) -> None:
-        """Has `told` called with the name and the stack of a plugin that cannot be stopped, again and again."""
+    def listen_to_stubborn(self, told: Callable[[str], None]) -> None:
+        """Has `told` called with the stack of a plugin that cannot be stopped, again and again."""
         self._stubborn = told
 
     # Budgets
@@ -144,7 +144,7 @@ class PluginGuard(CallGuard):
             if self._stack is None or self._stack[0] != self.since:
                 self._stack = self.since, stack_of(frame)
             if self.clock() - self.since >= STUBBORN_SECONDS:
-                self._stubborn(plugin.name, stack_of(frame))
+                self._stubborn(stack_of(frame))
             raise StoppedError
 
     def _stop_building(self, frame: FrameType | None) -> None:

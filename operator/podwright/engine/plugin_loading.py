@@ -14,8 +14,8 @@ import inspect
 import itertools
 import linecache
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import metadata
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
@@ -45,12 +45,29 @@ class PluginModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoadedPlugins:
-    """All plugin classes by name, and where they come from. `installed`: those of entry points."""
+    """All plugin classes by name, and where they come from. `installed`: those of entry points; `skipped`: files that are not to be loaded."""
 
     classes: Mapping[str, type[Plugin]]
     in_tree: Mapping[str, type[Plugin]]
     installed: Sequence[Found]
     modules: Mapping[Path, PluginModule]
+    skipped: Texts = field(default_factory=dict)
+
+    @property
+    def texts(self) -> Texts:
+        """The files that were loaded, or are not to be."""
+        return {path: module.text for path, module in self.modules.items()} | dict(self.skipped)
+
+    def names_by_file(self) -> Mapping[Path, Collection[str]]:
+        """The plugins that each file defines, also those of entry points."""
+        found: dict[Path, set[str]] = {}
+        for path, module in self.modules.items():
+            found[path] = {name for each in module.plugins if (name := getattr(each.plugin, "name", ""))}
+        for plugin in self.installed_classes:
+            file = getattr(sys.modules.get(plugin.__module__), "__file__", None)
+            if file is not None:
+                found.setdefault(Path(file), set()).add(plugin.name)
+        return found
 
     @property
     def of_files(self) -> frozenset[str]:
@@ -93,8 +110,12 @@ def load_plugins(
     return load(PluginDirectories(plugin_dirs), in_tree).classes
 
 
-def load(directories: PluginDirectories, in_tree: Mapping[str, type[Plugin]] = PLUGINS) -> LoadedPlugins:
-    """The same, with their sources."""
+def load(
+    directories: PluginDirectories,
+    in_tree: Mapping[str, type[Plugin]] = PLUGINS,
+    skip: Callable[[Texts], Collection[Path]] = lambda _texts: (),
+) -> LoadedPlugins:
+    """The same, with their sources. `skip`: called before the files are loaded; says which of them are not to be."""
     found: list[Found] = []
     problems: list[str] = []
     for item in _from_entry_points():
@@ -104,7 +125,8 @@ def load(directories: PluginDirectories, in_tree: Mapping[str, type[Plugin]] = P
         texts = directories.settled()
     except PluginFilesError as error:
         problems += error.problems
-    before = LoadedPlugins(classes={}, in_tree=in_tree, installed=found, modules={})
+    skipped = {path: texts[path] for path in skip(texts)}
+    before = LoadedPlugins(classes={}, in_tree=in_tree, installed=found, modules={}, skipped=skipped)
     return load_files(texts, before, problems)
 
 
@@ -115,7 +137,11 @@ def load_files(texts: Texts, before: LoadedPlugins, problems: Iterable[str] = ()
     """
     problems = [*problems]
     modules: dict[Path, PluginModule] = {}
+    skipped: dict[Path, bytes] = {}
     for path, text in texts.items():
+        if before.skipped.get(path) == text:
+            skipped[path] = text
+            continue
         known = before.modules.get(path)
         if known is not None and known.text == text:
             modules[path] = known
@@ -130,7 +156,9 @@ def load_files(texts: Texts, before: LoadedPlugins, problems: Iterable[str] = ()
         classes = merge_plugins(before.in_tree, found)
     except RegistryError as error:
         problems += error.problems
-    result = LoadedPlugins(classes=classes, in_tree=before.in_tree, installed=before.installed, modules=modules)
+    result = LoadedPlugins(
+        classes=classes, in_tree=before.in_tree, installed=before.installed, modules=modules, skipped=skipped
+    )
     if problems:
         result.unload(before)
         raise RegistryError(problems)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 from podwright.core.framework.registry import RegistryError
@@ -46,13 +46,15 @@ class PluginReload:
         engine: Engine,
         metrics: Metrics,
         events: PolicyEvents,
+        watch: Callable[[Texts], None] = lambda _texts: None,
     ) -> None:
-        """`loaded`: what runs, as it was loaded from the directories at the start."""
+        """`loaded`: what runs, as it was loaded from the directories at the start. `watch`: told of what is about to be loaded."""
         self._directories = directories
         self._loaded = loaded
         self._engine = engine
         self._metrics = metrics
         self._events = events
+        self._watch = watch
         self._reader = SideThread("podwright plugin files")
         self._loader = SideThread("podwright plugin loading")
         self._seen: Texts | PluginFilesError | None = None
@@ -92,7 +94,7 @@ class PluginReload:
     def _is_running(self, found: Texts | PluginFilesError) -> bool:
         if isinstance(found, PluginFilesError):
             return False
-        return found == {path: module.text for path, module in self._loaded.modules.items()}
+        return found == self._loaded.texts
 
     def _is_due(self) -> bool:
         """Whether files that some policy could not use are tried again: the policies have changed."""
@@ -105,6 +107,7 @@ class PluginReload:
             self._fail(found.problems, found)
             return
         before = self._loaded
+        self._watch(found)
         try:
             loaded = await self._loader.call(
                 lambda: load_files(found, before), LOAD_SECONDS, dispose=lambda late: late.unload(before)
@@ -181,6 +184,6 @@ def _equal(found: Texts | PluginFilesError | None, other: Texts | PluginFilesErr
 
 def _names(found: Texts, before: LoadedPlugins) -> str:
     """The files that differ, in short."""
-    running = {path: module.text for path, module in before.modules.items()}
+    running = before.texts
     names = sorted(str(path) for path in found.keys() | running.keys() if found.get(path) != running.get(path))
     return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

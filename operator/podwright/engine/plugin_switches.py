@@ -24,6 +24,16 @@ class PluginSwitches:
         metrics.compute(PLUGINS_OFF, self._counts)
         engine.plugin_guard.listen(self._switch_soon)
 
+    def tell_of_disabled(self) -> None:
+        """Events for the policies whose plugins are off since the start. Call it when the policies are known."""
+        for active in self._engine.policies.built:
+            if problem := self._engine.policies.plugins.problem(active.compiled):
+                self._tell(active.compiled, problem)
+
+    def _tell(self, policy: CompiledPolicy, problem: str) -> None:
+        log.error("policy %s: %s", policy.name, problem)
+        self._events.record([policy.name], "Warning", "PluginSwitchedOff", problem)
+
     def _switch_soon(self, plugin: GuardedPlugin, why: str) -> None:
         """Between two decisions: now, one is being made."""
         asyncio.get_running_loop().call_soon(self._switch, plugin.owner, plugin.name, why)
@@ -32,8 +42,7 @@ class PluginSwitches:
         text = self._engine.policies.switch_off(policy, plugin, why)
         if not text:
             return
-        log.error("policy %s: %s", policy.name, text)
-        self._events.record([policy.name], "Warning", "PluginSwitchedOff", text)
+        self._tell(policy, text)
         self._engine.policies_changed()
 
     def _counts(self) -> Mapping[tuple[str, ...], float]:

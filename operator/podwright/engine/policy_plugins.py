@@ -194,6 +194,7 @@ def _without(profile: Profile, names: Collection[str], classes: Classes) -> Prof
         for key, plugins in profile.plugins.items()
     }
     own, everywhere = (sets.get(key, PluginSet()) for key in (Point.BIND.key, MULTI_POINT))
-    if not any(Point.BIND.of(classes[each.name]) for each in (*own.enabled, *everywhere.enabled)):
+    inherited = [] if "*" in own.disabled else [each for each in everywhere.enabled if each.name not in own.disabled]
+    if not any(Point.BIND.of(classes[each.name]) for each in (*own.enabled, *inherited)):
         sets[Point.BIND.key] = replace(own, enabled=(Enabled(_BINDER),))
     return replace(profile, plugins=sets)

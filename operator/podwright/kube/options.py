@@ -168,6 +168,11 @@ class Options(ServingOptions, UnusedOptions):
     plugin_dirs: tuple[str, ...] = option(
         DIRECTORY, "A directory of plugin files (*.py). Can be repeated.", flag="--plugin-dir", repeatable=True
     )
+    plugin_state_dir: str | None = option(
+        DIRECTORY,
+        "A directory that outlives the container, such as an emptyDir. There it is remembered that a plugin hung until the container was "
+        "restarted: it then starts switched off. Default: that is not remembered.",
+    )
     plugin_budget: float = option(
         DURATION,
         "How long a plugin of your own may take for one pod in one decision. One that takes longer three times within a minute is switched "

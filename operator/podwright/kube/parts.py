@@ -59,6 +59,8 @@ class Base:
     options: Options
     classes: Classes
     """The plugins."""
+    disabled_plugins: Mapping[str, str] = field(default_factory=dict)
+    """By name, why plugins are off from the start."""
     http: Http
     metrics: Metrics
     tasks: BackgroundTasks
@@ -137,6 +139,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         attempts_at_extenders=base.options.extender_attempts,
         instance=base.instance,
         plugin_budget=base.options.plugin_budget,
+        disabled_plugins=base.disabled_plugins,
     )
     try:
         engine = Engine(base.classes, features, ports=ports, sources=sources, options=options)

@@ -10,6 +10,7 @@ import logging
 import random
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
@@ -24,8 +25,10 @@ AGAIN_SECONDS: Final = 0.002
 class PluginAlarm:
     """See the module. Start it in the thread of the event loop."""
 
-    def __init__(self, guard: PluginGuard) -> None:
+    def __init__(self, guard: PluginGuard, also: Callable[[], None]) -> None:
+        """`also`: called whenever the alarm rings."""
         self._guard = guard
+        self._also = also
         self._before: Any = None
         self._running = False
 
@@ -47,6 +50,7 @@ class PluginAlarm:
             signal.signal(signal.SIGALRM, self._before)
 
     def _ring(self, _number: int, frame: FrameType | None) -> None:
+        self._also()
         if self._guard.overdue():
             again = max(1e-6, AGAIN_SECONDS * random.random() ** 3)
             signal.setitimer(signal.ITIMER_REAL, again, TICK_SECONDS)

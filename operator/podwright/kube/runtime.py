@@ -17,7 +17,6 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from podwright.core.framework.features import Features, missing_api
@@ -28,9 +27,6 @@ from podwright.engine.intake.pending_pods import PendingPods
 from podwright.engine.log_fields import fields
 from podwright.engine.memory import configure_memory, freeze_objects
 from podwright.engine.metrics.metrics import HEALTHCHECK, TASK_RESTARTS, Metrics
-from podwright.engine.plugin_files import InstalledFiles, PluginDirectories
-from podwright.engine.plugin_loading import load
-from podwright.engine.plugin_reload import PluginReload
 from podwright.engine.pod_answers import PodAnswers
 from podwright.engine.ports import Extender
 from podwright.engine.shadow.report import reports
@@ -43,8 +39,8 @@ from podwright.kube.descriptors import raise_descriptor_limit
 from podwright.kube.election.leadership import Leadership
 from podwright.kube.kinds import CRD, NODE, POD, REQUIRED, STORED, Resource, params_in
 from podwright.kube.options import Options
+from podwright.kube.own_plugins import OwnPlugins
 from podwright.kube.parts import Base, Parts, build_parts, check_profiles
-from podwright.kube.plugin_alarm import PluginAlarm
 from podwright.kube.policies.controller import PolicyController
 from podwright.kube.rights import (
     NODE_LOADS,
@@ -104,14 +100,13 @@ class Runtime:
         self.leadership.protect(self._http)
         self._tasks = BackgroundTasks(restarted=self.task_restarted)
         self.watches = Watches(self._http, self._tasks.start)
-        self._plugin_directories = PluginDirectories(map(Path, options.plugin_dirs))
-        self._plugins = load(self._plugin_directories)
+        self._plugins = OwnPlugins(options.plugin_dirs, options.plugin_state_dir)
         classes = self._plugins.classes
-        self._installed_files = InstalledFiles(self._plugins.installed_classes)
         check_profiles(options, classes)
         self._base = Base(
             options=options,
             classes=classes,
+            disabled_plugins=self._plugins.disabled(),
             http=self._http,
             metrics=metrics,
             tasks=self._tasks,
@@ -142,7 +137,6 @@ class Runtime:
         self.server = Server(content, metrics, options=options, delegation=Delegation(*self._clients))
         self._rights: RightsCheck | None = None
         self._parts: Parts | None = None
-        self._plugin_alarm: PluginAlarm | None = None
         self._crds_watchable = False
         self._params = params_in(options.policies.namespace)
         self._writing = False
@@ -292,14 +286,13 @@ class Runtime:
         self._crds_watchable = problems[CRD] is None
         parts = self._parts = build_parts(self._base, minor)
         self._rights = RightsCheck(self._needed_rights(parts.features))
-        if self._plugins.are_third_party or not self._plugin_directories.empty:
-            self._plugin_alarm = PluginAlarm(parts.engine.plugin_guard)
-            self._plugin_alarm.start()
+        self._plugins.start(self._tasks, parts.engine, metrics=self._base.metrics, events=parts.policy_events)
         if self.options.shadow_only:
             await retry_until_answered("policies", parts.policies.start)
         else:
             discovery = retry_until_answered("pod groups", parts.pod_groups.discover)
             await asyncio.gather(start_policies(parts), discovery)
+        parts.plugin_switches.tell_of_disabled()
         self._start_watches(parts, self._watched_kinds(problems, minor))
         self._start_readers(parts, self._rights)
         if not self.leadership.elected:
@@ -358,17 +351,6 @@ class Runtime:
             )
         if parts.signals:
             self._start_tasks(("signals", lambda: self._read_signals(parts)))
-        if self._installed_files.paths:
-            self._tasks.start("files of installed plugins", self._installed_files.run)
-        if not self._plugin_directories.empty:
-            reload = PluginReload(
-                self._plugin_directories,
-                loaded=self._plugins,
-                engine=parts.engine,
-                metrics=self._base.metrics,
-                events=parts.policy_events,
-            )
-            self._tasks.start("plugin directories", reload.run)
 
     async def _read_signals(self, parts: Parts) -> None:
         """Only once the nodes are known that sources say something about."""
@@ -462,8 +444,7 @@ class Runtime:
             await self.parts.events.flush(max(0.1, ends - loop.time()))  # the next leader need not wait for them
         await self.leadership.close()
         await self._tasks.stop()
-        if self._plugin_alarm is not None:
-            self._plugin_alarm.stop()
+        self._plugins.stop()
         await self.server.stop()
         for extender in self._base.extenders.values():
             await extender.close()

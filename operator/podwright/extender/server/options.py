@@ -85,7 +85,16 @@ _SERVING: Final = frozenset(each.name for each in fields(ServingOptions))
 _DECIDING: Final = frozenset(
     (
         *("kubeconfig", "context", "config", "scheduler_name", "allowed_scheduler_names", "allow_unsafe_policies"),
-        *("when_policy_is_bad", "feature_gates", "emulated_version", "plugin_dirs", "health_address", "master"),
+        *(
+            "when_policy_is_bad",
+            "feature_gates",
+            "emulated_version",
+            "plugin_dirs",
+            "plugin_budget",
+            "plugin_state_dir",
+            "health_address",
+            "master",
+        ),
         *("log_level", "logging_format", "verbosity", "vmodule"),
     )
 )

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from podwright.core.framework.features import missing_api
@@ -30,9 +29,6 @@ from podwright.engine.metrics.metrics import (
     TASK_RESTARTS,
     Metrics,
 )
-from podwright.engine.plugin_files import PluginDirectories
-from podwright.engine.plugin_loading import load
-from podwright.engine.plugin_reload import PluginReload
 from podwright.engine.slices import Slices
 from podwright.extender.server.bindings import Bindings
 from podwright.extender.server.endpoints import Decisions, ExtenderEndpoints
@@ -49,6 +45,7 @@ from podwright.kube.client.http import Http
 from podwright.kube.client.retry import retry_until_answered
 from podwright.kube.descriptors import raise_descriptor_limit
 from podwright.kube.kinds import LOCAL_POLICY, NODE, POD, POLICY, REQUIRED, STORED
+from podwright.kube.own_plugins import OwnPlugins
 from podwright.kube.parts import Base, Parts, build_parts, check_profiles
 from podwright.kube.runtime import start_policies
 from podwright.kube.serve.checks import Problems
@@ -92,13 +89,13 @@ class ExtenderRuntime:
         self._http = Http(source, metrics)
         self._tasks = BackgroundTasks(restarted=lambda name: metrics.count(TASK_RESTARTS, name))
         self.watches = Watches(self._http, self._tasks.start)
-        self._plugin_directories = PluginDirectories(map(Path, common.plugin_dirs))
-        self._plugins = load(self._plugin_directories)
+        self._plugins = OwnPlugins(common.plugin_dirs, common.plugin_state_dir)
         classes = self._plugins.classes
         check_profiles(common, classes)
         self._base = Base(
             options=common,
             classes=classes,
+            disabled_plugins=self._plugins.disabled(),
             http=self._http,
             metrics=metrics,
             tasks=self._tasks,
@@ -165,6 +162,7 @@ class ExtenderRuntime:
         )
         parts = self._parts = build_parts(self._base, minor)
         parts.events.muted = True
+        self._plugins.start(self._tasks, parts.engine, metrics=self._metrics, events=parts.policy_events)
         await start_policies(parts)
         engine = parts.engine
         nodes = NodeVersions(engine.nodes)
@@ -187,15 +185,6 @@ class ExtenderRuntime:
             ("housekeeping", engine.run_housekeeping),
         ):
             self._tasks.start(name, work)
-        if not self._plugin_directories.empty:
-            reload = PluginReload(
-                self._plugin_directories,
-                loaded=self._plugins,
-                engine=parts.engine,
-                metrics=self._metrics,
-                events=parts.policy_events,
-            )
-            self._tasks.start("plugin directories", reload.run)
         await self._listen(parts, nodes)
         self._started = True
         await self.watches.wait_until_synced()
@@ -266,6 +255,7 @@ class ExtenderRuntime:
         if self._port is not None:
             await self._port.close()
         await self._tasks.stop()
+        self._plugins.stop()
         await self._server.stop()
         for http in {self._http, *self._clients}:
             await http.close()

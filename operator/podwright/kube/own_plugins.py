@@ -1,0 +1,95 @@
+"""The plugins that are not Podwright's own, in a process that decides: they are loaded, watched, loaded again, and switched off if they hung.
+
+load ─► the engine is built ─► start: the alarm rings, the directories are read again and again ─► stop
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+from podwright.api.compile import Classes
+from podwright.engine.engine import Engine
+from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.plugin_files import InstalledFiles, PluginDirectories, Texts
+from podwright.engine.plugin_loading import load
+from podwright.engine.plugin_reload import PluginReload
+from podwright.engine.policy_events import PolicyEvents
+from podwright.kube.background import BackgroundTasks
+from podwright.kube.plugin_alarm import PluginAlarm
+from podwright.kube.plugin_hangs import PluginHangs
+
+log = logging.getLogger(__name__)
+
+
+class OwnPlugins:
+    """See the module."""
+
+    def __init__(self, directories: Iterable[str], state: str | None) -> None:
+        """`state`: the directory where it is remembered that a plugin hung. Raises RegistryError for plugins that cannot be loaded."""
+        self._directories = PluginDirectories(map(Path, directories))
+        self._hangs = PluginHangs(None if state is None else Path(state))
+        self._installed_texts: dict[Path, bytes] = {}
+        self._loaded = load(self._directories, skip=self._hung_at_import)
+        self._installed = InstalledFiles(self._loaded.installed_classes)
+        for path in self._installed.paths:
+            self._installed_texts[path] = path.read_bytes()
+        self._watch(self._loaded.texts)
+        self._alarm: PluginAlarm | None = None
+
+    @property
+    def classes(self) -> Classes:
+        """All plugins, Podwright's own among them."""
+        return self._loaded.classes
+
+    def disabled(self) -> Mapping[str, str]:
+        """The plugins that start switched off, and why."""
+        texts = {**self._installed_texts, **self._loaded.texts}
+        found: dict[str, str] = {}
+        for path, names in self._loaded.names_by_file().items():
+            hang = self._hangs.of(path, texts.get(path, b""))
+            if hang is not None:
+                why = f"{path} did not come back from {hang.where}, until the process was restarted"
+                found.update(dict.fromkeys(names, why))
+        return found
+
+    def start(self, tasks: BackgroundTasks, engine: Engine, *, metrics: Metrics, events: PolicyEvents) -> None:
+        """From now on calls of plugins are watched, and files that change are loaded again. Call it in the thread of the event loop."""
+        if self._directories.empty and not self._loaded.are_third_party:
+            return
+        engine.plugin_guard.listen_to_stubborn(self._hangs.stubborn)
+        self._alarm = PluginAlarm(engine.plugin_guard, also=self._hangs.alive)
+        self._alarm.start()
+        if self._installed.paths:
+            tasks.start("files of installed plugins", self._installed.run)
+        if not self._directories.empty:
+            reload = PluginReload(
+                self._directories,
+                loaded=self._loaded,
+                engine=engine,
+                metrics=metrics,
+                events=events,
+                watch=self._watch,
+            )
+            tasks.start("plugin directories", reload.run)
+
+    def stop(self) -> None:
+        if self._alarm is not None:
+            self._alarm.stop()
+        self._hangs.stop()
+
+    def _hung_at_import(self, texts: Texts) -> Collection[Path]:
+        """Called before the files are loaded for the first time."""
+        self._watch(texts)
+        found = {path: hang for path, text in texts.items() if (hang := self._hangs.of(path, text)) and hang.at_import}
+        for path, hang in found.items():
+            log.error(
+                "plugin file %s is not loaded: its import did not come back from %s, until the process was restarted",
+                path,
+                hang.where,
+            )
+        return found.keys()
+
+    def _watch(self, texts: Texts) -> None:
+        self._hangs.watch({**self._installed_texts, **texts})
