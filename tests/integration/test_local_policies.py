@@ -65,6 +65,10 @@ def test_a_namespace_editor_writes_a_policy_that_its_pods_follow_and_a_too_greed
     def accepted(name):
         return {each["type"]: each for each in status(name).get("conditions", ())}.get("Accepted", {})
 
+    def missing_params():
+        found = [each["message"] for each in status("pack").get("conditions", ()) if each["type"] == "ParamsMissing"]
+        return "".join(found)
+
     for name in "abc":
         cluster.client.create(node(name, labels={"tier": name}))
     cluster.client.create(BASE)
@@ -72,6 +76,7 @@ def test_a_namespace_editor_writes_a_policy_that_its_pods_follow_and_a_too_greed
         wait_until(lambda: may("create", "localschedulerpolicies"), 30, "the role edit includes local policies")
         assert not may("create", "schedulerpolicies")
         only_b = {"filters": [{"name": "b", "expression": "node.labels.tier == 'b'", "message": "node(s) are not b"}]}
+        by_params = {"filters": [{"name": "tier", "expression": "node.labels.tier == params.tier"}]}
         apply(local("pack", namespace, strategy={"type": "MostAllocated"}, rules=only_b))
         wait_until(lambda: accepted("pack").get("status") == "True", 20, "the policy is accepted")
         assert status("pack")["boundedBy"] == ["teams"]
@@ -81,6 +86,26 @@ def test_a_namespace_editor_writes_a_policy_that_its_pods_follow_and_a_too_greed
         assert {each["spec"]["nodeName"] for each in pods} == {"b"}
         assert f'"policy":"{namespace}/pack"' in pods[0]["metadata"]["annotations"][kit.ANNOTATION].replace(" ", "")
         assert operator.metric("podwright_policy_decisions_total", policy=f"{namespace}/pack") == 4
+
+        from_config_map = {"paramsFrom": {"configMapRef": {"name": "tiers"}}, "rules": by_params}
+        apply(local("pack", namespace, strategy={"type": "MostAllocated"}, **from_config_map))
+        apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tiers"}, "data": {"tier": "c"}})
+        wait_until(
+            lambda: "cannot be read" in missing_params(), 20, "the status says that the operator lacks the right"
+        )
+        assert (
+            'configmaps "tiers" is forbidden: User "system:serviceaccount:podwright-system:podwright"'
+            in missing_params()
+        )
+        cluster.client.create(pod("later", namespace, scheduler="podwright"))
+        grant = ("--verb=get", "--resource=configmaps", "--resource-name=tiers", f"--namespace={namespace}")
+        cluster.kubectl("create", "role", "podwright-params", *grant)
+        account = "--serviceaccount=podwright-system:podwright"
+        cluster.kubectl("create", "rolebinding", "podwright-params", "--role=podwright-params", account, grant[-1])
+        kit.wait_bound(cluster, namespace, 5)
+        pods = cluster.client.items(f"/api/v1/namespaces/{namespace}/pods")
+        assert {each["metadata"]["name"]: each["spec"]["nodeName"] for each in pods}["later"] == "c"
+        wait_until(lambda: missing_params() == "", 20, "the params are not missing any more")
 
         apply(local("greedy", namespace, strategy={"type": "Random"}, precedence=1))
         wait_until(lambda: accepted("greedy").get("status") == "False", 20, "the policy is refused")

@@ -99,7 +99,7 @@ def _rules(base: CompiledPolicy, local: LocalPolicy, signals: GivenSignals) -> M
     Raises ArgsError.
     """
     spec, theirs = local.spec, base.profile.args.get(RULES)
-    owner = owner_of(local.key, spec.params, None, local.namespace, scope=local.namespace)
+    owner = owner_of(local.key, spec.params, spec.params_from, local.namespace, scope=local.namespace)
     own = compile_rules(spec.rules, owner, signals)
     if not isinstance(theirs, RuleSet):
         theirs = RuleSet()

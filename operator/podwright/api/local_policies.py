@@ -342,6 +342,15 @@ class LocalPolicies:
         """Policies of the same precedence that may match the same pods: these are not looked for among local policies."""
         return (), False
 
+    @property
+    def config_maps(self) -> set[tuple[str, str]]:
+        """Namespace and name of each ConfigMap that an active generation takes params from."""
+        return {
+            (known.namespace, known.active.spec.params_from.config_map_ref.name)
+            for known in self._known.values()
+            if known.active is not None and known.active.spec.params_from is not None
+        }
+
     def keys(self) -> set[str]:
         """All that are known."""
         return {*self._known}

@@ -14,7 +14,7 @@ from podwright.api.kube_scheduler_configuration import POINTS
 from podwright.api.policy_bounds import size_problem
 from podwright.api.policy_load import NEEDS_SIGNALS
 from podwright.api.policy_match import CompiledMatch, Match, Selector
-from podwright.api.policy_rules import PARAMS, Rules
+from podwright.api.policy_rules import PARAMS, ParamsFrom, Rules
 from podwright.api.policy_signals import signal_names
 from podwright.api.policy_strategy import Strategy
 from podwright.api.scheduler_policy import (
@@ -104,6 +104,13 @@ class LocalPolicySpec:
         ),
     )
     params: Mapping[str, str] = field(default_factory=dict, metadata=PARAMS)
+    params_from: ParamsFrom | None = field(
+        default=None,
+        metadata=describe(
+            "A ConfigMap of the policy's own namespace with more params, which take precedence over `params`. The operator reads it only if a "
+            "Role of the namespace lets it `get` the ConfigMap; the condition ParamsMissing says if not."
+        ),
+    )
     signals: tuple[str, ...] = field(
         default=(),
         metadata=signal_names(

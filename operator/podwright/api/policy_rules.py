@@ -16,6 +16,10 @@ MAX_EXPRESSION: Final = 10 * 1024
 """The longest expression, in characters. As for selectors of devices in Kubernetes."""
 MAX_RULES: Final = 64
 """How many filters, and how many scores, a policy may have."""
+MAX_PARAMS: Final = 64
+"""How many params a policy may have itself, and how many its ConfigMap."""
+MAX_PARAM: Final = 4096
+"""The longest of them, in characters."""
 _NAME: Final[Mapping[str, Any]] = {"minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}
 _PARAM: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _CONFIG_MAP: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
@@ -118,7 +122,9 @@ class ConfigMapReference:
 @dataclass(frozen=True, slots=True)
 class ParamsFrom:
     config_map_ref: ConfigMapReference = field(
-        metadata=describe("A ConfigMap in the operator's namespace. Its `data` are the params.")
+        metadata=describe(
+            "A ConfigMap in the operator's namespace, or of a LocalSchedulerPolicy in its own. Its `data` are the params."
+        )
     )
 
 
@@ -130,7 +136,7 @@ PARAMS: Final = describe(
             message="is not a key: expected at most 253 letters, digits, '-', '_' and '.', as in a ConfigMap",
         )
     ],
-    maxProperties=64,
-    additionalProperties={"maxLength": 4096},
+    maxProperties=MAX_PARAMS,
+    additionalProperties={"maxLength": MAX_PARAM},
 )
 """Metadata of the field `params`."""

@@ -27,7 +27,7 @@ from podwright.core.framework.interface import Cluster, EventType, Handle, Waiti
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import POLICY_ANNOTATION, PodInfo
-from podwright.core.plugins.rules.params import CONFIG_MAP
+from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap, Unreadable
 from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.queue.hinting import registered
 from podwright.core.queue.rank import ranked
@@ -171,6 +171,7 @@ class ActivePolicies:
             sorter if self.policy_set.queue_sort == QUEUE_SORT else ranked(sorter, self._report)
         )
         """The sort key of the queue."""
+        self._unreadable: Unreadable = {}
         handle.cache.store.listen(CONFIG_MAP, lambda _before, _after: conduct.activities.changed())
 
     def _build(self, policy: CompiledPolicy) -> None:
@@ -343,6 +344,12 @@ class ActivePolicies:
             filter(None, (self._conduct.exceptions.summary(each) for each in policies if each is not None))
         )
 
+    def note_config_map(self, config_map: ConfigMap, why: str) -> None:
+        """Why a ConfigMap that a policy takes params from cannot be read; "": it can."""
+        if why != self._unreadable.get(config_map, ""):
+            self._unreadable = {**self._unreadable, config_map: why} if why else _without(self._unreadable, config_map)
+            self._conduct.activities.changed()
+
     def work_of(self, name: str) -> Work:
         """What the policy has done, for its status. `name`: of a local policy, namespace/name."""
         activity, conduct = self._conduct.activities.of(name), self._conduct
@@ -355,9 +362,9 @@ class ActivePolicies:
             built = self._built[policy]
             outdated = outdated or not self._of_files.isdisjoint(self._plugins_of(policy, built))
             off = off or self.plugins.problem(policy)
-            rules = built.framework.plugins.get(PolicyRules.name)
-            if isinstance(rules, PolicyRules) and rules.params_problem:
-                problems[rules.params_problem] = None
+            for plugin in built.framework.plugins.values():
+                if isinstance(plugin, PolicyRules) and (problem := plugin.params_problem(self._unreadable)):
+                    problems[problem] = None
         return Work(
             exceptions=self.plugin_exceptions_of(name),
             outdated_plugins=self._reload_problem if outdated else "",
@@ -461,3 +468,7 @@ class ActivePolicies:
 def _counts_everywhere(plugin: type[Any] | None) -> bool:
     """Whether the plugin counts also where a profile does not enable it."""
     return getattr(plugin, "hints_when_disabled", False) or getattr(plugin, "pre_filter_disabled", None) is not None
+
+
+def _without(unreadable: Unreadable, config_map: ConfigMap) -> Unreadable:
+    return {key: why for key, why in unreadable.items() if key != config_map}

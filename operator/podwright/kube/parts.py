@@ -37,6 +37,7 @@ from podwright.kube.pod_groups.foreign_pod_lister import ForeignPodLister
 from podwright.kube.pod_groups.group_status import PodGroupStatusWriter
 from podwright.kube.pod_groups.phases import PodGroupPhases
 from podwright.kube.pod_groups.served_apis import ServedPodGroupApis
+from podwright.kube.policies.config_maps import ConfigMapReader
 from podwright.kube.policies.controller import PolicyController
 from podwright.kube.policies.kinds import NamespacePolicies
 from podwright.kube.policies.statuses import WriteLimit
@@ -44,7 +45,7 @@ from podwright.kube.watch.newly_served import NewlyServedNames
 from podwright.kube.watch.pending_audit import PendingAudit
 from podwright.kube.watch.shadow_watches import ShadowWatches
 from podwright.kube.watch.unseen_names import UnseenNames
-from podwright.kube.watch.watches import Watches
+from podwright.kube.watch.watches import PARAMS_WATCH, Watches
 from podwright.kube.write.events import EventRecorder
 from podwright.kube.write.eviction import PodEvictor
 from podwright.kube.write.pod_status import PodStatusWriter
@@ -92,6 +93,7 @@ class Parts:
     pending_audit: PendingAudit
     foreign_pods: ForeignPodLister
     shadow_watches: ShadowWatches
+    config_maps: ConfigMapReader
     signals: SignalFeeds
 
 
@@ -195,10 +197,15 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         ),
         foreign_pods=ForeignPodLister(http, engine),
         shadow_watches=ShadowWatches(engine.shadow, base.watches),
+        config_maps=ConfigMapReader(http, engine, is_watched=lambda name: _watches_params(base, name)),
         signals=SignalFeeds(
             base.options.policies.signals, http, intake=engine.node_signals, metrics=metrics, wall=wall
         ),
     )
+
+
+def _watches_params(base: Base, namespace: str) -> bool:
+    return namespace == base.options.policies.namespace and PARAMS_WATCH in base.watches
 
 
 def check_profiles(options: Options, classes: Classes) -> None:

@@ -63,7 +63,7 @@ from podwright.kube.serve.readiness import ApiServerContact, Clocks, Readiness
 from podwright.kube.serve.review_clients import review_clients
 from podwright.kube.serve.server import Server
 from podwright.kube.watch.selectors import ASSIGNED_PODS, pods_that_may_ask_for
-from podwright.kube.watch.watches import Watches
+from podwright.kube.watch.watches import PARAMS_WATCH, Watches
 
 log = logging.getLogger(__name__)
 
@@ -324,7 +324,7 @@ class Runtime:
         watches.include(lambda: parts.pod_groups.reflectors)
         watches.start("assigned pods", POD, parts.group_phases.counting(engine.assigned), ASSIGNED_PODS)
         for resource in kinds:
-            name = "params of policies" if resource is self._params else resource.plural
+            name = PARAMS_WATCH if resource is self._params else resource.plural
             watches.start(name, resource, engine.objects(resource.kind))
         if not self.kopf_watches_pods and not self.options.shadow_only:
             watches.start("pending pods", POD, engine.pending, self.pending_selector)
@@ -348,6 +348,7 @@ class Runtime:
                 ("newly served names", parts.newly_served.run),
                 ("audit of pending pods", parts.pending_audit.run),
                 ("foreign pods", parts.foreign_pods.run),
+                ("params of local policies", parts.config_maps.run),
             )
         if parts.signals:
             self._start_tasks(("signals", lambda: self._read_signals(parts)))

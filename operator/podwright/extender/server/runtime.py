@@ -44,7 +44,7 @@ from podwright.kube.client import access, credentials
 from podwright.kube.client.http import Http
 from podwright.kube.client.retry import retry_until_answered
 from podwright.kube.descriptors import raise_descriptor_limit
-from podwright.kube.kinds import LOCAL_POLICY, NODE, POD, POLICY, REQUIRED, STORED
+from podwright.kube.kinds import LOCAL_POLICY, NODE, POD, POLICY, REQUIRED, STORED, params_in
 from podwright.kube.own_plugins import OwnPlugins
 from podwright.kube.parts import Base, Parts, build_parts, check_profiles
 from podwright.kube.runtime import start_policies
@@ -60,7 +60,7 @@ from podwright.kube.serve.review_clients import review_clients
 from podwright.kube.serve.server import Server
 from podwright.kube.serve.tls import Tls
 from podwright.kube.watch.selectors import ASSIGNED_PODS
-from podwright.kube.watch.watches import Watches
+from podwright.kube.watch.watches import PARAMS_WATCH, Watches
 
 log = logging.getLogger(__name__)
 
@@ -157,8 +157,9 @@ class ExtenderRuntime:
         await retry_until_answered("the API server", lambda: access.require(self._http, REQUIRED))
         await self._server.require_authentication()
         minor = await retry_until_answered("the API server", lambda: access.server_minor(self._http))
+        params = params_in(self._options.common.policies.namespace)
         readable = await retry_until_answered(
-            "the API server", lambda: access.readable(self._http, STORED, missing_api(minor))
+            "the API server", lambda: access.readable(self._http, (*STORED, params), missing_api(minor))
         )
         parts = self._parts = build_parts(self._base, minor)
         parts.events.muted = True
@@ -171,7 +172,8 @@ class ExtenderRuntime:
         self.watches.include(lambda: parts.pod_groups.reflectors)
         self.watches.start("assigned pods", POD, engine.assigned, ASSIGNED_PODS)
         for resource in readable:
-            self.watches.start(resource.plural, resource, engine.objects(resource.kind))
+            name = PARAMS_WATCH if resource is params else resource.plural
+            self.watches.start(name, resource, engine.objects(resource.kind))
         if parts.policies.readable and await access.is_served(self._http, POLICY):
             self.watches.start("policies", POLICY, PolicySink(parts.policies))
         if parts.local_policies.readable and await access.is_served(self._http, LOCAL_POLICY):
@@ -182,6 +184,7 @@ class ExtenderRuntime:
             ("policy changes", parts.policies.run_changes),
             ("local policies", parts.local_policies.run_relists),
             ("local policy changes", parts.local_policies.run_changes),
+            ("params of local policies", parts.config_maps.run),
             ("housekeeping", engine.run_housekeeping),
         ):
             self._tasks.start(name, work)

@@ -15,6 +15,8 @@ log = logging.getLogger(__name__)
 
 ESSENTIAL: Final = ("nodes", "assigned pods", "pending pods")
 """Without these, no decision can be right."""
+PARAMS_WATCH: Final = "params of policies"
+"""The ConfigMaps in the operator's namespace."""
 PATIENCE_SECONDS: Final = 10.0
 
 StartTask = Callable[[str, Callable[[], Coroutine[Any, Any, None]]], asyncio.Task[None]]

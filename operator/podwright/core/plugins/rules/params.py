@@ -9,6 +9,10 @@ from podwright.core.plugins.rules.owner import Owner
 from podwright.core.state.object_store import ObjectStore
 
 CONFIG_MAP = "ConfigMap"
+ConfigMap = tuple[str, str]
+"""Namespace and name."""
+Unreadable = Mapping[ConfigMap, str]
+"""Why ConfigMaps cannot be read: `cannot be read (...)`."""
 
 
 class Params:
@@ -24,17 +28,17 @@ class Params:
         self._seen: Mapping[str, Any] | None = None
         self._merged = own
 
-    @property
-    def problem(self) -> str:
+    def problem(self, unreadable: Unreadable) -> str:
         """What is wrong with the ConfigMap, and what is used instead; "" if nothing."""
         self.current()
-        if (
-            self._config_map is None
-            or self._store.get(CONFIG_MAP, self._config_map[1], self._config_map[0]) is not None
-        ):
+        config_map = self._config_map
+        if config_map is None:
+            return ""
+        why = unreadable.get(config_map, "")
+        if not why and self._store.get(CONFIG_MAP, config_map[1], config_map[0]) is not None:
             return ""
         used = "the params of the policy alone are used" if self._seen is None else "its last content stays in use"
-        return f"ConfigMap {'/'.join(self._config_map)} does not exist: {used}"
+        return f"ConfigMap {'/'.join(config_map)} {why or 'does not exist'}: {used}"
 
     def current(self) -> Mapping[str, str]:
         """The params. The same object as long as they are the same."""

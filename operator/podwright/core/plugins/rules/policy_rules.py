@@ -45,7 +45,7 @@ from podwright.core.plugins.rules.failures import RuleFailures
 from podwright.core.plugins.rules.groups import Failing, FilterGroup, ScoreGroup, Verdict, failing_of
 from podwright.core.plugins.rules.hints import RuleHints
 from podwright.core.plugins.rules.owner import Owner
-from podwright.core.plugins.rules.params import Params
+from podwright.core.plugins.rules.params import Params, Unreadable
 from podwright.core.plugins.rules.rule_set import Filter, Normalization, RuleSet, Score
 from podwright.core.plugins.rules.subject import Subject
 from podwright.core.state.columns.table import NodeTable
@@ -73,10 +73,9 @@ class PolicyRules(
         self._other_filters, self._other_scores = filters[2], scores[2]
         self.scope = _scope(self.rules.reads)  # type: ignore[misc]
 
-    @property
-    def params_problem(self) -> str:
+    def params_problem(self, unreadable: Unreadable) -> str:
         """What is wrong with ConfigMaps that the rules take params from; "" if nothing."""
-        return "; ".join(filter(None, (params.problem for params in self.params.values())))
+        return "; ".join(filter(None, (params.problem(unreadable) for params in self.params.values())))
 
     def hints(self) -> Sequence[EventHint]:
         return RuleHints(self.rules, self._subject, self._passes_anywhere).hints()

@@ -205,10 +205,10 @@ def test_a_param_of_the_config_map_takes_precedence_and_its_change_applies_at_on
     world.cache.set_object("ConfigMap", raw)
     assert node() == "b"
     plugin = framework.plugins["PolicyRules"]
-    assert plugin.params_problem == ""
+    assert plugin.params_problem({}) == ""
     world.cache.remove_object("ConfigMap", "tiers", NAMESPACE)
     assert node() == "b"
-    assert plugin.params_problem == f"ConfigMap {NAMESPACE}/tiers does not exist: its last content stays in use"
+    assert plugin.params_problem({}) == f"ConfigMap {NAMESPACE}/tiers does not exist: its last content stays in use"
 
 
 def test_a_config_map_of_another_namespace_is_not_read():
@@ -217,7 +217,7 @@ def test_a_config_map_of_another_namespace_is_not_read():
     policy = policy_of(["node.labels.tier == params.t"], paramsFrom={"configMapRef": {"name": "tiers"}})
     plugin = plugin_of(world, policy)
     assert verdicts(plugin, pod()) == {"a": "node(s) failed rule r0: no such key: t"}
-    assert plugin.params_problem == (
+    assert plugin.params_problem({}) == (
         f"ConfigMap {NAMESPACE}/tiers does not exist: the params of the policy alone are used"
     )
 
