@@ -24,6 +24,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "explain": "podwright.cli.explain",
     "extender": "podwright.cli.extender",
     "kube-scheduler": "podwright.cli.kube_scheduler",
+    "plugin": "podwright.cli.plugin",
     "policy": "podwright.cli.policy",
     "record": "podwright.cli.record",
     "replay": "podwright.cli.replay",

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
 
 from podwright.cli.cluster_source import clusters_of, load_options, with_cluster, with_policies
 from podwright.cli.printable import echo
+from podwright.cli.suites import run_suites, with_report
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
 from podwright.kube.log_format import printable
-from podwright.policies.cases import SuiteError, read_suite, run_case
 from podwright.policies.diff import difference, pods_of
 from podwright.policies.diff import with_policies as snapshot_with
 from podwright.policies.findings import sarif
-from podwright.policies.junit import junit
 from podwright.policies.lint import lint as findings_of
 from podwright.simulator.manifests import ManifestError, read_manifests
 
@@ -59,37 +57,13 @@ def lint(files: tuple[str, ...], output: str, **values: Any) -> None:
 @policy.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
 @with_policies
-@click.option(
-    "--junit",
-    "report",
-    type=click.Path(dir_okay=False, writable=True),
-    metavar="FILE",
-    help="Also write the results as JUnit XML, for CI systems.",
-)
+@with_report
 def test(files: tuple[str, ...], report: str | None, **values: Any) -> None:
     """Run the tests of policies in FILES: which nodes pods get, which nodes are rejected, and in which words. Needs no cluster.
 
     Exit status 1 if a test fails.
     """
-    options = load_options(values)
-    results: dict[str, list[tuple[str, list[str]]]] = {}
-    try:
-        for file in files:
-            results[file] = [(case.name, [*run_case(case, options)]) for case in read_suite(Path(file))]
-        if report is not None:
-            Path(report).write_text(junit(results), encoding="utf-8")
-    except (SuiteError, OSError, ProfileError, PluginError) as error:
-        raise click.ClickException(str(error)) from error
-    failed = 0
-    for file, cases in results.items():
-        for name, wrong in cases:
-            failed += bool(wrong)
-            echo(f"{'FAILED' if wrong else 'passed'} {file}: {printable(name)}")
-            for line in "\n".join(wrong).splitlines():
-                echo(f"    {line}")
-    click.echo(f"{sum(map(len, results.values())) - failed} passed, {failed} failed")
-    if failed:
-        raise SystemExit(1)
+    run_suites(files, load_options(values), report)
 
 
 _POLICY_FILE: Any = {"multiple": True, "type": click.Path(exists=True, dir_okay=False), "metavar": "FILE"}

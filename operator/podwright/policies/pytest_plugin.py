@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from podwright.policies.suite_names import PATTERNS
 
 if TYPE_CHECKING:
     from podwright.policies.cases import Case
     from podwright.simulator.loaded import LoadOptions
-
-PATTERNS: Final = ("test_policies.yaml", "test_*.policies.yaml")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
