@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from podwright.api.kube_scheduler_configuration import MAX_WEIGHT
-from podwright.core.devices.choice import AllocationOrder, Scoring
+from podwright.core.devices.choice import AllocationOrder, Preempting, Scoring
 from podwright.core.framework.profile import MULTI_POINT, Enabled, PluginSet, PluginSets, Point
 from podwright.core.framework.validation import Rule, describe
 
@@ -34,6 +34,13 @@ class PolicyDevices:
             "MostAllocated, LeastAllocated: those on which more, or less, of such devices is in use."
         ),
     )
+    preemption: Preempting = field(
+        default="Default",
+        metadata=describe(
+            "Whether a pod that lacks devices may preempt for them. Default: no, as in kube-scheduler. FreeDevices: devices of claims that only pods "
+            "of lower priority use count as free when these pods are evicted. Not for pod groups."
+        ),
+    )
     weight: int | None = field(
         default=None,
         metadata=describe(
@@ -47,7 +54,7 @@ class PolicyDevices:
     def args(self) -> dict[str, str]:
         """What is set in the args of DynamicResources."""
         default = type(self)()
-        chosen = {"allocation": self.allocation, "scoring": self.scoring}
+        chosen = {"allocation": self.allocation, "scoring": self.scoring, "preemption": self.preemption}
         return {key: value for key, value in chosen.items() if value != getattr(default, key)}
 
 

@@ -24,8 +24,10 @@ def test_a_policy_that_says_nothing_chooses_as_kube_scheduler():
 
 
 def test_the_choice_becomes_args_of_the_plugin():
-    args = compiled(devices={"allocation": "BestFit", "scoring": "MostAllocated"}).profile.args["DynamicResources"]
-    assert (args.allocation, args.scoring, args.filter_timeout) == ("BestFit", "MostAllocated", "10s")
+    chosen = {"allocation": "BestFit", "scoring": "MostAllocated", "preemption": "FreeDevices"}
+    args = compiled(devices=chosen).profile.args["DynamicResources"]
+    assert {key: getattr(args, key) for key in chosen} == chosen
+    assert args.filter_timeout == "10s"
 
 
 def test_other_args_stay():

@@ -10,6 +10,9 @@ AllocationOrder = Literal["FirstFit", "BestFit", "Spread"]
 Scoring = Literal["Default", "BestFit", "MostAllocated", "LeastAllocated"]
 """Which nodes score best. Default: those with more preferred alternatives, as in kube-scheduler."""
 
+Preempting = Literal["Default", "FreeDevices"]
+"""Whether pods preempt for devices. Default: no, as in kube-scheduler. FreeDevices: what only victims use counts as free in a dry run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:

@@ -23,6 +23,7 @@ from podwright.core.devices.problem import Problem
 from podwright.core.devices.search import Search
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.state.cache import Cache
+from podwright.core.state.devices.usage import DeviceUsage
 
 UNKNOWN: Final = 0
 FITS: Final = 1
@@ -143,6 +144,11 @@ class Verdicts:
             raise AllocationError("devices have changed since the node was chosen")
         return search
 
+    def would_fit(self, slot: int, usage: DeviceUsage, steps: int) -> bool:
+        """Whether the node in this row could serve the claims if devices were used like this. False after so many steps. Raises AllocationError."""
+        search = self._start(slot, usage)
+        return search.run(steps) and bool(search.solved)
+
     # Internals
 
     @property
@@ -217,17 +223,18 @@ class Verdicts:
                 self._paused[slot] = int(self._versions[slot]), search
             raise
 
-    def _start(self, slot: int) -> Search:
+    def _start(self, slot: int, usage: DeviceUsage | None = None) -> Search:
+        """`usage`: instead of that of the cache."""
         cache = self._cache
         node = cache.table.nodes[slot]
         self.searches += 1
         assert node is not None, f"row {slot} has no node"
         devices = cache.devices
-        offer = Offer(self.problem, node, devices.index.pools_of(slot), devices.claims.usage)
+        offer = Offer(self.problem, node, devices.index.pools_of(slot), usage or devices.claims.usage)
+        counters = self._counters if usage is None else AvailableCounters(usage)
         if self._choice.allocation == "FirstFit":
-            return Search(offer, self._counters)
-        order = partial(Measures(offer, self._counters).order, allocation=self._choice.allocation)
-        return Search(offer, self._counters, order)
+            return Search(offer, counters)
+        return Search(offer, counters, partial(Measures(offer, counters).order, allocation=self._choice.allocation))
 
     def _run(self, search: Search, slot: int, limits: Limits) -> None:
         pauses = self._cache.pauses

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from podwright.core.objects.devices.claims import Allocation, ResourceClaim
 from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.devices.node_requests import ExtendedResources
 from podwright.core.plugins.devices.reservation import Reservation
 
@@ -35,9 +36,17 @@ class CycleClaims:
     """Allocations that another pod of the group has in flight, by the position of the claim."""
     unavailable: set[int] = field(default_factory=set)
     """The positions of allocated claims that are not available on some node."""
+    frees: bool = False
+    """Whether victims may free devices for the pod."""
+    removed: dict[str, PodInfo] = field(default_factory=dict)
+    """The pods that a dry run has removed, by uid."""
     reservation: Reservation | None = None
     writes: Writes | None = None
     """What was written to the API server for the pod."""
+
+    def clone(self) -> CycleClaims:
+        """For a dry run, which removes other pods than the next one."""
+        return replace(self, removed=dict(self.removed))
 
     @property
     def any_open(self) -> bool:

@@ -9,21 +9,19 @@ get one claim together, which is created in PreBind. Source: kube-scheduler's pl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from podwright.core.devices.choice import AllocationOrder, Choice, Scoring
+from podwright.core.devices.choice import AllocationOrder, Choice, Preempting, Scoring
 from podwright.core.devices.verdicts import STEPS_PER_SECOND
 from podwright.core.framework.cluster_events import EventHint
 from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.interface import (
-    Bools,
     CycleState,
     Diagnosis,
     EnqueueExtensions,
@@ -38,6 +36,7 @@ from podwright.core.framework.interface import (
     PostFilterResult,
     PreBindPlugin,
     PreEnqueuePlugin,
+    PreFilterExtensions,
     PreFilterPlugin,
     ReservePlugin,
     Scope,
@@ -48,7 +47,8 @@ from podwright.core.objects.devices.claims import Allocation
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.devices.claim_writes import ClaimWriteError, ClaimWrites, Deallocation, Deletion, tell
 from podwright.core.plugins.devices.cycle_claims import CycleClaims
-from podwright.core.plugins.devices.evaluation import STATUSES, Evaluation, EvaluationError
+from podwright.core.plugins.devices.evaluation import FREEABLE, STATUSES, Evaluation, EvaluationError
+from podwright.core.plugins.devices.freed import waits_for_release
 from podwright.core.plugins.devices.hints import device_hints
 from podwright.core.plugins.devices.node_requests import extended_resources
 from podwright.core.plugins.devices.plans import Plan, plan_of
@@ -58,6 +58,8 @@ from podwright.core.state.cache import Cache
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 
+X = TypeVar("X")
+Y = TypeVar("Y")
 SOON_SECONDS: Final = 10.0
 """How long after a pod the claims of its templates may come, before an event says that they are missing."""
 
@@ -66,13 +68,14 @@ SOON_SECONDS: Final = 10.0
 class DynamicResourcesArgs:
     """`filter_timeout` bounds the search for devices on one node; "0s": no bound. `binding_timeout`: how long devices may take to become ready.
 
-    `allocation`, `scoring`: see core/devices/choice.py. kube-scheduler does not have these two.
+    `allocation`, `scoring`, `preemption`: see core/devices/choice.py. kube-scheduler does not have these.
     """
 
     filter_timeout: str = "10s"
     binding_timeout: str = "600s"
     allocation: AllocationOrder = "FirstFit"
     scoring: Scoring = "Default"
+    preemption: Preempting = "Default"
 
     def validate(self, where: str) -> Iterable[tuple[str, str]]:
         """The problems that kube-scheduler would report, as (field path, problem)."""
@@ -92,6 +95,7 @@ class DynamicResources(
     Plugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
+    PreFilterExtensions,
     FilterPlugin,
     PostFilterPlugin,
     ScorePlugin,
@@ -172,6 +176,7 @@ class DynamicResources(
         for position, claim in enumerate(claims):
             if claim.allocation is None and (status := self._not_yet(found, position, pod)) is not None:
                 return status
+        found.frees = self.args.preemption == "FreeDevices" and not waits_for_release(pod, cache)
         state.data[self.name] = found
         return None
 
@@ -201,18 +206,31 @@ class DynamicResources(
         slot = self.handle.cache.table.slot_of(node.name)
         if found is None or slot is None:
             return None
-        rows = np.zeros(self.handle.cache.table.size, np.bool_)
-        rows[slot] = True
-        code = int(self._codes(found, rows)[slot])
-        return STATUSES[code] if code else None
+        if found.removed:
+            code = self._guarded(self._evaluation.code_without, found, slot)
+        else:
+            rows = np.zeros(self.handle.cache.table.size, np.bool_)
+            rows[slot] = True
+            code = int(self._guarded(self._evaluation.codes, found, rows)[slot])
+        return (FREEABLE if found.frees else STATUSES)[code] if code else None
 
     def filter_all(self, state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult | None:
         found = self._claims_of(state, pod)
         if found is None:
             return None
         rows = table.valid if state.left is None else state.left
-        codes = self._codes(found, rows)
-        return FilterResult(codes == 0, lambda: (codes, STATUSES))
+        codes = self._guarded(self._evaluation.codes, found, rows)
+        return FilterResult(codes == 0, lambda: (codes, FREEABLE if found.frees else STATUSES))
+
+    def add_pod(self, state: CycleState, _pod: PodInfo, added: PodInfo, _node: NodeInfo) -> None:
+        found: CycleClaims | None = state.data.get(self.name)
+        if found is not None:
+            found.removed.pop(added.uid, None)
+
+    def remove_pod(self, state: CycleState, _pod: PodInfo, removed: PodInfo, _node: NodeInfo) -> None:
+        found: CycleClaims | None = state.data.get(self.name)
+        if found is not None and found.frees:
+            found.removed[removed.uid] = removed
 
     def _claims_of(self, state: CycleState, pod: PodInfo) -> CycleClaims | None:
         """None: the pod has no claims. If the profile disables PreFilter, no pod with claims comes here."""
@@ -221,9 +239,9 @@ class DynamicResources(
             raise PluginError(self.name, "filter", "not found")
         return found
 
-    def _codes(self, found: CycleClaims, rows: Bools) -> NDArray[np.int8]:
+    def _guarded(self, evaluate: Callable[[CycleClaims, X], Y], found: CycleClaims, where: X) -> Y:
         try:
-            return self._evaluation.codes(found, rows)
+            return evaluate(found, where)
         except EvaluationError as error:
             raise PluginError(self.name, "filter", str(error)) from error
 

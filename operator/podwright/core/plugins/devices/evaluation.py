@@ -24,15 +24,16 @@ from podwright.core.devices.verdicts import (
 )
 from podwright.core.framework.helpers import normalize_by_greatest
 from podwright.core.framework.interface import Bools, Handle, Int64s
-from podwright.core.framework.status import Code, Status, unresolvable
+from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
 from podwright.core.objects.devices.claims import Allocation, ResourceClaim
 from podwright.core.plugins.devices.binding_conditions import usable
 from podwright.core.plugins.devices.cycle_claims import CycleClaims
+from podwright.core.plugins.devices.freed import freed_by
 from podwright.core.plugins.devices.reservation import allocate
 from podwright.core.state.columns.matching import affinity_column
 
 _AVAILABLE: Final = 0
-_NOT_ALLOCATABLE: Final = 1
+NOT_ALLOCATABLE: Final = 1
 _INVALID_POOLS: Final = 2
 _NOT_AVAILABLE: Final = 3
 _NO_RESOURCE: Final = 4
@@ -45,8 +46,12 @@ STATUSES: Final = (
     unresolvable("cannot fit resource"),
     unresolvable("cannot schedule extended resource claim"),
 )
-_CODE_OF: Final = np.array([_AVAILABLE, _AVAILABLE, _NOT_ALLOCATABLE, _INVALID_POOLS, _AVAILABLE], np.int8)
+_CODE_OF: Final = np.array([_AVAILABLE, _AVAILABLE, NOT_ALLOCATABLE, _INVALID_POOLS, _AVAILABLE], np.int8)
 """By code of a verdict."""
+DRY_RUN_STEPS: Final = 10_000
+"""The most steps of a search in a dry run of a preemption: there are many of them."""
+FREEABLE: Final = (STATUSES[0], unschedulable(*STATUSES[1].reasons), *STATUSES[2:])
+"""The statuses where victims may free devices."""
 _WHOLE_ATTEMPT_STEPS: Final = STEPS_PER_SECOND // 10
 """The most steps of a search in an attempt that cannot pause although others wait. The next attempt goes on from there."""
 SCORES_OF_FITS: Final = 101
@@ -96,6 +101,25 @@ class Evaluation:
                     found.unavailable.add(position)
                     codes[rejected] = _NOT_AVAILABLE
         return codes
+
+    def code_without(self, found: CycleClaims, slot: int) -> int:
+        """The position in STATUSES of one row, where the pods of `found.removed` are gone."""
+        rows = np.zeros(self._cache.table.size, np.bool_)
+        rows[slot] = True
+        variant = 0 if found.extended is None else int(found.extended.codes(self._cache.table)[slot])
+        claims = self._cache.devices.claims
+        freed = freed_by(found.removed, claims)
+        code = int(self.codes(found, rows)[slot])
+        if code != NOT_ALLOCATABLE or not freed:
+            return code
+        verdicts, names = self._verdicts(found, variant)
+        try:
+            if not verdicts.would_fit(slot, claims.usage.without(freed), DRY_RUN_STEPS):
+                return code
+        except AllocationError as error:
+            raise EvaluationError(error.message(names)) from error
+        unavailable = (self._unavailable(found, position) for position in range(len(found.claims)))
+        return _NOT_AVAILABLE if any(each is not None and each[slot] for each in unavailable) else _AVAILABLE
 
     def _allocate(self, found: CycleClaims, by_node: Int64s, rows: Bools, codes: NDArray[np.int8]) -> None:
         """Writes the codes of the rows where the claims cannot be allocated. Raises PluginError if the attempt fails."""

@@ -6,7 +6,8 @@ admin access are not counted. Source: `allocatedDevices` of kube-scheduler's plu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Final
 
 from podwright.core.objects.compaction import compact_regularly, shrink
@@ -26,12 +27,17 @@ class _Use:
         self.shares = 0
         self.consumed: dict[str, int] = {}
 
+    def copy(self) -> _Use:
+        found = _Use()
+        found.whole, found.shares, found.consumed = self.whole, self.shares, dict(self.consumed)
+        return found
+
 
 class DeviceUsage:
     """See the module."""
 
     def __init__(self) -> None:
-        self._uses: dict[DeviceId, _Use] = {}
+        self._uses: MutableMapping[DeviceId, _Use] = {}
         self.changes = 0
         """Rises with each change."""
         self.changed: set[DeviceId] = set()
@@ -39,7 +45,19 @@ class DeviceUsage:
         compact_regularly(self)
 
     def compact(self) -> None:
-        shrink(self._uses)
+        if isinstance(self._uses, dict):
+            shrink(self._uses)
+
+    def without(self, devices: Iterable[AllocatedDevice]) -> DeviceUsage:
+        """The use as it would be without these devices, which claims have. Valid until this one changes."""
+        found = DeviceUsage()
+        given_back = list(devices)
+        own = {d.device_id: use.copy() for d in given_back if (use := self._uses.get(d.device_id)) is not None}
+        found._uses = own
+        found.remove(given_back)
+        hidden = {d.device_id: own.get(d.device_id, _Use()) for d in given_back}
+        found._uses = ChainMap(hidden, self._uses)
+        return found
 
     def __len__(self) -> int:
         """How many devices are used."""
@@ -57,7 +75,8 @@ class DeviceUsage:
 
     def used(self, device: DeviceId) -> bool:
         """Whether a claim has the device or a share of it."""
-        return device in self._uses
+        use = self._uses.get(device)
+        return use is not None and (use.whole > 0 or use.shares > 0)
 
     def consumed(self, device: DeviceId) -> Mapping[str, int]:
         """The nano-units that shares consume, by capacity."""
