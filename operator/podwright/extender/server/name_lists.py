@@ -24,7 +24,10 @@ KNOWN_LISTS: Final = 4
 KNOWN_BYTES: Final = 16 << 20
 """How much memory the known lists may take."""
 SHORT: Final = 100
-"""kube-scheduler takes nodes without a score for nodes with the score 0. Of longer lists, reading each object delays its pod by microseconds."""
+"""kube-scheduler takes nodes without a score for nodes with the score 0. Of longer lists, reading each object delays its pod by microseconds.
+
+Source: `prioritizeNodes` in pkg/scheduler/schedule_one.go.
+"""
 _BYTES_PER_NAME: Final = 128
 """A name as a string, its place in lists, and its row."""
 
@@ -74,8 +77,10 @@ class NameList:
     def encode_scores(self, scores: NDArray[np.int64]) -> bytes:
         """The HostPriorityList with these scores, from 0 to 10, in the order of the names. A space stands before scores below ten.
 
-        Of long lists, names with the score 0 are left out: see SHORT.
+        Of long lists, names with the score 0 are left out, and all names if they have the same score: see SHORT.
         """
+        if len(self.names) > SHORT and (scores == scores[0]).all():
+            return b"[]"
         if self._template is None:
             self._template = self._make_template()
         template, ends = self._template
