@@ -1,7 +1,7 @@
 """The process of `podwright run`: starts the runtime first, then Kopf beside it.
 
-Kopf watches policies, and pending pods with `--pod-intake=kopf`. Importing it takes as long as the rest of the start. With
-`--pod-intake=watch` it therefore starts only after the first burst of decisions, or at once on a standby; the runtime lists policies before the first decision.
+Kopf watches policies, and pending pods with `--pod-intake=kopf`. Importing it takes as long as the rest of the start. It
+therefore starts only after the first decisions, or at once on a standby; the runtime lists policies and pending pods before the first decision.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from podwright.kube.signals import catch_signals
 log = logging.getLogger(__name__)
 
 FIRST_BURST_SECONDS: Final = 10.0
-"""How long Kopf waits for the first burst of decisions at most."""
+"""How long Kopf waits for the first burst of decisions at most, if it watches no pods."""
 SETTLE_SECONDS: Final = 2.0
-"""How long it waits after the last of these decisions, for bindings and their events."""
+"""How long it then waits after the last of these decisions, for bindings and their events."""
+FIRST_PODS_SECONDS: Final = 1.0
+"""How long it waits at most if it watches the pods: those that are created meanwhile wait with it."""
 KOPF_STOP_SECONDS: Final = 2.0
 """How long Kopf may take to stop after everything else. It only watches, and can wait 5 s or more for a broken watch."""
 
@@ -82,8 +84,7 @@ async def _wait_for_kopf(kopf: asyncio.Task[None]) -> None:
 
 
 async def _run_kopf(stop: asyncio.Event, runtime: Runtime) -> None:
-    if not runtime.kopf_watches_pods:
-        await _wait_for_first_burst(stop, runtime)
+    await _wait_for_first_burst(stop, runtime)
     if not stop.is_set():
         supervisor = await asyncio.to_thread(import_supervisor)
         await supervisor.supervise(stop, runtime)
@@ -93,12 +94,11 @@ async def _wait_for_first_burst(stop: asyncio.Event, runtime: Runtime) -> None:
     """A standby does not wait: the import must not fall into its takeover."""
     standby = asyncio.create_task(runtime.leadership.wait_until_standing_by(), name="podwright wait")
     idle = asyncio.create_task(runtime.engine.first_idle.wait(), name="podwright wait")
-    done, pending = await asyncio.wait(
-        {standby, idle}, timeout=FIRST_BURST_SECONDS, return_when=asyncio.FIRST_COMPLETED
-    )
+    seconds = FIRST_PODS_SECONDS if runtime.kopf_watches_pods else FIRST_BURST_SECONDS
+    done, pending = await asyncio.wait({standby, idle}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:
         task.cancel()
-    if standby in done:
+    if standby in done or runtime.kopf_watches_pods:
         return
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(SETTLE_SECONDS):

@@ -159,7 +159,10 @@ def suppress_status(status: int) -> Iterator[None]:
 
 
 def wait_until(condition: Callable[[], bool], timeout: float, expected: str) -> None:
-    """Polls until `condition()` holds. Raises TimeoutError after `timeout` seconds, naming what was `expected`."""
+    """Polls until `condition()` holds. Raises TimeoutError, naming what was `expected`.
+
+    `timeout`: seconds of pauses. The time that the condition takes does not count, so that a busy machine gets longer.
+    """
     waiter = threading.Event()
     for _ in range(max(1, int(timeout / 0.05))):
         if condition():

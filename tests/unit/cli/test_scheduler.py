@@ -1,12 +1,16 @@
 """What `podwright run` imports, and when. Each case runs in a separate process."""
 
 import asyncio
+import gc
 import subprocess
 import sys
 from subprocess import PIPE
 
 import pytest
 
+from podwright.cli import scheduler
+from podwright.kube.options import Options
+from podwright.kube.runtime import Runtime
 from podwright.sandbox import Sandbox
 from podwright.testing import node, pod
 
@@ -58,6 +62,36 @@ async def test_a_start_imports_what_the_first_decisions_need_and_nothing_else(tm
     assert "podwright.kube.runtime" in imported
     assert not LATER & imported
     assert output.decode().split() == []
+
+
+@pytest.mark.parametrize("intake", ["kopf", "watch"])
+async def test_kopf_is_imported_after_the_first_decisions(intake, tmp_path, monkeypatch):
+    runtimes, stops, decided = [], [], []
+
+    class Observed(Runtime):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            runtimes.append(self)
+
+    class Supervisor:
+        @staticmethod
+        async def supervise(stop, _runtime):
+            stop.set()
+
+    def imported():
+        decided.append(runtimes[0].engine.first_idle.is_set())
+        return Supervisor
+
+    monkeypatch.setattr(gc, "freeze", lambda: None)  # it would keep the garbage of this test for ever
+    monkeypatch.setattr(scheduler, "Runtime", Observed)
+    monkeypatch.setattr(scheduler, "catch_signals", stops.append)
+    monkeypatch.setattr(scheduler, "import_supervisor", imported)
+    monkeypatch.setattr(scheduler, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(scheduler, "FIRST_PODS_SECONDS", 30.0)
+    async with Sandbox(delay=0, controllers=False) as sandbox, asyncio.timeout(30):
+        kubeconfig = sandbox.write_kubeconfig(tmp_path / "kubeconfig")
+        await scheduler.run(Options(kubeconfig=str(kubeconfig), pod_intake=intake))
+    assert decided == [True]
 
 
 @pytest.mark.parametrize(
