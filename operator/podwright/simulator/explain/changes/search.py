@@ -15,9 +15,11 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import PostFilterResult
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.state.devices.claims import CLAIM_KIND
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.simulator.explain.amounts import counted, listed
 from podwright.simulator.explain.causes import claim_users, stays
+from podwright.simulator.explain.changes.claims import claim_options, open_claims, released
 from podwright.simulator.explain.changes.moves import Moves, ending, moves_from
 from podwright.simulator.explain.changes.node_edits import NodeEdit, edit_for, manifest, shapes
 from podwright.simulator.explain.changes.patches import difference
@@ -33,6 +35,9 @@ NODES_TRIED: Final = 6
 SHAPES_TRIED: Final = 6
 MOVES_TRIED: Final = 3
 OPTIONS: Final = 6
+CLAIMS_TRIED: Final = 8
+USERS_TRIED: Final = 4
+_DEVICES: Final = "DynamicResources"
 _LIVE: Final = frozenset(("tolerations", "schedulingGates"))
 """Fields of a pod's spec that may be changed while it is pending. With any other, the pod has to be created anew."""
 _FAR_ABOVE: Final = 2_000_000_000
@@ -58,6 +63,8 @@ class Search:
             self._of_moves,
             self._of_endings,
             self._of_volumes,
+            self._of_claims,
+            self._of_devices,
             self._of_node,
             self._of_new_node,
         ):
@@ -184,6 +191,36 @@ class Search:
                     placed = self._trials.place(self._pod)
                 if placed:
                     yield Change(of="cluster", text=text, node=placed, edits=tuple(_created(*each) for each in objects))
+
+    def _of_claims(self) -> Iterator[Change]:
+        """Claims that ask for less."""
+        rows = [row for row in self._rows if _DEVICES in self._plugins(row)]
+        for claim in open_claims(self._cache, self._pod) if rows else ():
+            for text, raw in islice(claim_options(self._cache, claim, rows), CLAIMS_TRIED):
+                if self._spent:
+                    return
+                with self._trials.with_objects([(CLAIM_KIND, raw)]):
+                    placed = self._trials.place(self._pod)
+                if placed:
+                    spec = {"spec": raw["spec"]}
+                    edit = Edit(
+                        verb="recreate", kind=CLAIM_KIND, name=claim.name, namespace=claim.namespace, object=spec
+                    )
+                    yield Change(of="cluster", text=text, node=placed, edits=(edit,))
+
+    def _of_devices(self) -> Iterator[Change]:
+        """A pod whose end frees the devices."""
+        for row in self._rows:
+            if _DEVICES not in self._plugins(row):
+                continue
+            for other, objects in islice(released(self._cache, self._cache.node_at(row)), USERS_TRIED):
+                if self._spent:
+                    return
+                with self._trials.with_objects(objects):
+                    placed = ending(self._trials, self._pod, [other])
+                if placed:
+                    edit = Edit(verb="delete", kind="Pod", name=other.name, namespace=other.namespace)
+                    yield Change(of="cluster", text=f"{other.key} ends, which has devices", node=placed, edits=(edit,))
 
     def _of_endings(self) -> Iterator[Change]:
         """Pods whose end is all that helps: they use what only one pod may use."""

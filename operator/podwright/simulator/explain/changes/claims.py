@@ -1,0 +1,91 @@
+"""Changes of the ResourceClaims of a pod, and of the pods that have devices, after which the pod may get its devices.
+
+The spec of a claim cannot be changed: it has to be created anew, or its template.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, Final
+
+from podwright.core.objects.devices.claims import ResourceClaim
+from podwright.core.objects.pod import PodInfo
+from podwright.core.plugins.devices.pod_claims import ClaimsError, claims_of
+from podwright.core.state.cache import Cache
+from podwright.core.state.devices.claims import CLAIM_KIND
+from podwright.core.state.nodeinfo import NodeInfo
+
+TAINTS: Final = 3
+"""How many taints of devices are tried."""
+Option = tuple[str, Mapping[str, Any]]
+"""What is changed, and the claim then."""
+
+
+def open_claims(cache: Cache, pod: PodInfo) -> list[ResourceClaim]:
+    """The claims of the pod that have no devices yet."""
+    try:
+        return [claim for claim in claims_of(pod, cache.devices.claims) if claim.allocation is None]
+    except ClaimsError:
+        return []
+
+
+def claim_options(cache: Cache, claim: ResourceClaim, slots: list[int]) -> Iterator[Option]:
+    """Changes of one request, the least first. `slots`: the rows of the nodes whose devices may do."""
+    for index, request in enumerate((claim.raw["spec"].get("devices") or {}).get("requests") or ()):
+        exactly = request.get("exactly")
+        if not isinstance(exactly, Mapping):
+            continue
+        where = f"request {request.get('name')} of claim {claim.key}"
+        for text, changed in _request_options(cache, exactly, slots):
+            raw = copy.deepcopy(dict(claim.raw))
+            raw["spec"]["devices"]["requests"][index]["exactly"] = changed
+            yield f"{text} in {where}", raw
+
+
+def _request_options(cache: Cache, exactly: Mapping[str, Any], slots: list[int]) -> Iterator[Option]:
+    known = exactly.get("tolerations") or []
+    for key, value, effect in islice(_taints(cache, slots), TAINTS):
+        toleration = {"key": key, "operator": "Equal", "value": value, "effect": effect}
+        if toleration not in known:
+            yield f"tolerate {key}={value}:{effect}", {**exactly, "tolerations": [*known, toleration]}
+    count = exactly.get("count") or 1
+    for fewer in dict.fromkeys((count - 1, count // 2, 1)):
+        if 0 < fewer < count:
+            yield f"ask for {fewer} instead of {count} devices", {**exactly, "count": fewer}
+    if exactly.get("selectors"):
+        yield "leave out the selectors", {k: v for k, v in exactly.items() if k != "selectors"}
+
+
+def _taints(cache: Cache, slots: list[int]) -> Iterator[tuple[str, str, str]]:
+    """Those that keep devices from being allocated."""
+    cache.devices.index.refresh()
+    seen: dict[tuple[str, str, str], None] = {}
+    for slot in slots:
+        for pool in cache.devices.index.pools_of(slot):
+            for item in pool.devices:
+                for taint in item.taints:
+                    key = taint.key, taint.value, taint.effect
+                    if key not in seen:
+                        seen[key] = None
+                        yield key
+
+
+def released(cache: Cache, node: NodeInfo) -> Iterator[tuple[PodInfo, list[tuple[str, Mapping[str, Any]]]]]:
+    """The pods of a node that have devices for themselves, the least important first, with their claims as they are once the pod has ended."""
+    for other in sorted(node.pods.values(), key=lambda each: (each.priority, each.key)):
+        if not other.resource_claims:
+            continue
+        try:
+            claims = claims_of(other, cache.devices.claims)
+        except ClaimsError:
+            continue
+        own = [claim for claim in claims if claim.allocation is not None and set(claim.reserved_for) <= {other.uid}]
+        if own:
+            yield other, [(CLAIM_KIND, _without_devices(claim.raw)) for claim in own]
+
+
+def _without_devices(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    left = {k: v for k, v in raw["status"].items() if k not in ("allocation", "devices", "reservedFor")}
+    return {**raw, "status": left}

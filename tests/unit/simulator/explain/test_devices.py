@@ -1,0 +1,78 @@
+"""What would help a pod that lacks devices: each change is proved on a copy of the cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from podwright.core.objects.pod import parse_pod
+from podwright.simulator.explain.explanation import explain_pod
+from podwright.simulator.loaded import LoadOptions, load
+from podwright.simulator.snapshot import Snapshot
+from support.objects.builders import make_node, make_pod
+from support.objects.devices import (
+    allocated,
+    claiming,
+    exactly,
+    make_claim,
+    make_class,
+    make_device,
+    make_slice,
+    selector,
+)
+
+API = "resource.k8s.io/v1"
+
+
+def resource(kind, raw):
+    return {"apiVersion": API, "kind": kind, **raw}
+
+
+def explained(*requests, devices, users=(), pod=None):
+    """The changes for a pod with these requests, by their texts. `users`: the placed pods that have a device each."""
+    objects = [
+        {"apiVersion": "v1", "kind": "Node", **make_node("a")},
+        resource("DeviceClass", make_class("gpu")),
+        resource("ResourceSlice", make_slice("a-gpus", devices, node="a")),
+        resource("ResourceClaim", make_claim("wanted", *requests)),
+    ]
+    for name, device in users:
+        status = allocated(device, node="a", reserved_for=[name])
+        objects.append(resource("ResourceClaim", make_claim(f"{name}-claim", exactly(), status=status)))
+        running = make_pod(name, uid=name, node="a", spec=claiming(f"{name}-claim"), status={"phase": "Running"})
+        objects.append({"apiVersion": "v1", "kind": "Pod", **running})
+    raw = make_pod("waiting", spec={"schedulerName": "podwright", **claiming("wanted")})
+    loaded = load(Snapshot(objects=objects, taken_at=4e9), LoadOptions())
+    found = explain_pod(loaded, parse_pod(raw, keep_raw=True), raw=raw)
+    assert len(loaded.cache.devices.claims.usage) == len(users), "nothing is left behind"
+    return {change.text: change for change in found.changes}
+
+
+TAINT = {"key": "sick", "value": "yes", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("request_", "devices", "text"),
+    [
+        pytest.param(exactly(count=3), [make_device("d0"), make_device("d1")], "ask for 2 instead of 3 devices in request r of claim default/wanted", id="fewer devices"),
+        pytest.param(exactly(selectors=[selector("false")]), [make_device("d0")], "leave out the selectors in request r of claim default/wanted", id="no selector"),
+        pytest.param(exactly(), [make_device("d0", taints=[TAINT])], "tolerate sick=yes:NoSchedule in request r of claim default/wanted", id="a toleration"),
+    ],
+)  # fmt: skip
+def test_a_claim_that_asks_for_less_is_proposed(request_, devices, text):
+    changes = explained(request_, devices=devices)
+    assert [each for each in changes if "claim" in each] == [text]
+    (edit,) = changes[text].edits
+    assert (edit.verb, edit.kind, edit.name, changes[text].node) == ("recreate", "ResourceClaim", "wanted", "a")
+    assert edit.object["spec"]["devices"]["requests"][0]["name"] == "r"
+
+
+def test_the_least_important_pod_whose_end_frees_the_device_is_proposed():
+    changes = explained(exactly(), devices=[make_device("d0"), make_device("d1")], users=[("one", "d0"), ("two", "d1")])
+    (change,) = [change for text, change in changes.items() if "has devices" in text]
+    assert (change.text, change.node) == ("default/one ends, which has devices", "a")
+    assert [(edit.verb, edit.kind, edit.name) for edit in change.edits] == [("delete", "Pod", "one")]
+
+
+def test_nothing_is_proposed_that_does_not_help():
+    impossible = exactly(count=2, selectors=[selector("false")])
+    assert not [text for text in explained(impossible, devices=[make_device("d0")]) if "claim" in text]
