@@ -48,7 +48,7 @@ def placed_pod(index: int, node_name: str, source: random.Random) -> dict[str, A
     return {
         "metadata": {
             "name": f"p{index}",
-            "namespace": source.choice(("default", "other")),
+            "namespace": ("default", "other")[index % 2],  # a pod keeps its namespace
             "uid": f"p{index}",
             "labels": {"app": f"a{index % 3}"} if index % 5 else {},
         },
