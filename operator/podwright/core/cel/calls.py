@@ -15,6 +15,7 @@ from podwright.core.cel.equality import equal
 from podwright.core.cel.errors import CancelledError, CelError, EvaluationError, Issue
 from podwright.core.cel.frame import Frame
 from podwright.core.cel.plans import Step
+from podwright.core.cel.regexes import PREPARED as REGEX_FUNCTIONS
 from podwright.core.cel.tree import Call
 from podwright.core.cel.values import Function, Opaque, Value, size_of
 
@@ -60,8 +61,19 @@ def compile_call(node: Call, steps: Sequence[Step], constants: Mapping[int, Valu
         if len(steps) == 2 and not needs_frame:
             return _binary(steps[0], steps[1], cost, function)
         fixed = cost
-        return _general(tuple(steps), lambda _args, _result: fixed, function, needs_frame=needs_frame, of_result=False)
-    return _general(tuple(steps), cost, function, needs_frame=needs_frame, of_result=cost in OF_RESULT)
+        return _general(
+            tuple(steps),
+            lambda _args, _result: fixed,
+            function,
+            needs_frame=needs_frame,
+            of_result=False,
+            evaluates_both=True,
+        )
+    # cel-go prepares a call with a constant regular expression: it then stops at the first argument that fails.
+    stops = node.function in REGEX_FUNCTIONS and 1 in constants
+    return _general(
+        tuple(steps), cost, function, needs_frame=needs_frame, of_result=cost in OF_RESULT, evaluates_both=not stops
+    )
 
 
 def _unary(operand: Step, cost: int, function: Function) -> Step:
@@ -136,10 +148,17 @@ def _equality_cost(a: Value, b: Value, *, is_equals: bool) -> int:
 
 
 def _general(
-    steps: tuple[Step, ...], cost: CallCost, function: Function, *, needs_frame: bool, of_result: bool
+    steps: tuple[Step, ...],
+    cost: CallCost,
+    function: Function,
+    *,
+    needs_frame: bool,
+    of_result: bool,
+    evaluates_both: bool,
 ) -> Step:
+    """`evaluates_both`: of two arguments, the second one even if the first one fails."""
     last = len(steps) - 1
-    is_binary = len(steps) == 2
+    is_binary = len(steps) == 2 and evaluates_both
 
     def call(frame: Frame) -> Value:
         args: list[Value] = []

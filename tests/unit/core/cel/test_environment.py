@@ -176,3 +176,22 @@ def test_memory_is_bounded(environment, start):
     program = environment.compile(f"cel.bind(a0, {start}, {doubled})")
     with pytest.raises(CostLimitError, match="limit exceeded"):
         program.evaluate(VARIABLES, 10**12)
+
+
+@pytest.mark.parametrize(
+    ("text", "cost"),
+    [
+        pytest.param(
+            "labels['12'].find('[a-z]+') == 'x'", 3, id="a constant pattern: the call that fails costs nothing"
+        ),
+        pytest.param("labels['12'].matches('[a-z]+')", 2, id="matches, too"),
+        pytest.param("labels['12'].find('a').find('b') == 'x'", 3, id="nor do calls around it"),
+    ],
+)
+def test_the_cost_of_a_regular_expression_over_what_fails_is_that_of_cel_go(text, cost):
+    program = Environment({"labels": types.map_of(types.STRING, types.STRING)}).compile(text)
+    variables = {"labels": {"p": "[a-z]+"}}
+    with pytest.raises(EvaluationError, match="no such key: 12"):
+        program.evaluate(variables, cost)
+    with pytest.raises(CostLimitError):
+        program.evaluate(variables, cost - 1)
