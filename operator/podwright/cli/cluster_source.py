@@ -21,6 +21,7 @@ from podwright.kube.option_values import (
     FEATURE_GATES,
     MINOR,
     SCHEDULER_NAMES,
+    SIGNALS,
     OptionsError,
     parse_feature_gates,
 )
@@ -67,6 +68,12 @@ _POLICIES: Final = (
         type=click.Path(path_type=Path),
         metavar=DIRECTORY.placeholder,
         help="A directory of plugin files (*.py) that policies use. Can be repeated.",
+    ),
+    click.option(
+        "--signals",
+        type=click.Path(exists=True, dir_okay=False),
+        metavar=SIGNALS.placeholder,
+        help="The file of `podwright run --signals`. Nodes have the numbers of their annotations and of `values`; all others the default.",
     ),
     click.option(
         "--feature-gates",
@@ -124,6 +131,7 @@ def load_options(values: dict[str, Any], snapshot: Snapshot | None = None) -> Lo
         "allow_unsafe_policies",
         "when_policy_is_bad",
         "plugin_dirs",
+        "signals",
         "feature_gates",
         "emulated_version",
     )
@@ -138,6 +146,7 @@ def load_options(values: dict[str, Any], snapshot: Snapshot | None = None) -> Lo
                 allowed_scheduler_names=SCHEDULER_NAMES.parse(own["allowed_scheduler_names"]),
                 allow_unsafe=own["allow_unsafe_policies"],
                 waits_for_bad_policies=own["when_policy_is_bad"] == WAIT,
+                signals=SIGNALS.parse(own["signals"]) if own["signals"] else {},
             ),
         )
     except (OptionsError, RegistryError, OSError) as error:

@@ -27,6 +27,7 @@ from podwright.kube.option_values import (
     FEATURE_GATES,
     MINOR,
     SCHEDULER_NAMES,
+    SIGNALS,
     OptionsError,
     parse_feature_gates,
 )
@@ -95,6 +96,12 @@ DIFFERENCES_SHOWN = 3
     help="With --pod: a directory of plugin files (*.py) that policies use. Can be repeated.",
 )
 @click.option(
+    "--signals",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar=SIGNALS.placeholder,
+    help="With --pod: the file of `podwright run --signals`. Nodes have the numbers of their annotations and of `values`.",
+)
+@click.option(
     "--feature-gates",
     default="",
     metavar=FEATURE_GATES.placeholder,
@@ -120,6 +127,7 @@ def evaluate(
     allow_unsafe_policies: bool,
     when_policy_is_bad: str,
     plugin_dirs: tuple[Path, ...],
+    signals: str | None,
     feature_gates: str,
     emulated_version: str,
 ) -> None:
@@ -142,6 +150,7 @@ def evaluate(
                 allowed_scheduler_names=SCHEDULER_NAMES.parse(allowed_scheduler_names),
                 allow_unsafe=allow_unsafe_policies,
                 waits_for_bad_policies=when_policy_is_bad == WAIT,
+                signals=SIGNALS.parse(signals) if signals else {},
             )
             options = EvaluationOptions(features, load_plugins(plugin_dirs), settings)
             _evaluate_pod(files or ("-",), manifest, options, output, top)

@@ -16,9 +16,12 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from podwright.api.configuration.signals import parse_signals
+from podwright.api.permissions import PolicySettings
 from podwright.simulator.library import Cluster, Policy, simulate
 from podwright.simulator.replay.plots import COLORS, STYLE
 from podwright.simulator.results import NodeChange, SimulationResult
+from podwright.simulator.snapshot import Snapshot
 
 Raw = Mapping[str, Any]
 
@@ -29,12 +32,20 @@ _OFFERS: Final = {"standard": {"cpu": "8", "memory": "32Gi"}, "spot": {"cpu": "1
 _SHAPES: Final = {"busy": ("1", "1Gi", 80), "large": ("250m", "3Gi", 80), "small": ("250m", "512Mi", 40)}
 """Requested CPU and memory, and how many pods request that: half of the cluster's CPU and of its memory."""
 _SEED: Final = 1
+BUSY: Final = {f"node-{number:02}": 60 for number in (*range(1, 6), *range(15, 18))}
+IDLE: Final = 5
+"""The measured use of CPU in percent, for policies that read the signal `load`. It does not show in what pods request."""
+_LOAD: Final = "example.com/load"
+_SETTINGS: Final = PolicySettings(
+    signals=parse_signals({"signals": [{"name": "load", "resource": "cpu", "annotation": {"key": _LOAD}}]})
+)
 _SECTION: Final = re.compile(r"^## (?P<title>.+)\n(?P<text>(?:(?!## ).*\n?)*)", re.MULTILINE)
 _PICTURED: Final = re.compile(r"```yaml\n(?P<policy>.*?)```\n+!\[[^\]]*\]\((?P<file>[^)]+\.svg)\)", re.DOTALL)
 
 _LEFT, _TOP, _PLOT, _STEP, _BAR = 48, 62, 130, 34, 13
 WIDTH, HEIGHT = _LEFT + _STEP * len(NODES) + 12, 258
 _BASE = _TOP + _PLOT
+MEASURED: Final = COLORS[2]
 _RESOURCES: Final = {"cpu": ("CPU", COLORS[0]), "memory": ("memory", COLORS[3])}
 
 
@@ -56,10 +67,15 @@ def policies_of(page: str) -> Iterator[PicturedPolicy]:
 
 def run(policy: Policy) -> SimulationResult:
     """The 200 pods on the empty cluster, under this policy. Raises ValueError if the policy is not accepted."""
-    problem = policy.problem()
+    problem = policy.problem(empty_cluster())
     if problem:
         raise ValueError(f"{policy.name}: {problem}")
-    return simulate(Cluster.of([_node(name) for name in NODES]), pods=_pods(), policies=[policy], seed=_SEED)
+    return simulate(empty_cluster(), pods=_pods(), policies=[policy], seed=_SEED)
+
+
+def empty_cluster() -> Cluster:
+    """The 20 nodes without pods, and the signal of their load."""
+    return Cluster(Snapshot(objects=[_node(name) for name in NODES]), settings=_SETTINGS)
 
 
 def _node(name: str) -> Raw:
@@ -67,7 +83,11 @@ def _node(name: str) -> Raw:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "pool": pool}},
+        "metadata": {
+            "name": name,
+            "labels": {"kubernetes.io/hostname": name, "pool": pool},
+            "annotations": {_LOAD: str(BUSY.get(name, IDLE))},
+        },
         "status": {"allocatable": {**_OFFERS[pool], "pods": "110"}},
     }
 
@@ -93,10 +113,12 @@ def _pod(name: str, shape: str) -> Raw:
 # Drawing
 
 
-def draw(title: str, result: SimulationResult) -> str:
-    """The whole SVG document: for each node a bar for CPU and one for memory, and its number of pods."""
+def draw(title: str, result: SimulationResult, *, measured: bool = False) -> str:
+    """The whole SVG document: for each node a bar for CPU and one for memory, and its number of pods. `measured`: with the measured use."""
     changes = {change.node: change for change in result.changes}
     summary = f"{len(result.landed)} pods on {len(changes)} of {len(NODES)} nodes"
+    if measured:
+        summary += f"; {len(BUSY)} nodes used {next(iter(BUSY.values()))}% of their CPU before, the others {IDLE}%"
     if result.pending:
         summary += f", {len(result.pending)} wait"
     parts = [
@@ -111,6 +133,7 @@ def draw(title: str, result: SimulationResult) -> str:
         f'<text x="12" y="24" font-size="15" font-weight="600">{escape(title)}</text>',
         f'<text x="12" y="42">{escape(summary)}</text>',
         *_legend(),
+        *(_measured() if measured else ()),
         *_axis(),
     ]
     for index, name in enumerate(NODES):
@@ -132,6 +155,20 @@ def _legend() -> list[str]:
             f'<rect x="{x}" y="15" width="11" height="11" fill="{color}"/>',
             f'<text x="{x + 17}" y="25">requested {name}</text>',
         ]
+    return parts
+
+
+def _measured() -> list[str]:
+    """A line at the measured use of each node's CPU, and what it means."""
+    x = WIDTH - 382
+    parts = [
+        f'<path d="M{x} 21h11" stroke="{MEASURED}" stroke-width="3"/>',
+        f'<text x="{x + 17}" y="25">measured CPU</text>',
+    ]
+    for index, name in enumerate(NODES):
+        y = _BASE - _PLOT * BUSY.get(name, IDLE) / 100
+        left = _LEFT + _STEP * index + 2
+        parts.append(f'<path d="M{left} {y:.1f}h{2 * _BAR + 3}" stroke="{MEASURED}" stroke-width="3"/>')
     return parts
 
 
@@ -206,7 +243,8 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     outdated = []
     for each in found:
-        path, drawn = page.parent / each.file, draw(each.title, run(each.policy))
+        measured = bool(each.policy.raw["spec"].get("signals"))
+        path, drawn = page.parent / each.file, draw(each.title, run(each.policy), measured=measured)
         if not chosen.check:
             path.write_text(drawn, encoding="utf-8")
         elif not path.exists() or path.read_text(encoding="utf-8") != drawn:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from podwright.api.configuration.signals import Signals, parse_signals
 from podwright.api.local_policy import LOCAL_KIND
 from podwright.api.scheduler_policy import GROUP, KIND, PODWRIGHT_SCHEDULER_NAME, VERSION
 from podwright.core.framework.args import ArgsError, decode
@@ -43,6 +44,9 @@ class _Surroundings:
     policies: tuple[Any, ...] = field(default=(), metadata=describe("Files, relative to this one, or policies."))
     nodes: tuple[Mapping[str, Any], ...] = ()
     objects: tuple[Mapping[str, Any], ...] = ()
+    signals: tuple[Mapping[str, Any], ...] = field(
+        default=(), metadata=describe("Signals, as in the file of --signals; `values` has the numbers of nodes.")
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +74,13 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One test: the objects of its cluster, its pods in order, and what is expected, by namespace/name."""
+    """One test: the objects of its cluster, its pods in order, what is expected, by namespace/name, and signals besides those of the options."""
 
     name: str
     objects: Sequence[Raw]
     pods: Sequence[Raw]
     expected: Mapping[str, Expected]
+    signals: Signals = field(default_factory=dict)
 
 
 def read_suite(path: Path) -> Sequence[Case]:
@@ -93,7 +98,9 @@ def read_suite(path: Path) -> Sequence[Case]:
     except OSError as error:
         raise SuiteError(f"{path}: {error.strerror or error}") from error
     shared = [*_objects(suite, path, "")]
-    return [_case(case, shared, path, f"tests[{index}]") for index, case in enumerate(suite.tests)]
+    signals = _signals(suite, path, "")
+    cases = [_case(case, shared, path, f"tests[{index}]") for index, case in enumerate(suite.tests)]
+    return [replace(case, signals={**signals, **case.signals}) for case in cases]
 
 
 def _case(case: _Case, shared: Sequence[Raw], path: Path, where: str) -> Case:
@@ -109,7 +116,15 @@ def _case(case: _Case, shared: Sequence[Raw], path: Path, where: str) -> Case:
         if key not in keys:
             raise SuiteError(f"{path}: {where}.expect: the test has no pod {key}")
         expected[key] = _expected(value, path, f"{where}.expect.{name}")
-    return Case(case.name, [*shared, *_objects(case, path, f"{where}.")], pods, expected)
+    objects = [*shared, *_objects(case, path, f"{where}.")]
+    return Case(case.name, objects, pods, expected, _signals(case, path, f"{where}."))
+
+
+def _signals(given: _Surroundings, path: Path, where: str) -> Signals:
+    try:
+        return parse_signals({"signals": [dict(each) for each in given.signals]})
+    except ArgsError as error:
+        raise SuiteError(f"{path}: {'; '.join(f'{where}{at}: {why}' for at, why in error.problems)}") from error
 
 
 def _expected(value: Any, path: Path, where: str) -> Expected:
@@ -171,7 +186,8 @@ def _pod(raw: Raw, path: Path, where: str) -> Raw:
 
 def run_case(case: Case, options: LoadOptions) -> Sequence[str]:
     """What is not as expected; empty if the test passes. A policy that is not accepted fails every test."""
-    cluster = load(Snapshot(objects=[*map(enforced, case.objects)]), options)
+    settings = replace(options.settings, signals={**options.settings.signals, **case.signals})
+    cluster = load(Snapshot(objects=[*map(enforced, case.objects)]), replace(options, settings=settings))
     wrong = [*cluster.problems, *(f"policy {each.name}: {each.message}" for each in cluster.refused)]
     if wrong:
         return wrong

@@ -92,7 +92,7 @@ def evaluate_pod(dump: object, raw_pod: Mapping[str, Any], options: EvaluationOp
 
 def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: EvaluationOptions) -> Expectation:
     store = _RecordingStore()
-    world = World(options.features, clock=lambda: NOW, store=store)
+    world = World(options.features, clock=lambda: NOW, store=store, signals=options.settings.signal_definitions)
     pod = parse_pod(raw_pod, keep_raw=True)
     world.fill(_lists_of(items))
     policies, refused = _policies(items, world, options)

@@ -9,7 +9,19 @@ import pytest
 import yaml
 
 from podwright.api.policy_strategy import StrategyType
-from podwright.cli.strategy_pictures import HEIGHT, NODES, SPOT, STANDARD, WIDTH, draw, main, policies_of, run
+from podwright.cli.strategy_pictures import (
+    BUSY,
+    HEIGHT,
+    NODES,
+    SPOT,
+    STANDARD,
+    WIDTH,
+    draw,
+    empty_cluster,
+    main,
+    policies_of,
+    run,
+)
 from podwright.simulator.library import Policy
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -47,7 +59,7 @@ def test_the_page_has_each_strategy_in_the_order_of_the_api():
 def test_each_yaml_block_of_the_page_is_a_policy_that_is_accepted():
     blocks = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)]
     assert blocks == [each.policy.raw for each in PICTURED.values()]
-    assert [Policy(block).problem() for block in blocks] == [""] * len(blocks)
+    assert [Policy(block).problem(empty_cluster()) for block in blocks] == [""] * len(blocks)
 
 
 def test_each_picture_is_on_the_page():
@@ -116,6 +128,14 @@ def test_pods_go_to_nodes_of_their_shape(results):
     cpu, memory = shares(results[RULES], "cpu"), shares(results[RULES], "memory")
     assert all(memory[name] > cpu[name] for name in STANDARD)
     assert all(memory[name] < cpu[name] for name in SPOT)
+
+
+def test_busy_nodes_get_little_and_the_others_share_the_rest(results):
+    found = shares(results["LoadAware"], "cpu")
+    assert max(found[name] for name in BUSY) < 0.3
+    assert min(share for name, share in found.items() if name not in BUSY) > 0.6
+    assert '<path d="M' in draw("LoadAware", results["LoadAware"], measured=True)
+    assert "8 nodes used 60% of their CPU before" in draw("LoadAware", results["LoadAware"], measured=True)
 
 
 # Drawing

@@ -220,6 +220,11 @@ class _File:
 
 def load_signals(content: bytes) -> Signals:
     """The file of `--signals`. Raises ProfileError, or ArgsError with all problems, each with the path of its field."""
+    return parse_signals(read_document(content))
+
+
+def parse_signals(raw: Mapping[str, Any]) -> Signals:
+    """The content of such a file. Raises ArgsError with all problems."""
     return {
         entry.name: DefinedSignal(
             definition=entry.definition,
@@ -228,5 +233,5 @@ def load_signals(content: bytes) -> Signals:
             metrics_api=entry.metrics_api,
             prometheus=entry.prometheus,
         )
-        for entry in decode(_File, read_document(content), "").signals
+        for entry in decode(_File, raw, "").signals
     }

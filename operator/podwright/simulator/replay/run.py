@@ -271,6 +271,7 @@ class _Replay:
     # Decisions
 
     def _schedule(self) -> None:
+        self._cluster.cache.signals.tick()
         self._scheduling.run()
         while self._again:
             self._bring_back()
