@@ -150,6 +150,7 @@ def test_with_the_default_policy_it_agrees_with_kube_scheduler_on_all_that_is_no
             for count, raw in enumerate(pods(namespace, below), start=1):
                 cluster.client.create(raw)
                 wait_until(lambda count=count: compared(operator) == {count}, 30, f"{count} pods are compared")
+            wait_until(lambda: settled(operator), 30, "all decisions are in the worlds")
             found = report(operator)
             same = found["same"]
             sys.stdout.write(json.dumps({name: each["outcomes"] for name, each in found.items()}))
@@ -162,6 +163,13 @@ def test_with_the_default_policy_it_agrees_with_kube_scheduler_on_all_that_is_no
             assert outcomes["waitsToo"] == 1
             assert found["packed"]["agreement"] < 1.0
             assert {each["outcome"] for each in found["packed"]["disagreements"]} == {"lower"}
+            packed = found["packed"]["world"]
+            assert packed["shadow"]["inUse"] < packed["cluster"]["inUse"]
+            assert packed["shadow"]["utilisation"]["cpu"] > packed["cluster"]["utilisation"]["cpu"]
+            assert (
+                packed["shadow"]["allocated"] == packed["cluster"]["allocated"] == same["world"]["shadow"]["allocated"]
+            )
+            assert packed["undecided"] == packed["waiting"] == same["world"]["undecided"] == 0
             assert operator.complaints() == []
             assert operator.metric("podwright_shadow_skipped_pods_total") == 0
             text = printed(operator)
@@ -184,6 +192,10 @@ def watches(operator):
 def compared(operator):
     """How many pods each policy has compared."""
     return {sum(each["outcomes"].values()) for each in report(operator).values()}
+
+
+def settled(operator):
+    return all(each["world"].get("settled") for each in report(operator).values())
 
 
 def report(operator):

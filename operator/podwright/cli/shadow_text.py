@@ -65,7 +65,33 @@ def _policy(policy: Raw, shown: int) -> Iterator[str]:
     if any(unplaced.values()):
         waits = unplaced["fits"] + unplaced["waits"]
         yield f"  Now: {_pods(waits)} without a node there; {unplaced['fits']:,} would have one here."
+    yield from _world(policy["world"])
     yield from _disagreements(policy["disagreements"], shown)
+
+
+def _world(world: Raw) -> Iterator[str]:
+    """What utilisation is, and what it would be."""
+    if missing := world.get("missing"):
+        yield f"  What utilisation would have been is not known: {missing}."
+        return
+    cluster, ours = world["cluster"], world["shadow"]
+    yield "  Utilisation, as it is and had all its decisions been carried out:"
+    yield f"    nodes in use: {cluster['inUse']:,} and {ours['inUse']:,} of {cluster['nodes']:,}"
+    for resource, share in cluster["utilisation"].items():
+        yield f"    {resource} on nodes in use: {percent(share)} and {percent(ours['utilisation'].get(resource, 0.0))}"
+    notes = [
+        f"{_pods(world['elsewhere'])} on other nodes" if world["elsewhere"] else "",
+        f"{_pods(world['waiting'])} without a node" if world["waiting"] else "",
+        f"{_pods(world['unplaced'])} placed that {'has' if world['unplaced'] == 1 else 'have'} no node there"
+        if world["unplaced"]
+        else "",
+        f"{_pods(world['undecided'])} left where {'it is' if world['undecided'] == 1 else 'they are'}"
+        if world["undecided"]
+        else "",
+        "" if world["settled"] else "the last changes are not in it yet",
+    ]
+    if shown := ", ".join(filter(None, notes)):
+        yield f"    with its decisions: {shown}"
 
 
 def _disagreements(found: Sequence[Raw], shown: int) -> Iterator[str]:

@@ -406,6 +406,10 @@ class ActivePolicies:
         found = (self._built[policy] for policy in self.policy_set.shadows)
         return [active for active in found if not active.refusal]
 
+    def framework_on(self, active: ActivePolicy, cache: Cache) -> Framework:
+        """The plugins of a policy in shadow mode, built for another cache than the scheduler's own. Raises what plugins raise."""
+        return self.plugins.framework_on(active.compiled, self._classes, cache)
+
     @property
     def built(self) -> Collection[ActivePolicy]:
         """Everything whose plugins are built."""

@@ -22,6 +22,7 @@ from podwright.core.framework.profile import MULTI_POINT, Enabled, PluginSet, Po
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.rules.failures import RuleFailures
 from podwright.core.plugins.rules.policy_rules import PolicyRules
+from podwright.core.state.cache import Cache
 from podwright.engine.local_budgets import Account, LocalBudgets
 from podwright.engine.plugin_exceptions import PluginExceptions
 from podwright.engine.plugin_guard import PluginGuard
@@ -47,11 +48,14 @@ class Conduct:
 
 
 class ShadowHandle:
-    """The handle of plugins that run for a policy in shadow mode: they write no events, and have no say about pods that wait in Permit."""
+    """The handle of plugins that run for a policy in shadow mode: they write no events, and have no say about pods that wait in Permit.
 
-    def __init__(self, handle: Handle) -> None:
+    `cache`: another one than the scheduler's own.
+    """
+
+    def __init__(self, handle: Handle, cache: Cache | None = None) -> None:
         self._handle = handle
-        self.cache = handle.cache
+        self.cache = handle.cache if cache is None else cache
         self.features = handle.features
         self.cluster = handle.cluster
 
@@ -102,6 +106,19 @@ class PolicyPlugins:
             observer=NO_OBSERVER if policy.shadow else self._conduct.observer,
             report_exception=report,
         )
+
+    def framework_on(self, policy: CompiledPolicy, classes: Classes, cache: Cache) -> Framework:
+        """The plugins of a policy in shadow mode, built for another cache. Their exceptions are reported to nobody. Raises as `framework_of`."""
+        off = self.off(policy)
+        framework = Framework(
+            _without(policy.profile, off, classes) if off else policy.profile,
+            classes,
+            handle=ShadowHandle(self._handle, cache),
+            observer=NO_OBSERVER,
+        )
+        if self._conduct.guard is not None:
+            self._conduct.guard.protect(framework, policy)
+        return framework
 
     def watch(self, policy: CompiledPolicy, framework: Framework) -> Account | None:
         """From now on the framework decides for the policy. Returns the account of a local policy that adds something to the one that bounds it."""

@@ -16,10 +16,9 @@ from podwright.api.scheduler_policy import KIND
 from podwright.core.cycle import find_feasible
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.interface import CycleState
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.simulator.evaluation import evaluate
 from podwright.simulator.loaded import LoadedCluster
-from podwright.simulator.node_changes import DAEMON_OWNERS, kind_of_owner
 from podwright.simulator.snapshot import Raw, Snapshot
 from podwright.simulator.trial import Trial, created_anew
 from podwright.simulator.tried_policies import enforced
@@ -72,7 +71,7 @@ def pods_of(cluster: LoadedCluster) -> Iterator[PodInfo]:
     """The pods that are compared: those on nodes that schedulers place, then those that wait."""
     for info in cluster.cache.nodes.values():
         for pod in [*info.pods.values()] if info.node is not None else ():
-            if kind_of_owner(pod) not in DAEMON_OWNERS and not pod.terminating:
+            if not belongs_to_node(pod) and not pod.terminating:
                 yield pod
     yield from [*cluster.pending.values()]
 

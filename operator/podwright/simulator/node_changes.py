@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import HOSTNAME, Node
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.objects.readable import parse_known_node
 from podwright.core.preemption.budgets import Budgets, StoredBudgets
 from podwright.core.state.object_store import key_of
@@ -20,8 +20,6 @@ Raw = Mapping[str, Any]
 
 _PER_NODE: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 """Prefixes of taints that say how a node is at the moment. A node like it does not get them."""
-DAEMON_OWNERS: Final = ("DaemonSet", "Node")
-"""Owners of pods that belong to one node: DaemonSets, and the node itself for static pods."""
 _RESOURCE_SLICE: Final = "ResourceSlice"
 
 
@@ -47,7 +45,9 @@ def add_nodes(trial: Trial, added: AddedNodes, applied: Applied) -> None:
         daemons: Sequence[PodInfo] = ()
     elif added.like:
         model = _node(cluster, added.like, "add-nodes")
-        daemons = [pod for pod in pods_on(cluster, added.like) if kind_of_owner(pod) == "DaemonSet"]
+        daemons = [
+            pod for pod in pods_on(cluster, added.like) if pod.owner is not None and pod.owner.kind == "DaemonSet"
+        ]
     else:
         raise HypothesisError("add-nodes: says neither which node the new ones are like, nor what they are")
     number = 0
@@ -108,7 +108,7 @@ def remove_node(trial: Trial, name: str, applied: Applied) -> None:
 def drain_node(trial: Trial, name: str, applied: Applied) -> None:
     """The node is cordoned and its pods are evicted. Those of DaemonSets stay."""
     node = _node(trial.cluster, name, "drain")
-    pods = [pod for pod in pods_on(trial.cluster, name) if kind_of_owner(pod) not in DAEMON_OWNERS]
+    pods = [pod for pod in pods_on(trial.cluster, name) if not belongs_to_node(pod)]
     applied.blockers += _blockers(trial.cluster, pods, name)
     trial.set_node(replace(node, unschedulable=True))
     trial.evict(pods)
@@ -127,14 +127,9 @@ def _blockers(cluster: LoadedCluster, pods: Sequence[PodInfo], node_name: str) -
 
 def _create_anew(trial: Trial, pods: Sequence[PodInfo], cause: str, node_name: str, applied: Applied) -> None:
     for pod in pods:
-        if kind_of_owner(pod) in DAEMON_OWNERS or pod.terminating:
+        if belongs_to_node(pod) or pod.terminating:
             applied.gone.append(pod)
             continue
         made = created_anew(trial.cluster, pod, pod.name)
         trial.add_pending(made)
         applied.waiting.append(Waiting(made, cause, node_name))
-
-
-def kind_of_owner(pod: PodInfo) -> str:
-    """The kind of the pod's controller, empty without one."""
-    return "" if pod.owner is None else pod.owner.kind

@@ -12,12 +12,12 @@ from typing import Final, Literal
 
 import numpy as np
 
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.objects.resources import CPU, MEMORY, PODS
 from podwright.simulator.changes import apply
 from podwright.simulator.hypothesis import Applied, Blocker, Hypothesis, Stopped, Waiting, never
 from podwright.simulator.loaded import LoadedCluster
-from podwright.simulator.node_changes import DAEMON_OWNERS, drain_node, kind_of_owner, remove_node
+from podwright.simulator.node_changes import drain_node, remove_node
 from podwright.simulator.results import (
     BlockedEviction,
     Emptied,
@@ -228,7 +228,7 @@ def _by_usage(cluster: LoadedCluster) -> Sequence[str]:
 
 def _is_used(cluster: LoadedCluster, slot: int) -> bool:
     """Whether the node has a pod that could run elsewhere."""
-    return any(kind_of_owner(pod) not in DAEMON_OWNERS for pod in cluster.cache.node_at(slot).pods.values())
+    return any(not belongs_to_node(pod) for pod in cluster.cache.node_at(slot).pods.values())
 
 
 def resources_of(cluster: LoadedCluster) -> Sequence[str]:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from podwright.cli import shadow as command
 from podwright.cli.main import main
 from podwright.simulator.operator_client import OperatorError
-from support.engine.kit import deciding
+from support.engine.kit import deciding, settle
 from support.engine.shadows import ShadowRig, shadow_policy, theirs
 
 OPERATOR = "--operator=http://127.0.0.1:1"
@@ -28,8 +28,15 @@ async def answer():
         await rig.placed(theirs("same", requests={"cpu": "1"}), "b")
         await rig.placed(theirs("lower", requests={"cpu": "1"}), "a")
         await rig.placed(theirs("tainted", requests={"cpu": "1"}), "spot")
+        await settled(rig)
         await rig.appears(theirs("stuck", requests={"cpu": "1"}, unschedulable="0/3 nodes are available: \x1b[31m."))
+        await settled(rig)
     return rig.report()
+
+
+async def settled(rig):
+    while rig.engine.shadow.worlds.has_work:
+        await settle()
 
 
 @pytest.fixture
@@ -62,6 +69,9 @@ def test_the_text_has_the_agreement_and_both_reasons_of_each_disagreement(run):
     text = "\n".join(lines)
     assert "  Now: 1 pod without a node there; 1 would have one here." in lines
     assert "  The last 3 disagreements:" in lines
+    assert "    nodes in use: 3 and 2 of 3" in lines
+    assert any(line.startswith("    cpu on nodes in use: ") for line in lines)
+    assert "    with its decisions: 2 pods on other nodes, 1 pod placed that has no node there" in lines
     assert "      theirs: spot: TaintToleration: node(s) had untolerated taint(s)" in lines
     assert "      by plugin: NodeResourcesBalancedAllocation +4, NodeResourcesFit -1" in lines
     assert "      here:   b, score 458" in lines

@@ -160,6 +160,15 @@ class PodInfo:
         return replace(self, node_name=node_name)
 
 
+_NODES_OWN: Final = ("DaemonSet", "Node")
+"""The kinds of controllers whose pods belong to one node: DaemonSets, and the node itself for static pods."""
+
+
+def belongs_to_node(pod: PodInfo) -> bool:
+    """Whether the pod is of a DaemonSet, or static: it goes with its node."""
+    return pod.owner is not None and pod.owner.kind in _NODES_OWN
+
+
 _labels: Final[Interner[LabelSet]] = Interner()
 _tolerations: Final[Interner[Tolerations]] = Interner()
 _images: Final[Interner[PodImages]] = Interner()

@@ -250,6 +250,16 @@ SHADOW_UNPLACED: Final = Gauge(
 SHADOW_WAITING: Final = Gauge(
     "podwright_shadow_waiting_pods", "Pods with nodes that wait to be compared by policies in shadow mode."
 )
+SHADOW_UTILIZATION: Final = Gauge(
+    "podwright_shadow_utilization_ratio",
+    "The share of a resource that is requested on nodes in use, in the cluster and as if a policy in shadow mode had decided.",
+    ("policy", "resource", "where"),
+)
+SHADOW_NODES_IN_USE: Final = Gauge(
+    "podwright_shadow_nodes_in_use",
+    "Nodes with pods that do not belong to the node itself, in the cluster and as if a policy in shadow mode had decided.",
+    ("policy", "where"),
+)
 SHADOW_MILLISECONDS: Final = Counter(
     "podwright_shadow_milliseconds", "How long the policies in shadow mode have decided, in milliseconds."
 )

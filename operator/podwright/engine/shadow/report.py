@@ -8,6 +8,8 @@ from typing import Any
 from podwright.engine.shadow.comparison import Comparison
 from podwright.engine.shadow.shadow import Shadow
 from podwright.engine.shadow.tally import Disagreement, Skip, Tally
+from podwright.engine.shadow.used_nodes import Usage
+from podwright.engine.shadow.worlds import Worlds
 
 Report = dict[str, Any]
 
@@ -22,7 +24,7 @@ def reports(shadow: Shadow, name: str = "") -> Iterator[Report | None]:
     found: list[Report] = []
     for tally in shadow.tallies:
         if name in ("", tally.name):
-            found.append(_report(tally, unplaced))
+            found.append({**_report(tally, unplaced), "world": _world(shadow.worlds, tally)})
             yield None
     yield {"policies": found, "waiting": shadow.waiting} if found or not name else {}
 
@@ -41,6 +43,32 @@ def _report(tally: Tally, unplaced: Mapping[tuple[str, str], int]) -> Report:
         "skipped": {why.value: tally.skipped[why] for why in Skip if tally.skipped[why]},
         "unplaced": {verdict: unplaced.get((compiled.name, verdict), 0) for verdict in ("fits", "waits")},
         "disagreements": [_disagreement(each) for each in reversed(tally.disagreements)],
+    }
+
+
+def _world(worlds: Worlds, tally: Tally) -> Report:
+    """How the cluster is used, and how it would be had all decisions of the policy been carried out."""
+    world, usage = worlds.of(tally), worlds.usage(tally)
+    if world is None or usage is None:
+        return {"missing": worlds.why_missing(tally) or "it is about to be made"}
+    counts = world.counts
+    return {
+        "elsewhere": counts.elsewhere,
+        "waiting": counts.waiting,
+        "unplaced": counts.unplaced,
+        "undecided": counts.undecided,
+        "settled": counts.settled,
+        "cluster": _usage(usage[0]),
+        "shadow": _usage(usage[1]),
+    }
+
+
+def _usage(usage: Usage) -> Report:
+    return {
+        "nodes": usage.nodes,
+        "inUse": usage.in_use,
+        "allocated": usage.allocated,
+        "utilisation": usage.utilisation,
     }
 
 

@@ -17,13 +17,20 @@ from podwright.api.policy_status import ShadowWork
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.active_policies import ActivePolicies
-from podwright.engine.metrics.metrics import SHADOW_UNPLACED, SHADOW_WAITING, Metrics
+from podwright.engine.metrics.metrics import (
+    SHADOW_NODES_IN_USE,
+    SHADOW_UNPLACED,
+    SHADOW_UTILIZATION,
+    SHADOW_WAITING,
+    Metrics,
+)
 from podwright.engine.shadow.comparison import Outcome
 from podwright.engine.shadow.placed_pods import Arrival, PlacedPods
 from podwright.engine.shadow.shadow_pods import ShadowPods, WatchedPod
 from podwright.engine.shadow.tallies import Tallies
 from podwright.engine.shadow.tally import Skip, Tally
 from podwright.engine.shadow.unplaced_pods import UnplacedPods
+from podwright.engine.shadow.worlds import Worlds
 from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
@@ -56,7 +63,8 @@ class Shadow:
         self._arrivals = state.arrivals
         self._policies = policies
         self.tallies = Tallies(metrics, wall=state.sources.wall)
-        self.pods = ShadowPods(state.queue, self._pod_changed)
+        self.worlds = Worlds(state, policies=policies)
+        self.pods = ShadowPods(state.queue, changed=self._pod_changed, left=self._pod_left)
         """The sink for pending pods of `names`."""
         self._placed = PlacedPods(state, pods=self.pods, tallies=self.tallies)
         self.unplaced = UnplacedPods(state, pods=self.pods, tallies=self.tallies)
@@ -68,11 +76,13 @@ class Shadow:
         """The uids of waiting pods about which the policies are to decide now."""
         self._again: OrderedDict[str, float] = OrderedDict()
         """The same for later, with the time, the first one first."""
-        self._check_is_next = False
+        self._check_is_next = self._world_is_next = False
         self._job: _Job | None = None
         self._listeners: list[Callable[[], None]] = []
         metrics.compute(SHADOW_WAITING, lambda: {(): len(self._arrived)})
         metrics.compute_in_parts(SHADOW_UNPLACED, self.unplaced.counts)
+        metrics.compute(SHADOW_UTILIZATION, self.worlds.ratios)
+        metrics.compute(SHADOW_NODES_IN_USE, self.worlds.nodes_in_use)
         compact_regularly(self)
 
     def compact(self) -> None:
@@ -105,7 +115,7 @@ class Shadow:
 
     def due(self, now: float) -> float | None:
         """When there is something to decide, by the clock; None if that is not known."""
-        if self._job is not None or self._arrived or self._checks:
+        if self._job is not None or self._arrived or self._checks or self.worlds.has_work:
             return now
         return next(iter(self._again.values()), None)
 
@@ -120,6 +130,7 @@ class Shadow:
             self._by_name.setdefault(tally.policy.compiled.spec.scheduler_name, []).append(tally)
         self.names = frozenset(self._by_name)
         self._job = None
+        self.worlds.keep(self.tallies)
         if self._by_name:
             self._arrivals.listener = self._pod_arrived
             self._checks.update(dict.fromkeys(self.pods.uids))
@@ -138,6 +149,11 @@ class Shadow:
             self._checks[watched.pod.uid] = None
             self._wake()
 
+    def _pod_left(self, uid: str) -> None:
+        """A pod without a node has got one, or is gone."""
+        self.worlds.pod_stopped_waiting(uid)
+        self._wake()
+
     def _pod_arrived(self, pod: PodInfo, node: str, certain: bool) -> None:
         arrival = self._placed.arrived(pod.uid, node, certain=certain)
         if pod.scheduler_name not in self._by_name:
@@ -145,6 +161,9 @@ class Shadow:
         if len(self._arrived) >= MOST_WAITING:
             self._skip_late(self._arrived.popleft())
         self._arrived.append(arrival)
+        if certain or self.pods.last_seen(pod.uid) is not None:
+            for tally in self._looking_at(pod) if len(self.worlds) else ():
+                self.worlds.pod_arrived(tally, pod.uid)
         self._wake()
 
     def _skip_late(self, arrival: Arrival) -> None:
@@ -155,9 +174,16 @@ class Shadow:
     # Decisions
 
     def attempt(self) -> None:
-        """Makes one decision for one policy, if there is any to make. Never raises. It may pause, as any attempt of the engine."""
-        job = self._job = self._job or self._next_job()
+        """Makes one decision for one policy, if there is any to make. Never raises. It may pause, as any attempt of the engine.
+
+        Comparisons and worlds take turns.
+        """
+        job = self._job
+        if job is None and not (self._world_is_next and self.worlds.has_work):
+            job = self._job = self._next_job()
+        self._world_is_next = job is not None
         if job is None:
+            self._step_world()
             return
         try:
             if self._decide(job, job.turns[0]):
@@ -169,6 +195,12 @@ class Shadow:
         if not job.turns and self._job is job:
             self._job = None
             self._ended(job)
+
+    def _step_world(self) -> None:
+        try:
+            self.worlds.step()
+        except Exception:
+            log.exception("a world in shadow mode failed")
 
     def _next_job(self) -> _Job | None:
         """The next pod that any policy looks at. Pods with nodes and pods without take turns."""
@@ -215,7 +247,10 @@ class Shadow:
         watched = self.pods.get(job.uid)
         if watched is None or not self.unplaced.is_subject(watched):
             return True
-        return self.unplaced.check(watched, tally) or job.tries >= TRIES
+        done = self.unplaced.check(watched, tally)
+        if done and watched.seen.fits.get(tally.policy.label):
+            self.worlds.pod_fits(tally, watched.pod)
+        return done or job.tries >= TRIES
 
     def _ended(self, job: _Job) -> None:
         watched = self.pods.get(job.uid) if job.arrival is None else None

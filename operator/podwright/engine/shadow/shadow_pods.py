@@ -54,10 +54,13 @@ class WatchedPod:
 class ShadowPods:
     """See the module. The watches of the names in shadow share it."""
 
-    def __init__(self, queue: SchedulingQueue, changed: Callable[[WatchedPod], None]) -> None:
-        """`changed` is called with each pod that has appeared, and with each whose condition has changed."""
+    def __init__(
+        self, queue: SchedulingQueue, changed: Callable[[WatchedPod], None], left: Callable[[str], None]
+    ) -> None:
+        """`changed` is called with each pod that has appeared, and with each whose condition has changed; `left` with the uid of each that has left."""
         self._queue = queue
         self._changed = changed
+        self._has_left = left
         self._pods: dict[str, WatchedPod] = {}
         self._left: OrderedDict[str, Seen] = OrderedDict()
         compact_regularly(self)
@@ -121,6 +124,7 @@ class ShadowPods:
     def drop(self, key: str, _raw: Raw | None) -> None:
         known = self._pods.pop(key, None)
         if known is not None:
+            self._has_left(key)
             self._left[key] = known.seen
             if len(self._left) > REMEMBERED:
                 self._left.popitem(last=False)

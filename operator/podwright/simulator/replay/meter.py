@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.objects.node import Node
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.objects.resources import CPU, MEMORY
 from podwright.core.state.cache import Cache
-from podwright.simulator.node_changes import DAEMON_OWNERS, kind_of_owner
 
 SHAPES: Final = 32
 """How many of the most frequent requests fragmentation is measured with."""
@@ -111,7 +110,7 @@ class Meter:
     def landed(self, pod: PodInfo, node: Node) -> None:
         """A pod got a node."""
         self._add(pod, 1)
-        if kind_of_owner(pod) in DAEMON_OWNERS:
+        if belongs_to_node(pod):
             return
         self._pods_on[node.name] += 1
         if self._pods_on[node.name] == 1:
@@ -121,7 +120,7 @@ class Meter:
     def left(self, pod: PodInfo, node: Node) -> None:
         """A pod left its node."""
         self._add(pod, -1)
-        if kind_of_owner(pod) in DAEMON_OWNERS:
+        if belongs_to_node(pod):
             return
         self._pods_on[node.name] -= 1
         if not self._pods_on[node.name]:

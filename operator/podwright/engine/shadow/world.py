@@ -1,0 +1,260 @@
+"""World: the cluster as it would be if one policy in shadow mode had carried out all its decisions since it was first in force.
+
+It is a cache of its own, which shares pods and objects with the real one. Nodes and objects change there as they do in the cluster, and pods leave
+as they leave the cluster; but the pods that the policy looks at, and that came since, are on the nodes that the policy chooses, on the state of this
+world. So one decision has its effect on the next, as it had to with a policy that packs nodes.
+
+Bounded: it has the pods and nodes of the cluster, and nothing else. What changes is noted by name, and taken over in short steps.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from podwright.core.cycle import Placement, Rejection, schedule
+from podwright.core.framework.framework import Framework
+from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.pod import PodInfo
+from podwright.core.queue.cost import estimate
+from podwright.core.state.cache import Cache
+from podwright.core.state.object_store import ObjectStore
+from podwright.engine.shadow.comparison import waiting_again
+from podwright.engine.shadow.used_nodes import UsedNodes
+
+STEP: Final = 100
+"""How many changes without a decision one step takes over."""
+RETRIED: Final = 100
+"""How many waiting pods are tried again when something has made room."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """`elsewhere`: how many pods are on other nodes than in the cluster; `waiting`: how many wait here and not there; `unplaced`: the other way round.
+
+    `undecided`: how many are where they are in the cluster, because the policy could not decide. `settled`: whether all changes were taken over.
+    """
+
+    elsewhere: int
+    waiting: int
+    unplaced: int
+    undecided: int
+    settled: bool
+
+
+class World:
+    """See the module."""
+
+    def __init__(self, real: Cache, *, kinds: tuple[str, ...], framework: Callable[[Cache], Framework]) -> None:
+        """`kinds`: those of the object store; `framework`: builds the policy's plugins for a cache. Raises what plugins raise."""
+        self.cache = Cache()
+        self.used = self.cache.observer(UsedNodes)
+        self._real = real
+        self._framework = framework(self.cache)
+        self._filling: Iterator[None] | None = self._fill(kinds)
+        self._objects: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        """What has changed and was not taken over, by kind, namespace and name."""
+        self._nodes: OrderedDict[str, None] = OrderedDict()
+        self._pods: OrderedDict[str, bool] = OrderedDict()
+        """By uid, whether the policy is to decide."""
+        self._unplaced: dict[str, PodInfo] = {}
+        """Pods that have no node in the cluster, and that the policy would place."""
+        self._waiting: OrderedDict[str, None] = OrderedDict()
+        self._retried: deque[str] = deque()
+        self._freed = False
+        """Whether something may have made room since waiting pods were tried."""
+        self._elsewhere: set[str] = set()
+        self._undecided = 0
+        compact_regularly(self)
+
+    def compact(self) -> None:
+        """Frees the capacity that the lists needed when they were longer."""
+        self._pods, self._waiting = OrderedDict(self._pods), OrderedDict(self._waiting)
+        self._objects, self._nodes = OrderedDict(self._objects), OrderedDict(self._nodes)
+
+    # What changes in the cluster
+
+    def pod_changed(self, uid: str) -> None:
+        self._pods.setdefault(uid, False)
+
+    def node_changed(self, name: str) -> None:
+        self._nodes[name] = None
+
+    def object_changed(self, kind: str, namespace: str, name: str) -> None:
+        self._objects[kind, namespace, name] = None
+
+    def pod_arrived(self, uid: str) -> None:
+        """A scheduler has placed the pod. Here, the policy decides about it."""
+        self._pods[uid] = True
+
+    def pod_fits(self, pod: PodInfo) -> None:
+        """The other scheduler cannot place the pod, but the policy would."""
+        self._unplaced[pod.uid] = pod
+        self._pods[pod.uid] = True
+
+    def pod_stopped_waiting(self, uid: str) -> None:
+        """The pod has a node, or is gone."""
+        if self._unplaced.pop(uid, None) is not None:
+            self.pod_changed(uid)
+
+    # Steps
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is anything to take over or to decide."""
+        changed = self._filling is not None or self._objects or self._nodes or self._pods or self._retried
+        return bool(changed) or (self._freed and bool(self._waiting))
+
+    def step(self) -> None:
+        """Takes over some changes, or makes one decision."""
+        if self._filling is not None:
+            if next(self._filling, self) is self:
+                self._filling = None
+            return
+        for _ in range(STEP):
+            if self._objects:
+                self._take_object(*self._objects.popitem(last=False)[0])
+            elif self._nodes:
+                self._take_node(self._nodes.popitem(last=False)[0])
+            elif self._pods:
+                uid, decides = self._pods.popitem(last=False)
+                if self._take_pod(uid, decides=decides):
+                    return
+            elif self._retried:
+                uid = self._retried.popleft()
+                pod, theirs = self._in_cluster(uid)
+                if uid in self._waiting and pod is not None:
+                    self._decide(pod, theirs)
+                    return
+            elif self._freed and self._waiting:
+                self._freed = False
+                self._retried.extend([*self._waiting][:RETRIED])
+            else:
+                return
+
+    def _fill(self, kinds: tuple[str, ...]) -> Iterator[None]:
+        """Takes over everything that there is, in steps. What changes meanwhile is noted, and taken over afterwards."""
+        store: ObjectStore = self._real.store
+        count = 0
+        for kind in kinds:
+            for raw in [*store.list(kind)]:
+                self._set_object(kind, raw["metadata"]["name"], raw["metadata"].get("namespace") or "")
+                if (count := count + 1) % STEP == 0:
+                    yield
+        for name in [*self._real.nodes]:
+            self._take_node(name)
+            if (count := count + 1) % STEP == 0:
+                yield
+        for name in [*self._real.nodes]:
+            info = self._real.present(name)
+            for uid in [*info.pods] if info is not None else ():
+                if not self._pods.get(uid):
+                    self._take_pod(uid, decides=False)
+                if (count := count + 1) % STEP == 0:
+                    yield
+
+    # Objects and nodes
+
+    def _take_object(self, kind: str, namespace: str, name: str) -> None:
+        self._set_object(kind, name, namespace)
+        self._freed = True
+
+    def _set_object(self, kind: str, name: str, namespace: str) -> None:
+        raw = self._real.store.get(kind, name, namespace)
+        if raw is None:
+            self.cache.remove_object(kind, name, namespace)
+            return
+        try:
+            self.cache.set_object(kind, raw)
+        except InvalidObjectError:
+            return  # as in the cluster's own cache, where it was reported
+
+    def _take_node(self, name: str) -> None:
+        info = self._real.present(name)
+        if info is not None and info.node is not None:
+            self.cache.set_node(info.node)
+            self._freed = True
+            return
+        mine = self.cache.present(name)
+        for uid in [*mine.pods] if mine is not None else ():
+            self._remove(uid)
+            self._pods[uid] = True  # if it is still in the cluster, it needs another node here
+        self.cache.remove_node(name)
+
+    # Pods
+
+    def _in_cluster(self, uid: str) -> tuple[PodInfo | None, str]:
+        """The pod and its node in the cluster: None if it is gone, "" if it has no node there."""
+        there = self._real.placement(uid)
+        if there is not None and there.node is not None:
+            return there.pods[uid], there.name
+        return self._unplaced.get(uid), ""
+
+    def _take_pod(self, uid: str, *, decides: bool) -> bool:
+        """Takes over what has become of the pod. Returns whether that took a decision."""
+        pod, theirs = self._in_cluster(uid)
+        mine = self.cache.placement(uid)
+        if pod is None:
+            if mine is not None or uid in self._waiting:
+                self._remove(uid)
+            return False
+        if mine is not None:
+            known = mine.pods[uid]
+            if known.requests is not pod.requests or known.labels is not pod.labels:
+                self.cache.set_pod(pod.on(mine.name))
+                self._freed = True
+            self._compare(uid, mine.name, theirs)
+            return False
+        if decides and not pod.group and estimate(pod) is None:
+            self._decide(pod, theirs)
+            return True
+        if uid not in self._waiting and theirs:
+            self._undecided += decides
+            self.cache.set_pod(pod.on(theirs))
+        return False
+
+    def _decide(self, pod: PodInfo, theirs: str) -> None:
+        """The policy decides on the state of this world."""
+        decision = schedule(self._framework, self.cache, waiting_again(pod), _first, preempt=False)
+        self._waiting.pop(pod.uid, None)
+        if isinstance(decision, Placement):
+            self.cache.set_pod(pod.on(decision.node_name))
+            self._compare(pod.uid, decision.node_name, theirs)
+        elif isinstance(decision, Rejection) or not theirs:
+            self._waiting[pod.uid] = None
+        else:
+            self._undecided += 1
+            self.cache.set_pod(pod.on(theirs))
+
+    def _compare(self, uid: str, ours: str, theirs: str) -> None:
+        if ours == theirs:
+            self._elsewhere.discard(uid)
+        else:
+            self._elsewhere.add(uid)
+
+    def _remove(self, uid: str) -> None:
+        self.cache.remove_pod(uid)
+        self._waiting.pop(uid, None)
+        self._elsewhere.discard(uid)
+        self._freed = True
+
+    # What it shows
+
+    @property
+    def counts(self) -> Counts:
+        unplaced = sum(self.cache.placement(uid) is not None for uid in self._unplaced)
+        return Counts(
+            elsewhere=len(self._elsewhere) - unplaced,
+            waiting=sum(uid not in self._unplaced for uid in self._waiting),
+            unplaced=unplaced,
+            undecided=self._undecided,
+            settled=not self.has_work,
+        )
+
+
+def _first(_count: int) -> int:
+    """The choice among equals: always the same."""
+    return 0
