@@ -33,7 +33,8 @@ MOST_BYTES: Final = (1 << 20, 4 << 10)
 """What an answer may have, and what more for each node. A NodeMetrics object repeats the labels of its node."""
 MOST_ENTRIES: Final = (1_000, 4)
 """How many entries an answer may have, and how many more for each node."""
-TAKEN_AT_ONCE: Final = 2_000
+TAKEN_AT_ONCE: Final = 500
+"""So many samples are taken at once, which takes a millisecond or two."""
 MAX_TEXT: Final = 300
 """Characters of an error."""
 

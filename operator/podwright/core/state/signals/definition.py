@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, Literal
 
-from podwright.core.objects.node import Node
 from podwright.core.objects.resources import CPU, MEMORY
 
 Unit = Literal["Percent", "Fraction", "Amount"]
@@ -46,13 +45,6 @@ class SignalDefinition:
     def horizon(self) -> float:
         """For how many seconds at most a placed pod counts in addition to the samples."""
         return self.lag + (self.staleness if self.staleness < inf else 0.0)
-
-    def value_of(self, sample: float, node: Node) -> float | None:
-        """A sample in the unit of the signal; None if the node has none of the resource."""
-        if not self.amounts or self.unit == "Amount":
-            return sample
-        allocatable = node.allocatable.get(self.resource, 0)
-        return sample * _PER_AMOUNT[self.resource] / allocatable * _FULL[self.unit] if allocatable else None
 
     @property
     def full(self) -> float:

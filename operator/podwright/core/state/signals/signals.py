@@ -30,6 +30,7 @@ from podwright.core.state.signals.definition import SignalDefinition
 from podwright.core.state.signals.placed_pods import Int64s, PlacedPods
 
 Floats = NDArray[np.float64]
+Slots = NDArray[np.intp]
 MAX_TEXT: Final = 64
 """Characters of a number in an annotation."""
 
@@ -202,7 +203,7 @@ class Signals:
         chosen &= times >= column.times[np.where(known, slots, 0)] if table.size else chosen
         rows = slots[chosen]
         column.samples[rows], column.times[rows] = values[chosen], times[chosen]
-        self._refresh(column, rows.tolist(), now)
+        self._refresh(column, rows, now)
         self._recount(column, now)
         return Taken(len(rows), int(np.count_nonzero(known & ~right)), int(np.count_nonzero(~known)))
 
@@ -211,7 +212,7 @@ class Signals:
         now = self._clock()
         for column in self._columns.values():
             old = column.fresh & (now - column.times > column.definition.staleness)
-            self._refresh(column, np.flatnonzero(old).tolist(), now)
+            self._refresh(column, np.flatnonzero(old), now)
         if self._pods is not None:
             self._untrack()
         if self._pods is not None:
@@ -219,22 +220,26 @@ class Signals:
         for column in self._columns.values():
             self._recount(column, now)
 
-    def _refresh(self, column: _Column, rows: Sequence[int], now: float) -> None:
+    def _refresh(self, column: _Column, rows: Slots, now: float) -> None:
         """Writes the values of these rows, and logs those that have changed."""
         definition, table = column.definition, self._table
-        assert table is not None or not rows
-        for slot in rows:
-            node = None if table is None else table.nodes[slot]
-            value: float | None = None
-            if node is not None and -inf < column.times[slot] >= now - definition.staleness:
-                value = definition.value_of(float(column.samples[slot]), node)
-            fresh = value is not None and isfinite(value)
-            column.fresh[slot] = fresh
-            new = value if fresh and value is not None else definition.default
-            if column.values[slot] != new:
-                column.values[slot] = new
-                self.changes.append(slot)
-                self.version += 1
+        if table is None or not len(rows):
+            return
+        times = column.times[rows]
+        fresh = (times > -inf) & (times >= now - definition.staleness) & table.valid[rows]
+        values = column.samples[rows]
+        if definition.amounts and definition.full:
+            allocatable = table.allocatable(definition.resource)[rows]
+            fresh &= allocatable > 0
+            values = values * definition.per_amount / np.maximum(allocatable, 1) * definition.full
+        fresh &= np.isfinite(values)
+        values = np.where(fresh, values, definition.default)
+        column.fresh[rows] = fresh
+        changed = rows[column.values[rows] != values]
+        column.values[rows] = values
+        for slot in changed.tolist():
+            self.changes.append(slot)
+        self.version += len(changed)
 
     # The nodes, as an observer of the cache
 
@@ -254,7 +259,7 @@ class Signals:
             if after is None:
                 self._reset(column, slot)
             elif before is None or before.allocatable != after.allocatable or column.definition.annotation:
-                self._refresh(column, [slot], now)
+                self._refresh(column, np.array([slot], np.intp), now)
             if column.placed is not None:
                 column.cutoff[slot] = max(column.times[slot] - column.definition.lag, now - column.definition.horizon)
 
