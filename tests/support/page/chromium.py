@@ -22,7 +22,6 @@ from podwright.testing import build
 
 PACKAGES = ("chromium", "fonts-dejavu-core")
 PROGRAM = Path("usr", "lib", "chromium", "chromium")
-LIBRARIES = Path("usr", "lib", f"{os.uname().machine}-linux-gnu")
 _NEW = re.compile(r"^Inst (\S+)", re.MULTILINE)
 
 
@@ -45,8 +44,8 @@ def find() -> Chromium:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / PROGRAM).exists():
             _unpack(folder)
-    libraries = [folder / LIBRARIES, folder / "lib" / LIBRARIES.name, folder / PROGRAM.parent]
-    return Chromium(folder / PROGRAM, {"LD_LIBRARY_PATH": ":".join(map(str, libraries))})
+    libraries = sorted({str(path.parent) for path in folder.rglob("*.so*")})
+    return Chromium(folder / PROGRAM, {"LD_LIBRARY_PATH": ":".join(libraries)})
 
 
 def _unpack(folder: Path) -> None:
