@@ -15,6 +15,8 @@ from support.objects.builders import make_node, make_pod
 from support.page.cluster import backstage
 from support.page.stage import RACK, ZONE, nodes, simulated
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_pod_shows_up_where_it_goes_and_says_why(look, stage):
     page = look(stage.url)

@@ -86,6 +86,7 @@ class SimulationServer:
         page = SimulationPage(lambda: self._cluster, self._run)
         app.router.add_get(POD, self._counted(page.explain))
         app.router.add_routes(page.page.routes())
+        app.on_cleanup.append(lambda _app: page.page.close())
         app.on_cleanup.append(self._close)
         return app
 

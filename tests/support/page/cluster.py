@@ -92,7 +92,9 @@ async def _serve(stage: Backstage) -> web.AppRunner:
         return web.json_response(stage.explanation)
 
     app = web.Application(middlewares=[sees_everything])
-    app.add_routes([*Page(lambda: shown, _Here()).routes(), web.get("/debug/explain", explain)])
+    page = Page(lambda: shown, _Here())
+    app.add_routes([*page.routes(), web.get("/debug/explain", explain)])
+    app.on_cleanup.append(lambda _app: page.close())
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -26,6 +26,7 @@ WRITTEN = {
     "master": "https://192.0.2.1:6443/",
     "emulated_version": "kube=1.36",
     "page": "false",
+    "shadow_only": "true",
     "permit_port_sharing": "t",
     "disable_http2_serving": "true",
     "http2_max_streams_per_connection": "9",
@@ -105,6 +106,7 @@ MEANT = Options(
     master="https://192.0.2.1:6443",
     emulated_version=36,
     page=False,
+    shadow_only=True,
     permit_port_sharing=True,
     disable_http2_serving=True,
     http2_max_streams_per_connection=9,
@@ -186,8 +188,8 @@ LOGGING = {
 }
 """The options that `kopf run` replaces by its own, as meant in WRITTEN."""
 
-NOT_SAMPLED = ("config", "extenders", "write_config_to")
-"""--extenders needs a file, --config contradicts other options, and --write-config-to starts nothing."""
+NOT_SAMPLED = ("config", "extenders", "signals", "write_config_to")
+"""--extenders and --signals need a file, --config contradicts other options, and --write-config-to starts nothing."""
 SAMPLED = [option for option in OPTIONS if option.name not in NOT_SAMPLED]
 CONFIGURATION = """
 apiVersion: kubescheduler.config.k8s.io/v1

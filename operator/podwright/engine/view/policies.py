@@ -23,7 +23,7 @@ Answer = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """A policy in short. `namespace`: of a LocalSchedulerPolicy. `state`: Active, Rejected (an earlier generation decides), Waits or Built in.
+    """A policy in short. `namespace`: of a LocalSchedulerPolicy. `state`: Active, Shadow, Rejected (an earlier generation decides), Waits or Built in.
 
     `generation`: the one that decides about pods; None if none does.
     """
@@ -86,7 +86,7 @@ def about_policy(policies: ActivePolicies, key: str, *, faults: bool) -> Answer:
         "decisions": work.decisions,
         "errors": work.evaluation_errors,
         "spec": None if accepted is None else accepted.spec,
-        "problems": [text for text in (work.over_budget, work.missing_params) if text],
+        "problems": [text for text in (work.over_budget, work.missing_params, work.outdated_plugins) if text],
         "interpreted": [*work.interpreted],
     }
     if faults:
@@ -103,7 +103,9 @@ def _row(policies: ActivePolicies, key: str, result: ApplyResult) -> PolicyRow:
     namespace, _, name = key.rpartition("/")
     compiled = _compiled(policies, key)
     work = policies.work_of(key)
-    state = "Active" if result.accepted else "Waits" if result.active_generation is None else "Rejected"
+    state = "Waits" if result.active_generation is None else "Rejected"
+    if result.accepted:
+        state = "Shadow" if compiled is not None and compiled.shadow else "Active"
     return PolicyRow(
         namespace,
         name,

@@ -113,6 +113,11 @@ class Endpoints:
             found.append(web.get(SHADOW_PATH, self._shadow.answer))
         return found
 
+    async def close(self) -> None:
+        """Ends what runs beside requests."""
+        if self._page is not None:
+            await self._page.close()
+
     # Checks
 
     async def _alive(self) -> Problems:

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from aiohttp import web
 
 from podwright.kube.serve.explanations import PATH
-from podwright.kube.serve.page.sight import DATA, EVERYTHING, SIGHT, Sight, is_file, wanted_namespace
+from podwright.kube.serve.page.sight import DATA, EVERYTHING, SIGHT, Sight, wanted_namespace
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class LoopbackGate:
 
     def _refusal_on_loopback(self, request: web.Request) -> web.StreamResponse | None:
         """There are no users here, so another website in a browser on this machine must not get what is about pods."""
-        if request.path not in (PATH, *DATA) and not is_file(request.path):
+        if request.path not in (PATH, *DATA):
             return None
         if not (is_own_name(request.host) and request.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")):
             return web.Response(status=403, text=f"{request.path} is not for other websites: open it under localhost\n")

@@ -60,6 +60,7 @@ class Server:
         self._reloads = {result: metrics.counter(CERTIFICATE_RELOADS).of(result) for result in ("success", "error")}
         self._thread: LoopThread | None = None
         self._tls: Tls | None = None
+        self._endpoints: Endpoints | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._ports: list[Port] = []
         metrics.compute(SERVER_CONNECTIONS, lambda: {(): self._connection_count})
@@ -100,7 +101,7 @@ class Server:
     async def _start(self, loop: SchedulerLoop) -> None:
         asyncio.get_running_loop().set_exception_handler(_log_error)
         self._tasks.append(asyncio.create_task(loop.beat_for_ever()))
-        endpoints = Endpoints(self._content, loop)
+        endpoints = self._endpoints = Endpoints(self._content, loop)
         if self._options.health_address is not None:
             await self._open(endpoints, LoopbackGate(), Address("--health-address", *self._options.health_address))
         if self._options.secure_port:
@@ -130,6 +131,8 @@ class Server:
         for port in self._ports:
             await port.close()
         self._ports.clear()
+        if self._endpoints is not None:
+            await self._endpoints.close()
 
     def _count_dropped(self, reason: str) -> None:
         self._dropped[reason][0] += 1

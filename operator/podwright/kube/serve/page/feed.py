@@ -32,6 +32,8 @@ QUEUE_SECONDS: Final = 1.0
 """The pause between two readings of the queue, at least."""
 PODS_A_SECOND: Final = 10_000
 """How many queued pods are read each second, on average."""
+KEEP_SECONDS: Final = 10.0
+"""How long what was read is kept when nobody looks any more: who comes back soon costs the scheduler little."""
 COMPLETE_SECONDS: Final = 10.0
 """The pause between two complete readings of the nodes that further resources ask for."""
 STEP_SECONDS: Final = 10.0
@@ -82,6 +84,7 @@ class Feed:
         self._clock = clock
         self._viewers: set[Viewer] = set()
         self._running: asyncio.Task[None] | None = None
+        self._forget: asyncio.TimerHandle | None = None
         self._reset()
 
     def _reset(self) -> None:
@@ -102,9 +105,11 @@ class Feed:
     def add(self, viewer: Viewer) -> None:
         """The viewer gets everything now, then what changes."""
         self._viewers.add(viewer)
-        self._queue_due = float("-inf")
         if self._running is None:
             self._running = asyncio.create_task(self._run())
+        if self._forget is not None:
+            self._forget.cancel()
+            self._forget = None
 
     def remove(self, viewer: Viewer) -> None:
         self._viewers.discard(viewer)
@@ -119,11 +124,20 @@ class Feed:
                 await asyncio.sleep(TICK_SECONDS)
         except Exception:
             log.exception("the page cannot be kept current")
+            self._reset()
             for viewer in self._viewers:
                 viewer.messages.put_nowait(None)
         finally:
             self._running = None
-            self._reset()
+            self._forget = asyncio.get_running_loop().call_later(KEEP_SECONDS, self._reset)
+
+    async def close(self) -> None:
+        """Asks nothing any more."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+        if self._forget is not None:
+            self._forget.cancel()
 
     async def _tick(self) -> None:
         shown = await self._asker.call(self._ask_shown, STEP_SECONDS)

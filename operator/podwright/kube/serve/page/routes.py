@@ -58,6 +58,10 @@ class Page:
             web.get(f"{FILES}/{{name:[a-z_]*(?:[.][a-z]+)?}}", send_file),
         ]
 
+    async def close(self) -> None:
+        """Ends what runs for those who look. Their connections are closed by then."""
+        await self._feed.close()
+
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         if request.method == "HEAD":
             return web.Response(content_type="text/event-stream")

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from podwright.engine.view.nodes import node_changes
 from podwright.engine.view.waiting import queued_pods
 from podwright.kube.serve.page import feed as feeds
 from podwright.kube.serve.page.feed import Feed, Viewer
@@ -116,6 +117,28 @@ async def test_without_viewers_the_scheduler_is_asked_nothing():
     assert asked > 0
     await asyncio.sleep(0.05)
     assert studio.asker.calls == asked
+
+
+async def test_who_comes_back_soon_costs_the_scheduler_little(monkeypatch):
+    studio = Studio()
+    readings = []
+
+    def counted(cache, since):
+        readings.append(since is None)
+        return node_changes(cache, since)
+
+    monkeypatch.setattr(feeds, "node_changes", counted)
+    for _ in range(5):
+        async with studio.viewer() as viewer:
+            assert "nodes" in await next_of(viewer, "nodes")
+    assert readings.count(True) == 1
+    monkeypatch.setattr(feeds, "KEEP_SECONDS", 0.0)
+    async with studio.viewer() as viewer:
+        await next_of(viewer, "nodes")
+    await asyncio.sleep(0.02)
+    async with studio.viewer() as viewer:
+        await next_of(viewer, "nodes")
+    assert readings.count(True) == 2
 
 
 async def test_more_viewers_ask_the_scheduler_no_more():

@@ -189,8 +189,8 @@ FOREIGN = [
 @pytest.mark.parametrize(("options", "headers", "status"), FOREIGN)
 async def test_other_websites_get_nothing_from_loopback(options, headers, status):
     async with serving(told()) as server:
-        for path in ("/page/", "/page/node?name=a"):
-            assert (await get(server, path, *headers, **options))[0] == status
+        assert (await get(server, "/page/node?name=a", *headers, **options))[0] == status
+        assert (await get(server, "/page/", *headers, **options))[0] == 200
 
 
 async def test_a_local_policy_is_for_those_who_may_list_the_pods_of_its_namespace():

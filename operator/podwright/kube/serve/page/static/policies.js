@@ -4,9 +4,10 @@ import { byId, el, fill } from "./dom.js";
 import { facts } from "./explanation.js";
 import { clock } from "./units.js";
 
-const STATES = { Active: "good", "Built in": "plain", Rejected: "bad", Waits: "bad" };
+const STATES = { Active: "good", Shadow: "plain", "Built in": "plain", Rejected: "bad", Waits: "bad" };
 const MEANINGS = {
   Active: "Its newest generation decides",
+  Shadow: "Its decisions are compared with those of the scheduler that binds, and never carried out",
   "Built in": "Decides about pods that no policy matches",
   Rejected: "The newest generation was not accepted; an earlier one decides",
   Waits: "No generation was accepted; its pods wait",
