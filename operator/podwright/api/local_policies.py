@@ -18,6 +18,7 @@ from podwright.api.compile import CompiledPolicy, refused_policy
 from podwright.api.local_compile import bound_by
 from podwright.api.local_policy import LocalPolicy, namespace_of, parse_local_claim, parse_local_policy
 from podwright.api.policy_match import CompiledMatch, Subject
+from podwright.api.policy_overlaps import KEPT, Overlap, may_take_the_same_pods, takes_all_pods_of
 from podwright.api.policy_result import ApplyResult, problem_of
 from podwright.api.scheduler_policy import (
     NAMELESS,
@@ -63,11 +64,19 @@ class _Known:
     refused: CompiledPolicy | None = None
     unchecked: CompiledPolicy | None = None
     bases: tuple[str, ...] = ()
+    shadow: str | None = None
+    overlap: Overlap | None = None
     result: ApplyResult | None = None
 
     @property
     def decides_as(self) -> LocalPolicy | None:
         return self.active or self.claim
+
+    @property
+    def served(self) -> tuple[str, int]:
+        """The scheduler name and the precedence."""
+        policy = self.decides_as
+        return ("", 0) if policy is None else (policy.spec.scheduler_name, policy.spec.precedence)
 
     @property
     def rank(self) -> tuple[float, str]:
@@ -166,6 +175,7 @@ class LocalPolicies:
             self.namespaces[known.namespace] = left
         else:
             del self.namespaces[known.namespace]
+        self._relate(left)
         self.version += 1
         if len(left) >= MAX_IN_NAMESPACE:
             self._recheck_crowd(left)
@@ -206,6 +216,7 @@ class LocalPolicies:
         result = self._examined(known)
         if before != (known.active, known.refused, tuple(known.variants.values()), known.match):
             self.namespaces[known.namespace].sort(key=lambda each: each.order)
+            self._relate(self.namespaces[known.namespace])
             self.version += 1
         return result
 
@@ -230,6 +241,26 @@ class LocalPolicies:
         self._prepare(known, message)
         known.result = result
         return result
+
+    @staticmethod
+    def _relate(policies: Sequence[_Known]) -> None:
+        """Finds out which policies of a namespace, given in their order, take the pods of others. Only those in force count: at most
+        MAX_IN_NAMESPACE.
+        """
+        active = [known for known in policies if known.active is not None]
+        for known in policies:
+            known.shadow, known.overlap = None, None
+        for i, known in enumerate(active):
+            same = [other for other in active if other.served == known.served]
+            earlier = (other for other in active[:i] if other.served[0] == known.served[0])
+            known.shadow = next((each.key for each in earlier if takes_all_pods_of(each.match, known.match)), None)
+            alike = [other for other in same if other is not known and may_take_the_same_pods(other.match, known.match)]
+            if alike:
+                before = tuple(other.key for other in alike if other.order < known.order)
+                after = tuple(other.key for other in alike if other.order > known.order)
+                known.overlap = Overlap(
+                    known.served[1], before[:KEPT], after[:KEPT], len(before) > KEPT or len(after) > KEPT
+                )
 
     def _fall_back(self, known: _Known) -> str:
         """Has the last accepted generation decide, if it can. Says which generation decides now."""
@@ -334,13 +365,15 @@ class LocalPolicies:
         known = self._known.get(key)
         return None if known is None else (known.refused, *known.variants.values())
 
-    def shadowed_by(self, _key: str) -> str | None:
-        """The policy that takes every pod which this one could take: that is not known of local policies."""
-        return None
+    def shadowed_by(self, key: str) -> str | None:
+        """The policy of the namespace in force that takes every pod which this one could take; None if there is none."""
+        known = self._known.get(key)
+        return None if known is None else known.shadow
 
-    def overlapping(self, _key: str) -> tuple[Sequence[CompiledPolicy], bool]:
-        """Policies of the same precedence that may match the same pods: these are not looked for among local policies."""
-        return (), False
+    def overlapping(self, key: str) -> Overlap | None:
+        """The policies of the namespace in force of the same precedence that may match the same pods; None if there are none."""
+        known = self._known.get(key)
+        return None if known is None else known.overlap
 
     @property
     def config_maps(self) -> set[tuple[str, str]]:

@@ -24,6 +24,19 @@ _Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class Overlap:
+    """The policies of the same precedence that may match the same pods as another one: those that go before it, those after it, by name.
+
+    `more`: there are others.
+    """
+
+    precedence: int
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class _Values:
     """What the requirements allow for one label. `only`: these values, None for any but `without`; `absent`: the label may be missing."""
 

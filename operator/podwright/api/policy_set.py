@@ -20,7 +20,7 @@ from podwright.api.local_policies import LocalPolicies
 from podwright.api.local_policy import LocalPolicy
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings, check_safety, check_scheduler_name
 from podwright.api.policy_match import Subject
-from podwright.api.policy_overlaps import Overlaps
+from podwright.api.policy_overlaps import Overlap, Overlaps
 from podwright.api.policy_result import ApplyResult, problem_of
 from podwright.api.scheduler_policy import (
     NAMELESS,
@@ -372,11 +372,16 @@ class PolicySet:
         first = self._served[policy.spec.scheduler_name].takes_all
         return first.name if first is not None and order(first) < order(policy) else None
 
-    def overlapping(self, name: str) -> tuple[Sequence[CompiledPolicy], bool]:
-        """Some policies of the same precedence that may match the same pods, in their order, and whether there are others."""
+    def overlapping(self, name: str) -> Overlap | None:
+        """Some policies of the same precedence that may match the same pods; None if there are none."""
         policy = self.decider(name)
         found, count = self._overlaps.of(policy) if self._takes(policy) else ((), 0)
-        return sorted(found, key=order), count > len(found)
+        if policy is None or not found:
+            return None
+        others = sorted(found, key=order)
+        before = tuple(other.name for other in others if order(other) < order(policy))
+        after = tuple(other.name for other in others if order(other) > order(policy))
+        return Overlap(policy.spec.precedence, before, after, more=count > len(found))
 
     def _replace(self, name: str, known: _KnownPolicy | None) -> None:
         """Stores what is known of a policy, None if it was removed."""

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, Protocol
 
 from podwright.api.compile import CompiledPolicy
+from podwright.api.policy_overlaps import Overlap
 from podwright.api.policy_result import ApplyResult
 from podwright.api.scheduler_policy import LastAccepted
-from podwright.api.served_name import order
 from podwright.core.framework.args import encode
 from podwright.core.framework.validation import ATOMIC, describe, unique_by
 
@@ -128,7 +128,7 @@ class Policies(Protocol):
     def shadowed_by(self, name: str, /) -> str | None: ...
     def makes_pods_wait(self, name: str, /) -> bool: ...
     def last_accepted(self, name: str, /) -> LastAccepted | None: ...
-    def overlapping(self, name: str, /) -> tuple[Sequence[CompiledPolicy], bool]: ...
+    def overlapping(self, name: str, /) -> Overlap | None: ...
     def bases_of(self, name: str, /) -> Sequence[str]: ...
 
 
@@ -371,16 +371,13 @@ def _overlap_of(policies: Policies, name: str) -> str:
 
     Without their number, which would change the statuses of a thousand policies whenever one more comes.
     """
-    policy = policies.decider(name)
-    others, more = policies.overlapping(name)
-    if not isinstance(policy, CompiledPolicy) or not others:
+    found = policies.overlapping(name)
+    if found is None:
         return ""
-    before = [other.name for other in others if order(other) < order(policy)]
-    after = [other.name for other in others if order(other) > order(policy)]
-    places = [f"{how} {', '.join(names)}" for how, names in (("after", before), ("before", after)) if names]
+    places = [f"{how} {', '.join(names)}" for how, names in (("after", found.before), ("before", found.after)) if names]
     return (
-        f"This policy goes {' and '.join(places)}{', and there are others' if more else ''}: they have the same "
-        f"precedence, {policy.spec.precedence}, and some pods may match both. The older policy goes first, then the first name."
+        f"This policy goes {' and '.join(places)}{', and there are others' if found.more else ''}: they have the same "
+        f"precedence, {found.precedence}, and some pods may match both. The older policy goes first, then the first name."
     )
 
 

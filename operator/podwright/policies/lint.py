@@ -219,7 +219,7 @@ def _overlaps(policies: Sequence[_Policy], accepted: PolicySet) -> Iterator[Find
         if (other := accepted.shadowed_by(name)) is not None:
             problem = f"never decides about a pod: {KIND} {other} takes all pods that it matches"
             yield policy.finding("warning", "Shadowed", "spec.match", problem)
-        elif others := accepted.overlapping(name)[0]:
-            names = ", ".join(each.name for each in others)
+        elif overlap := accepted.overlapping(name):
+            names = ", ".join((*overlap.before, *overlap.after))
             problem = f"matches pods that {KIND} {names} of the same precedence matches too: the older policy decides"
             yield policy.finding("warning", "Overlapping", "spec.precedence", problem)
