@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -60,14 +61,17 @@ class PrometheusSource:
 
     @asynccontextmanager
     async def answer(self) -> AsyncIterator[AsyncIterator[bytes]]:
-        headers = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": USER_AGENT, **self._authorization()}
+        headers = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": USER_AGENT}
+        headers |= await asyncio.to_thread(self._authorization)  # whatever the files are, nobody waits for them
+        context = await asyncio.to_thread(self._context)
         if self._session is None:
-            self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
+            cookies = aiohttp.DummyCookieJar()
+            self._session = aiohttp.ClientSession(cookie_jar=cookies, trust_env=False, auto_decompress=False)
         async with self._session.get(
             self._url,
             params={"query": self._settings.query},
             headers=headers,
-            ssl=self._context(),
+            ssl=context,
             proxy=self._proxy,
             allow_redirects=False,
         ) as response:
@@ -112,6 +116,9 @@ class MetricsApiSource:
 
 def checked(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     """The body of an answer in JSON. Raises SourceError for any other one."""
+    encoding = response.headers.get("Content-Encoding", "identity")
+    if encoding != "identity":
+        raise SourceError(f"the answer is compressed ({encoding:.20}), which was not asked for")
     if response.content_type != JSON:
         raise SourceError(f"the answer is {response.content_type:.80}, not {JSON}")
     return response.content.iter_chunked(CHUNK)

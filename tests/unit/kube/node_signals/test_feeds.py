@@ -113,6 +113,7 @@ LIES = [
     pytest.param(prometheus_says(vector(a="high")), "1 entries have no node, no number or no time", id="text"),
     pytest.param(prometheus_says({"data": {"result": vector(a=1)["data"]["result"] * 2}}), "1 nodes have several entries, such as a", id="duplicates"),
     pytest.param(prometheus_says(vector(a=1), content_type="text/html"), "the answer is text/html, not application/json", id="another content type"),
+    pytest.param(says(200, {}, **{"Content-Type": "application/json", "Content-Encoding": "gzip"}), "the answer is compressed (gzip)", id="a compressed answer"),
     pytest.param(prometheus_says(b"<html>"), "the answer ends early", id="no JSON"),
     pytest.param(prometheus_says(b'{"data": {"result": [{"metric'), "the answer ends early", id="half an answer"),
     pytest.param(prometheus_says({"status": "success", "data": {"resultType": "scalar"}}), "the answer has no data.result", id="a scalar"),

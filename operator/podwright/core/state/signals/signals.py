@@ -260,7 +260,7 @@ class Signals:
                 self._reset(column, slot)
             elif before is None or before.allocatable != after.allocatable or column.definition.annotation:
                 self._refresh(column, np.array([slot], np.intp), now)
-            if column.placed is not None:
+            if column.placed is not None and before is None:
                 column.cutoff[slot] = max(column.times[slot] - column.definition.lag, now - column.definition.horizon)
 
     def _reset(self, column: _Column, slot: int) -> None:
