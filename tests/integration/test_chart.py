@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from podwright.api.configuration.load import load_configuration
+from podwright.api.configuration.signals import load_signals
 from support.control_plane import operator_process as kit
 
 CHART = kit.CHECKOUT / "charts" / "podwright"
@@ -167,6 +168,7 @@ def test_names_image_resources_and_flags_reach_the_container(template):
         ("schedulerName.name=mine", "/schedulerName"),
         ("allowedSchedulerNames=mine", "/allowedSchedulerNames"),
         ("configuration=profiles", "/configuration"),
+        ("signals=load", "/signals"),
         ("extraArgs=--grace=1", "/extraArgs"),
         ('extraArgs=["grace=1"]', "/extraArgs/0"),
         ("resources.limit.memory=1Gi", "limit"),
@@ -234,3 +236,22 @@ def test_a_configuration_becomes_a_file_that_the_operator_accepts(helm, tmp_path
     values.write_text(yaml.safe_dump({"configuration": configuration}))
     changed = objects(helm("template", "release", str(CHART), "-n", "elsewhere", *version, "-f", str(values)))
     assert deployment(changed)["template"]["metadata"]["annotations"]["podwright.dev/configuration"] != before
+
+
+def test_signals_become_a_file_that_the_operator_accepts_with_the_right_to_read_them(helm, tmp_path):
+    signals = [{"name": "load", "resource": "cpu", "metricsAPI": {}}]
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump({"signals": signals}))
+    version = ("--kube-version", "1.37.0")
+    found = objects(helm("template", "release", str(CHART), "-n", "elsewhere", *version, "-f", str(values)))
+    (text,) = found["ConfigMap", "elsewhere", "podwright"]["data"].values()
+    assert load_signals(text.encode())["load"].definition.resource == "cpu"
+    (container,) = deployment(found)["template"]["spec"]["containers"]
+    (mount,) = container["volumeMounts"]
+    assert f"--signals={mount['mountPath']}/signals.yaml" in container["args"]
+    (role, binding) = (found[kind, "", "podwright-signals"] for kind in ("ClusterRole", "ClusterRoleBinding"))
+    manifests = [*yaml.safe_load_all((OVERLAYS / "signals" / "role.yaml").read_text())]
+    assert role["rules"] == manifests[0]["rules"]
+    assert binding["subjects"] == [{**manifests[1]["subjects"][0], "namespace": "elsewhere"}]
+    plain = objects(helm("template", "release", str(CHART), "-n", "elsewhere", *version))
+    assert ("ClusterRole", "", "podwright-signals") not in plain
