@@ -77,6 +77,8 @@ def test_defaults_are_filled_in(served, name):
         "schedulerName": "podwright",
         "precedence": 0,
         "byName": "Never",
+        "mode": "Enforce",
+        "onPluginFailure": "Reject",
         "strategy": {"type": "Default", "resources": []},
     }
     served.apply(policy(name, {"strategy": {"type": "MostAllocated", "resources": [{"name": "cpu"}]}}))

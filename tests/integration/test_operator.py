@@ -216,7 +216,14 @@ def test_the_last_good_generation_stays_active_after_a_restart_of_the_operator(c
     before = cluster.client.get(f"{kit.POLICIES}/by-name")
     assert before["status"]["lastAccepted"] == {
         "generation": 2,
-        "spec": {"schedulerName": OURS, "precedence": 0, "byName": "Never", "strategy": {"type": "NodeName"}},
+        "spec": {
+            "schedulerName": OURS,
+            "precedence": 0,
+            "byName": "Never",
+            "mode": "Enforce",
+            "onPluginFailure": "Reject",
+            "strategy": {"type": "NodeName"},
+        },
     }
     with kit.running(cluster, name="restarted"):
         cluster.client.create(pod("mine", namespace, scheduler=OURS))
