@@ -108,3 +108,5 @@ class EventHint:
 
     event: ClusterEvent
     function: HintFunction | None = None
+    opens_gate: bool = True
+    """Whether the event may change the plugin's answer at PreEnqueue. If not, the pods that it keeps out of the active queue are left alone."""

@@ -16,14 +16,15 @@ class WaitingPods:
     def __init__(self) -> None:
         self._unschedulable: dict[str, QueuedPod] = {}
         self._gated: dict[str, QueuedPod] = {}
-        self._buckets: dict[tuple[int, str], tuple[Hints, dict[str, QueuedPod]]] = {}
+        self._buckets: dict[tuple[int, str, bool], tuple[Hints, dict[str, QueuedPod]]] = {}
+        """By the policy's hints, the plugin that holds the pods, and whether it is their gate."""
 
     def add(self, queued: QueuedPod, plugins: Iterable[str], hints: Hints) -> None:
         """Adds a pod that these plugins hold. `hints`: those of its policy."""
         (self._gated if queued.place is Place.GATED else self._unschedulable)[queued.uid] = queued
         queued.hints = hints
         for plugin in plugins:
-            key = (id(hints), plugin)
+            key = (id(hints), plugin, queued.place is Place.GATED and plugin == queued.gated_by)
             if key not in self._buckets:
                 self._buckets[key] = (hints, {})
             pods = self._buckets[key][1]
@@ -47,8 +48,8 @@ class WaitingPods:
         if event.resource == ANY:
             return list(self)
         found: dict[str, QueuedPod] = {}
-        for (_, plugin), (hints, pods) in self._buckets.items():
-            if pods and registered(hints, plugin, event):
+        for (_, plugin, gate), (hints, pods) in self._buckets.items():
+            if pods and registered(hints, plugin, event, gate=gate):
                 found.update(pods)
         return list(found.values())
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from podwright.core.framework.cluster_events import POD, Action, ClusterEvent, EventHint
 from podwright.core.framework.status import unresolvable
 from support.queue.kit import NODE_ADDED, Harness, rejected_by
 
@@ -111,3 +112,19 @@ def test_only_pods_to_which_other_hints_apply_are_reconsidered(h):
     assert {queued.pod.name for queued in h.queue.active()} == {"moved", "gated"}
     h.queue.reject(flying, ["Fit"])
     assert h.counts() == {"active": 2, "backoff": 1, "unschedulable": 1}
+
+
+def test_an_event_that_cannot_open_the_gate_leaves_gated_pods_alone(h):
+    asked = []
+    h.hints["Gate"] = (*h.hints["Gate"], EventHint(NODE_ADDED, opens_gate=False))
+    h.pre_enqueue = lambda pod: asked.append(pod.name) or (unresolvable("gated").by("Gate") if pod.gates else None)
+    h.add("gated", gates=["hold"])
+    h.rejected("rejected", "Gate")
+    asked.clear()
+    h.clock.now += 100
+    h.queue.move(NODE_ADDED)
+    assert "gated" not in asked
+    assert h.counts()["gated"] == 1
+    assert "rejected" in asked, "a pod that the plugin has rejected in an attempt may be helped"
+    h.queue.move(ClusterEvent(POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED))
+    assert "gated" in asked

@@ -23,13 +23,13 @@ def device_hints(claims: ClaimState) -> Sequence[EventHint]:
     """The hints, with the claims as they are when an event happens."""
     node_actions = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
     return (
-        EventHint(ClusterEvent(NODE, node_actions)),
+        EventHint(ClusterEvent(NODE, node_actions), opens_gate=False),
         EventHint(ClusterEvent(CLAIM_KIND, Action.ALL), partial(_after_claim, claims)),
         EventHint(ClusterEvent(POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM), partial(_after_pod, claims)),
-        EventHint(ClusterEvent(CLASS_KIND, Action.ADD | Action.UPDATE)),
-        EventHint(ClusterEvent(SLICE_KIND, Action.ADD | Action.UPDATE)),
+        EventHint(ClusterEvent(CLASS_KIND, Action.ADD | Action.UPDATE), opens_gate=False),
+        EventHint(ClusterEvent(SLICE_KIND, Action.ADD | Action.UPDATE), opens_gate=False),
         # kube-scheduler sees a rule as a change of the slices to which it applies.
-        EventHint(ClusterEvent(RULE_KIND, Action.ALL)),
+        EventHint(ClusterEvent(RULE_KIND, Action.ALL), opens_gate=False),
     )
 
 

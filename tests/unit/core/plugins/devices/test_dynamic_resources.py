@@ -37,6 +37,13 @@ def test_pods_without_claims_skip_the_filter_and_score_0():
     assert scores(plugin, pending()) == {"a": 0, "b": 0}
 
 
+def test_only_changes_of_claims_and_of_the_pod_open_the_gate():
+    """Otherwise, each slice of a driver that flaps costs a look at each pod whose claims do not exist yet."""
+    hints = build(DynamicResources, cluster()).hints()
+    assert {hint.event.resource for hint in hints if hint.opens_gate} == {"ResourceClaim", "Pod"}
+    assert {hint.event.resource for hint in hints} > {"ResourceSlice", "DeviceClass", "Node"}
+
+
 def test_a_claim_is_allocated_where_enough_devices_are_free():
     plugin = build(DynamicResources, cluster(gpus("a"), gpus("b", 1), make_claim("mine", exactly(count=2))))
     pod = pending(spec=claiming("mine"))
