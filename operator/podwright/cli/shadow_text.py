@@ -32,7 +32,9 @@ _SKIPPED: Final = {
 def lines_of(answer: Raw, shown: int) -> Iterator[str]:
     """`shown`: how many disagreements of each policy."""
     policies = answer.get("policies") or ()
-    if not policies:
+    if answer.get("standby"):
+        yield "This instance stands by, or has just started: ask the one that leads."
+    elif not policies:
         yield "No policy is in shadow mode."
     for number, policy in enumerate(policies):
         if number:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from podwright.core.objects.pod import parse_pod
 from podwright.engine.shadow.comparison import Outcome
 from podwright.kube.options import Options
 from podwright.kube.rights import ForbiddenWriteError, refuse_writes
@@ -60,6 +61,19 @@ async def test_policies_that_enforce_take_no_pods_and_get_no_status(server):
         assert not runtime.kopf_watches_pods
         await until(lambda: writes(server))
     assert {path for _, path in writes(server)} == {POLICY_STATUS}
+
+
+@pytest.mark.parametrize("shadow_only", [True, False])
+async def test_no_part_can_write_on_a_pod_even_if_rbac_let_it(server, shadow_only, caplog):
+    async with running(server, shadow_only=shadow_only, pod_intake="watch") as runtime:
+        victim, preemptor = (parse_pod(server.pod(name, OTHER)) for name in ("victim", "preemptor"))
+        ended = []
+        runtime.parts.evictor.evict(victim, preemptor, "a", ended.append)
+        await until(lambda: ended)
+        assert ended == [not shadow_only]
+    assert ("victim" in server.pod_names()) is shadow_only
+    assert any("/pods/" in path for _, path in writes(server)) is not shadow_only
+    assert ("cannot preempt a pod" in caplog.text) is shadow_only
 
 
 @pytest.mark.parametrize("intake", ["kopf", "watch"])

@@ -15,7 +15,13 @@ Report = dict[str, Any]
 
 
 def reports(shadow: Shadow, name: str = "") -> Iterator[Report | None]:
-    """Yields None between steps, and the answer at the end. `name`: of one policy, "" for all; the answer is empty if it is not in shadow mode."""
+    """Yields None between steps, and the answer at the end. `name`: of one policy, "" for all; the answer is empty if it is not in shadow mode.
+
+    An instance that does not decide, because another one leads, says so (`standby`).
+    """
+    if not shadow.deciding:
+        yield {"policies": [], "waiting": 0, "standby": True}
+        return
     unplaced: dict[tuple[str, str], int] = {}
     for part in shadow.unplaced.counts():
         for key, count in part.items():

@@ -71,6 +71,8 @@ class Shadow:
         self._by_name: dict[str, list[Tally]] = {}
         self.names: frozenset[str] = frozenset()
         """The scheduler names whose pods are looked at."""
+        self.deciding = False
+        """Whether this instance decides: a standby does not."""
         self._arrived: deque[Arrival] = deque()
         self._checks: OrderedDict[str, None] = OrderedDict()
         """The uids of waiting pods about which the policies are to decide now."""
@@ -123,6 +125,7 @@ class Shadow:
 
     def policies_changed(self) -> None:
         """Other policies may be in shadow mode, or other generations of them. A new generation begins a new tally."""
+        self.deciding = True
         if not self.tallies.keep(self._policies.shadows):
             return
         self._by_name = {}
