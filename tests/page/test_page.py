@@ -91,8 +91,10 @@ def test_a_phone_scrolls_down_only(look, stage):
     assert page.evaluate(wide) <= 360
     page.get_by_role("button", name="Table").click()
     page.get_by_role("rowheader", name="node-1", exact=True).get_by_role("button").click()
-    page.locator("#details").get_by_text("What is requested").wait_for()
+    details = page.locator("#details")
+    details.get_by_text("What is requested").wait_for()
     assert page.evaluate(wide) <= 360
+    assert details.evaluate("drawer => drawer.scrollWidth <= drawer.clientWidth")
 
 
 def test_five_thousand_nodes_paint_only_what_changes(look):
