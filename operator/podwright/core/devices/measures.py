@@ -6,9 +6,10 @@ are tried follows from this (`order`), and so does what a solution is worth (`fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 from podwright.core.devices.capacity import CapacityError
 from podwright.core.devices.choice import AllocationOrder
@@ -18,7 +19,10 @@ from podwright.core.devices.problem import PreparedAsk
 from podwright.core.devices.search import Pick
 from podwright.core.objects.devices.slices import DeviceShape
 from podwright.core.state.devices.pools import Pool, PoolDevice
+from podwright.core.state.devices.usage import DeviceUsage
 
+K = TypeVar("K")
+V = TypeVar("V")
 Dimension = tuple[str, str]
 """(driver, name of a capacity without the driver's domain)"""
 Amounts = Mapping[Dimension, int]
@@ -43,20 +47,59 @@ class Fit:
     utilization: float
 
 
+MAX_ORDERED: Final = 512
+"""On a node with more devices, they are tried in kube-scheduler's order."""
+_MAX_KEPT: Final = 256
+
+
+class KnownMeasures:
+    """What nodes have in common that reach the same pools. Kept until the use of a device changes."""
+
+    def __init__(self, usage: DeviceUsage) -> None:
+        self._usage = usage
+        self._changes = usage.changes
+        self._orders: dict[tuple[tuple[Pool, ...], PreparedAsk], Sequence[int]] = {}
+        self._used: dict[Pool, tuple[Mapping[str, float], float]] = {}
+
+    def order(self, pools: tuple[Pool, ...], ask: PreparedAsk, compute: Callable[[], Sequence[int]]) -> Sequence[int]:
+        return self._get(self._orders, (pools, ask), compute)
+
+    def used(self, pool: Pool, compute: Callable[[], Mapping[str, float]]) -> tuple[Mapping[str, float], float]:
+        """How much of each unit of the pool is in use, and the sum."""
+        return self._get(self._used, pool, lambda: ((found := compute()), sum(found.values())))
+
+    def _get(self, kept: dict[K, V], key: K, compute: Callable[[], V]) -> V:
+        if self._usage.changes != self._changes:
+            self._changes = self._usage.changes
+            self._orders.clear()
+            self._used.clear()
+        found = kept.get(key)
+        if found is None:
+            if len(kept) >= _MAX_KEPT:
+                kept.clear()
+            found = kept[key] = compute()
+        return found
+
+
 class Measures:
     """See the module. Valid as long as the node's devices and their use stay the same."""
 
-    def __init__(self, offer: Offer, counters: AvailableCounters) -> None:
+    def __init__(self, offer: Offer, counters: AvailableCounters, known: KnownMeasures) -> None:
         self._offer = offer
         self._counters = counters
+        self._known = known
         self._pools = {pool.pool_id: pool for pool in offer.all_pools}
         self._greatest: dict[Dimension, int] | None = None
 
     def order(self, ask: PreparedAsk, allocation: AllocationOrder) -> Sequence[int]:
         """The positions of all devices, in the order in which the ask tries them."""
         devices = self._offer.devices
-        if allocation == "FirstFit":
+        if allocation == "FirstFit" or len(devices) > MAX_ORDERED:
             return range(len(devices))
+        return self._known.order(self._offer.all_pools, ask, lambda: self._sorted(ask, allocation))
+
+    def _sorted(self, ask: PreparedAsk, allocation: AllocationOrder) -> Sequence[int]:
+        devices = self._offer.devices
         sign = 1 if allocation == "BestFit" else -1
 
         def key(position: int) -> tuple[bool, tuple[float, float], float, int]:
@@ -72,14 +115,19 @@ class Measures:
         for pick in picks:
             for dimension, amount in self._amounts(pick.ask, pick.item.device.shape).items():
                 total[dimension] = total.get(dimension, 0) + amount
-        used = self._used(picks, {})
-        after = self._used(picks, _taken(picks))
+        drivers = {pick.item.slice.driver for pick in picks}
+        pools = [pool for pool in self._offer.all_pools if pool.usable and pool.pool_id[0] in drivers]
+        used = {pool: self._known.used(pool, partial(self._used, pool)) for pool in pools}
+        after = self._after(picks)
         parts = [unit for pick in picks for unit in self._units_of_part(pick.item)]
+        in_use = sum(each for _, each in used.values())
+        in_use += sum(share - used[pool][0][name] for (pool, name), share in after.items())
+        units = sum(len(each) for each, _ in used.values())
         return Fit(
             amounts=tuple(sorted(total.items())),
-            opens=any(not used[unit] for unit in parts),
+            opens=any(not used[pool][0][name] for pool, name in parts),
             left=sum(1 - after[unit] for unit in parts) / len(parts) if parts else 0.0,
-            utilization=sum(after.values()) / len(after) if after else 0.0,
+            utilization=in_use / units if units else 0.0,
         )
 
     # Sizes
@@ -127,21 +175,32 @@ class Measures:
         pool = self._pools[item.device_id[:2]]
         if item.device.counter_sets:
             return [(pool, name) for name in item.device.counter_sets]
-        return [(pool, f"/{item.device.name}")] if item.device.shape.allow_multiple else ()
+        return [(pool, _unit_name(item))] if item.device.shape.allow_multiple else ()
 
-    def _used(self, picks: Sequence[Pick], taken: Mapping[PoolDevice, Sequence[Pick]]) -> dict[Unit, float]:
-        """How much of each unit is in use, from 0 to 1, for the drivers of the picks. `taken`: what counts in addition."""
-        drivers = {pick.item.slice.driver for pick in picks}
+    def _used(self, pool: Pool) -> Mapping[str, float]:
+        """How much of each unit of a pool is in use, from 0 to 1."""
+        found = {name: 1 - self._free_share(pool, name, {}) for name in pool.counters}
+        for item in pool.devices:
+            if not item.device.counter_sets:
+                found[_unit_name(item)] = self._device_in_use(item, ())
+        return found
+
+    def _after(self, picks: Sequence[Pick]) -> Mapping[Unit, float]:
+        """How much is in use of the units from which the picks take."""
         found: dict[Unit, float] = {}
-        for pool in self._offer.all_pools:
-            if not pool.usable or pool.pool_id[0] not in drivers:
-                continue
-            consumed = _consumed(item for item in taken if item.device_id[:2] == pool.pool_id)
-            for name in pool.counters:
-                found[pool, name] = 1 - self._free_share(pool, name, consumed)
-            for item in pool.devices:
+        by_device: dict[PoolDevice, list[Pick]] = {}
+        by_pool: dict[Pool, list[PoolDevice]] = {}
+        for pick in picks:
+            by_device.setdefault(pick.item, []).append(pick)
+        for item in by_device:
+            by_pool.setdefault(self._pools[item.device_id[:2]], []).append(item)
+        for pool, items in by_pool.items():
+            consumed = _consumed(items)
+            for item in items:
+                for name in item.device.counter_sets:
+                    found[pool, name] = 1 - self._free_share(pool, name, consumed)
                 if not item.device.counter_sets:
-                    found[pool, f"/{item.device.name}"] = self._device_in_use(item, taken.get(item, ()))
+                    found[pool, _unit_name(item)] = self._device_in_use(item, by_device[item])
         return found
 
     def _device_in_use(self, item: PoolDevice, picks: Sequence[Pick]) -> float:
@@ -176,11 +235,9 @@ class Measures:
         )
 
 
-def _taken(picks: Sequence[Pick]) -> Mapping[PoolDevice, Sequence[Pick]]:
-    found: dict[PoolDevice, list[Pick]] = {}
-    for pick in picks:
-        found.setdefault(pick.item, []).append(pick)
-    return found
+def _unit_name(item: PoolDevice) -> str:
+    """Of a device that takes from no counters. No counter set has such a name."""
+    return f"/{item.device.name}"
 
 
 def _consumed(items: Iterable[PoolDevice]) -> Mapping[Counter, int]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from podwright.core.devices.choice import AS_KUBE_SCHEDULER, Choice
 from podwright.core.devices.counters import AvailableCounters
 from podwright.core.devices.errors import AllocationError, SearchTimeoutError
-from podwright.core.devices.measures import Fit, Measures
+from podwright.core.devices.measures import Fit, KnownMeasures, Measures
 from podwright.core.devices.node_fits import NodeFits
 from podwright.core.devices.offer import Offer
 from podwright.core.devices.problem import Problem
@@ -80,6 +80,7 @@ class Verdicts:
     ) -> None:
         self.problem = problem
         self._choice = choice
+        self._known = KnownMeasures(cache.devices.claims.usage)
         self._fits = None if choice.scoring == "Default" else NodeFits(choice.scoring)
         self._cache = cache
         self._counters = counters
@@ -204,7 +205,7 @@ class Verdicts:
         if search.solved and self._scored:
             preference = _score(search)
         if search.solved and self._fits is not None:
-            fit = Measures(search.offer, self._counters).fit(search.solution)
+            fit = Measures(search.offer, self._counters, self._known).fit(search.solution)
         result = _Result(bool(search.solved), preference, fit)
         if alike is not None:
             self._alike.put(alike, result)
@@ -234,7 +235,9 @@ class Verdicts:
         counters = self._counters if usage is None else AvailableCounters(usage)
         if self._choice.allocation == "FirstFit":
             return Search(offer, counters)
-        return Search(offer, counters, partial(Measures(offer, counters).order, allocation=self._choice.allocation))
+        known = self._known if usage is None else KnownMeasures(usage)
+        measures = Measures(offer, counters, known)
+        return Search(offer, counters, partial(measures.order, allocation=self._choice.allocation))
 
     def _run(self, search: Search, slot: int, limits: Limits) -> None:
         pauses = self._cache.pauses

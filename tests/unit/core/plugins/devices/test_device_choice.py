@@ -1,7 +1,10 @@
 """Which devices pods get, and which nodes score best, where the policy chooses."""
 
+import builtins
+
 import pytest
 
+from podwright.core.devices import measures
 from podwright.core.framework.args import ArgsError
 from podwright.core.objects.node import parse_node
 from podwright.core.plugins.devices.dynamic_resources import DynamicResources
@@ -258,6 +261,36 @@ def test_a_node_that_is_added_gets_a_score():
     add(cache, make_slice("c-gpus", [gpu("tiny", 10)], node="c"))
     found = scores_of(plugin, pod)
     assert found["c"] > found["b"] > found["a"]
+
+
+def far(count):
+    """Devices that all nodes reach, the largest first."""
+    return make_slice("far", [gpu(f"d{i:03}", 1000 - i) for i in range(count)], pool="far", allNodes=True)
+
+
+def test_devices_that_many_nodes_reach_are_ordered_once(monkeypatch):
+    ordered = []
+
+    def counting(items, key=None):
+        ordered.extend([True] if key else [])
+        return builtins.sorted(items, key=key)
+
+    monkeypatch.setattr(measures, "sorted", counting, raising=False)
+    names = [f"n{i}" for i in range(30)]
+    cache = cluster(far(40), nodes=names)
+    add(cache, make_claim("mine", exactly()))
+    plugin, pod = choosing(cache, "BestFit", "BestFit"), pending(spec=claiming("mine"))
+    assert set(scores_of(plugin, pod)) == {*names}
+    assert len(ordered) == 1
+    assert devices_of(plugin, pod, "n0") == {"mine": ["d039"]}
+    add(cache, make_claim("other", exactly(), status=allocated("d039", pool="far")))
+    assert devices_of(plugin, pod, "n0") == {"mine": ["d038"]}
+
+
+def test_more_devices_than_a_node_has_keep_their_order():
+    count = measures.MAX_ORDERED + 1
+    assert given(cluster(far(count)), "BestFit", make_claim("mine", exactly())) == {"mine": ["d000"]}
+    assert given(cluster(far(count - 1)), "BestFit", make_claim("mine", exactly())) == {"mine": ["d511"]}
 
 
 def test_a_choice_that_does_not_exist_is_refused():
