@@ -30,8 +30,6 @@ BUDGET_SECONDS: Final = 0.05
 """How long a plugin may take for one pod, unless an option says otherwise."""
 STOP_SECONDS: Final = 1.0
 """How long a call may take."""
-STUBBORN_SECONDS: Final = 5.0
-"""After so long, a plugin that cannot be stopped is told of."""
 OVERRUNS: Final = 3
 OVERRUN_SECONDS: Final = 60.0
 """A plugin that exceeds its budget so often within this time is switched off."""
@@ -61,21 +59,14 @@ class PluginGuard(CallGuard):
         self._metrics = metrics
         self._cpu = 0.0
         self._waits = 0
-        self._stack: tuple[float, str] | None = None
-        """When the call began that is being stopped, and its stack."""
         self._building = 0
         self._ticks_in_plugin = 0
         """How many ticks in a row found the thread in a plugin while plugins are built."""
         self._switch: Callable[[GuardedPlugin, str], None] = lambda _plugin, _why: None
-        self._stubborn: Callable[[str], None] = lambda _stack: None
 
     def listen(self, switch: Callable[[GuardedPlugin, str], None]) -> None:
         """Has `switch` called with a plugin that is to be switched off, and why. It is called in the middle of an attempt."""
         self._switch = switch
-
-    def listen_to_stubborn(self, told: Callable[[str], None]) -> None:
-        """Has `told` called with the stack of a plugin that cannot be stopped, again and again."""
-        self._stubborn = told
 
     # Budgets
 
@@ -101,18 +92,17 @@ class PluginGuard(CallGuard):
                 plugin, f"it {took}, the third time within {OVERRUN_SECONDS:g} s that this was more than {budget}"
             )
 
-    def stopped(self, plugin: GuardedPlugin, method: str) -> str:
+    def stopped(self, plugin: GuardedPlugin, method: str, error: StoppedError) -> str:
         seconds = self.clock() - self.since
-        _, stack = self._stack or (0.0, "")
-        self._stack = None
         self._metrics.count(PLUGIN_STOPS, plugin.name)
+        _end_in_plugin(error)
         log.error(
-            "policy %s: plugin %s did not come back from %s for %.1f s, and was stopped at:\n%s",
+            "policy %s: plugin %s did not come back from %s for %.1f s, and was stopped",
             plugin.owner.name,
             plugin.name,
             method,
             seconds,
-            stack,
+            exc_info=(type(error), error, error.__traceback__),
         )
         return f"did not come back from {method} within {STOP_SECONDS:g} s, and was stopped"
 
@@ -141,10 +131,6 @@ class PluginGuard(CallGuard):
         if plugin is None:
             self._stop_building(frame)
         elif self.overdue() and is_in_plugin(frame):
-            if self._stack is None or self._stack[0] != self.since:
-                self._stack = self.since, stack_of(frame)
-            if self.clock() - self.since >= STUBBORN_SECONDS:
-                self._stubborn(stack_of(frame))
             raise StoppedError
 
     def _stop_building(self, frame: FrameType | None) -> None:
@@ -170,6 +156,17 @@ def is_in_plugin(frame: FrameType | None) -> bool:
             return True
         outside, frame = True, frame.f_back
     return False
+
+
+def _end_in_plugin(error: BaseException) -> None:
+    """Cuts what raised the exception off the end of its traceback."""
+    last = trace = error.__traceback__
+    while trace is not None:
+        if not str(trace.tb_frame.f_globals.get("__name__", "")).startswith("podwright."):
+            last = trace
+        trace = trace.tb_next
+    if last is not None:
+        last.tb_next = None
 
 
 def stack_of(frame: FrameType | None) -> str:

@@ -58,9 +58,9 @@ class OwnPlugins:
         """From now on calls of plugins are watched, and files that change are loaded again. Call it in the thread of the event loop."""
         if self._directories.empty and not self._loaded.are_third_party:
             return
-        engine.plugin_guard.listen_to_stubborn(self._hangs.stubborn)
-        self._alarm = PluginAlarm(engine.plugin_guard, also=self._hangs.alive)
+        self._alarm = PluginAlarm(engine.plugin_guard)
         self._alarm.start()
+        tasks.start("memory of plugins that hang", self._hangs.run)
         if self._installed.paths:
             tasks.start("files of installed plugins", self._installed.run)
         if not self._directories.empty:

@@ -10,7 +10,6 @@ import logging
 import random
 import signal
 import threading
-from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
@@ -25,10 +24,8 @@ AGAIN_SECONDS: Final = 0.002
 class PluginAlarm:
     """See the module. Start it in the thread of the event loop."""
 
-    def __init__(self, guard: PluginGuard, also: Callable[[], None]) -> None:
-        """`also`: called whenever the alarm rings."""
+    def __init__(self, guard: PluginGuard) -> None:
         self._guard = guard
-        self._also = also
         self._before: Any = None
         self._running = False
 
@@ -47,10 +44,9 @@ class PluginAlarm:
         if self._running:
             self._running = False
             signal.setitimer(signal.ITIMER_REAL, 0.0)
-            signal.signal(signal.SIGALRM, self._before)
+            signal.signal(signal.SIGALRM, self._before or signal.SIG_DFL)
 
     def _ring(self, _number: int, frame: FrameType | None) -> None:
-        self._also()
         if self._guard.overdue():
             again = max(1e-6, AGAIN_SECONDS * random.random() ** 3)
             signal.setitimer(signal.ITIMER_REAL, again, TICK_SECONDS)

@@ -1,6 +1,6 @@
 """Remembers, beyond a restart, the plugin in which the process hung: it is not used again until its file changes.
 
-    arm ─► nothing runs in the main thread for HANG_SECONDS ─► the stacks go to a file, without the interpreter ─► the kubelet kills the process
+    arm ─► the event loop does not run for HANG_SECONDS ─► the stacks go to a file, without the interpreter ─► the kubelet kills the process
     restart ─► the innermost plugin of the main thread's stack is remembered ─► it starts switched off, or its file is not loaded
 
 Native code that does not come back may hold the interpreter's lock, so nothing written in Python can tell of it: `faulthandler` has a thread of its
@@ -10,13 +10,13 @@ on the API server, another pod tries the plugin once more, and whoever replaces 
 
 from __future__ import annotations
 
+import asyncio
 import faulthandler
 import json
 import logging
 import re
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -26,7 +26,7 @@ from typing import IO, Any, Final
 log = logging.getLogger(__name__)
 
 HANG_SECONDS: Final = 20
-"""So long no Python code has run in the main thread. The liveness probe fails later."""
+"""For so long the event loop has not run. The liveness probe fails later."""
 ARM_SECONDS: Final = 1.0
 """How often the time begins anew."""
 MAX_BYTES: Final = 1 << 20
@@ -51,14 +51,11 @@ class Hang:
 class PluginHangs:
     """See the module. Without a directory, it does nothing."""
 
-    def __init__(self, directory: Path | None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, directory: Path | None) -> None:
         """Reads what was remembered. Never raises for what is in the directory."""
         self._directory = directory
-        self._clock = clock
         self._file: IO[str] | None = None
         self._header = 0
-        self._armed_at = 0.0
-        self._texts: Mapping[str, bytes] = {}
         self._known: dict[tuple[str, str], Hang] = {}
         if directory is not None:
             self._read_memory(directory / _MEMORY)
@@ -73,8 +70,7 @@ class PluginHangs:
     # Watching
 
     def watch(self, texts: Mapping[Path, bytes]) -> None:
-        """From now on hangs in these files are found, as long as `alive` is called."""
-        self._texts = {str(path): text for path, text in texts.items()}
+        """From now on hangs in these files are found, unless `run` runs."""
         if self._directory is None:
             return
         try:
@@ -82,7 +78,7 @@ class PluginHangs:
                 self._file = (self._directory / _DUMP).open("w+", encoding="utf-8", errors="replace")
             self._file.seek(0)
             self._file.truncate()
-            digests = {path: _digest(text) for path, text in self._texts.items()}
+            digests = {str(path): _digest(text) for path, text in texts.items()}
             self._header = self._file.write(
                 json.dumps({"thread": threading.main_thread().ident, "files": digests}) + "\n"
             )
@@ -92,18 +88,23 @@ class PluginHangs:
             log.warning("a plugin that hangs will not be remembered: %s", error)
             self.stop()
 
+    async def run(self) -> None:
+        """Says that the event loop runs, until it is cancelled."""
+        while True:
+            await asyncio.sleep(ARM_SECONDS)
+            self.alive()
+
     def alive(self) -> None:
-        """The main thread runs Python code."""
-        if self._file is not None and self._clock() >= self._armed_at + ARM_SECONDS:
+        """The event loop runs: the time begins anew."""
+        if self._file is not None:
             if self._file.seek(0, 2) > self._header:
-                log.warning("no Python code ran in the main thread for %d s, but it goes on now", HANG_SECONDS)
+                log.warning("the event loop did not run for %d s, but it goes on now", HANG_SECONDS)
                 self._file.truncate(self._header)
                 self._file.seek(0, 2)
             self._arm()
 
     def _arm(self) -> None:
         assert self._file is not None
-        self._armed_at = self._clock()
         faulthandler.dump_traceback_later(HANG_SECONDS, file=self._file)
 
     def stop(self) -> None:
@@ -111,17 +112,6 @@ class PluginHangs:
             faulthandler.cancel_dump_traceback_later()
             self._file.close()
             self._file = None
-
-    def stubborn(self, stack: str) -> None:
-        """A plugin cannot be stopped: it is likely that the process will be killed. `stack`: as in a traceback, the innermost call at the end."""
-        frames = re.findall(r'^  File "(.*)", line (\d+), in (.*)$', stack, re.MULTILINE)
-        for path, line, function in reversed(frames):
-            text = self._texts.get(path)
-            if text is not None:
-                key = path, _digest(text)
-                if key not in self._known:
-                    self._remember(Hang(*key, f"line {line}, in {function}", function == "<module>"))
-                return
 
     # What is remembered
 

@@ -11,14 +11,20 @@ from textwrap import dedent
 
 import pytest
 
+from podwright.api.configuration.load import load_configuration
 from podwright.api.permissions import PolicySettings
+from podwright.core.framework.interface import FilterPlugin, Plugin
+from podwright.core.framework.status import unresolvable
 from podwright.core.plugins import PLUGINS
 from podwright.engine.metrics.metrics import PLUGIN_RELOADS
 from podwright.engine.plugin_files import PluginDirectories
 from podwright.engine.plugin_loading import FILE_MODULE, load
 from podwright.engine.plugin_reload import PluginReload
 from podwright.engine.policy_events import PolicyEvents
-from support.engine.kit import Rig, deciding, settle
+from podwright.engine.recompilation import Recompilation
+from support.engine.kit import Rig, custom_policy, deciding, ours, settle
+from support.engine.sliced import Clock, Others, a_preemptor, full_nodes
+from support.policies.local import delegating, local_policy
 
 FILTER = """
     from podwright.core.framework.interface import FilterPlugin, Plugin
@@ -366,3 +372,145 @@ async def test_a_policy_that_changes_while_others_are_compiled_is_compiled_too(s
         it.rig.pod("web")
         await settle()
     assert it.rig.placed_on("web") == "b"
+
+
+PROFILES = b"""
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: podwright
+  plugins: {filter: {enabled: [{name: Only}]}}
+"""
+
+
+async def test_the_profiles_of_a_configuration_file_use_the_new_code(start):
+    it = start(policies=PolicySettings(configuration=load_configuration(PROFILES)))
+    assert not it.apply(policy("Nothing", match={"namespaces": ["elsewhere"]})).accepted
+    it.write(text(node="b"))
+    await it.settle()
+    async with deciding(it.rig):
+        it.rig.pod("web")
+        it.rig.pod("waits", namespace="elsewhere")
+        misnamed = ours("misnamed")
+        misnamed["metadata"]["annotations"] = {"podwright.dev/policy": "none"}
+        it.engine.pending.put(misnamed)
+        await settle()
+    assert it.rig.placed_on("web") == "b"
+    assert not it.rig.placed_on("misnamed")
+    assert it.rig.counts == {"unschedulable": 2}
+
+
+class TestLocalPolicies:
+    @pytest.fixture
+    def it(self, start):
+        it = start()
+        assert it.apply(delegating(delegation={"plugins": ["Only"]})).accepted
+        points = {"filter": {"enabled": [{"name": "Only"}]}}
+        result = it.engine.policies.apply_local(local_policy(strategy={"type": "Custom"}, plugins=points))
+        assert result.accepted, result.message
+        return it
+
+    async def place(self, it, name):
+        async with deciding(it.rig):
+            it.rig.pod(name, namespace="team-a")
+            for _ in range(20):
+                await settle()
+        return dict(it.rig.cluster.bound).get(name)
+
+    async def test_they_use_the_new_code(self, it):
+        assert await self.place(it, "first") == "a"
+        it.write(text(node="b"))
+        await it.settle()
+        assert it.counts == (1, 0)
+        assert await self.place(it, "second") == "b"
+
+    async def test_one_that_cannot_be_compiled_keeps_all_from_changing(self, it):
+        it.write(text(node="b").replace("FilterPlugin", "ScorePlugin").replace("def filter", "def score"))
+        await it.settle()
+        assert "policy team-a/ours: spec.plugins.filter" in it.problem("team-a/ours")
+        assert it.counts == (0, 1)
+        assert await self.place(it, "first") == "a"
+
+
+class TestAttemptsThatArePaused:
+    """Code that is loaded meanwhile decides: the attempt starts anew with it."""
+
+    @pytest.fixture
+    def rig(self):
+        class Anywhere(Plugin, FilterPlugin):
+            name = "Only"
+
+            def filter(self, _state, _pod, _node):
+                return None
+
+        class Nowhere(Anywhere):
+            def filter(self, _state, _pod, _node):
+                return unresolvable("node(s) were none of ours")
+
+        rig = Rig(plugins={"Only": Anywhere})
+        rig.clock = Clock()
+        assert rig.engine.policies.apply(custom_policy("filter", "Only")).accepted
+        self.changed = {**PLUGINS, "Only": Nowhere}
+        return rig
+
+    @pytest.mark.parametrize(
+        ("waiting", "why"),
+        [
+            pytest.param(a_preemptor, "12 node(s) were none of ours", id="a pod that preempts"),
+            pytest.param(
+                full_nodes, "pod group preemption: minCount (12) cannot be satisfied", id="a gang that preempts"
+            ),
+        ],
+    )
+    async def test_they_evict_nobody_that_the_new_code_would_not(self, rig, waiting, why):
+        waiting(rig)
+
+        def swap(turn):
+            if turn == 3:
+                recompilation = Recompilation(rig.engine.policies, classes=self.changed, changed={"Only"})
+                assert len([*recompilation.steps()]) == 1
+                assert recompilation.finish(()) == 1
+                rig.engine.policies_changed()
+
+        others = asyncio.create_task(Others(rig, swap).run())
+        async with deciding(rig), asyncio.timeout(20):
+            await others
+            while not rig.recorder.notes("FailedScheduling"):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert not rig.evictor.evicted
+        notes = rig.recorder.notes("FailedScheduling")
+        assert why in "".join(notes)
+
+
+async def test_a_bind_that_has_begun_ends_with_the_old_instance(start):
+    binding = dedent("""
+        import asyncio
+
+        from podwright.core.framework.interface import Plugin, PreBindPlugin
+        from podwright.core.framework.status import Code, Status
+
+        class Only(Plugin, PreBindPlugin):
+            name = "Only"
+
+            async def pre_bind(self, state, pod, node_name):
+                await asyncio.sleep(0)
+                while pod.name == "slow" and not self.handle.cache.present("go"):
+                    await asyncio.sleep(0)
+                return {answer}
+        """)
+    it = start(("only", binding.replace("{answer}", "None")))
+    raw = policy()
+    raw["spec"]["plugins"] = {"preBind": {"enabled": [{"name": "Only"}]}}
+    assert it.apply(raw).accepted
+    async with deciding(it.rig):
+        it.rig.pod("slow")
+        await settle()
+        it.write(binding.replace("{answer}", "Status(Code.ERROR, ('new',))"))
+        await it.settle()
+        assert it.counts == (1, 0)
+        it.rig.pod("next")
+        await settle()
+        it.rig.node("go")
+        await settle()
+        await settle()
+    assert [name for name, _ in it.rig.cluster.bound] == ["slow"]

@@ -50,7 +50,7 @@ PROGRAM = """
 
     async def main():
         guard = PluginGuard(ThreadTimes(clock=time.monotonic, cpu=time.thread_time), Metrics(time.monotonic))
-        alarm = PluginAlarm(guard, also=lambda: None)
+        alarm = PluginAlarm(guard)
         alarm.start()
         for name, body in BODIES.items():
             framework = Framework(body)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from collections import Counter
 
 import pytest
@@ -350,6 +352,34 @@ async def test_a_plugin_file_that_changes_while_the_operator_runs_is_loaded_agai
         await until(lambda: f"Plugins were loaded again: {path}; 1 policies use them" in caplog.text)
         server.pod("web")
         await until(lambda: server.bound == ["web"])
+
+
+async def test_a_plugin_that_hung_before_the_restart_starts_switched_off(server, tmp_path):
+    plugins, state = tmp_path / "plugins", tmp_path / "state"
+    plugins.mkdir()
+    state.mkdir()
+    path = plugins / "waiter.py"
+    path.write_text(WAITER)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    hung = {"path": str(path), "digest": digest, "where": "line 9, in permit", "atImport": False}
+    (state / "hung-plugins.json").write_text(json.dumps([hung]))
+    server.node("a")
+    options = {"plugin_dirs": (str(plugins),), "plugin_state_dir": str(state)}
+    async with running(server, pod_intake="watch", **options) as runtime:
+        points = {"permit": {"enabled": [{"name": "Waiter"}]}}
+        runtime.policies.apply(policy(OURS, {"type": "Custom"}, plugins=points))
+        server.pod("web")
+        await until(
+            lambda: "did not come back from line 9, in permit, until the process was restarted" in waits(server)
+        )
+        path.write_text(WAITER.replace("Status(Code.WAIT), 600.0", "None, 0.0"))
+        await until(lambda: server.bound == ["web"])
+
+
+def waits(server):
+    """Why the pod waits, as its status says."""
+    conditions = server.read("web").get("status", {}).get("conditions", [])
+    return "".join(each["message"] for each in conditions)
 
 
 WAITER = """

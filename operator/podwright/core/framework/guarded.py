@@ -104,8 +104,8 @@ class CallGuard:
     def overran(self, plugin: GuardedPlugin, method: str, seconds: float) -> None:
         """The plugin took longer than its budget for one pod, or in one call that is not for a decision."""
 
-    def stopped(self, plugin: GuardedPlugin, method: str) -> str:
-        """A call was stopped. Returns what is wrong, for the exception."""
+    def stopped(self, plugin: GuardedPlugin, method: str, error: StoppedError) -> str:
+        """A call was stopped. Returns what is wrong, for the exception that takes the place of `error`, with its traceback."""
         return "was stopped"
 
     # Pauses
@@ -240,4 +240,4 @@ class CallGuard:
         return replace(hint, function=self._single(plugin, "hints", hint.function))
 
     def _stopped(self, plugin: GuardedPlugin, name: str, error: StoppedError) -> PluginStoppedError:
-        return PluginStoppedError(self.stopped(plugin, name)).with_traceback(error.__traceback__)
+        return PluginStoppedError(self.stopped(plugin, name, error)).with_traceback(error.__traceback__)
