@@ -40,7 +40,9 @@ async def _serve(server: SimulationServer, host: str, port: int) -> None:
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port).start()
-        click.echo(f"listening on http://{runner.addresses[0][0]}:{runner.addresses[0][1]}", err=True)
+        url = f"http://{runner.addresses[0][0]}:{runner.addresses[0][1]}"
+        click.echo(f"listening on {url}", err=True)
+        click.echo(f"the page: {url}/page/", err=True)
         await stop.wait()
     finally:
         await runner.cleanup()
