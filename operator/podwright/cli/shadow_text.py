@@ -24,6 +24,7 @@ _SKIPPED: Final = {
     "podGroup": "in a pod group",
     "preemption": "they made room on that node first",
     "nodeGone": "the node was deleted too soon",
+    "unseen": "with claims or costly, and placed before the policy had decided",
     "late": "too many others waited",
     "changing": "the cluster changed too fast",
 }

@@ -14,6 +14,7 @@ from podwright.engine.shadow.comparison import Comparison, on_former_state
 from podwright.engine.shadow.shadow_pods import Seen, ShadowPods
 from podwright.engine.shadow.tallies import Tallies
 from podwright.engine.shadow.tally import Skip, Tally
+from podwright.engine.shadow.unplaced_pods import is_decided_early
 from podwright.engine.slices import Undecided
 from podwright.engine.state import EngineState
 
@@ -66,6 +67,9 @@ class PlacedPods:
             self._tallies.skip(tally, skip)
             return True
         early = None if seen is None else self._early(arrival, tally, seen)
+        if early is None and is_decided_early(pod):
+            self._tallies.skip(tally, Skip.UNSEEN)
+            return True
         found = early or self._on_former_state(arrival, tally)
         if isinstance(found, Undecided):
             return self._cache.placement(arrival.uid) is None

@@ -29,6 +29,8 @@ class Skip(Enum):
     """The other scheduler made room on this node for the pod, and then looked at no other."""
     NODE_GONE = "nodeGone"
     """Its node was deleted before the policy had its turn."""
+    UNSEEN = "unseen"
+    """It has claims or is costly, and the policy had not decided about it when it got its node."""
     LATE = "late"
     """Too many others waited for their turn."""
     CHANGING = "changing"

@@ -104,6 +104,21 @@ async def test_a_costly_pod_is_decided_when_it_appears_where_attempts_may_pause_
     assert (world["undecided"], world["elsewhere"]) == (1, 0)
 
 
+@pytest.mark.parametrize("kind", ["costly", "with a claim", "nodes have changed"])
+async def test_a_pod_that_must_be_decided_early_is_not_compared_if_that_was_too_late(rig, kind):
+    """A transaction could not pause for it, or its volumes would tell where it is."""
+    await rig.apply(shadow_policy())
+    tolerations = [{"key": f"k-{number}", "operator": "Exists"} for number in range(5_000)]
+    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+    raw = theirs("web", spec={"tolerations": tolerations} if kind == "costly" else {"volumes": volumes})
+    if kind == "nodes have changed":
+        await rig.appears(raw)
+        rig.node("c")
+    await rig.placed(raw, "a")
+    await worked_off(rig)
+    assert (rig.outcomes(), rig.tally().skipped) == ({}, {Skip.UNSEEN: 1})
+
+
 async def test_a_pod_that_the_cluster_leaves_no_time_for_is_given_up(rig, monkeypatch):
     await rig.apply(shadow_policy())
     await worked_off(rig)
