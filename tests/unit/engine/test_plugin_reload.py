@@ -514,3 +514,21 @@ async def test_a_bind_that_has_begun_ends_with_the_old_instance(start):
         await settle()
         await settle()
     assert [name for name, _ in it.rig.cluster.bound] == ["slow"]
+
+
+@pytest.mark.parametrize("on_failure", ["Reject", "Ignore"])
+async def test_a_plugin_that_is_off_is_on_again_when_its_file_changes_and_not_before(start, on_failure):
+    it = start(("only", text()), ("other", text(name="Other")))
+    it.apply(policy("Only", "Other", onPluginFailure=on_failure))
+    policies = it.engine.policies
+    assert policies.switch_off(policies.named("custom").compiled, "Only", "it was slow")
+    it.write(text(name="Other") + "#", file="other")
+    await it.settle()
+    assert "plugin Only is switched off" in policies.work_of("custom").switched_off
+    it.write(text() + "#")
+    await it.settle()
+    assert not policies.work_of("custom").switched_off
+    async with deciding(it.rig):
+        it.rig.pod("web")
+        await settle()
+    assert it.rig.placed_on("web") == "a"
