@@ -51,10 +51,10 @@ def test_another_order_of_devices_serves_the_same_nodes(allocation):
     """Unless a search fails with an error on a device that another order does not come to."""
     args = {"allocation": allocation, "scoring": "BestFit"}
     compared = 0
-    for case in device_cases(SEED, 300):
+    for case in device_cases(SEED, 100):
         first = run_case(case)["expect"]
         other = run_case({**case, "pluginConfig": [{"name": "DynamicResources", "args": args}]})["expect"]
         if "error" not in first and "error" not in other:
             compared += 1
             assert other["nodes"] == first["nodes"], case["id"]
-    assert compared > 200
+    assert compared > 60
