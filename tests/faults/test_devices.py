@@ -10,7 +10,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,15 +48,26 @@ def is_write_to_claim(method: str, path: str) -> bool:
 
 
 def verify(arena: Arena, pods: int) -> None:
-    """Each pod is bound, to the node of the device that its claim has, and each claim is reserved for its pod."""
+    """Each pod is bound, to the node of the device that its claim has, and each claim is reserved for its pod.
+
+    kube-controller-manager may have made a claim twice, if it has not got the answer to the first creation. The pod names the one that counts.
+    """
     assert dra.faults(arena.cluster) == []
-    owned = {raw["metadata"]["ownerReferences"][0]["uid"]: raw for raw in dra.claims(arena.cluster, arena.namespace)}
+    claims = {raw["metadata"]["name"]: raw for raw in dra.claims(arena.cluster, arena.namespace)}
     placed = [raw for raw in kit.pods(arena.cluster, arena.namespace) if raw["spec"].get("nodeName")]
     assert len(placed) == pods
     for raw in placed:
-        claim = owned[raw["metadata"]["uid"]]
+        (made,) = raw["status"]["resourceClaimStatuses"]
+        claim = claims.pop(made["resourceClaimName"])
         (result,) = dra.results_of(claim)
         assert (result["pool"], dra.consumers(claim)) == (raw["spec"]["nodeName"], [raw["metadata"]["uid"]])
+    wait_until(lambda: not allocated(arena, claims), 30, "only claims that pods name have devices")
+
+
+def allocated(arena: Arena, names: Collection[str]) -> list[str]:
+    """Those of the claims of these names that have devices."""
+    claims = dra.claims(arena.cluster, arena.namespace)
+    return [name for raw in claims if dra.results_of(raw) and (name := raw["metadata"]["name"]) in names]
 
 
 def kill_repeatedly(arena: Arena, kills: int, pods: int) -> None:
@@ -278,5 +289,5 @@ def test_no_device_is_held_twice_while_slices_and_taints_change_and_the_api_serv
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("claims")
-def test_no_device_is_held_twice_in_four_outages_of_the_api_server(arena: Arena) -> None:
-    disturb(arena, 1000, 4)
+def test_no_device_is_held_twice_in_three_outages_of_the_api_server(arena: Arena) -> None:
+    disturb(arena, 500, 3)
