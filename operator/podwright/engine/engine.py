@@ -53,6 +53,7 @@ from podwright.engine.memory import MemoryReclaimer
 from podwright.engine.metrics.metrics import ALGORITHM_SECONDS
 from podwright.engine.plugin_exceptions import PluginExceptions
 from podwright.engine.plugin_guard import PluginGuard, ThreadTimes
+from podwright.engine.plugin_indexes import IndexExceptions
 from podwright.engine.policy_activity import Activities
 from podwright.engine.policy_plugins import Conduct
 from podwright.engine.ports import Ports
@@ -98,6 +99,7 @@ class Engine:
         self.invalid_objects = InvalidObjects(metrics)
         self.cache = Cache(self.invalid_objects.report, signals=sources.signals(options.policies))
         report_unreadable_devices(self.cache, self.invalid_objects.report)
+        self.cache.contain_indexes(IndexExceptions(metrics).report)
         self.binding_cycles = BindingCycles()
         limiter = BindLimiter(clock, options.bindings_at_once)
         handle = plugin_handle(

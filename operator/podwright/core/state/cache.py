@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from podwright.core.objects.compaction import Compactable, compact_regularly, shrink
 from podwright.core.objects.node import Node
@@ -26,6 +26,7 @@ from podwright.core.state.devices import Devices
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.nominator import Nominator
 from podwright.core.state.object_store import Object, ObjectStore, key_of
+from podwright.core.state.observers import Contained, PlacementObserver, ReportIndexException, itself
 from podwright.core.state.pauses import Pauses
 from podwright.core.state.pod_groups import OnInvalidGroup, PodGroups
 from podwright.core.state.podindex import PodIndex
@@ -33,21 +34,8 @@ from podwright.core.state.services import ServiceSelectors
 from podwright.core.state.signals import Signals
 from podwright.core.state.volumes import Volumes
 
-
-class PlacementObserver(Protocol):
-    """Derives data from which pods are on which nodes. Slots are rows of the table."""
-
-    def pod_added(self, pod: PodInfo, slot: int) -> None: ...
-
-    def pod_removed(self, pod: PodInfo, slot: int) -> None: ...
-
-    def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
-        """A node was added (`before` is None), changed, or is about to be removed (`after` is None) after all its pods were."""
-
-    def namespace_set(self, name: str, labels: Mapping[str, str]) -> None: ...
-
-
 NODES_AT_ONCE: Final = 10_000
+_OWN: Final = "podwright."
 _NO_LABELS: Final[Mapping[str, str]] = {}
 T = TypeVar("T")
 Observer = TypeVar("Observer", bound=PlacementObserver)
@@ -85,6 +73,7 @@ class Cache:
         self._by_slot: dict[int, NodeInfo] = {}
         self._next_compacted = 0
         self._extensions: dict[type[Any], Any] = {}
+        self._contain: ReportIndexException | None = None
         compact_regularly(self)
 
     def compact(self) -> None:
@@ -114,16 +103,22 @@ class Cache:
 
     def observer(self, kind: type[Observer]) -> Observer:
         """The one observer of this class, which the plugins of all profiles share. Attached at the first call."""
-        for known in self._observers:
+        for known in map(itself, self._observers):
             if type(known) is kind:
                 return known
         made = kind()
         self.attach(made)
+        if self._contain is not None and not kind.__module__.startswith(_OWN):
+            self._observers[-1] = Contained(made, self._contain)
         return made
+
+    def contain_indexes(self, report: ReportIndexException) -> None:
+        """From now on, exceptions of third-party observers are reported, instead of ending the change of the cache halfway."""
+        self._contain = report
 
     def forget_kinds_of(self, modules: Collection[str]) -> None:
         """Drops what code of these modules has registered: observers, extensions and derived columns. The code is not used any more."""
-        self._observers = [each for each in self._observers if type(each).__module__ not in modules]
+        self._observers = [each for each in self._observers if type(itself(each)).__module__ not in modules]
         for kind in [kind for kind in self._extensions if kind.__module__ in modules]:
             del self._extensions[kind]
         self.derived.clear()

@@ -1,0 +1,63 @@
+"""What the cache reports its changes to, and how exceptions of a third-party plugin's index of placed pods harm nothing else.
+
+The cache tells its observers of each change, also while decisions are carried out. So an exception in one of them would leave the others without the change, and the
+pod between two states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodInfo
+
+
+class PlacementObserver(Protocol):
+    """Derives data from which pods are on which nodes. Slots are rows of the table."""
+
+    def pod_added(self, pod: PodInfo, slot: int) -> None: ...
+
+    def pod_removed(self, pod: PodInfo, slot: int) -> None: ...
+
+    def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
+        """A node was added (`before` is None), changed, or is about to be removed (`after` is None) after all its pods were."""
+
+    def namespace_set(self, name: str, labels: Mapping[str, str]) -> None: ...
+
+
+ReportIndexException = Callable[[type[Any], str, Exception], None]
+"""`report(kind, method, exception)`: this method of an observer of this class raised the exception."""
+
+
+class Contained:
+    """Forwards each change to an observer. The observer may be wrong about a change at which it raised, and gets the later ones."""
+
+    __slots__ = ("_report", "observer")
+
+    def __init__(self, observer: PlacementObserver, report: ReportIndexException) -> None:
+        self.observer = observer
+        self._report = report
+
+    def pod_added(self, pod: PodInfo, slot: int) -> None:
+        self._call("pod_added", pod, slot)
+
+    def pod_removed(self, pod: PodInfo, slot: int) -> None:
+        self._call("pod_removed", pod, slot)
+
+    def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
+        self._call("node_set", slot, before, after)
+
+    def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
+        self._call("namespace_set", name, labels)
+
+    def _call(self, method: str, *arguments: Any) -> None:
+        try:
+            getattr(self.observer, method)(*arguments)
+        except Exception as error:  # noqa: BLE001 -- the code is not ours
+            self._report(type(self.observer), method, error)
+
+
+def itself(observer: PlacementObserver) -> PlacementObserver:
+    """The observer that a plugin has, whether contained or not."""
+    return observer.observer if isinstance(observer, Contained) else observer
