@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from podwright.core.objects.quantity import MAX_INT64
+
 
 @dataclass(frozen=True, slots=True)
 class Landing:
@@ -148,7 +150,7 @@ class NodeResult:
 
 
 def as_json(value: Any) -> Any:
-    """Dataclasses as objects with keys in camel case, and everything else as it is."""
+    """Dataclasses as objects with keys in camel case, and everything else as it is. Sums of large amounts end at 64 bits, as orjson's integers do."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         own = {_camel(each.name): as_json(getattr(value, each.name)) for each in dataclasses.fields(value)}
         if isinstance(value, Usage):
@@ -158,7 +160,7 @@ def as_json(value: Any) -> Any:
         return {key: as_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [as_json(item) for item in value]
-    return value
+    return min(value, MAX_INT64) if isinstance(value, int) else value
 
 
 def _camel(name: str) -> str:

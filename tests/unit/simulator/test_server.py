@@ -237,3 +237,11 @@ async def test_a_local_server_does_not_answer_under_another_name(client):
 )
 def test_loopback_addresses(host, local):
     assert is_loopback(host) is local
+
+
+async def test_sums_that_are_larger_than_integers_of_json_are_answered():
+    cluster = loaded(node("a"), *(pod(f"p{number}", on="a", cpu="9e15") for number in range(3)))
+    async with asking(cluster) as client:
+        status, body = await post(client, "/v1/simulate", {"hypotheses": [{"drain": ["a"]}]})
+    assert status == 200
+    assert body["results"][0]["changes"][0]["requestedBefore"]["cpu"] == 2**63 - 1

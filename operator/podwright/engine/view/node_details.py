@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.objects.resources import CPU, MEMORY, PODS
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
@@ -68,7 +69,7 @@ def _resources(node: Node, info: NodeInfo) -> list[Answer]:
     return [
         {
             "name": name,
-            "requested": len(info.pods) if name == PODS else info.requested.get(name, 0),
+            "requested": len(info.pods) if name == PODS else min(info.requested.get(name, 0), MAX_INT64),
             "allocatable": node.allocatable.get(name, 0),
         }
         for name in islice(names, MOST_RESOURCES)

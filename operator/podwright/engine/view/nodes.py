@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Final
 
 from podwright.core.objects.node import Node
+from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.objects.resources import CPU, MEMORY, PODS
 from podwright.core.state.cache import Cache
 
@@ -56,7 +57,7 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeChanges:
-    """`complete`: these are all nodes, else those that have changed. `usage`: (slot, what its pods request).
+    """`complete`: these are all nodes, else those that have changed. `usage`: (slot, what its pods request, at most MAX_INT64 of each resource, as orjson takes it).
 
     `further_resources`: a changed node has one that is not among the resources, although there is room for it.
     """
@@ -162,7 +163,7 @@ def _read_usage(cache: Cache, reading: _Reading, slot: int) -> None:
     info = cache.nodes.get(table.names[slot]) if slot < table.size else None
     if info is not None and info.slot == slot:
         requested, pods = info.requested, len(info.pods)
-        amounts = [pods if name == PODS else requested.get(name, 0) for name in reading.resources]
+        amounts = [pods if name == PODS else min(requested.get(name, 0), MAX_INT64) for name in reading.resources]
         reading.usage.append((slot, tuple(amounts)))
 
 

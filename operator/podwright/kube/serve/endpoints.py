@@ -101,7 +101,7 @@ class Endpoints:
             found.append(web.get(f"/{name}/{{check}}", partial(_one_check, problems)))
         pages = (
             ("/metrics", self._metrics, CONTENT_TYPE_LATEST),
-            ("/metrics/resources", self._resources, pod_resources.CONTENT_TYPE),
+            (pod_resources.RESOURCES_PATH, self._resources, pod_resources.CONTENT_TYPE),
         )
         found += [web.get(path, partial(self._long_answer, page, content)) for path, page, content in pages]
         found.append(web.get("/configz", self._configz))

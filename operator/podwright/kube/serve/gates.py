@@ -10,11 +10,15 @@ from aiohttp import web
 
 from podwright.kube.serve.explanations import PATH
 from podwright.kube.serve.page.sight import DATA, EVERYTHING, SIGHT, Sight, wanted_namespace
+from podwright.kube.serve.pod_resources import RESOURCES_PATH
+from podwright.kube.serve.shadow_reports import SHADOW_PATH
 
 log = logging.getLogger(__name__)
 
 PUBLIC: Final = ("/livez", "/readyz", "/healthz")
 """The paths of plain HTTP that everybody may read, with the paths below them."""
+ABOUT_PODS: Final = (PATH, SHADOW_PATH, RESOURCES_PATH, *DATA)
+"""The paths whose answers name pods, or tell about the cluster."""
 
 
 class Gate(Protocol):
@@ -37,9 +41,9 @@ class LoopbackGate:
 
     def _refusal_on_loopback(self, request: web.Request) -> web.StreamResponse | None:
         """There are no users here, so another website in a browser on this machine must not get what is about pods."""
-        if request.path not in (PATH, *DATA):
+        if request.path not in ABOUT_PODS:
             return None
-        if not (is_own_name(request.host) and request.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")):
+        if not is_own_name(request.host) or is_foreign(request):
             return web.Response(status=403, text=f"{request.path} is not for other websites: open it under localhost\n")
         if request.path in DATA:
             namespace = wanted_namespace(request)
@@ -57,6 +61,11 @@ def is_own_name(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_foreign(request: web.Request) -> bool:
+    """Whether another website has a browser send the request. Programs other than browsers do not say who does."""
+    return request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin")
 
 
 def is_loopback(host: str) -> bool:

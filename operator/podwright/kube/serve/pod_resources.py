@@ -18,6 +18,7 @@ from podwright.core.state.cache import Cache
 from podwright.engine.metrics.families import Gauge
 from podwright.engine.metrics.metrics import POD_LIMIT, POD_REQUEST
 
+RESOURCES_PATH: Final = "/metrics/resources"
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PODS_PER_PAGE: Final = 500
 """They take about a millisecond."""

@@ -1,5 +1,7 @@
 """What fills a node: the largest pods, of the namespaces that may be seen."""
 
+import orjson
+
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.state.cache import Cache
@@ -55,3 +57,11 @@ def test_a_node_that_goes_in_between_has_no_answer(monkeypatch):
     next(steps)
     cache.remove_node("a")
     assert [*steps] == [{}]
+
+
+def test_sums_that_are_larger_than_integers_of_json_can_be_sent():
+    cache = filled()
+    for number in range(3):
+        cache.assume(parse_pod(make_pod(f"p{number}", requests={"memory": "7Ei"})), "a")
+    found = orjson.loads(orjson.dumps(about(cache)))
+    assert found["resources"][1]["requested"] == 2**63 - 1

@@ -178,13 +178,14 @@ class Feed:
         recent = shown.decisions
         if recent is None:
             return
-        seen = min((viewer.decisions_seen for viewer in self._viewers), default=0)
+        viewers = [*self._viewers]  # who joins meanwhile wants more than is read now
+        seen = min((viewer.decisions_seen for viewer in viewers), default=0)
 
         def read() -> tuple[int, Sequence[tuple[str, RecentDecision]]]:
             return recent.count, recent.since(seen)
 
         count, decisions = await self._asker.call(read, STEP_SECONDS)
-        for viewer in self._viewers:
+        for viewer in viewers:
             first = viewer.decisions_seen < 0
             if viewer.decisions_seen == count:
                 continue

@@ -68,6 +68,8 @@ class NodeColumns:
                 self._make_room(row.slot)
                 if not _same(self._rows[row.slot], row):
                     self._rows[row.slot] = row
+                    if not row.name:  # the page forgets what was requested there
+                        self._usage[row.slot] = (0,) * len(changes.position.resources)
                     changed.append(row)
         usage = []
         for slot, requested in changes.usage:

@@ -83,3 +83,26 @@ def test_five_thousand_nodes_are_a_short_message():
         set_node(cache, f"node-{number:04}", zone=f"zone-{number % 3}")
     read(cache, columns)
     assert len(orjson.dumps(columns.everything())) < 200_000
+
+
+def test_a_node_that_comes_back_as_it_was_has_its_usage_again():
+    cache, columns = Cache(), NodeColumns()
+    set_node(cache, "a")
+    set_node(cache, "b")
+    cache.assume(parse_pod(make_pod("p", requests={"cpu": "1"})), "b")
+    read(cache, columns)
+    cache.remove_node("b")
+    assert read(cache, columns)["rows"][0][:2] == (1, "")
+    assert columns.everything()["requested"] == [[0, 0], [0, 0], [0, 0]]
+    set_node(cache, "b")
+    found = read(cache, columns)
+    assert (found["rows"][0][:2], found["slot"], found["requested"]) == ((1, "b"), [1], [[1000], [0], [1]])
+
+
+def test_sums_that_are_larger_than_integers_of_json_can_be_sent():
+    cache, columns = Cache(), NodeColumns()
+    set_node(cache, "a")
+    for number in range(3):
+        cache.assume(parse_pod(make_pod(f"p{number}", requests={"memory": "7Ei"})), "a")
+    read(cache, columns)
+    assert orjson.loads(orjson.dumps(columns.everything()))["requested"][1] == [2**63 - 1]

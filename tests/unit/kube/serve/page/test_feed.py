@@ -247,3 +247,25 @@ async def test_a_long_queue_is_read_less_often(monkeypatch):
         asked = studio.asker.calls
         await until(lambda: studio.asker.calls >= asked + 20)
         assert viewer.messages.empty()
+
+
+async def test_who_joins_while_decisions_are_read_gets_the_first_ones():
+    studio = Studio()
+    studio.rig.pod("web")
+    async with deciding(studio.rig):
+        pass
+    late = Viewer(EVERYTHING)
+    ask = studio.asker.call
+
+    async def call(function, seconds):
+        found = await ask(function, seconds)
+        if isinstance(found, tuple) and first.decisions_seen == 1 and late.decisions_seen < 0:
+            studio.feed.add(late)
+        return found
+
+    studio.asker.call = call
+    async with studio.viewer() as first:
+        await next_of(first, "decisions")
+        found = await next_of(late, "decisions")
+        studio.feed.remove(late)
+    assert [each[3] for each in found["decisions"]["list"]] == ["web"]

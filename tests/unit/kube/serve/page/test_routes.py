@@ -15,6 +15,7 @@ from podwright.kube.serve import delegated_gate
 from podwright.kube.serve.connection import Limits
 from podwright.kube.serve.delegated_gate import MASTERS
 from podwright.kube.serve.delegation import User
+from podwright.kube.serve.gates import ABOUT_PODS
 from podwright.kube.serve.page import feed as feeds
 from podwright.kube.serve.page import routes
 from podwright.kube.serve.page.files import files
@@ -191,6 +192,14 @@ async def test_other_websites_get_nothing_from_loopback(options, headers, status
     async with serving(told()) as server:
         assert (await get(server, "/page/node?name=a", *headers, **options))[0] == status
         assert (await get(server, "/page/", *headers, **options))[0] == 200
+
+
+@pytest.mark.parametrize("path", ABOUT_PODS)
+async def test_whatever_names_pods_is_not_for_other_websites(path):
+    async with serving(told()) as server:
+        for host, headers in (("evil.example:80", ()), ("localhost:80", ("Sec-Fetch-Site: cross-site",))):
+            assert (await get(server, path, *headers, host=host))[0] == 403
+        assert (await get(server, "/metrics/resources", host="localhost:80"))[0] == 200
 
 
 async def test_a_local_policy_is_for_those_who_may_list_the_pods_of_its_namespace():
