@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from podwright.core.cycle import Placement, Rejection, schedule
@@ -28,7 +29,7 @@ from podwright.engine.shadow.used_nodes import UsedNodes
 STEP: Final = 100
 """How many changes without a decision one step takes over."""
 RETRIED: Final = 100
-"""How many waiting pods are tried again when something has made room."""
+"""How many waiting pods are tried again when something has made room; if any of them is placed, as many again, until all were tried once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,27 +59,35 @@ class World:
         self._objects: OrderedDict[tuple[str, str, str], None] = OrderedDict()
         """What has changed and was not taken over, by kind, namespace and name."""
         self._nodes: OrderedDict[str, None] = OrderedDict()
-        self._pods: OrderedDict[str, bool] = OrderedDict()
-        """By uid, whether the policy is to decide."""
+        self._pods: OrderedDict[str, None] = OrderedDict()
+        self._decided: set[str] = set()
+        """The uids of the pods that the policy decides about here. It decides anew about one that comes back with its node."""
         self._unplaced: dict[str, PodInfo] = {}
         """Pods that have no node in the cluster, and that the policy would place."""
         self._waiting: OrderedDict[str, None] = OrderedDict()
         self._retried: deque[str] = deque()
+        """The slice of the waiting pods that is being tried again."""
+        self._untried = 0
+        """How many waiting pods, the first ones, may be tried after this slice."""
+        self._placed = False
+        """Whether a pod of this slice was placed."""
         self._freed = False
         """Whether something may have made room since waiting pods were tried."""
         self._elsewhere: set[str] = set()
-        self._undecided = 0
+        self._undecided: set[str] = set()
         compact_regularly(self)
 
     def compact(self) -> None:
-        """Frees the capacity that the lists needed when they were longer."""
-        self._pods, self._waiting = OrderedDict(self._pods), OrderedDict(self._waiting)
+        """Frees the capacity that the lists needed when they were longer, and forgets pods that are gone."""
+        self._pods = OrderedDict.fromkeys(uid for uid in self._pods if self._is_known(uid) or self._is_here(uid))
+        self._decided = {uid for uid in self._decided if self._is_known(uid)}
+        self._waiting = OrderedDict(self._waiting)
         self._objects, self._nodes = OrderedDict(self._objects), OrderedDict(self._nodes)
 
     # What changes in the cluster
 
     def pod_changed(self, uid: str) -> None:
-        self._pods.setdefault(uid, False)
+        self._pods[uid] = None
 
     def node_changed(self, name: str) -> None:
         self._nodes[name] = None
@@ -87,13 +96,17 @@ class World:
         self._objects[kind, namespace, name] = None
 
     def pod_arrived(self, uid: str) -> None:
-        """A scheduler has placed the pod. Here, the policy decides about it."""
-        self._pods[uid] = True
+        """A scheduler has placed the pod. Here, the policy decides about it, also if it has been taken over already."""
+        if uid not in self._decided and self.cache.placement(uid) is not None:
+            self._remove(uid)
+        self._decided.add(uid)
+        self._pods[uid] = None
 
     def pod_fits(self, pod: PodInfo) -> None:
         """The other scheduler cannot place the pod, but the policy would."""
         self._unplaced[pod.uid] = pod
-        self._pods[pod.uid] = True
+        self._decided.add(pod.uid)
+        self._pods[pod.uid] = None
 
     def pod_stopped_waiting(self, uid: str) -> None:
         """The pod has a node, or is gone."""
@@ -106,7 +119,7 @@ class World:
     def has_work(self) -> bool:
         """Whether there is anything to take over or to decide."""
         changed = self._filling is not None or self._objects or self._nodes or self._pods or self._retried
-        return bool(changed) or (self._freed and bool(self._waiting))
+        return bool(changed) or (bool(self._waiting) and (self._freed or (self._placed and self._untried > 0)))
 
     def step(self) -> None:
         """Takes over some changes, or makes one decision."""
@@ -120,20 +133,27 @@ class World:
             elif self._nodes:
                 self._take_node(self._nodes.popitem(last=False)[0])
             elif self._pods:
-                uid, decides = self._pods.popitem(last=False)
-                if self._take_pod(uid, decides=decides):
+                if self._take_pod(self._pods.popitem(last=False)[0]):
                     return
             elif self._retried:
                 uid = self._retried.popleft()
                 pod, theirs = self._in_cluster(uid)
                 if uid in self._waiting and pod is not None:
                     self._decide(pod, theirs)
+                    self._placed = self._placed or uid not in self._waiting
                     return
-            elif self._freed and self._waiting:
-                self._freed = False
-                self._retried.extend([*self._waiting][:RETRIED])
+            elif self.has_work:
+                self._choose_retried()
             else:
                 return
+
+    def _choose_retried(self) -> None:
+        """Has the next waiting pods tried again. Those that are tried in vain go to the end."""
+        if self._freed:
+            self._freed, self._untried = False, len(self._waiting)
+        self._placed = False
+        self._retried.extend(islice(self._waiting, min(RETRIED, self._untried)))
+        self._untried -= len(self._retried)
 
     def _fill(self, kinds: tuple[str, ...]) -> Iterator[None]:
         """Takes over everything that there is, in steps. What changes meanwhile is noted, and taken over afterwards."""
@@ -151,8 +171,8 @@ class World:
         for name in [*self._real.nodes]:
             info = self._real.present(name)
             for uid in [*info.pods] if info is not None else ():
-                if not self._pods.get(uid):
-                    self._take_pod(uid, decides=False)
+                if uid not in self._decided:
+                    self._take_pod(uid)
                 if (count := count + 1) % STEP == 0:
                     yield
 
@@ -181,7 +201,7 @@ class World:
         mine = self.cache.present(name)
         for uid in [*mine.pods] if mine is not None else ():
             self._remove(uid)
-            self._pods[uid] = True  # if it is still in the cluster, it needs another node here
+            self.pod_changed(uid)  # if it is still in the cluster, it needs another node here
         self.cache.remove_node(name)
 
     # Pods
@@ -193,13 +213,22 @@ class World:
             return there.pods[uid], there.name
         return self._unplaced.get(uid), ""
 
-    def _take_pod(self, uid: str, *, decides: bool) -> bool:
+    def _is_known(self, uid: str) -> bool:
+        """Whether the pod is in the cluster, be it on a node that is gone, or waits there."""
+        return self._real.placement(uid) is not None or uid in self._unplaced
+
+    def _is_here(self, uid: str) -> bool:
+        return self.cache.placement(uid) is not None or uid in self._waiting
+
+    def _take_pod(self, uid: str) -> bool:
         """Takes over what has become of the pod. Returns whether that took a decision."""
         pod, theirs = self._in_cluster(uid)
         mine = self.cache.placement(uid)
         if pod is None:
-            if mine is not None or uid in self._waiting:
+            if self._is_here(uid):
                 self._remove(uid)
+            if not self._is_known(uid):
+                self._decided.discard(uid)
             return False
         if mine is not None:
             known = mine.pods[uid]
@@ -208,11 +237,13 @@ class World:
                 self._freed = True
             self._compare(uid, mine.name, theirs)
             return False
+        decides = uid in self._decided
         if decides and not pod.group and estimate(pod) is None:
             self._decide(pod, theirs)
             return True
         if uid not in self._waiting and theirs:
-            self._undecided += decides
+            if decides:
+                self._undecided.add(uid)
             self.cache.set_pod(pod.on(theirs))
         return False
 
@@ -226,7 +257,7 @@ class World:
         elif isinstance(decision, Rejection) or not theirs:
             self._waiting[pod.uid] = None
         else:
-            self._undecided += 1
+            self._undecided.add(pod.uid)
             self.cache.set_pod(pod.on(theirs))
 
     def _compare(self, uid: str, ours: str, theirs: str) -> None:
@@ -239,6 +270,7 @@ class World:
         self.cache.remove_pod(uid)
         self._waiting.pop(uid, None)
         self._elsewhere.discard(uid)
+        self._undecided.discard(uid)
         self._freed = True
 
     # What it shows
@@ -250,7 +282,7 @@ class World:
             elsewhere=len(self._elsewhere) - unplaced,
             waiting=sum(uid not in self._unplaced for uid in self._waiting),
             unplaced=unplaced,
-            undecided=self._undecided,
+            undecided=len(self._undecided),
             settled=not self.has_work,
         )
 

@@ -6,6 +6,8 @@ import random
 
 import pytest
 
+from podwright.core.objects.compaction import compact_all
+from podwright.engine.shadow import world as world_module
 from podwright.engine.shadow.worlds import MOST, SIGNALS, TOO_MANY
 from support.engine.kit import deciding, on_node, ours, settle, values
 from support.engine.shadows import ShadowRig, shadow_policy, theirs
@@ -131,6 +133,96 @@ async def test_a_node_that_goes_makes_the_policy_decide_again_about_its_pods(rig
     rig.node("new")
     await idle(rig)
     assert world(rig)["shadow"]["nodes"] == 3
+
+
+async def test_when_a_node_has_room_for_all_that_wait_all_are_placed(rig, monkeypatch):
+    """Not only the first few that are tried: as long as some can be placed, the next ones are tried."""
+    monkeypatch.setattr(world_module, "RETRIED", 3)
+    for name in ("a", "b"):
+        rig.engine.nodes.drop(name, None)
+    rig.node("c", allocatable={"cpu": "100"}, taints=[{"key": "spot", "effect": "NoSchedule"}])
+    await rig.apply(shadow_policy(strategy={"type": "NodeName"}))
+    for number in range(10):
+        await rig.placed(theirs(f"p-{number}", requests={"cpu": "1"}), "c")
+    await idle(rig)
+    assert (world(rig)["waiting"], world(rig)["settled"]) == (10, True)
+    rig.node("big", allocatable={"cpu": "7"})
+    await settle()
+    await idle(rig)
+    assert (world(rig)["waiting"], world(rig)["settled"]) == (3, True)
+    rig.node("bigger", allocatable={"cpu": "100"})
+    await settle()
+    await idle(rig)
+    assert (world(rig)["waiting"], world(rig)["elsewhere"], world(rig)["settled"]) == (0, 10, True)
+
+
+async def test_pods_that_wait_are_tried_in_slices_and_no_more_than_once_while_none_is_placed(rig, monkeypatch):
+    monkeypatch.setattr(world_module, "RETRIED", 3)
+    for name in ("a", "b"):
+        rig.engine.nodes.drop(name, None)
+    rig.node("c", allocatable={"cpu": "100"}, taints=[{"key": "spot", "effect": "NoSchedule"}])
+    await rig.apply(shadow_policy(strategy={"type": "NodeName"}))
+    for number in range(10):
+        await rig.placed(theirs(f"p-{number}", requests={"cpu": "1"}), "c")
+    await idle(rig)
+    tried = []
+    decide = world_module.schedule
+
+    def counted(framework, cache, pod, *args, **options):
+        tried.append(pod.name)
+        return decide(framework, cache, pod, *args, **options)
+
+    monkeypatch.setattr(world_module, "schedule", counted)
+    rig.node("useless", allocatable={"cpu": "0"})
+    await settle()
+    await idle(rig)
+    assert len(tried) == 3
+    tried.clear()
+    rig.node("big", allocatable={"cpu": "100"})
+    await settle()
+    await idle(rig)
+    assert sorted(tried) == sorted(f"p-{number}" for number in range(10))
+
+
+async def test_the_policy_decides_again_about_its_pods_when_their_node_comes_back(rig):
+    await rig.placed(theirs("old", requests={"cpu": "1"}), "c")
+    await rig.apply(shadow_policy(strategy={"type": "NodeName"}))
+    await rig.placed(theirs("web", requests={"cpu": "1"}), "c")
+    await idle(rig)
+    assert places(rig) == {"old": "c", "web": "a"}
+    rig.engine.nodes.drop("c", None)
+    await idle(rig)
+    assert places(rig) == {}
+    compact_all()
+    rig.node("c", allocatable={"cpu": "4"})
+    await settle()
+    await idle(rig)
+    assert places(rig) == {"old": "c", "web": "a"}
+
+
+async def test_pods_that_the_policy_could_not_decide_about_are_counted_as_long_as_they_are_there(rig):
+    await rig.apply(shadow_policy())
+    member = theirs("member", spec={"schedulingGroup": {"podGroupName": "g"}})
+    await rig.placed(member, "a")
+    await idle(rig)
+    assert world(rig)["undecided"] == 1
+    await leaves(rig, member)
+    assert world(rig)["undecided"] == 0
+
+
+async def test_of_pods_that_come_and_go_while_a_world_has_no_turn_nothing_is_kept(rig):
+    await rig.apply(shadow_policy())
+    await idle(rig)
+    found = rig.engine.shadow.worlds.of(rig.tally())
+    for number in range(50):
+        raw = theirs(f"p-{number}", requests={"cpu": "1"})
+        rig.engine.shadow.pods.put(raw)
+        rig.engine.assigned.put(on_node(raw, "a"))
+        rig.engine.shadow.pods.drop(raw["metadata"]["uid"], raw)
+        rig.engine.assigned.drop(raw["metadata"]["uid"], None)
+    assert found.has_work
+    compact_all()
+    assert not found.has_work
 
 
 async def test_pods_of_daemon_sets_do_not_make_a_node_used(rig):
