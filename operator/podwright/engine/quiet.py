@@ -1,6 +1,6 @@
 """Quiet: a time in which nothing changes the cache, for an attempt that a cluster in motion has made start anew too often.
 
-The watches hold back what they receive, no other pod is decided, and answers of extenders wait. Everything else goes on: health, requests that are under way,
+The watches and sources of signals hold back what they receive, no other pod is decided, and answers of extenders wait. Everything else goes on: health, requests that are under way,
 the Lease. So the attempt sees one state of the cluster, as if it took no time, and holds nobody's loop.
 
 The time is bounded. It doubles with each attempt that ended without a decision, so that an attempt that needs a second of quiet has it at the first
@@ -58,4 +58,5 @@ class Quiet:
 
     async def over(self) -> None:
         """Returns when it is not quiet."""
-        await self._over.wait()
+        while self:  # another quiet time may have begun before the waiting task had its turn
+            await self._over.wait()

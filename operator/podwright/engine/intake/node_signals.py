@@ -15,11 +15,12 @@ CHANGED: Final = ClusterEvent(SIGNAL, Action.UPDATE_OTHER)
 
 
 class NodeSignals(Stream):
-    """See the module. Waiting pods are moved once for all values that have changed since the last tick."""
+    """See the module. Waiting pods are moved once for all values that have changed since the last tick. Nothing changes in a quiet time."""
 
     def __init__(self, state: EngineState, ports: Ports) -> None:
         super().__init__(state, ports)
         self._signals = state.cache.signals
+        self._quiet = state.slices.quiet
         self._known = 0
         """Which changes the waiting pods know."""
 
@@ -32,12 +33,23 @@ class NodeSignals(Stream):
         """See Signals."""
         return self._signals.coverage(name)
 
-    def take(self, name: str, samples: Mapping[str, Sample]) -> Taken:
-        """A source has said this about nodes, by name. Bounded by the caller, since it is done at once."""
-        return self._signals.take(name, samples)
+    @property
+    def now(self) -> float:
+        """The time by which samples are dated."""
+        return self._signals.now
+
+    async def take(self, name: str, samples: Mapping[str, Sample], asked: float) -> Taken:
+        """A source that was asked then has said this about nodes, by name. Waits for the end of a quiet time.
+
+        Bounded by the caller, since it is done at once.
+        """
+        await self._quiet.over()
+        return self._signals.take(name, samples, asked)
 
     def tick(self) -> None:
-        """Drops what is too old, and lets the waiting pods know what has changed."""
+        """Drops what is too old, and lets the waiting pods know what has changed. A quiet time puts that off to the next tick."""
+        if self._quiet:
+            return
         started = self._metrics.start()
         self._signals.tick()
         seq = self._signals.changes.seq

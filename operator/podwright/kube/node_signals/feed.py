@@ -76,9 +76,10 @@ class SignalFeed:
     async def ask(self) -> None:
         """Asks once. Errors are counted, and logged when they begin and end."""
         try:
+            asked = self._intake.now
             async with asyncio.timeout(self._defined.timeout):
                 answer = await self._answer()
-            problem = await self._pass_on(answer)
+            problem = await self._pass_on(answer, asked)
         except TimeoutError:
             problem = f"no answer within {self._defined.timeout:g} s"
         except aiohttp.ClientResponseError as error:
@@ -118,12 +119,12 @@ class SignalFeed:
         entries.end()
         return found
 
-    async def _pass_on(self, answer: Answer) -> str:
-        """What is wrong with the answer."""
+    async def _pass_on(self, answer: Answer, asked: float) -> str:
+        """What is wrong with the answer to the question of that time."""
         taken = Taken()
         samples = iter(answer.samples.items())
         while part := dict(islice(samples, TAKEN_AT_ONCE)):
-            taken += self._intake.take(self.name, part)
+            taken += await self._intake.take(self.name, part, asked)
             await asyncio.sleep(0)
         self._intake.tick()
         return _shortcomings(answer, taken)
@@ -151,6 +152,8 @@ def _shortcomings(answer: Answer, taken: Taken) -> str:
         found.append(f"the numbers of {taken.wrong} nodes are not finite, or out of bounds")
     if answer.samples and taken.unknown == len(answer.samples):
         found.append(f"none of its nodes exists, such as {next(iter(answer.samples)):.63}")
+    if taken.old and taken.old + taken.wrong + taken.unknown == len(answer.samples):
+        found.append("none of its numbers is recent enough")
     return "; ".join(found)
 
 

@@ -110,6 +110,7 @@ LIES = [
     pytest.param(prometheus_says(vector(a=1001)), "the numbers of 1 nodes are not finite", id="above the maximum"),
     pytest.param(prometheus_says(vector(c=1, d=2)), "none of its nodes exists, such as c", id="unknown nodes"),
     pytest.param(prometheus_says(vector()), "the answer has no entries", id="nothing"),
+    pytest.param(prometheus_says(vector(age=61, a=1, b="NaN", c=2)), "none of its numbers is recent enough", id="old numbers"),
     pytest.param(prometheus_says(vector(a="high")), "1 entries have no node, no number or no time", id="text"),
     pytest.param(prometheus_says({"data": {"result": vector(a=1)["data"]["result"] * 2}}), "1 nodes have several entries, such as a", id="duplicates"),
     pytest.param(prometheus_says(vector(a=1), content_type="text/html"), "the answer is text/html, not application/json", id="another content type"),
@@ -186,6 +187,34 @@ async def test_a_body_that_never_ends_is_given_up():
         rig = rig_with(LOAD, url)
         feeds = feeds_of(rig)
         assert await asked(rig, feeds) == "signal load: no answer within 0.3 s"
+        await feeds.close()
+
+
+async def test_numbers_count_from_the_question_however_long_the_answer_takes():
+    async def slow(_request):
+        rig.now += 40.0
+        return web.json_response(vector(age=5, a=1, b=2))
+
+    async with served(slow) as (url, _):
+        rig = rig_with(LOAD, url)
+        feeds = feeds_of(rig)
+        assert await asked_again(feeds) == ""
+        assert values(rig, "podwright_signal_age_seconds") == {("load",): 45.0}
+        rig.now += 15.5
+        rig.engine.node_signals.tick()
+        assert loads(rig) == {"a": 50.0, "b": 50.0}
+        await feeds.close()
+
+
+async def test_numbers_that_are_too_old_when_they_arrive_are_a_problem_until_one_is_not():
+    mixed = vector(age=61, a=1)
+    mixed["data"]["result"] += vector(b=2)["data"]["result"]
+    async with served(prometheus_says(vector(age=3600, a=1, b=2)), prometheus_says(mixed)) as (url, _):
+        rig = rig_with(LOAD, url)
+        feeds = feeds_of(rig)
+        assert await asked_again(feeds) == "signal load: none of its numbers is recent enough"
+        assert await asked_again(feeds) == ""
+        assert loads(rig) == {"a": 50.0, "b": 2.0}
         await feeds.close()
 
 

@@ -36,7 +36,7 @@ MAX_TEXT: Final = 64
 
 
 class Sample(NamedTuple):
-    """What a source says about a node, and how many seconds ago it was so."""
+    """What a source says about a node, and how many seconds before the question it was so."""
 
     value: float
     age: float = 0.0
@@ -44,14 +44,17 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What became of samples: of how many nodes they were new, how many were no numbers within the bounds, and how many were of unknown nodes."""
+    """What became of samples: of how many nodes they were new, how many were no numbers within the bounds, how many were of unknown nodes, and how
+    many were too old to count.
+    """
 
     new: int = 0
     wrong: int = 0
     unknown: int = 0
+    old: int = 0
 
     def __add__(self, other: Taken) -> Taken:
-        return Taken(self.new + other.new, self.wrong + other.wrong, self.unknown + other.unknown)
+        return Taken(self.new + other.new, self.wrong + other.wrong, self.unknown + other.unknown, self.old + other.old)
 
 
 class Coverage(NamedTuple):
@@ -186,8 +189,16 @@ class Signals:
 
     # Samples
 
-    def take(self, name: str, samples: Mapping[str, Sample]) -> Taken:
-        """A source has said this about nodes, by name. Samples older than the last one are dropped. Raises KeyError for an unknown signal."""
+    @property
+    def now(self) -> float:
+        """The time by which samples are dated, in seconds of the steady clock."""
+        return self._clock()
+
+    def take(self, name: str, samples: Mapping[str, Sample], asked: float | None = None) -> Taken:
+        """A source that was asked then, None for now, has said this about nodes, by name. Samples older than the last one are dropped.
+
+        No sample is newer than the question: the source may have measured before it took long to answer. Raises KeyError for an unknown signal.
+        """
         column, table = self._columns[name], self._table
         if table is None or not samples:
             return Taken(unknown=len(samples))
@@ -198,14 +209,20 @@ class Signals:
         ages = np.fromiter((each.age for each in samples.values()), np.float64, len(samples))
         known = slots >= 0
         right = np.isfinite(values) & (values >= definition.least) & (values <= definition.greatest) & ~np.isnan(ages)
-        times = now - np.maximum(np.where(np.isnan(ages), 0.0, ages), 0.0)
+        times = (now if asked is None else asked) - np.maximum(np.where(np.isnan(ages), 0.0, ages), 0.0)
         chosen = known & right
         chosen &= times >= column.times[np.where(known, slots, 0)] if table.size else chosen
         rows = slots[chosen]
         column.samples[rows], column.times[rows] = values[chosen], times[chosen]
         self._refresh(column, rows, now)
         self._recount(column, now)
-        return Taken(len(rows), int(np.count_nonzero(known & ~right)), int(np.count_nonzero(~known)))
+        old = known & right & (times < now - definition.staleness)
+        return Taken(
+            new=len(rows),
+            wrong=int(np.count_nonzero(known & ~right)),
+            unknown=int(np.count_nonzero(~known)),
+            old=int(np.count_nonzero(old)),
+        )
 
     def tick(self) -> None:
         """Time has passed: values that are too old become the default, and pods that were placed long ago no longer count."""

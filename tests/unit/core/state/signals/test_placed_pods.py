@@ -64,6 +64,16 @@ def test_the_time_of_the_sample_counts_not_that_of_the_answer(reader):
     assert placed(cache)["a"] == 0
 
 
+def test_pods_that_were_placed_while_the_source_took_long_to_answer_count(reader):
+    cache, time = tracked(reader)
+    asked = time.now
+    time.now += 5.0
+    cache.assume(pod("p", "2"), "a")
+    time.now += 40.0
+    cache.signals.take("load", samples({"a": 10.0}, age=-1.0), asked)
+    assert placed(cache)["a"] == 2000
+
+
 def test_without_samples_pods_count_for_the_staleness_and_the_lag(reader):
     cache, time = tracked(reader)
     cache.assume(pod("p"), "a")

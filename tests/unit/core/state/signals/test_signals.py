@@ -46,7 +46,7 @@ def test_a_sample_becomes_the_default_when_it_is_too_old_and_only_at_a_tick():
 def test_a_sample_that_was_too_old_from_the_beginning_is_none():
     cache, _ = cache_with(LOAD)
     cache.set_node(node("a"))
-    cache.signals.take("load", samples({"a": 7.5}, age=61.0))
+    assert cache.signals.take("load", samples({"a": 7.5}, age=61.0)) == Taken(new=1, old=1)
     assert of(cache) == {"a": 50.0}
 
 
