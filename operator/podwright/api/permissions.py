@@ -34,6 +34,9 @@ _FIT: Final = "NodeResourcesFit"
 _IGNORED: Final = ("ignoredResources", "ignoredResourceGroups")
 _FLAG: Final = "only the operator's flag --allow-unsafe-policies allows that"
 
+INSTALLED_NAMESPACE: Final = "podwright-system"
+"""The operator's namespace, as the manifests install it."""
+
 
 @dataclass(frozen=True, slots=True)
 class PolicySettings:
@@ -62,7 +65,7 @@ class PolicySettings:
     configuration: Configuration | None = None
     extenders: Extenders = field(default_factory=dict)
     signals: Signals = field(default_factory=dict)
-    namespace: str = ""
+    namespace: str = INSTALLED_NAMESPACE
     shadow_only: bool = False
 
     @property

@@ -140,3 +140,15 @@ PARAMS: Final = describe(
     additionalProperties={"maxLength": MAX_PARAM},
 )
 """Metadata of the field `params`."""
+
+
+def config_map_problem(raw: Mapping[str, Any]) -> str:
+    """Why a ConfigMap of a team is not taken for params; "" if it is."""
+    data = raw.get("data")
+    texts = data if isinstance(data, Mapping) else {}
+    if len(texts) > MAX_PARAMS:
+        return f"has {len(texts)} keys, more than {MAX_PARAMS}"
+    for key, value in texts.items():
+        if isinstance(value, str) and len(value) > MAX_PARAM:
+            return f"has {len(value)} characters under {key}, more than {MAX_PARAM}"
+    return ""

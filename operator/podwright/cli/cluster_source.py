@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from podwright.api.permissions import ANY_NAME, WAIT, PolicySettings
+from podwright.api.permissions import ANY_NAME, INSTALLED_NAMESPACE, WAIT, PolicySettings
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR
@@ -76,6 +76,13 @@ _POLICIES: Final = (
         help="The file of `podwright run --signals`. Nodes have the numbers of their annotations and of `values`; all others the default.",
     ),
     click.option(
+        "--operator-namespace",
+        default=INSTALLED_NAMESPACE,
+        show_default=True,
+        metavar="NAME",
+        help="The operator's namespace, which has the ConfigMaps of `paramsFrom` of SchedulerPolicies.",
+    ),
+    click.option(
         "--feature-gates",
         default="",
         metavar=FEATURE_GATES.placeholder,
@@ -114,7 +121,8 @@ def clusters_of(values: dict[str, Any], variants: Callable[[Snapshot], Sequence[
     """The clusters that are made of the snapshot that the flags name, as `cluster_of`. The problems are those of the last one."""
     files, kubeconfig, context = (values.pop(name) for name in ("files", "kubeconfig", "context"))
     try:
-        snapshot = read_snapshot(files) if files else snapshot_of(Connection(kubeconfig=kubeconfig, context=context))
+        connection = Connection(kubeconfig=kubeconfig, context=context, operator_namespace=values["operator_namespace"])
+        snapshot = read_snapshot(files) if files else snapshot_of(connection)
         options = load_options(values, snapshot)
         clusters = [load(variant, options) for variant in variants(snapshot)]
     except (SnapshotError, OSError, ProfileError, PluginError) as error:
@@ -132,6 +140,7 @@ def load_options(values: dict[str, Any], snapshot: Snapshot | None = None) -> Lo
         "when_policy_is_bad",
         "plugin_dirs",
         "signals",
+        "operator_namespace",
         "feature_gates",
         "emulated_version",
     )
@@ -147,6 +156,7 @@ def load_options(values: dict[str, Any], snapshot: Snapshot | None = None) -> Lo
                 allow_unsafe=own["allow_unsafe_policies"],
                 waits_for_bad_policies=own["when_policy_is_bad"] == WAIT,
                 signals=SIGNALS.parse(own["signals"]) if own["signals"] else {},
+                namespace=own["operator_namespace"],
             ),
         )
     except (OptionsError, RegistryError, OSError) as error:

@@ -15,7 +15,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from podwright.api.permissions import ANY_NAME, WAIT, PolicySettings
+from podwright.api.permissions import ANY_NAME, INSTALLED_NAMESPACE, WAIT, PolicySettings
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.cli.pod_report import report
 from podwright.cli.printable import echo, plain
@@ -102,6 +102,13 @@ DIFFERENCES_SHOWN = 3
     help="With --pod: the file of `podwright run --signals`. Nodes have the numbers of their annotations and of `values`.",
 )
 @click.option(
+    "--operator-namespace",
+    default=INSTALLED_NAMESPACE,
+    show_default=True,
+    metavar="NAME",
+    help="With --pod: the operator's namespace, which has the ConfigMaps of `paramsFrom` of SchedulerPolicies.",
+)
+@click.option(
     "--feature-gates",
     default="",
     metavar=FEATURE_GATES.placeholder,
@@ -128,6 +135,7 @@ def evaluate(
     when_policy_is_bad: str,
     plugin_dirs: tuple[Path, ...],
     signals: str | None,
+    operator_namespace: str,
     feature_gates: str,
     emulated_version: str,
 ) -> None:
@@ -151,6 +159,7 @@ def evaluate(
                 allow_unsafe=allow_unsafe_policies,
                 waits_for_bad_policies=when_policy_is_bad == WAIT,
                 signals=SIGNALS.parse(signals) if signals else {},
+                namespace=operator_namespace,
             )
             options = EvaluationOptions(features, load_plugins(plugin_dirs), settings)
             _evaluate_pod(files or ("-",), manifest, options, output, top)

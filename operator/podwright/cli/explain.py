@@ -64,7 +64,7 @@ def explain(
     Reads the cluster from FILES (see `podwright snapshot`), or from its API server with your own permissions, and writes nothing to it. Each
     change that is shown has been tried on a copy of the cluster's state: the scheduler would place the pod.
     """
-    connection = Connection(kubeconfig=kubeconfig, context=context)
+    connection = Connection(kubeconfig=kubeconfig, context=context, operator_namespace=values["operator_namespace"])
     try:
         wanted = parse_target(target, namespace)
         answer = _answer(operator, operator_ca, wanted, connection)
@@ -99,7 +99,7 @@ def _explained(
         return from_answer(answer, wanted.namespace, wanted.name)
     cluster = load(snapshot, load_options(values, snapshot))
     found = explain_target(cluster, snapshot, wanted, changes=changes)
-    for kind, why in snapshot.missing.items():
+    for kind, why in cluster.missing.items():
         click.echo(one_line(f"Without {kind}: {why}"), err=True)
     return joined(found, answer) if answer is not None and isinstance(found, Explanation) else found
 

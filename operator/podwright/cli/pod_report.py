@@ -142,6 +142,8 @@ def _notes(answer: Answer) -> Iterator[str]:
             "`podwright evaluate --kinds` lists all kinds."
         )
     name, generation = answer["policy"]["name"], answer["policy"]["generation"]
+    for problem in answer.get("missingParams") or ():
+        yield f"Policy {name} takes params from a ConfigMap: {problem}. The params of the policy alone are used."
     if "schedulerNameNotServed" in answer:
         yield (
             f"No policy serves the pod's scheduler name {answer['schedulerNameNotServed']}, so Podwright would ignore the pod. "

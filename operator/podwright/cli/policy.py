@@ -89,6 +89,8 @@ def diff(old: tuple[str, ...], new: tuple[str, ...], output: str, **values: Any)
     for refused in after.refused:
         if refused.name.rpartition("/")[2] in named:
             raise click.ClickException(f"policy {refused.name}: {refused.message}")
+    for note in dict.fromkeys((*before.params_notes, *after.params_notes)):
+        echo(f"Note: {note}", err=True)
     pods = [*pods_of(before)]
     found = [each for pod in pods if (each := difference(before, after, pod)) is not None]
     if output == "json":

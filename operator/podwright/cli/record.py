@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from podwright.api.permissions import INSTALLED_NAMESPACE
 from podwright.kube.signals import catch_signals
 from podwright.simulator.live import Connection
 from podwright.simulator.replay.record import Recorder
@@ -33,14 +34,29 @@ from podwright.simulator.snapshot import SnapshotError
     metavar="PATTERN",
     help="Keep annotations whose names match, for plugins and rules that read them. Can be repeated.",
 )
+@click.option(
+    "--operator-namespace",
+    default=INSTALLED_NAMESPACE,
+    show_default=True,
+    metavar="NAME",
+    help="The operator's namespace, which has the ConfigMaps of `paramsFrom` of SchedulerPolicies.",
+)
 def record(
-    *, output: str, seconds: float | None, kubeconfig: str | None, context: str | None, annotations: tuple[str, ...]
+    *,
+    output: str,
+    seconds: float | None,
+    kubeconfig: str | None,
+    context: str | None,
+    annotations: tuple[str, ...],
+    operator_namespace: str,
 ) -> None:
     """Write down, as JSON lines, what a cluster has and how its nodes and pods change, until Ctrl-C.
 
     Reads the cluster with your own permissions, and writes nothing to it. Lines have no secrets, as those of `podwright snapshot`.
     """  # fmt: skip
-    connection = Connection(kubeconfig=kubeconfig, context=context, annotations=annotations)
+    connection = Connection(
+        kubeconfig=kubeconfig, context=context, annotations=annotations, operator_namespace=operator_namespace
+    )
 
     async def run(file: Any) -> Recorder:
         stop = asyncio.Event()

@@ -138,6 +138,8 @@ def replay(
             _write_all(cards, Path(out))
     except (StreamError, ReplayError, ManifestError, SnapshotError, ProfileError, PluginError, OSError) as error:
         raise click.ClickException(str(error)) from error
+    for note in dict.fromkeys(f"{card.policy}: {note}" for card in cards for note in card.notes):
+        echo(f"Note: {note}", err=True)
     _show(cards, output)
 
 

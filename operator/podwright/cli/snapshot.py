@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from itertools import islice
+from typing import Final
 
 import click
 
+from podwright.api.permissions import INSTALLED_NAMESPACE
 from podwright.cli.printable import echo
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND
 from podwright.simulator.live import Connection, snapshot_of
+from podwright.simulator.params import kept_in
 from podwright.simulator.redaction import KNOWN_KINDS, redacted
-from podwright.simulator.snapshot import Snapshot, SnapshotError, read_snapshot, write_snapshot
+from podwright.simulator.snapshot import SnapshotError, read_snapshot, write_snapshot
+
+SHOWN_MISSING: Final = 50
+"""How many kinds and ConfigMaps that are missing are listed."""
 
 
 @click.command(short_help="Write down what scheduling in a cluster depends on.")
@@ -35,6 +43,13 @@ from podwright.simulator.snapshot import Snapshot, SnapshotError, read_snapshot,
     metavar="PATTERN",
     help="Keep annotations whose names match, for plugins and rules that read them. Can be repeated. Others are left out.",
 )
+@click.option(
+    "--operator-namespace",
+    default=INSTALLED_NAMESPACE,
+    show_default=True,
+    metavar="NAME",
+    help="The operator's namespace, which has the ConfigMaps of `paramsFrom` of SchedulerPolicies.",
+)
 def snapshot(
     files: tuple[str, ...],
     *,
@@ -43,10 +58,12 @@ def snapshot(
     context: str | None,
     namespaces: tuple[str, ...],
     annotations: tuple[str, ...],
+    operator_namespace: str,
 ) -> None:
     """Write down everything about a cluster that scheduling depends on, without secrets, for `podwright simulate`.
 
     Reads the cluster with your own permissions, as kubectl does, and writes nothing to it. What you may not list is left out and named.
+    Of ConfigMaps, it has those that policies name in `paramsFrom`, with the keys that their rules read.
     With FILES, which are outputs of `kubectl get … -o json`, writes a snapshot of these instead.
     """
     try:
@@ -54,10 +71,17 @@ def snapshot(
             found = read_snapshot(files)
             known = [raw for raw in found.objects if raw["kind"] in KNOWN_KINDS]
             kept = [redacted(str(raw["kind"]), raw, annotations) for raw in known]
-            taken = Snapshot(objects=kept, missing=found.missing, taken_at=found.taken_at, minor=found.minor)
+            config_maps, missing = kept_in(found, operator_namespace)
+            taken = replace(found, objects=[*kept, *config_maps], missing=missing)
         else:
             taken = snapshot_of(
-                Connection(kubeconfig=kubeconfig, context=context, namespaces=namespaces, annotations=annotations)
+                Connection(
+                    kubeconfig=kubeconfig,
+                    context=context,
+                    namespaces=namespaces,
+                    annotations=annotations,
+                    operator_namespace=operator_namespace,
+                )
             )
         write_snapshot(taken, output)
     except (SnapshotError, OSError) as error:
@@ -65,5 +89,7 @@ def snapshot(
     counts = Counter(str(raw["kind"]) for raw in taken.objects)
     others = len(taken.objects) - counts[NODE_KIND.kind] - counts[POD_KIND.kind]
     click.echo(f"{counts[NODE_KIND.kind]:,} nodes, {counts[POD_KIND.kind]:,} pods, {others:,} other objects", err=True)
-    for kind, why in taken.missing.items():
-        echo(f"without {kind}: {why}", err=True)
+    for name, why in islice(taken.missing.items(), SHOWN_MISSING):
+        echo(f"without {name}: {why}", err=True)
+    if len(taken.missing) > SHOWN_MISSING:
+        echo(f"and {len(taken.missing) - SHOWN_MISSING:,} more", err=True)

@@ -206,7 +206,7 @@ def run_case(case: Case, options: LoadOptions) -> Sequence[str]:
         for key, expected in case.expected.items():
             if key in uids:
                 wrong += _differences(key, expected, uids[key], scheduling.outcome, verdicts[key])
-    return wrong
+        return [*wrong, *cluster.params_notes] if wrong else wrong
 
 
 def _place(

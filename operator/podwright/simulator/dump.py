@@ -23,9 +23,11 @@ from podwright.core.framework.profile import ProfileError
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, STORED_KINDS, WATCHED_KINDS
-from podwright.core.state.object_store import Object, ObjectStore
+from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
+from podwright.core.state.object_store import Object, ObjectStore, key_of
 from podwright.simulator.cases import NOW, CaseError
 from podwright.simulator.evaluation import Expectation, evaluate
+from podwright.simulator.params import label_of, lacking, take
 from podwright.simulator.world import World, objects_of
 
 _STORED: Final = frozenset(watched.kind for watched in STORED_KINDS)
@@ -95,6 +97,7 @@ def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: Eval
     world = World(options.features, clock=lambda: NOW, store=store, signals=options.settings.signal_definitions)
     pod = parse_pod(raw_pod, keep_raw=True)
     world.fill(_lists_of(items))
+    unread = _take_params(items, world, options.settings.namespace)
     policies, refused = _policies(items, world, options)
     labels = world.cache.namespace_labels(pod.namespace)
     selected = policies.select(pod, labels)
@@ -119,10 +122,19 @@ def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: Eval
         answer["gated"] = {"plugin": gate.plugin, "reasons": sorted(gate.reasons)}
     if pod.group:
         answer["podGroup"] = pod.group.partition(":")[2]
+    lacked = lacking([policy], store, unread)
+    if lacked:
+        answer["missingParams"] = sorted(f"{label_of(config_map)} {why}" for config_map, why in lacked.items())
     missing = _needed(store) - {str(item.get("kind")) for item in items}
     if missing:
         answer["missingKinds"] = sorted(missing)
     return answer
+
+
+def _take_params(items: Sequence[Object], world: World, namespace: str) -> Mapping[ConfigMap, str]:
+    """Takes the ConfigMaps. Returns why others are not taken."""
+    problems = {key_of(raw): take(raw, world.cache, namespace) for raw in items if raw.get("kind") == CONFIG_MAP}
+    return {config_map: problem for config_map, problem in problems.items() if problem}
 
 
 def _lists_of(items: Sequence[Object]) -> Mapping[str, Sequence[Object]]:

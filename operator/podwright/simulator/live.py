@@ -11,12 +11,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from podwright.api.permissions import INSTALLED_NAMESPACE
 from podwright.core.framework.interface import ClusterError
+from podwright.core.plugins.rules.params import ConfigMap
 from podwright.kube.client import access, credentials
 from podwright.kube.client.errors import ConfigError, status_of
 from podwright.kube.client.http import Http
 from podwright.kube.client.pages import list_objects
-from podwright.kube.kinds import LOCAL_POLICY, PLUGINS_POD_GROUPS, POD_GROUPS, POLICY, REQUIRED, WATCHED, Resource
+from podwright.kube.kinds import (
+    LOCAL_POLICY,
+    PLUGINS_POD_GROUPS,
+    POD_GROUPS,
+    POLICY,
+    REQUIRED,
+    WATCHED,
+    Resource,
+    params_in,
+)
+from podwright.simulator import params
 from podwright.simulator.redaction import redacted
 from podwright.simulator.snapshot import Snapshot, SnapshotError
 
@@ -50,6 +62,8 @@ class Connection:
     namespaces: Sequence[str] = ()
     annotations: Sequence[str] = ()
     """Patterns of further annotations to keep."""
+    operator_namespace: str = INSTALLED_NAMESPACE
+    """Where the ConfigMaps are from which SchedulerPolicies take params."""
 
 
 def snapshot_of(connection: Connection) -> Snapshot:
@@ -90,13 +104,43 @@ async def take_snapshot(http: Http, connection: Connection) -> Snapshot:
     for resource in REQUIRED:
         if resource.kind in missing:
             raise SnapshotError(f"{resource.plural}: {missing[resource.kind]}")
+    listed = [raw for _, found in sorted(objects.items()) for raw in found]
+    config_maps, unread = await _params(http, listed, connection.operator_namespace, free)
+    kinds = [name for versions in _KINDS if (name := _name(versions[0])) in missing]
     return Snapshot(
-        objects=[raw for _, found in sorted(objects.items()) for raw in found],
-        missing={
-            _name(versions[0]): missing[_name(versions[0])] for versions in _KINDS if _name(versions[0]) in missing
-        },
+        objects=[*listed, *config_maps],
+        missing={**{kind: missing[kind] for kind in kinds}, **unread},
         taken_at=time.time(),
         minor=minor,
+    )
+
+
+async def _params(
+    http: Http, objects: Sequence[dict[str, Any]], namespace: str, free: asyncio.Semaphore
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The ConfigMaps that policies name, and why others could not be read. `namespace`: the operator's."""
+    wanted = params.named_in(objects, namespace)
+    found: dict[ConfigMap, dict[str, Any]] = {}
+    missing: dict[ConfigMap, str] = {}
+
+    async def read(config_map: ConfigMap) -> None:
+        async with free:
+            try:
+                raw = await http.call("GET", params_in(config_map[0]).path(config_map[1], config_map[0]))
+            except ClusterError as error:
+                if status_of(error) not in (403, 404):
+                    raise
+                missing[config_map] = params.NOT_ALLOWED if status_of(error) == 403 else params.DOES_NOT_EXIST
+                return
+        if problem := params.problem_of(raw, namespace):
+            missing[config_map] = problem
+        else:
+            found[config_map] = params.kept_of(raw, wanted[config_map])
+
+    await asyncio.gather(*map(read, wanted))
+    return (
+        [found[each] for each in wanted if each in found],
+        {params.label_of(each): missing[each] for each in wanted if each in missing},
     )
 
 

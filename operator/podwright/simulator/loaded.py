@@ -27,7 +27,9 @@ from podwright.core.objects.pod_group import KIND as GROUP_KIND
 from podwright.core.objects.readable import parse_assigned_pod, parse_known_node
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, STORED_KINDS, trimmed
 from podwright.core.plugins import PLUGINS
+from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
 from podwright.core.state.cache import Cache
+from podwright.core.state.object_store import key_of
 from podwright.engine.active_policies import ActivePolicies, ActivePolicy
 from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.local_budgets import LocalBudgets
@@ -35,6 +37,7 @@ from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.plugin_exceptions import PluginExceptions
 from podwright.engine.policy_activity import Activities
 from podwright.engine.policy_plugins import Conduct
+from podwright.simulator import params
 from podwright.simulator.cases import NOW
 from podwright.simulator.snapshot import Snapshot
 from podwright.simulator.world import World
@@ -94,6 +97,8 @@ class LoadedCluster:
     """The policies that are not accepted."""
     missing: Mapping[str, str]
     """Kinds that the snapshot could not contain, with the reason."""
+    unread: Mapping[ConfigMap, str]
+    """ConfigMaps with params of policies that the snapshot could not contain, with the reason."""
     ignored: Mapping[str, int]
     """How many objects there were of each kind that scheduling does not depend on."""
 
@@ -110,6 +115,15 @@ class LoadedCluster:
         """The policy that decides about the pod. If none serves its scheduler name, it is the built-in one, as another scheduler would decide."""
         found = self.policies.of(pod)
         return self.policies.default if found is None else found
+
+    def params_note(self, policy: str) -> str:
+        """That the named policy decides without its ConfigMap; "" if it does not."""
+        return params.note_of(policy, self.policies, self.cache.store, self.unread)
+
+    @property
+    def params_notes(self) -> Sequence[str]:
+        """Which policies decide without their ConfigMaps."""
+        return params.notes_of(self.policies, self.cache.store, self.unread)
 
 
 def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluster:
@@ -133,7 +147,8 @@ def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluste
             activities=Activities(metrics, wall=clock),
         ),
     )
-    reading = _Reading(world, policies)
+    kinds, unread = params.split_missing(snapshot.missing)
+    reading = _Reading(world, policies, options.settings.namespace)
     reading.take(snapshot)
     return LoadedCluster(
         world=world,
@@ -145,7 +160,8 @@ def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluste
         policy_objects=reading.policy_objects,
         problems=reading.problems,
         refused=reading.refused,
-        missing=snapshot.missing,
+        missing=kinds,
+        unread={**unread, **reading.unread},
         ignored=reading.ignored,
     )
 
@@ -153,7 +169,9 @@ def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluste
 class _Reading:
     """Takes the objects of a snapshot in, kind by kind: pods last, because the operator waits for all other kinds first."""
 
-    def __init__(self, world: World, policies: ActivePolicies) -> None:
+    def __init__(self, world: World, policies: ActivePolicies, namespace: str) -> None:
+        self.unread: dict[ConfigMap, str] = {}
+        self._namespace = namespace
         self.problems: list[str] = []
         self.refused: list[ApplyResult] = []
         self.pending: dict[str, PodInfo] = {}
@@ -172,6 +190,9 @@ class _Reading:
         for kind in _STORED:
             for raw in by_kind.get(kind, ()):
                 self._take(kind, raw, self._store)
+        relevant = params.relevant_in(snapshot.objects, self._namespace)
+        for raw in by_kind.pop(CONFIG_MAP, ()):
+            self._take(CONFIG_MAP, raw, lambda each: self._config_map(each, relevant))
         for raw in by_kind.pop(GROUP_KIND, ()):
             self._take("PodGroup", raw, self._group)
         for kind in WORKLOAD_KINDS:
@@ -204,6 +225,12 @@ class _Reading:
         kind = str(raw["kind"])
         _check_metadata(raw)
         self._cache.set_object(kind, trimmed(kind, raw))
+
+    def _config_map(self, raw: Raw, relevant: Callable[[ConfigMap], bool]) -> None:
+        if not relevant(key_of(raw)):
+            self.ignored[CONFIG_MAP] += 1
+        elif problem := params.take(raw, self._cache, self._namespace):
+            self.unread[key_of(raw)] = problem
 
     def _workload(self, raw: Raw) -> None:
         metadata = _check_metadata(raw)

@@ -297,6 +297,7 @@ def notes(cluster: LoadedCluster) -> Sequence[str]:
     found += [
         f"policy {each.name}, generation {each.generation}, is not accepted: {each.message}" for each in cluster.refused
     ]
+    found += cluster.params_notes
     found += [
         f"policy {policy.name} has extenders, which a simulation does not ask"
         for policy in (*cluster.policies.policy_set.active, *cluster.policies.policy_set.built_in)

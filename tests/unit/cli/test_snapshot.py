@@ -7,11 +7,14 @@ from click.testing import CliRunner
 
 from podwright.cli.snapshot import snapshot
 from podwright.sandbox import SandboxThread
-from podwright.simulator.live import NOT_ALLOWED, Connection, snapshot_of
+from podwright.simulator.live import NOT_ALLOWED, Connection, snapshot_of, take_snapshot
 from podwright.simulator.loaded import load
+from podwright.simulator.params import DOES_NOT_EXIST
+from podwright.simulator.params import NOT_ALLOWED as MAY_NOT_GET
 from podwright.simulator.snapshot import SnapshotError, read_snapshot
 from podwright.testing.objects import collection_path
 from support.examples.clusters import SandboxApi
+from support.http.kit import api, says
 from support.objects.builders import make_node, make_pod
 
 
@@ -89,3 +92,64 @@ def test_a_bad_file_is_an_error(tmp_path):
     result = invoke(dump)
     assert result.exit_code == 1
     assert f"Error: {dump}: is cut off after 11 bytes" in result.output
+
+
+TAKES = {"params": {"node": "a"}, "rules": {"filters": [{"name": "f", "expression": "node.name == params.node"}]}}
+
+
+def policy(name, source):
+    spec = {**TAKES, "paramsFrom": {"configMapRef": {"name": source}}}
+    return item(
+        "SchedulerPolicy", {"metadata": {"name": name, "generation": 1}, "spec": spec}, "podwright.dev/v1alpha1"
+    )
+
+
+def config_map(name, namespace="podwright-system"):
+    data = {"node": "b", "password": "hunter2"}
+    return item("ConfigMap", {"metadata": {"name": name, "namespace": namespace, "resourceVersion": "1"}, "data": data})
+
+
+def test_dumps_keep_the_config_maps_that_policies_name_with_the_keys_that_they_read(tmp_path):
+    dump, packed = tmp_path / "dump.json", tmp_path / "cluster.json"
+    objects = [*OBJECTS, policy("one", "tiers"), policy("two", "gone"), config_map("tiers"), config_map("other")]
+    dump.write_text(json.dumps({"kind": "List", "items": objects}))
+    result = invoke(dump, "-o", packed)
+    assert "without ConfigMap podwright-system/gone: is not in the dump" in result.stderr
+    assert "hunter2" not in packed.read_text()
+    taken = read_snapshot([str(packed)])
+    (kept,) = taken.of_kind("ConfigMap")
+    assert (kept["metadata"]["name"], kept["data"]) == ("tiers", {"node": "b"})
+    assert load(taken).params_notes == [
+        "policy two: ConfigMap podwright-system/gone is not in the dump: the params of the policy alone are used"
+    ]
+    again = invoke(packed)
+    assert json.loads(again.stdout) == json.loads(packed.read_text())
+    elsewhere = invoke(dump, "--operator-namespace", "other")
+    assert "without ConfigMap other/tiers: is not in the dump" in elsewhere.stderr
+
+
+async def test_a_cluster_is_asked_only_for_the_config_maps_that_policies_name():
+    asked = []
+    answers = {"tiers": says(200, config_map("tiers")), "gone": says(404), "closed": says(403)}
+
+    async def serve(request):
+        path = request.path
+        asked.append(path)
+        if path == "/version":
+            return await says(200, {"minor": "37"})(request)
+        if "/configmaps/" in path:
+            return await answers[path.rpartition("/")[2]](request)
+        found = [policy(name, name) for name in answers] if path.endswith("/schedulerpolicies") else []
+        return await says(200, {"metadata": {"resourceVersion": "1"}, "items": found})(request)
+
+    async with api(default=serve) as (http, _):
+        taken = await take_snapshot(http, Connection())
+    (kept,) = taken.of_kind("ConfigMap")
+    assert kept["data"] == {"node": "b"}
+    assert taken.missing == {
+        "ConfigMap podwright-system/gone": DOES_NOT_EXIST,
+        "ConfigMap podwright-system/closed": MAY_NOT_GET,
+    }
+    configs = [path for path in asked if "configmaps" in path]
+    assert sorted(configs) == [f"/api/v1/namespaces/podwright-system/configmaps/{name}" for name in sorted(answers)]
+    assert not any("secrets" in path for path in asked)

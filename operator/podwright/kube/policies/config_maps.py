@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.api.policy_rules import MAX_PARAM, MAX_PARAMS
+from podwright.api.policy_rules import config_map_problem
 from podwright.core.framework.interface import ClusterError
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
 from podwright.engine.engine import Engine
@@ -83,7 +83,7 @@ class ConfigMapReader:
             if known.version and _version_of(await self._http.call("GET", path, accept=METADATA)) == known.version:
                 return
             raw = await self._http.call("GET", path, accept=JSON)
-            problem, version = size_problem(raw), _version_of(raw)
+            problem, version = config_map_problem(raw), _version_of(raw)
         except ClusterError as error:
             raw, version, problem = None, "", "" if is_not_found(error) else _why(error)
             if problem and status_of(error) != 403:
@@ -99,17 +99,6 @@ class ConfigMapReader:
 
     def _drop(self, config_map: ConfigMap) -> None:
         self._sink.drop("/".join(config_map), None)
-
-
-def size_problem(raw: Raw) -> str:
-    """Why the ConfigMap is not taken; "" if it is."""
-    data = raw.get("data") or {}
-    if len(data) > MAX_PARAMS:
-        return f"has {len(data)} keys, more than {MAX_PARAMS}"
-    for key, value in data.items():
-        if len(value) > MAX_PARAM:
-            return f"has {len(value)} characters under {key}, more than {MAX_PARAM}"
-    return ""
 
 
 def _why(error: ClusterError) -> str:

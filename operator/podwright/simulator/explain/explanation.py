@@ -81,6 +81,8 @@ def explain_under(policy: ActivePolicy, cluster: LoadedCluster, pod: PodInfo, *,
     )
     if policy.extenders:
         found = replace(found, notes=(f"extenders are not asked: {listed(policy.extenders)}",))
+    if note := cluster.params_note(compiled.name):
+        found = replace(found, notes=(*found.notes, note))
     if policy.refusal:
         return replace(found, state=State.WAITS_FOR_POLICY, causes=(_refused(policy, pod),))
     try:

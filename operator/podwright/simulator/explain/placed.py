@@ -48,9 +48,11 @@ def explain_placed(cluster: LoadedCluster, pod: PodInfo, raw: Mapping[str, Any] 
         return replace(found, notes=(policy.refusal,))
     if found.policy is None:
         found = replace(found, policy=PolicyRef(name=policy.compiled.name, generation=policy.compiled.generation))
+    if note := cluster.params_note(policy.compiled.name):
+        found = replace(found, notes=(note,))
     there = cache.placement(pod.uid)
     if there is None or there.node is None:
-        return replace(found, notes=(f"node {pod.node_name} does not exist any more",))
+        return replace(found, notes=(*found.notes, f"node {pod.node_name} does not exist any more"))
     with CacheTransaction(cache) as transaction:
         transaction.remove((pod,))
         return _compared(policy.framework, cache, again(pod), found)

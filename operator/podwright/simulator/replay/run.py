@@ -328,6 +328,7 @@ class _Replay:
         )
         return Scorecard(
             policy=self._candidate.name,
+            notes=self._cluster.params_notes,
             resource=meter.resource,
             arrived=self._stream.arrivals,
             placed=self._placed,

@@ -62,6 +62,8 @@ class Scorecard:
     samples: Sequence[Sample]
     unplaced: Mapping[str, int]
     """Why pods that never got a node waited last, with how many."""
+    notes: Sequence[str] = ()
+    """What limits the answer."""
 
     def as_dict(self) -> dict[str, Any]:
         """The scorecard as JSON has it. Keys are in camel case."""

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import pytest
 from aiohttp import web
 
+from podwright.api.policy_rules import config_map_problem
 from podwright.engine.active_policies import ActivePolicies
 from podwright.kube.policies import config_maps as module
-from podwright.kube.policies.config_maps import ConfigMapReader, size_problem
+from podwright.kube.policies.config_maps import ConfigMapReader
 from support.engine.kit import Rig
 from support.http.kit import api, says
 from support.policies.local import delegating, local_policy
@@ -186,5 +187,5 @@ async def test_all_together_are_read_at_a_bounded_rate(monkeypatch):
 
 
 def test_the_number_of_keys_is_bounded():
-    assert size_problem({"data": {f"k{i}": "" for i in range(65)}}) == "has 65 keys, more than 64"
-    assert size_problem({}) == ""
+    assert config_map_problem({"data": {f"k{i}": "" for i in range(65)}}) == "has 65 keys, more than 64"
+    assert config_map_problem({}) == ""
