@@ -50,10 +50,17 @@ def look(browser: Browser) -> Iterator[Callable[..., Page]]:
     with ExitStack() as opened:
 
         def open_page(
-            url: str, *, width: int = 1280, height: int = 800, scheme: Any = "light", signed_in: bool = True
+            url: str,
+            *,
+            width: int = 1280,
+            height: int = 800,
+            scheme: Any = "light",
+            scale: int = 1,
+            signed_in: bool = True,
         ) -> Page:
             context = browser.new_context(
                 viewport={"width": width, "height": height},
+                device_scale_factor=scale,
                 color_scheme=scheme,
                 reduced_motion="reduce",
                 ignore_https_errors=True,

@@ -10,6 +10,7 @@ from podwright.core.cycle import Fault
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.engine.view.waiting import PendingPod
+from podwright.kube.serve.page import routes
 from podwright.testing import pod
 from support.objects.builders import make_node, make_pod
 from support.page.cluster import backstage
@@ -126,6 +127,27 @@ def test_five_thousand_nodes_paint_only_what_changes(look):
         page.close()
 
 
+@pytest.mark.parametrize("scale", [1, 3])
+def test_a_map_that_is_higher_than_a_canvas_is_painted_where_it_is_seen(look, scale):
+    with backstage() as stage:
+        stage.call(lambda: [stage.cache.set_node(parse_node(raw)) for raw in nodes(5000, 1, racks=5000)])
+        page = look(stage.url, width=360, height=740, scale=scale)
+        page.locator("#figures").get_by_text("5,000").wait_for()
+        page.locator("#map").focus()
+        for key in ("Home", "End", "Home"):
+            page.keyboard.press(key)
+            page.wait_for_function(
+                """() => {
+                    const [canvas, box] = ["canvas", "map"].map((id) => document.getElementById(id));
+                    const [inner, outer] = [canvas, box].map((each) => each.getBoundingClientRect());
+                    const seen = canvas.getContext("2d").getImageData(4, canvas.height - 40, 1, 1).data[3];
+                    const covers = inner.top <= outer.top + 2 && inner.bottom >= outer.bottom - 2;
+                    return box.scrollHeight > 16384 && covers && seen === 255 && canvas.height <= 16384;
+                }"""
+            )
+        page.close()
+
+
 def painted(page):
     """How often everything was painted, and how many cells were painted by themselves."""
     everything, cells = page.locator("#map").get_attribute("data-painted").split()
@@ -151,6 +173,50 @@ def test_texts_of_objects_are_never_markup(look):
         assert page.locator("img").count() == 1  # the page's own
         assert page.locator("script").count() == 1
         assert page.locator("option", has_text=evil).count() == 1
+        page.close()
+
+
+def decide(stage, *names):
+    """The scheduler decides about these pods."""
+    pods = [parse_pod(make_pod(name)) for name in names]
+    stage.call(lambda: [stage.decisions.add(Fault(pod=pod, message="", plugin="P"), "") for pod in pods])
+
+
+def test_decisions_are_listed_once_though_the_stream_begins_anew(look, monkeypatch):
+    monkeypatch.setattr(routes, "STREAM_SECONDS", 1.0)
+    with backstage() as stage:
+        stage.call(lambda: stage.cache.set_node(parse_node(make_node("a"))))
+        decide(stage, "first")
+        page = look(stage.url)
+        listed = page.locator("#decisions").get_by_role("button")
+        for name in ("second", "third"):
+            page.wait_for_selector("[data-state=waiting]")
+            page.wait_for_selector("[data-state=live]")
+            decide(stage, name)
+            listed.filter(has_text=name).wait_for()
+        assert listed.count() == 3
+        page.close()
+
+
+def test_the_focus_stays_on_lines_that_would_go(look):
+    with backstage() as stage:
+        stage.call(lambda: stage.cache.set_node(parse_node(make_node("a"))))
+        stage.pods = [PendingPod("default", name, "active", 0.0) for name in ("here", "gone")]
+        decide(stage, "old")
+        page = look(stage.url)
+        waiting = page.locator("#queue").get_by_role("button", name="gone")
+        waiting.focus()
+        stage.pods = [PendingPod("default", name, "active", 0.0) for name in ("new", "here")]
+        page.locator("#queue").get_by_text("waits no more").wait_for(state="attached")
+        assert waiting.evaluate("button => button === document.activeElement")
+        old = page.locator("#decisions").get_by_role("button", name="old")
+        old.focus()
+        waiting.wait_for(state="detached")
+        for number in range(5):
+            decide(stage, *(f"p{number}-{each}" for each in range(20)))
+            page.locator("#decisions").get_by_text(f"p{number}-19", exact=True).wait_for()
+        assert page.locator("#decisions li").count() == 81
+        assert old.evaluate("button => button === document.activeElement")
         page.close()
 
 
@@ -206,9 +272,18 @@ def test_a_simulation_is_shown_before_and_after(look, tmp_path):
         page.get_by_text("0 pods get a node, 1 pod stays pending.").wait_for()
         count = page.locator("#figures dd").first
         expect(count).to_have_text("8")
+        wait = page.locator("#figures div", has_text="Pods that wait").locator("dd").first
+        expect(wait).to_have_text("1")
+        page.get_by_role("button", name="Pause").click()
+        before = page.locator("#map").get_attribute("data-painted")
+        page.get_by_role("button", name="Resume").click()
+        expect(page.locator("#map")).not_to_have_attribute("data-painted", before)
         slider = page.get_by_role("slider")
+        expect(slider).to_have_value("100")
+        expect(count).to_have_text("8")
         slider.focus()
         page.keyboard.press("Home")
+        expect(count).to_have_text("6")
         assert slider.get_attribute("aria-valuetext") == "before"
         assert violations(page) == []
         page.get_by_label("Drain").fill("nothing")

@@ -13,6 +13,7 @@ import orjson
 from aiohttp import web
 
 from podwright.core.objects.pod import PodInfo
+from podwright.core.plugins.scheduling_gates import SchedulingGates
 from podwright.core.queue.queued_pod import Place
 from podwright.engine.view.waiting import PendingPod
 from podwright.kube.serve.page.files import HEADERS
@@ -76,18 +77,22 @@ class SimulationPage:
 
 
 def prepare(request: web.Request) -> bool:
-    """Says whose pods a request may see: all, or those of the namespace that it asks for. Returns whether it needs the server's token."""
+    """Says whose pods a request may see: all, or those of the namespace that it asks for. Returns whether it asks about the cluster, not for a file of the page."""
     if request.path in DATA:
         request[SIGHT] = Sight(wanted_namespace(request))
     return not is_file(request.path) or request.path == POD
 
 
 def _pending(cluster: LoadedCluster) -> Iterator[PendingPod]:
-    """Without the time at which the snapshot was taken, nobody knows how long pods have waited: they count as new."""
+    """Nothing was tried, so pods wait for their turn, unless gates hold them back.
+
+    Without the time at which the snapshot was taken, nobody knows how long pods have waited: they count as new.
+    """
     now = cluster.clock.now
     for pod in [*cluster.pending.values()]:
         since = pod.creation if pod.creation and now != NOW else now
-        yield PendingPod(pod.namespace, pod.name, Place.UNSCHEDULABLE.value, since)
+        place, why = (Place.GATED, SchedulingGates.name) if pod.gates else (Place.ACTIVE, "")
+        yield PendingPod(pod.namespace, pod.name, place.value, since, why=why)
 
 
 def _find(cluster: LoadedCluster, key: str) -> PodInfo | None:

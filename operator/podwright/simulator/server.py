@@ -28,6 +28,7 @@ import orjson
 from aiohttp import web
 
 from podwright.core.objects.errors import kind_of
+from podwright.kube.serve.page.sight import is_foreign
 from podwright.simulator.hypothesis import TIME_IS_UP, HypothesisError
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.page import POD, SimulationPage, prepare
@@ -113,7 +114,10 @@ class SimulationServer:
             return _answer({"error": f"{type(error).__name__}: {error}"}, 500)
 
     def _check(self, request: web.Request) -> None:
-        if prepare(request) and self._token:
+        about_cluster = prepare(request)
+        if about_cluster and is_foreign(request):
+            raise web.HTTPForbidden(reason="this server is not for other websites")
+        if about_cluster and self._token:
             given = request.headers.get("Authorization", "")
             if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), f"Bearer {self._token}".encode()):
                 raise web.HTTPUnauthorized(reason="the token is missing or wrong")

@@ -110,6 +110,27 @@ async def test_another_name_of_this_machine_gets_nothing(cluster):
             assert (await client.get(path, headers={"Host": "evil.example"})).status == 403
 
 
+@pytest.mark.parametrize("site, status", [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)])
+async def test_another_website_gets_files_only(cluster, site, status):
+    headers = {"Sec-Fetch-Site": site}
+    async with asking(cluster) as client:
+        assert (await client.get("/page/", headers=headers)).status == 200
+        for path in (*DATA, "/v1/cluster"):
+            async with client.get(path, headers=headers) as answer:
+                assert answer.status == status
+        assert (await client.post("/v1/simulate", json={"hypotheses": []}, headers=headers)).status == status
+
+
+async def test_pods_wait_for_their_turn_unless_gates_hold_them_back():
+    gated = pod("gated", spec={"schedulingGates": [{"name": "example.com/quota"}]})
+    async with asking(loaded(node("a"), pod("waits"), gated)) as client, client.get("/page/stream") as answer:
+        found = (await first(answer, "queue"))["queue"]["pods"]
+    assert sorted((each[1], each[2], each[6]) for each in found) == [
+        ("gated", "gated", "SchedulingGates"),
+        ("waits", "active", ""),
+    ]
+
+
 async def test_it_is_read_only(cluster):
     async with asking(cluster) as client:
         for path in ("/page/", *DATA):

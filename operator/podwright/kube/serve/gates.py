@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from aiohttp import web
 
 from podwright.kube.serve.explanations import PATH
-from podwright.kube.serve.page.sight import DATA, EVERYTHING, SIGHT, Sight, wanted_namespace
+from podwright.kube.serve.page.sight import DATA, EVERYTHING, SIGHT, Sight, is_foreign, wanted_namespace
 from podwright.kube.serve.pod_resources import RESOURCES_PATH
 from podwright.kube.serve.shadow_reports import SHADOW_PATH
 
@@ -61,11 +61,6 @@ def is_own_name(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def is_foreign(request: web.Request) -> bool:
-    """Whether another website has a browser send the request. Programs other than browsers do not say who does."""
-    return request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin")
 
 
 def is_loopback(host: str) -> bool:

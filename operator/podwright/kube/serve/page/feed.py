@@ -157,11 +157,13 @@ class Feed:
         anew = nodes.further_resources and now >= self._completed + COMPLETE_SECONDS
         position = None if anew else nodes.position
         changes = await last_of(self._asker, lambda: node_changes(shown.cache, position))
+        known = nodes.everything() if changes.complete and nodes.position is not None else None
         change = nodes.take(changes)
         if changes.complete:
             self._completed = now
-            for viewer in self._viewers:
-                viewer.has_nodes = False
+            if known is None or nodes.everything() != known:
+                for viewer in self._viewers:
+                    viewer.has_nodes = False
         if change is not None:
             message = event("change", change)
             for viewer in self._viewers:

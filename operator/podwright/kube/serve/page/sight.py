@@ -39,6 +39,11 @@ def is_file(path: str) -> bool:
     return (path == FILES or path.startswith(f"{FILES}/")) and path not in DATA
 
 
+def is_foreign(request: web.Request) -> bool:
+    """Whether another website has a browser send the request. Programs other than browsers do not say who does."""
+    return request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin")
+
+
 def wanted_namespace(request: web.Request) -> str:
     """The namespace whose pods a request asks for, "" for all. Raises HTTPBadRequest if it is no name."""
     namespace = request.query.get("namespace", "")

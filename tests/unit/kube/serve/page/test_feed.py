@@ -269,3 +269,19 @@ async def test_who_joins_while_decisions_are_read_gets_the_first_ones():
         found = await next_of(late, "decisions")
         studio.feed.remove(late)
     assert [each[3] for each in found["decisions"]["list"]] == ["web"]
+
+
+async def test_nodes_that_are_read_again_as_they_were_are_not_sent_again(monkeypatch):
+    monkeypatch.setattr(feeds, "node_changes", lambda cache, _since: node_changes(cache, None))
+    studio = Studio()
+    async with studio.viewer() as viewer:
+        await next_of(viewer, "nodes")
+        found = set()
+        for _ in range(5):
+            message = b""
+            while not message.startswith(b"event: queue"):
+                message = await viewer.messages.get()
+                found.add(message.partition(b"\n")[0])
+        assert b"event: nodes" not in found
+        studio.rig.node("b")
+        assert (await next_of(viewer, "nodes"))["nodes"]["name"] == ["a", "b"]

@@ -39,7 +39,8 @@ export class Decisions {
     for (const decision of list) this.#list.prepend(this.#item(decision));
     if (!this.#list.children.length) fill(this.#list, [NONE()]);
     else if (list.length) this.#list.querySelector(".none")?.remove();
-    while (this.#list.children.length > MOST) this.#list.lastChild.remove();
+    const lines = [...this.#list.children].slice(MOST);
+    for (const line of lines) if (!line.contains(document.activeElement)) line.remove();
     if (scrolled > 0) this.#list.scrollTop = scrolled + this.#list.scrollHeight - before;
     this.#rate();
   }

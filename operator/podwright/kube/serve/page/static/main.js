@@ -23,13 +23,16 @@ const decisions = new Decisions((namespace, name) => details.pod(namespace, name
 const policies = new Policies((key) => details.policy(key));
 const simulation = new Simulation(server, { show: showSimulation, blend, open: (...pod) => details.pod(...pod) });
 let simulated = new Set();
+let waitAfter = null;
 let loaded = null;
 let namespace = "";
 let paused = false;
 let figuresDue = 0;
 
 const stream = new Stream(server, {
+  hello: () => decisions.reset(),
   nodes(all) {
+    const asBefore = loaded !== null && JSON.stringify(all) === JSON.stringify(loaded);
     loaded = all.simulated ? structuredClone(all) : null;
     nodes.take(all);
     chooseResources();
@@ -40,6 +43,8 @@ const stream = new Stream(server, {
     map.arrange();
     table.update();
     figures();
+    if (asBefore) simulation.showAgain();
+    else simulation.forget();
   },
   change(change) {
     const { slots, moved } = nodes.change(change);
@@ -58,7 +63,6 @@ const stream = new Stream(server, {
 }, showState);
 
 function connect() {
-  decisions.reset();
   stream.open(namespace ? `stream?namespace=${encodeURIComponent(namespace)}` : "stream");
 }
 
@@ -72,14 +76,21 @@ details.closed = () => map.select(-1);
 
 // Before and after
 
-function showSimulation(changes) {
-  if (changes === null) {
-    connect(); // the nodes as they are
-    return;
-  }
+/** `result`: of a simulation; null: the cluster as it was loaded. */
+function showSimulation(result) {
   if (nodes.after) nodes.take(structuredClone(loaded));
-  simulated = nodes.simulate(changes);
+  simulated = result === null ? new Set() : nodes.simulate(result.changes);
+  waitAfter = result === null ? null : result.pending.length;
   map.arrange();
+  if (result === null) {
+    table.update();
+    figures();
+  }
+}
+
+/** How many pods wait, at this place between before and after. */
+function waitingPods() {
+  return waitAfter === null ? waiting.total : Math.round(waiting.total + (waitAfter - waiting.total) * nodes.blend);
 }
 
 function blend(share) {
@@ -104,7 +115,7 @@ function figures() {
     const items = [
       ["Nodes", Math.round(count).toLocaleString("en"), `${nodes.zones.filter(Boolean).length || "no"} zones`],
       ["Pods on nodes", Math.round(placed).toLocaleString("en"), count ? `${(placed / count).toFixed(1)} a node` : ""],
-      ["Pods that wait", waiting.total.toLocaleString("en"), waiting.summary],
+      ["Pods that wait", waitingPods().toLocaleString("en"), nodes.blend > 0 ? `${waiting.total.toLocaleString("en")} before` : waiting.summary],
       ...shares,
     ];
     drawFigures(items);

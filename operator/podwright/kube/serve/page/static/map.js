@@ -8,6 +8,9 @@ import { amount, label, percent } from "./units.js";
 
 const KEYS = new Set(["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End", "PageUp", "PageDown"]);
 const FONT = "system-ui, sans-serif";
+/** What browsers paint at least: pixels of a canvas from top to bottom, and all of them. A larger one stays blank. */
+const MOST_HIGH = 16_384;
+const MOST_PIXELS = 16_000_000;
 
 export class NodeMap {
   /** How often all was arranged and painted, and how many cells were painted by themselves. */
@@ -20,6 +23,9 @@ export class NodeMap {
   #context;
   #colours = new Colours();
   #place = null;
+  /** The part of the map that is on the canvas, from top to bottom. */
+  #top = 0;
+  #shown = 0;
   #dirty = new Set();
   #frame = 0;
   #anew = true;
@@ -35,6 +41,7 @@ export class NodeMap {
     this.#box.addEventListener("keydown", (event) => this.#key(event));
     this.#box.addEventListener("focus", () => this.#focused());
     this.#box.addEventListener("blur", () => this.#repaint(this.cursor));
+    this.#box.addEventListener("scroll", () => this.#scrolled());
     this.#canvas.addEventListener("click", (event) => this.#click(event));
     this.#canvas.addEventListener("pointermove", (event) => this.#hover(event));
     this.#canvas.addEventListener("pointerleave", () => this.#tell(this.cursor));
@@ -94,6 +101,13 @@ export class NodeMap {
     else if (cell.y + this.#place.size > box.scrollTop + box.clientHeight) box.scrollTop = cell.y + this.#place.size + 8 - box.clientHeight;
   }
 
+  /** Paints another part of a map that is too high for the canvas, before the one that is there ends. */
+  #scrolled() {
+    const { scrollTop, clientHeight } = this.#box;
+    const bottom = Math.min(scrollTop + clientHeight, this.#place?.height ?? 0);
+    if (this.#place && (scrollTop < this.#top || bottom > this.#top + this.#shown)) this.arrange();
+  }
+
   #ask() {
     this.#frame ||= requestAnimationFrame(() => this.#paint());
   }
@@ -119,15 +133,20 @@ export class NodeMap {
     this.#box.dataset.nodes = place.order.length;
     if (!place.cells.has(this.cursor)) this.cursor = place.order[0] ?? -1;
     const canvas = this.#canvas;
-    const scale = Math.min(devicePixelRatio || 1, 3);
-    canvas.width = Math.round(width * scale);
-    canvas.height = Math.round(Math.max(place.height, 40) * scale);
+    const height = Math.max(place.height, 40);
+    const scale = Math.min(devicePixelRatio || 1, 3, Math.max(1, Math.min(MOST_HIGH / height, Math.sqrt(MOST_PIXELS / (width * height)))));
+    this.#shown = Math.min(height, Math.round(MOST_HIGH / scale), Math.round(MOST_PIXELS / (width * scale * scale)));
+    this.#top = Math.max(0, Math.min(height - this.#shown, Math.round(this.#box.scrollTop + this.#box.clientHeight / 2 - this.#shown / 2)));
+    canvas.width = Math.floor(width * scale);
+    canvas.height = Math.floor(this.#shown * scale);
     canvas.style.width = `${width}px`;
-    canvas.style.height = `${Math.max(place.height, 40)}px`;
+    canvas.style.height = `${this.#shown}px`;
+    canvas.style.marginTop = `${this.#top}px`;
+    canvas.style.marginBottom = `${height - this.#top - this.#shown}px`;
     const context = this.#context;
-    context.setTransform(scale, 0, 0, scale, 0, 0);
+    context.setTransform(scale, 0, 0, scale, 0, -this.#top * scale);
     context.fillStyle = this.#colours.card;
-    context.fillRect(0, 0, width, canvas.height);
+    context.fillRect(0, this.#top, width, this.#shown);
     for (const zone of place.zones) this.#paintZone(zone);
     this.#write(11, this.#colours.quiet, "left", "alphabetic");
     for (const { rack, x, y, width: room } of place.racks) context.fillText(short(context, rack || "no rack", room), x, y + 11);
@@ -166,6 +185,7 @@ export class NodeMap {
     const context = this.#context;
     const colours = this.#colours;
     const { x, y } = cell;
+    if (y + size + gap < this.#top || y - gap > this.#top + this.#shown) return;
     const edge = gap / 2 + 0.5;
     if (alone) {
       this.painted.cells += 1;
@@ -241,7 +261,7 @@ export class NodeMap {
 
   #at(event) {
     const bounds = this.#canvas.getBoundingClientRect();
-    return this.#place && nodeAt(this.#place, event.clientX - bounds.left, event.clientY - bounds.top);
+    return this.#place && nodeAt(this.#place, event.clientX - bounds.left, event.clientY - bounds.top + this.#top);
   }
 
   #click(event) {

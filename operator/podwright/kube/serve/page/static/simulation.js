@@ -14,8 +14,9 @@ export class Simulation {
   #box = byId("simulation");
   #form = byId("what-if");
   #slider = byId("slider");
+  #result = null;
 
-  /** `show`: called with what changes, or null when nothing does any more; `blend`: with a number from 0, before, to 1, after. */
+  /** `show`: called with a result, or null when there is none any more; `blend`: with a number from 0, before, to 1, after. */
   constructor(server, { show, blend, open }) {
     this.#server = server;
     this.#show = show;
@@ -80,11 +81,12 @@ export class Simulation {
   }
 
   #tell(result) {
-    const { landed, pending, preempted, changes } = result;
+    const { landed, pending, preempted } = result;
     const parts = [`${pods(landed.length)} ${landed.length === 1 ? "gets" : "get"} a node`, pending.length && `${pods(pending.length)} ${pending.length === 1 ? "stays" : "stay"} pending`, preempted.length && `${pods(preempted.length)} would be preempted`, result.complete ? "" : "there was no time for the others"];
     byId("outcome").classList.remove("problem");
     say(byId("outcome"), `${parts.filter(Boolean).join(", ")}. ${result.notes.join(" ")}`);
-    this.#show(changes);
+    this.#result = result;
+    this.#show(result);
     fill(byId("simulated"), [totals(result.before, result.after), this.#lists(result)]);
     byId("before-after").hidden = false;
     this.#slider.value = 100;
@@ -107,6 +109,20 @@ export class Simulation {
     this.#blend(share);
   }
 
+  /** The nodes have come again, as they were. */
+  showAgain() {
+    if (this.#result === null) return;
+    this.#show(this.#result);
+    this.#slide();
+  }
+
+  /** The nodes are other ones. */
+  forget() {
+    if (this.#result === null) return;
+    this.#reset();
+    say(byId("outcome"), "The cluster was loaded anew. Simulate again to see what changes now.");
+  }
+
   #clear() {
     this.#reset();
     say(byId("outcome"), "");
@@ -114,9 +130,11 @@ export class Simulation {
   }
 
   #reset() {
-    const had = !byId("before-after").hidden;
     byId("before-after").hidden = true;
-    if (had) this.#show(null);
+    if (this.#result !== null) {
+      this.#result = null;
+      this.#show(null);
+    }
   }
 }
 

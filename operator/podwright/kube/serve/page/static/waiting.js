@@ -82,13 +82,21 @@ export class Waiting {
     say(this.#note, note);
     const keys = new Set(mine.map(([namespace, name]) => `${namespace}/${name}`));
     for (const [key, item] of this.#items) if (!keys.has(key)) this.#drop(key, item);
+    const focused = document.activeElement;
     mine.forEach((pod, index) => {
       const item = this.#item(pod);
       if (this.#list.children[index] !== item.line) this.#list.insertBefore(item.line, this.#list.children[index] || null);
     });
+    if (document.activeElement !== focused && this.#list.contains(focused)) focused.focus({ preventScroll: true });
   }
 
+  /** A line that has the focus stays until it has it no more. */
   #drop(key, item) {
+    if (item.line.contains(document.activeElement)) {
+      say(item.state, ", waits no more");
+      item.line.classList.add("quiet");
+      return;
+    }
     item.line.remove();
     this.#items.delete(key);
   }
@@ -104,6 +112,7 @@ export class Waiting {
       item = { line: el("li", {}, button), mark, more, when, state };
       this.#items.set(key, item);
     }
+    item.line.classList.remove("quiet");
     item.mark.className = `mark ${place}`;
     say(item.more, [namespace, why].filter(Boolean).join(" · "));
     say(item.when, duration(age));
