@@ -84,9 +84,8 @@ class PluginHangs:
             )
             self._file.flush()
             self._arm()
-        except OSError as error:
-            log.warning("a plugin that hangs will not be remembered: %s", error)
-            self.stop()
+        except (OSError, ValueError) as error:
+            self._give_up(error)
 
     async def run(self) -> None:
         """Says that the event loop runs, until it is cancelled."""
@@ -96,22 +95,31 @@ class PluginHangs:
 
     def alive(self) -> None:
         """The event loop runs: the time begins anew."""
-        if self._file is not None:
+        if self._file is None:
+            return
+        try:
             if self._file.seek(0, 2) > self._header:
                 log.warning("the event loop did not run for %d s, but it goes on now", HANG_SECONDS)
                 self._file.truncate(self._header)
                 self._file.seek(0, 2)
             self._arm()
+        except (OSError, ValueError) as error:
+            self._give_up(error)
 
     def _arm(self) -> None:
         assert self._file is not None
         faulthandler.dump_traceback_later(HANG_SECONDS, file=self._file)
 
+    def _give_up(self, error: Exception) -> None:
+        log.warning("a plugin that hangs will not be remembered: %s", error)
+        self.stop()
+
     def stop(self) -> None:
-        if self._file is not None:
+        file, self._file = self._file, None
+        if file is not None:
             faulthandler.cancel_dump_traceback_later()
-            self._file.close()
-            self._file = None
+            with suppress(OSError, ValueError):  # the disk may be full, and closing writes what is left
+                file.close()
 
     # What is remembered
 

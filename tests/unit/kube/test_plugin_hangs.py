@@ -207,3 +207,49 @@ def test_a_directory_that_cannot_be_written_costs_only_the_memory(state, plugins
     hangs.alive()
     hangs.stop()
     assert "a plugin that hangs will not be remembered" in caplog.text
+
+
+FULL = """
+    import resource, signal, sys
+    from pathlib import Path
+
+    from podwright.kube.plugin_hangs import PluginHangs
+
+    hangs = PluginHangs(Path(sys.argv[1]))
+    texts = {Path("/plugins/a.py"): b"text"}
+    if sys.argv[2] == "later":
+        hangs.watch(texts)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    hangs.watch(texts)
+    hangs.alive()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    hangs.watch(texts)
+    hangs.alive()
+    hangs.stop()
+    print("the end")
+"""
+
+
+@pytest.mark.parametrize("when", ["from the start", "later"])
+def test_a_full_disk_costs_only_the_memory_until_there_is_room(state, when):
+    """In a process of its own, because a limit of the process takes the place of the full disk."""
+    command = [sys.executable, "-c", dedent(FULL), str(state), when]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.stdout == "the end\n", ended.stderr
+    assert ended.stderr.count("a plugin that hangs will not be remembered: ") == 1
+    assert json.loads(read(state / "hang.txt"))["files"], "watched again"
+
+
+def test_a_file_that_others_closed_costs_only_the_memory(state, plugins, monkeypatch, caplog):
+    hangs = PluginHangs(state)
+    hangs.watch({plugins / "a.py": b"text"})
+
+    def dump_traceback_later(_seconds, *, file):
+        file.close()
+        raise ValueError("I/O operation on closed file")
+
+    monkeypatch.setattr(plugin_hangs.faulthandler, "dump_traceback_later", dump_traceback_later)
+    hangs.alive()
+    hangs.alive()
+    assert caplog.text.count("a plugin that hangs will not be remembered") == 1
