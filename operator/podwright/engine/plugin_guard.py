@@ -21,13 +21,13 @@ from typing import Final
 
 from podwright.core.framework import guarded
 from podwright.core.framework.errors import PluginStoppedError, StoppedError
-from podwright.core.framework.guarded import CallGuard, GuardedPlugin
+from podwright.core.framework.guarded import CallGuard, GuardedPlugin, Sample
 from podwright.engine.metrics.metrics import PLUGIN_OVERRUNS, PLUGIN_STOPS, Metrics
 
 log = logging.getLogger(__name__)
 
 BUDGET_SECONDS: Final = 0.05
-"""How long a plugin may take for one pod, unless an option says otherwise."""
+"""How long a plugin may take for one pod in its decision, and in its binding cycle, unless an option says otherwise."""
 STOP_SECONDS: Final = 1.0
 """How long a call may take."""
 OVERRUNS: Final = 3
@@ -57,8 +57,10 @@ class PluginGuard(CallGuard):
         super().__init__(times.clock, budget)
         self._times = times
         self._metrics = metrics
-        self._cpu = 0.0
-        self._waits = 0
+        self._left: Sample = (0.0, 0)
+        """When the attempt paused."""
+        self._away: Sample = (0.0, 0)
+        """What the thread used in pauses."""
         self._building = 0
         self._ticks_in_plugin = 0
         """How many ticks in a row found the thread in a plugin while plugins are built."""
@@ -70,13 +72,24 @@ class PluginGuard(CallGuard):
 
     # Budgets
 
-    def began(self, plugin: GuardedPlugin) -> None:
-        self._cpu, self._waits = self._times.cpu(), self._times.waits()
+    def sample(self) -> Sample:
+        cpu, waits = self._away
+        return self._times.cpu() - cpu, self._times.waits() - waits
 
-    def overran(self, plugin: GuardedPlugin, method: str, seconds: float) -> None:
+    def leave(self) -> tuple[GuardedPlugin | None, str]:
+        self._left = self.sample()
+        return super().leave()
+
+    def enter_again(self, left: tuple[GuardedPlugin | None, str]) -> None:
+        cpu, waits = self._left
+        self._away = self._times.cpu() - cpu, self._times.waits() - waits
+        super().enter_again(left)
+
+    def overran(self, plugin: GuardedPlugin, method: str, seconds: float, used: Sample) -> None:
         if plugin.off:
             return
-        if self._times.cpu() - self._cpu < self.budget and self._times.waits() == self._waits:
+        cpu, waits = used
+        if cpu < self.budget and not waits:
             return  # other processes had the CPU meanwhile
         now = self.clock()
         plugin.over = [at for at in plugin.over if now < at + OVERRUN_SECONDS]

@@ -16,11 +16,13 @@ from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, 
 from podwright.core.framework.errors import StoppedError
 from podwright.core.framework.interface import (
     BindPlugin,
+    CycleState,
     EnqueueExtensions,
     FilterPlugin,
     FilterResult,
     PermitPlugin,
     Plugin,
+    PostBindPlugin,
     PreBindPlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
@@ -96,6 +98,29 @@ class BeforeBinding(Acting, PreBindPlugin):
         return self.act()
 
 
+class Binding(Acting, BindPlugin):
+    async def bind(self, _state, _pod, _node_name, _annotations):
+        return self.act()
+
+
+class AfterBinding(Acting, PostBindPlugin):
+    async def post_bind(self, _state, _pod, _node_name):
+        self.act()
+
+
+class Awaiting(Acting, PreBindPlugin):
+    async def pre_bind(self, _state, _pod, _node_name):
+        asyncio.get_running_loop().call_soon(self.act)
+        await asyncio.sleep(0)
+
+
+class ReservingAndBinding(Reserving, BeforeBinding):
+    async def pre_bind(self, _state, _pod, _node_name):
+        self.act()
+        await asyncio.sleep(0)
+        self.act()
+
+
 class Hinting(Acting, FilterPlugin, EnqueueExtensions):
     def filter(self, _state, _pod, _node):
         return unresolvable("never")
@@ -117,11 +142,36 @@ POINTS = {
     Reserving: "reserve",
     Permitting: "permit",
     BeforeBinding: "preBind",
+    Awaiting: "preBind",
+    Binding: "bind",
+    AfterBinding: "postBind",
+    ReservingAndBinding: "preBind",
 }
 
 
 def each(*classes):
     return pytest.mark.parametrize("kind", classes, ids=lambda kind: kind.__name__)
+
+
+class Turns(Acting, FilterPlugin):
+    """Does what each call says."""
+
+    __module__ = "team_plugins"
+
+    def __init__(self):
+        pass
+
+    def filter(self, _state, act):
+        act()
+
+
+class Together:
+    """As much of a Framework as is needed to watch its plugins."""
+
+    def __init__(self, **plugins):
+        self.plugins, self.hints = plugins, {}
+        for name, plugin in plugins.items():
+            plugin.name = name
 
 
 class Watching:
@@ -139,6 +189,8 @@ class Watching:
 
     def apply(self, point, on_failure=None, generation=1):
         raw = custom_policy(point, "Acting", generation)
+        if point == "bind":
+            raw["spec"]["plugins"]["bind"]["disabled"] = [{"name": "*"}]
         if on_failure:
             raw["spec"]["onPluginFailure"] = on_failure
         result = self.rig.engine.policies.apply(raw)
@@ -174,8 +226,8 @@ class Watching:
                 self.rig.pod(name)
                 await settle()
 
-    def count(self, counter):
-        return self.rig.ports.metrics.counter(counter).of("Acting")[0]
+    def count(self, counter, plugin="Acting"):
+        return self.rig.ports.metrics.counter(counter).of(plugin)[0]
 
     def message(self, name):
         """What the pod's status says."""
@@ -253,11 +305,71 @@ class TestBudgets:
         assert it.count(PLUGIN_OVERRUNS) == 3
         assert it.off
 
+    @each(BeforeBinding, Binding, AfterBinding)
+    async def test_steps_of_a_binding_cycle_that_block_the_loop_count(self, kind):
+        it = Watching(kind)
+        it.take(0.06)
+        await it.schedule(*"abc")
+        assert it.count(PLUGIN_OVERRUNS) == 3
+        assert it.off
+
+    async def test_steps_of_a_binding_cycle_are_added_up_apart_from_its_decision(self):
+        it = Watching(ReservingAndBinding)
+        it.take(0.02)
+        await it.schedule(*"abc")
+        assert not it.count(PLUGIN_OVERRUNS), "20 ms before, and 40 ms in two steps"
+        it.take(0.03)
+        await it.schedule(*"def")
+        assert it.count(PLUGIN_OVERRUNS) == 3
+
     async def test_what_pre_bind_waits_for_does_not_count(self):
-        it = Watching(BeforeBinding)
+        it = Watching(Awaiting)
         it.take(0.5)
+        before = it.rig.now
         await it.schedule(*"abcd")
+        assert it.rig.now == before + 2.0
         assert not it.count(PLUGIN_OVERRUNS)
+
+    @each(Gating, BeforeBinding)
+    async def test_time_that_other_processes_took_does_not_count_outside_of_decisions(self, kind):
+        it = Watching(kind)
+        it.take(0.09, stalled=True)
+        await it.schedule(*"abcde")
+        assert not it.count(PLUGIN_OVERRUNS)
+
+    @each(Gating, BeforeBinding)
+    async def test_time_in_which_the_plugin_waits_counts_outside_of_decisions(self, kind):
+        it = Watching(kind)
+        it.take(0.09, waiting=True)
+        await it.schedule(*"abc")
+        assert it.count(PLUGIN_OVERRUNS) == 3
+        assert it.off
+
+    async def test_what_a_plugin_uses_for_a_pod_is_known_though_plugins_take_turns(self):
+        it = Watching(Filtering)
+        it.take(0.06)
+        first, second = Turns(), Turns()
+        it.guard.protect(Together(first=first, second=second), it.rig.engine.policies.named("custom").compiled)
+        for _ in range(3):
+            state = CycleState()
+            for plugin in (first, second, first):
+                plugin.filter(state, (lambda: None) if plugin is second else it.kind.act)
+        assert [it.count(PLUGIN_OVERRUNS, name) for name in ("first", "second")] == [3, 0]
+
+    @pytest.mark.parametrize("stalled", [True, False])
+    async def test_what_others_use_in_a_pause_is_not_used_by_the_plugin(self, stalled):
+        it = Watching(Filtering)
+        it.take(0.08, stalled=stalled)
+        plugin = Turns()
+        it.guard.protect(Together(first=plugin), it.rig.engine.policies.named("custom").compiled)
+        state = CycleState()
+        plugin.filter(state, it.kind.act)
+        left = it.guard.leave()
+        it.rig.now += 5.0
+        it.rig.waits += 1
+        it.guard.enter_again(left)
+        plugin.filter(state, it.kind.act)
+        assert it.count(PLUGIN_OVERRUNS, "first") == (not stalled)
 
     async def test_a_new_generation_of_the_policy_tries_the_plugin_again(self):
         it = Watching(Filtering)

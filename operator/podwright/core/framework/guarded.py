@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import replace
 from functools import wraps
+from math import inf
 from types import coroutine
 from typing import Any, Final
 
@@ -51,6 +52,12 @@ _WITHOUT_STATE: Final = (
     "clear_cache",
 )
 _AWAITED: Final = ("pre_bind", "bind", "post_bind")
+"""The steps of these are added up for a binding cycle, in the same CycleState."""
+_SAME_SECONDS: Final = 1e-4
+"""Calls without a state that begin within this time share one sample, because a sample takes longer than a short call."""
+
+Sample = tuple[float, int]
+"""Of the thread that decides: CPU time in seconds, and how often it has waited by its own will. Pauses of attempts count for neither."""
 
 
 def is_third_party(plugin: type[Any]) -> bool:
@@ -90,19 +97,25 @@ class CallGuard:
     """See the module. `clock` never steps back."""
 
     def __init__(self, clock: Callable[[], float], budget: float) -> None:
-        """`budget`: how many seconds a plugin may take for one pod in one decision."""
+        """`budget`: how many seconds a plugin may take for one pod in one decision, and in one binding cycle."""
         self.clock = clock
         self.budget = budget
         self.current: GuardedPlugin | None = None
         self.method = ""
         self.since = 0.0
         self._was_paused = False
+        self._shared: Sample = (0.0, 0)
+        self._shared_until = -inf
 
-    def began(self, plugin: GuardedPlugin) -> None:
-        """The first call of the plugin for a pod."""
+    def sample(self) -> Sample:
+        """What the thread has used so far."""
+        return 0.0, 0
 
-    def overran(self, plugin: GuardedPlugin, method: str, seconds: float) -> None:
-        """The plugin took longer than its budget for one pod, or in one call that is not for a decision."""
+    def overran(self, plugin: GuardedPlugin, method: str, seconds: float, used: Sample) -> None:
+        """The plugin took longer than its budget for one pod, or in one call that is not for a decision.
+
+        `used`: by the thread since the first of these calls began.
+        """
 
     def stopped(self, plugin: GuardedPlugin, method: str, error: StoppedError) -> str:
         """A call was stopped. Returns what is wrong, for the exception that takes the place of `error`, with its traceback."""
@@ -118,6 +131,7 @@ class CallGuard:
 
     def enter_again(self, left: tuple[GuardedPlugin | None, str]) -> None:
         self.current, self.method = left
+        self._shared_until = -inf
         if self.current is not None:
             self._was_paused, self.since = True, self.clock()
 
@@ -149,10 +163,7 @@ class CallGuard:
             if self.current is not None:
                 return method(state, *args)
             data: Any = state.data
-            before = data.get(plugin)
-            if before is None:
-                self.began(plugin)
-                before = 0.0
+            before, first = data.get(plugin) or (0.0, self.sample())
             self.since = started = clock()
             self.method = name
             self.current = plugin
@@ -162,11 +173,12 @@ class CallGuard:
                 raise self._stopped(plugin, name, error) from None
             finally:
                 self.current = None
-                data[plugin] = total = before + clock() - started
+                total = before + clock() - started
                 if self._was_paused:
-                    self._was_paused, data[plugin] = False, before
-                elif total > budget >= before:
-                    self.overran(plugin, name, total)
+                    self._was_paused, total = False, before
+                data[plugin] = total, first
+                if total > budget >= before:
+                    self.overran(plugin, name, total, _since(first, self.sample()))
 
         if name != "filter_all":
             return guarded
@@ -187,6 +199,8 @@ class CallGuard:
             if self.current is not None:
                 return method(*args)
             self.since = started = clock()
+            if started > self._shared_until:
+                self._shared, self._shared_until = self.sample(), started + _SAME_SECONDS
             self.method = name
             self.current = plugin
             try:
@@ -197,8 +211,8 @@ class CallGuard:
                 self.current = None
                 if self._was_paused:
                     self._was_paused = False
-                elif clock() - started > budget:
-                    self.overran(plugin, name, clock() - started)
+                elif (took := clock() - started) > budget:
+                    self.overran(plugin, name, took, _since(self._shared, self.sample()))
 
         return guarded
 
@@ -208,17 +222,21 @@ class CallGuard:
         """Each step of a coroutine is a call. What it waits for does not count."""
 
         @wraps(method)
-        async def guarded(*args: Any) -> Any:
-            return await self._steps(plugin, name, method(*args).__await__())
+        async def guarded(state: CycleState, *args: Any) -> Any:
+            return await self._steps(plugin, name, state.data, method(state, *args).__await__())
 
         return guarded
 
     @coroutine
-    def _steps(self, plugin: GuardedPlugin, name: str, steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    def _steps(
+        self, plugin: GuardedPlugin, name: str, data: dict[Any, Any], steps: Generator[Any, Any, Any]
+    ) -> Generator[Any, Any, Any]:
         step: Callable[..., Any] = steps.send
         value: Any = None
+        key = plugin, _AWAITED
         while True:
-            self.since = self.clock()
+            first = self.sample()
+            self.since = started = self.clock()
             self.method = name
             self.current = plugin
             try:
@@ -229,6 +247,12 @@ class CallGuard:
                 raise self._stopped(plugin, name, error) from None
             finally:
                 self.current = None
+                before, used_before = data.get(key) or (0.0, (0.0, 0))
+                used = _both(used_before, _since(first, self.sample()))
+                total = before + self.clock() - started
+                data[key] = total, used
+                if total > self.budget >= before:
+                    self.overran(plugin, name, total, used)
             try:
                 step, value = steps.send, (yield awaited)
             except BaseException as error:  # noqa: BLE001 -- such as a cancellation, which the plugin gets
@@ -241,3 +265,11 @@ class CallGuard:
 
     def _stopped(self, plugin: GuardedPlugin, name: str, error: StoppedError) -> PluginStoppedError:
         return PluginStoppedError(self.stopped(plugin, name, error)).with_traceback(error.__traceback__)
+
+
+def _since(first: Sample, last: Sample) -> Sample:
+    return last[0] - first[0], last[1] - first[1]
+
+
+def _both(one: Sample, other: Sample) -> Sample:
+    return one[0] + other[0], one[1] + other[1]
