@@ -21,7 +21,7 @@ T = TypeVar("T")
 END_SECONDS: Final = 1.0
 """How long a call may go on after it was told to end."""
 MOST_LEFT: Final = 3
-"""How many calls may be left behind that did not end. Each has a thread."""
+"""How many calls may be left behind that did not end, if nobody says otherwise. Each has a thread."""
 
 
 class NoAnswerError(Exception):
@@ -31,8 +31,10 @@ class NoAnswerError(Exception):
 class SideThread:
     """See the module. One call at a time, each in a daemon thread of its own: a thread that hangs is left behind."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, most_left: int = MOST_LEFT) -> None:
+        """`most_left`: how many calls may be left behind that did not end."""
         self._name = name
+        self._most_left = most_left
         self._left: list[threading.Thread] = []
 
     async def call(
@@ -40,10 +42,10 @@ class SideThread:
     ) -> T:
         """The function's result, or what it raises. After `seconds`, its stack is logged, and it is stopped.
 
-        `dispose` gets the result of a call that comes back later. Raises NoAnswerError.
+        `dispose` gets the result of a call that comes back later. A call that is cancelled is left behind. Raises NoAnswerError.
         """
         self._left = [thread for thread in self._left if thread.is_alive()]
-        if len(self._left) >= MOST_LEFT:
+        if len(self._left) >= self._most_left:
             raise NoAnswerError(f"{len(self._left)} earlier ones have not ended; restart the operator")
         loop = asyncio.get_running_loop()
         result: asyncio.Future[T] = loop.create_future()
@@ -76,6 +78,10 @@ class SideThread:
                 return await asyncio.shield(result)
         except TimeoutError:
             return await self._stop(thread, result, seconds or 0.0)
+        except asyncio.CancelledError:
+            result.cancel()
+            self._left.append(thread)
+            raise
 
     async def _stop(self, thread: threading.Thread, result: asyncio.Future[T], seconds: float) -> T:
         """Raises NoAnswerError, unless the call has come back after all."""

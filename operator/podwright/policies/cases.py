@@ -86,7 +86,7 @@ class Case:
 def read_suite(path: Path) -> Sequence[Case]:
     """The tests of a file. Raises SuiteError."""
     try:
-        documents = documents_of(read_at_most(path, LONGEST_SUITE), str(path))
+        documents = documents_of(read_at_most(path, LONGEST_SUITE, pipes=True), str(path))
         if len(documents) != 1:
             raise SuiteError(f"{path}: expected one document, got {len(documents)}")
         suite = decode(_Suite, documents[0], "")

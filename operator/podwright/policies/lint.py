@@ -91,7 +91,7 @@ def lint(files: Iterable[str], options: LoadOptions) -> Sequence[Finding]:
 
 
 def _read(file: str, policies: list[_Policy], findings: list[Finding]) -> None:
-    content = read_at_most(Path(file), LONGEST_FILE)
+    content = read_at_most(Path(file), LONGEST_FILE, pipes=True)
     try:
         objects = parse_manifests(content, file)
         found = [*positions(content.decode())]

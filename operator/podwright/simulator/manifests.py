@@ -53,7 +53,7 @@ _Loader.yaml_implicit_resolvers = {
 def read_manifests(path: str) -> Sequence[Manifest]:
     """The objects of a file, those of lists one by one. Raises ManifestError."""
     try:
-        content = read_at_most(Path(path), LONGEST_MANIFEST)
+        content = read_at_most(Path(path), LONGEST_MANIFEST, pipes=True)
     except OSError as error:
         raise ManifestError(f"{path}: {error.strerror or error}") from error
     return parse_manifests(content, path)

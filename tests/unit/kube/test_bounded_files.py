@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from podwright.kube.client.errors import ConfigError
 from podwright.kube.client.kubeconfig_file import LONGEST_KUBECONFIG, read_file
 from podwright.kube.option_values import EXTENDERS
 from podwright.kube.options import Options
+from podwright.simulator.manifests import read_manifests
 
 
 @pytest.fixture
@@ -27,7 +30,35 @@ def huge(tmp_path):
 
 def test_a_file_without_an_end_is_read_up_to_the_bound():
     with pytest.raises(OSError, match="the file is larger than 1000 bytes"):
-        read_at_most(Path("/dev/zero"), 1000)
+        read_at_most(Path("/dev/zero"), 1000, pipes=True)
+
+
+def test_only_regular_files_are_read_and_nobody_waits_for_a_writer(tmp_path):
+    os.mkfifo(pipe := tmp_path / "pipe")
+    for path in (pipe, Path("/dev/zero")):
+        with pytest.raises(OSError, match="is no regular file"):
+            read_at_most(path)
+    with pytest.raises(IsADirectoryError):
+        read_at_most(tmp_path)
+
+
+def test_symbolic_links_are_followed_as_in_mounted_secrets(tmp_path):
+    (tmp_path / "..1").mkdir()
+    (tmp_path / "..1" / "token").write_bytes(b"t")
+    (tmp_path / "..data").symlink_to("..1")
+    (tmp_path / "token").symlink_to("..data/token")
+    assert read_at_most(tmp_path / "token") == b"t"
+
+
+def test_commands_read_manifests_from_pipes(tmp_path):
+    """As in `podwright simulate -f <(kustomize build .)`."""
+    os.mkfifo(pipe := tmp_path / "pipe")
+    manifest = b"{apiVersion: v1, kind: Node, metadata: {name: n}}"
+    writing = threading.Thread(target=pipe.write_bytes, args=(manifest,))
+    writing.start()
+    (found,) = read_manifests(str(pipe))
+    writing.join()
+    assert found["metadata"]["name"] == "n"
 
 
 def test_a_file_may_be_as_long_as_the_bound(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -13,6 +12,7 @@ import aiohttp
 import orjson
 
 from podwright.api.configuration.signals import Prometheus
+from podwright.engine.side_thread import NoAnswerError, SideThread
 from podwright.kube.bounded_files import read_at_most
 from podwright.kube.client.errors import ConfigError
 from podwright.kube.client.http import USER_AGENT, Http
@@ -54,6 +54,8 @@ class PrometheusSource:
         self._proxy = proxy
         self._session: aiohttp.ClientSession | None = None
         self._url = f"{settings.url.rstrip('/')}/api/v1/query"
+        self._reader = SideThread("podwright signal files", most_left=1)
+        """Reads the files, which may be on a file system that does not answer."""
 
     async def close(self) -> None:
         if self._session is not None:
@@ -62,8 +64,11 @@ class PrometheusSource:
     @asynccontextmanager
     async def answer(self) -> AsyncIterator[AsyncIterator[bytes]]:
         headers = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": USER_AGENT}
-        headers |= await asyncio.to_thread(self._authorization)  # whatever the files are, nobody waits for them
-        context = await asyncio.to_thread(self._context)
+        try:
+            authorization, context = await self._reader.call(lambda: (self._authorization(), self._context()))
+        except NoAnswerError as error:
+            raise SourceError("bearerTokenFile and caFile: an earlier attempt to read them has not ended") from error
+        headers |= authorization
         if self._session is None:
             cookies = aiohttp.DummyCookieJar()
             self._session = aiohttp.ClientSession(cookie_jar=cookies, trust_env=False, auto_decompress=False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import threading
 from dataclasses import replace
 
 import orjson
@@ -14,10 +16,12 @@ from podwright.api.configuration.signals import load_signals
 from podwright.api.permissions import PolicySettings
 from podwright.kube.client.errors import ConfigError
 from podwright.kube.client.http import Http
+from podwright.kube.node_signals import sources
 from podwright.kube.node_signals.feeds import SignalFeeds
 from support.engine.kit import Rig, deciding, ours, settle, values
 from support.http.kit import api, forever, hangs_up, says, served, source_of
 
+NOT_ENDED = "bearerTokenFile and caFile: an earlier attempt to read them has not ended"
 WALL = 1_800_000_000.0
 LOAD = """
 - name: load
@@ -296,6 +300,44 @@ async def test_the_token_is_read_for_each_question(tmp_path):
         assert "is no token" in await asked_again(feeds)
         assert [request.headers["Authorization"] for request in script.requests] == ["Bearer one", "Bearer two"]
         await feeds.close()
+
+
+async def test_files_that_do_not_answer_hold_up_one_thread_and_only_their_own_source(tmp_path, monkeypatch):
+    """As on a network file system whose server is gone."""
+    hangs, reading = threading.Event(), []
+
+    def read(_path):
+        reading.append(threading.current_thread())
+        hangs.wait()
+        return b"token"
+
+    async with served(default=prometheus_says(vector(a=1))) as (url, script):
+        rig = rig_with(LOAD, url)
+        settings = replace(rig.signals["load"].prometheus, bearer_token_file=str(tmp_path / "token"))
+        rig.signals = {"load": replace(rig.signals["load"], prometheus=settings)}
+        feeds = feeds_of(rig)
+        monkeypatch.setattr(sources, "read_at_most", read)
+        assert await asked_again(feeds) == "signal load: no answer within 0.3 s"
+        for _ in range(3):
+            assert await asked_again(feeds) == f"signal load: {NOT_ENDED}"
+        (thread,) = reading
+        assert thread.daemon, "the process can end"
+        assert not script.requests
+        hangs.set()
+        thread.join()
+        assert await asked_again(feeds) == ""
+        assert [request.headers["Authorization"] for request in script.requests] == ["Bearer token"]
+        await feeds.close()
+
+
+async def test_a_token_that_is_a_pipe_is_refused_at_once(tmp_path):
+    os.mkfifo(pipe := tmp_path / "token")
+    rig = rig_with(LOAD, "http://127.0.0.1:1")
+    settings = replace(rig.signals["load"].prometheus, bearer_token_file=str(pipe))
+    rig.signals = {"load": replace(rig.signals["load"], prometheus=settings)}
+    feeds = feeds_of(rig)
+    assert await asked_again(feeds) == f"signal load: bearerTokenFile: {pipe}: is no regular file"
+    await feeds.close()
 
 
 def test_a_proxy_that_cannot_be_used_is_an_error_at_the_start(monkeypatch):
