@@ -83,7 +83,7 @@ def difference(before: LoadedCluster, after: LoadedCluster, pod: PodInfo) -> Dif
             if (placed := trial.cluster.cache.placement(pod.uid)) is not None:
                 trial.evict([placed.pods[pod.uid]])
         made = created_anew(before, pod, pod.name)
-        first, second = _answer(before, made), _answer(after, made)
+        first, second = _answer(before, old.with_claims(made)), _answer(after, new.with_claims(made))
         if first.best == second.best and (first.best or first.message == second.message):
             return None
         return Difference(pod.key, pod.node_name, first, second, _why(before, after, made, first, second))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from podwright.api.scheduler_policy import KIND
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.simulator.hypothesis import Applied, Hypothesis, HypothesisError, Stopped, never
+from podwright.simulator.loaded import CLAIM_TEMPLATE_KIND
 from podwright.simulator.manifests import place_of
 from podwright.simulator.node_changes import add_nodes, drain_node, remove_node
 from podwright.simulator.pod_changes import add_pods, scale_workload
@@ -53,9 +55,13 @@ def _apply_policy(trial: Trial, raw: Raw, where: str) -> None:
 
 def _set_object(trial: Trial, raw: Raw, where: str) -> None:
     kind = str(raw.get("kind") or "")
-    if kind not in trial.cluster.stored_kinds:
+    if kind == CLAIM_TEMPLATE_KIND:
+        change: Callable[[Raw], None] = trial.set_claim_template
+    elif kind in trial.cluster.stored_kinds:
+        change = partial(trial.set_object, kind)
+    else:
         raise HypothesisError(f"{where}: kind {kind!r} does not matter to scheduling")
     try:
-        trial.set_object(kind, raw)
+        change(raw)
     except InvalidObjectError as error:
         raise HypothesisError(f"{where}: {error}") from error

@@ -36,8 +36,9 @@ WORKLOADS: Final = (
     Resource("Deployment", "apps", "v1", "deployments", namespaced=True),
     Resource("DaemonSet", "apps", "v1", "daemonsets", namespaced=True),
     Resource("Job", "batch", "v1", "jobs", namespaced=True),
+    Resource("ResourceClaimTemplate", "resource.k8s.io", "v1", "resourceclaimtemplates", namespaced=True),
 )
-"""Scheduling does not depend on them. A simulation takes the templates of further pods from them."""
+"""Scheduling does not depend on them. A simulation takes the templates of further pods, and of their claims, from them."""
 _KINDS: Final[Sequence[Sequence[Resource]]] = (
     *((resource,) for resource in WATCHED.values()),
     (POLICY,),

@@ -29,6 +29,7 @@ from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, STORED_KIN
 from podwright.core.plugins import PLUGINS
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
 from podwright.core.state.cache import Cache
+from podwright.core.state.devices.claims import CLAIM_KIND
 from podwright.core.state.object_store import key_of
 from podwright.engine.active_policies import ActivePolicies, ActivePolicy
 from podwright.engine.invalid_objects import InvalidObjects
@@ -47,6 +48,8 @@ Raw = Mapping[str, Any]
 _STORED: Final = tuple(watched.kind for watched in STORED_KINDS)
 WORKLOAD_KINDS: Final = ("Deployment", "DaemonSet", "Job", "ReplicaSet", "StatefulSet", "ReplicationController")
 """Kinds from whose templates a simulation makes further pods."""
+CLAIM_TEMPLATE_KIND: Final = "ResourceClaimTemplate"
+"""The kind from which a simulation makes the claims of further pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,8 @@ class LoadedCluster:
     """By kind, namespace and name: what makes pods."""
     assigned: Mapping[str, Raw]
     """The pods that have nodes, as they were written, by uid: a pod that is created anew is like them."""
+    claim_templates: dict[tuple[str, str], Raw]
+    """By namespace and name of a ResourceClaimTemplate: the spec of its claims, from a claim that was made of it if the snapshot lacks the template."""
     policy_objects: dict[str, Raw]
     """The SchedulerPolicies as they were written, by name."""
     problems: Sequence[str]
@@ -157,6 +162,7 @@ def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluste
         pending=reading.pending,
         workloads=reading.workloads,
         assigned=reading.assigned,
+        claim_templates=reading.claim_templates,
         policy_objects=reading.policy_objects,
         problems=reading.problems,
         refused=reading.refused,
@@ -177,6 +183,7 @@ class _Reading:
         self.pending: dict[str, PodInfo] = {}
         self.workloads: dict[tuple[str, str, str], Raw] = {}
         self.assigned: dict[str, Raw] = {}
+        self.claim_templates: dict[tuple[str, str], Raw] = {}
         self.policy_objects: dict[str, Raw] = {}
         self.ignored: Counter[str] = Counter()
         self._world = world
@@ -198,6 +205,8 @@ class _Reading:
         for kind in WORKLOAD_KINDS:
             for raw in by_kind.get(kind, ()):
                 self._take(kind, raw, self._workload)
+        for raw in by_kind.pop(CLAIM_TEMPLATE_KIND, ()):
+            self._take(CLAIM_TEMPLATE_KIND, raw, self._claim_template)
         for raw in by_kind.pop(NODE_KIND.kind, ()):
             self._take("Node", raw, self._node)
         for raw in by_kind.pop(KIND, ()):
@@ -235,6 +244,10 @@ class _Reading:
     def _workload(self, raw: Raw) -> None:
         metadata = _check_metadata(raw)
         self.workloads[str(raw["kind"]), str(metadata.get("namespace") or ""), str(metadata["name"])] = raw
+
+    def _claim_template(self, raw: Raw) -> None:
+        _check_metadata(raw)
+        self.claim_templates[template_key(raw)] = spec_of_template(raw)
 
     def _group(self, raw: Raw) -> None:
         """Groups of the Workload API count, and their topology constraints, if the feature gates say so, as in the operator."""
@@ -279,17 +292,42 @@ class _Reading:
         spec = raw.get("spec")
         if isinstance(spec, Mapping) and spec.get("nodeName"):
             pod, problems = parse_assigned_pod(raw)
+            self._learn_templates(pod)
             self._cache.set_pod(pod)
             if not pod.finished:
                 self.assigned[pod.uid] = raw
             return problems
         pod = parse_pod(raw, keep_raw=True)
+        self._learn_templates(pod)
         if not pod.finished:
             self.pending[pod.uid] = pod
             self._cache.groups.add_waiting(pod)
             if pod.nominated_node_name:
                 self._cache.nominator.add(pod, pod.nominated_node_name)
         return ()
+
+    def _learn_templates(self, pod: PodInfo) -> None:
+        for entry in pod.resource_claims:
+            key, made = (pod.namespace, entry.template), pod.generated_claims.get(entry.name)
+            if made and entry.template and key not in self.claim_templates:
+                claim = self._cache.store.get(CLAIM_KIND, made, pod.namespace)
+                if claim is not None and isinstance(claim.get("spec"), Mapping):
+                    self.claim_templates[key] = claim["spec"]
+
+
+def template_key(raw: Raw) -> tuple[str, str]:
+    """(namespace, name). Raises InvalidObjectError."""
+    namespace, name = key_of(raw)
+    return namespace or "default", name
+
+
+def spec_of_template(raw: Raw) -> Raw:
+    """The spec of the claims that are made from a ResourceClaimTemplate. Raises InvalidObjectError."""
+    spec = raw.get("spec")
+    inner = spec.get("spec") if isinstance(spec, Mapping) else None
+    if not isinstance(inner, Mapping):
+        raise InvalidObjectError("spec.spec", "expected an object")
+    return inner
 
 
 def _check_metadata(raw: Raw) -> Raw:

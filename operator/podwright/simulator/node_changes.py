@@ -130,6 +130,6 @@ def _create_anew(trial: Trial, pods: Sequence[PodInfo], cause: str, node_name: s
         if belongs_to_node(pod) or pod.terminating:
             applied.gone.append(pod)
             continue
-        made = created_anew(trial.cluster, pod, pod.name)
+        made = trial.with_claims(created_anew(trial.cluster, pod, pod.name))
         trial.add_pending(made)
         applied.waiting.append(Waiting(made, cause, node_name))

@@ -33,6 +33,7 @@ def scale_workload(trial: Trial, scale: Scale, applied: Applied) -> None:
             number += 1
             while (made := created_anew(cluster, model, f"{scale.name}-added-{number}")).uid in cluster.pending:
                 number += 1
+            made = trial.with_claims(made)
             trial.add_pending(made)
             applied.waiting.append(Waiting(made, "scaled"))
         return
@@ -119,8 +120,9 @@ def add_pods(trial: Trial, raw: Raw, where: str, applied: Applied) -> None:
     for pod in pods:
         if pod.uid in trial.cluster.pending or trial.cluster.cache.placement(pod.uid) is not None:
             pod = replace(pod, uid=f"{pod.uid}/added/{len(applied.waiting)}")  # noqa: PLW2901 -- a manifest has no uid of its own
-        trial.add_pending(pod)
-        applied.waiting.append(Waiting(pod, "added"))
+        made = trial.with_claims(pod)
+        trial.add_pending(made)
+        applied.waiting.append(Waiting(made, "added"))
 
 
 def _parsed(raw: Raw, where: str) -> PodInfo:

@@ -22,6 +22,7 @@ KEPT_ANNOTATIONS: Final = (
     "storage.alpha.kubernetes.io/*",
     "kubernetes.io/config.mirror",
     "kubernetes.io/config.source",
+    "resource.kubernetes.io/*",
     "podwright.dev/*",
 )
 """Annotations that scheduling, or the drain of a node, depends on."""
@@ -221,6 +222,10 @@ def _workload(raw: Raw, keep: Sequence[str]) -> dict[str, Any]:
     return {"spec": spec} if "spec" in raw else {}
 
 
+def _claim_template(raw: Raw, _keep: Sequence[str]) -> dict[str, Any]:
+    return {"spec": _without_secrets(_only(raw["spec"], ("spec",)))} if "spec" in raw else {}
+
+
 def _service(raw: Raw, _keep: Sequence[str]) -> dict[str, Any]:
     return {"spec": _only(raw["spec"], ("selector",))} if "spec" in raw else {}
 
@@ -239,6 +244,7 @@ _KINDS: Final[Mapping[str, Callable[[Raw, Sequence[str]], dict[str, Any]]]] = {
     "Namespace": _namespace,
     "Service": _service,
     "SchedulerPolicy": _policy,
+    "ResourceClaimTemplate": _claim_template,
     **dict.fromkeys(
         ("ReplicationController", "ReplicaSet", "StatefulSet", "Deployment", "DaemonSet", "Job"), _workload
     ),

@@ -24,7 +24,8 @@ from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.object_store import key_of
 from podwright.core.state.transaction import CacheTransaction
-from podwright.simulator.loaded import LoadedCluster
+from podwright.simulator.claims import Change, free_claims, with_claims, write_reserved
+from podwright.simulator.loaded import LoadedCluster, spec_of_template, template_key
 
 Raw = Mapping[str, Any]
 
@@ -37,6 +38,9 @@ class Trial:
         self._cache = cluster.cache
         self._undo = ExitStack()
         self._transaction: CacheTransaction | None = None
+        self._freed: list[Change] = []
+        self._ordered: dict[str, set[str]] = {}
+        """By kind: the namespaces in which the order of objects comes back when the trial ends."""
 
     def __enter__(self) -> Self:
         now = self.cluster.clock.now
@@ -91,6 +95,40 @@ class Trial:
         else:
             self._changed(lambda: self._cache.set_object(kind, before))
 
+    def remove_objects(self, kind: str, keys: Sequence[tuple[str, str]]) -> None:
+        """Removes objects by namespace and name; unknown ones are ignored. The first call costs as much as all objects of the kind in these namespaces."""
+        store = self._cache.store
+        known = [raw for namespace, name in keys if (raw := store.get(kind, name, namespace)) is not None]
+        if not known:
+            return
+        new = {key_of(raw)[0] for raw in known} - self._ordered.get(kind, set())
+        order = store.order(kind, new)
+        self._ordered.setdefault(kind, set()).update(new)
+        for raw in known:
+            namespace, name = key_of(raw)
+            self._cache.remove_object(kind, name, namespace)
+
+        def undo() -> None:
+            for raw in known:
+                self._cache.set_object(kind, raw)
+            if new:  # what was removed later is back already
+                store.restore_order(kind, order)
+
+        self._changed(undo)
+
+    def set_claim_template(self, raw: Raw) -> None:
+        """Adds or replaces a ResourceClaimTemplate. Raises InvalidObjectError."""
+        key, templates = template_key(raw), self.cluster.claim_templates
+        before, templates[key] = templates.get(key), spec_of_template(raw)
+
+        def undo() -> None:
+            if before is None:
+                del templates[key]
+            else:
+                templates[key] = before
+
+        self._changed(undo)
+
     def apply_policy(self, raw: Raw) -> ApplyResult:
         """Applies a SchedulerPolicy in place of one of the same name. The result says what is wrong with it."""
         known, policies = self.cluster.policy_objects, self.cluster.policies
@@ -113,6 +151,10 @@ class Trial:
         return result
 
     # Pods
+
+    def with_claims(self, pod: PodInfo) -> PodInfo:
+        """The pod with claims of its own for its templates, as it is to wait."""
+        return with_claims(self.cluster, self, pod)
 
     def add_pending(self, pod: PodInfo) -> None:
         """A pod waits from now on. It counts as a member of its group."""
@@ -144,6 +186,7 @@ class Trial:
             nominator.restore(before)
 
         self._changed(undo)
+        self._freed += free_claims(self.cluster, self, pods)
 
     def place(self, framework: Framework, placement: Placement) -> Status | None:
         """Assumes the pod on its node and reserves. Returns why a plugin refused it. Raises PluginError."""
@@ -161,6 +204,7 @@ class Trial:
             transaction.rollback(start)
             return refused
         transaction.clear_nomination(pod.uid)
+        write_reserved(self.cluster, self, framework, placement)
         return None
 
     def put(self, pod: PodInfo, node_name: str) -> None:
@@ -168,8 +212,15 @@ class Trial:
         self._open().assume(pod, node_name)
 
     def evict(self, pods: Iterable[PodInfo]) -> None:
-        """Takes pods off their nodes."""
-        self._open().remove(pods)
+        """Takes pods off their nodes. Their claims are free."""
+        leaving = [*pods]
+        self._open().remove(leaving)
+        self._freed += free_claims(self.cluster, self, leaving)
+
+    def freed_claims(self) -> Sequence[Change]:
+        """What happened to the claims of the pods that have left since the last call."""
+        freed, self._freed = self._freed, []
+        return freed
 
     def nominate(self, pod: PodInfo, node_name: str) -> None:
         """Nominates the pod to the node; to none if the name is empty."""
@@ -204,7 +255,7 @@ def pods_on(cluster: LoadedCluster, node_name: str) -> Sequence[PodInfo]:
 
 
 def created_anew(cluster: LoadedCluster, pod: PodInfo, name: str) -> PodInfo:
-    """The pod that a controller creates in place of this one."""
+    """The pod that a controller creates in place of this one. It has no claims of its templates yet."""
     raw = pod.raw or cluster.assigned.get(pod.uid)
     uid = f"{pod.uid}/{name}/anew"
     return replace(
@@ -218,6 +269,7 @@ def created_anew(cluster: LoadedCluster, pod: PodInfo, name: str) -> PodInfo:
         start_time=None,
         preempted=False,
         terminating=False,
+        generated_claims={},
         raw=None if raw is None else _raw_anew(raw, name, uid),
     )
 

@@ -40,6 +40,7 @@ def metadata(**more):
         pytest.param("VolumeAttachment", {"metadata": metadata(), "spec": {"attacher": "a"}, "status": {"attachmentMetadata": {"secretKey": SECRET}}}, id="an attachment"),
         pytest.param("Service", {"metadata": metadata(), "spec": {"externalName": SECRET}, "status": {"x": SECRET}}, id="a service"),
         pytest.param("Namespace", {"metadata": metadata(), "spec": {"x": SECRET}}, id="a namespace"),
+        pytest.param("ResourceClaimTemplate", {"metadata": metadata(), "spec": {"metadata": {"annotations": ANNOTATIONS}, "spec": {"devices": {"config": [{"opaque": {"driver": "d", "parameters": SECRET}}]}}}}, id="a claim template"),
         pytest.param("Secret", {"metadata": metadata(), "data": {"k": SECRET}, "stringData": {"k": SECRET}}, id="a secret"),
         pytest.param("ConfigMap", {"metadata": metadata(), "data": {"k": SECRET}}, id="a config map"),
     ],
@@ -55,6 +56,15 @@ def test_annotations_are_kept_on_request():
     assert redacted("Pod", raw, ["te*"])["metadata"]["annotations"] == {
         "pv.kubernetes.io/bind-completed": "yes",
         "team": "red",
+    }
+
+
+def test_claims_and_their_templates_can_be_told_to_belong_to_pods():
+    kept = {"resource.kubernetes.io/extended-resource-claim": "true", "resource.kubernetes.io/pod-claim-name": "x"}
+    claim = {"metadata": metadata(annotations=kept), "spec": {"devices": {"requests": [{"name": "r"}]}}}
+    assert redacted("ResourceClaim", claim)["metadata"]["annotations"] == kept
+    assert redacted("ResourceClaimTemplate", {"metadata": metadata(), "spec": {"spec": claim["spec"]}})["spec"] == {
+        "spec": claim["spec"]
     }
 
 

@@ -6,7 +6,7 @@ a kind can be recognised as stale.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from podwright.core.objects.compaction import shrink
@@ -15,6 +15,8 @@ from podwright.core.objects.errors import InvalidObjectError
 Object = Mapping[str, Any]
 Listener = Callable[[Object | None, Object | None], None]
 """(the object before, or None; the object after, or None) of one change. Must not raise."""
+Order = tuple[Sequence[str], Mapping[str, Sequence[str]]]
+"""Namespaces, and the names of the objects in some of them."""
 
 
 def key_of(raw: Object) -> tuple[str, str]:
@@ -66,6 +68,21 @@ class ObjectStore:
         if namespace is not None:
             return spaces.get(namespace, {}).values()
         return [raw for space in spaces.values() for raw in space.values()]
+
+    def order(self, kind: str, namespaces: Iterable[str]) -> Order:
+        """The order of the objects in these namespaces, and of all namespaces, for `restore_order`."""
+        spaces = self._objects.get(kind, {})
+        return [*spaces], {namespace: [*spaces.get(namespace, ())] for namespace in namespaces}
+
+    def restore_order(self, kind: str, order: Order) -> None:
+        """The same objects as then have the same order again. Versions stay."""
+        spaces = self._objects.get(kind, {})
+        for namespace, names in order[1].items():
+            objects = spaces.get(namespace, {})
+            for name in names:
+                objects[name] = objects.pop(name)
+        for namespace in order[0]:
+            spaces[namespace] = spaces.pop(namespace)
 
     def compact(self) -> None:
         """Frees the memory that the dictionaries needed when there were more objects."""

@@ -43,7 +43,7 @@ from podwright.core.framework.interface import (
     ScorePlugin,
 )
 from podwright.core.framework.status import SKIP, Code, Status, unresolvable, unschedulable
-from podwright.core.objects.devices.claims import Allocation
+from podwright.core.objects.devices.claims import Allocation, ResourceClaim
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.devices.claim_writes import ClaimWriteError, ClaimWrites, Deallocation, Deletion, tell
 from podwright.core.plugins.devices.cycle_claims import CycleClaims
@@ -51,7 +51,7 @@ from podwright.core.plugins.devices.evaluation import FREEABLE, STATUSES, Evalua
 from podwright.core.plugins.devices.freed import waits_for_release
 from podwright.core.plugins.devices.hints import device_hints
 from podwright.core.plugins.devices.node_requests import extended_resources
-from podwright.core.plugins.devices.plans import Plan, plan_of
+from podwright.core.plugins.devices.plans import Plan, plan_of, reserved_claims
 from podwright.core.plugins.devices.pod_claims import ClaimsError, claims_of
 from podwright.core.plugins.devices.reservation import Reservation, hold, release
 from podwright.core.state.cache import Cache
@@ -330,6 +330,14 @@ class DynamicResources(
         except EvaluationError as error:
             raise PluginError(self.name, "reserve", str(error)) from error
         return plan_of(found, {**found.shared, **allocated}, node.present)
+
+    def reserved(self, state: CycleState, node_name: str) -> Sequence[tuple[ResourceClaim, Allocation | None]]:
+        """All claims of a pod for which Reserve has run, each with the allocation that is in flight for it. See `reserved_claims`."""
+        found: CycleClaims | None = state.data.get(self.name)
+        node = self.handle.cache.present(node_name)
+        if found is None or found.reservation is None or node is None:
+            return ()
+        return reserved_claims(found, found.reservation.allocations, node.present)
 
     def unreserve(self, state: CycleState, pod: PodInfo, _node_name: str) -> None:
         found: CycleClaims | None = state.data.get(self.name)

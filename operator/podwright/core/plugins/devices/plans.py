@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from podwright.core.objects.devices.claims import Allocation
+from podwright.core.objects.devices.claims import Allocation, ResourceClaim
 from podwright.core.objects.node import Node
 from podwright.core.plugins.devices.binding_conditions import BindingFailedError, ready
 from podwright.core.plugins.devices.cycle_claims import CycleClaims
@@ -43,6 +43,15 @@ def plan_of(found: CycleClaims, allocated: Mapping[int, Allocation], node: Node)
         extended=extended,
         waits=_waits(found, allocated),
     )
+
+
+def reserved_claims(
+    found: CycleClaims, allocated: Mapping[int, Allocation], node: Node
+) -> Sequence[tuple[ResourceClaim, Allocation | None]]:
+    """The claims of a pod that goes to this node, with the allocations by position. The one for extended resources, the last, does not exist yet."""
+    claims = [(claim, allocated.get(i)) for i, claim in enumerate(found.claims)]
+    special = None if found.extended is None else found.extended.claim(found.extended.code(node))
+    return claims if special is None else [*claims, (special.claim, allocated[len(found.claims)])]
 
 
 def _waits(found: CycleClaims, allocated: Mapping[int, Allocation]) -> bool:

@@ -1,0 +1,150 @@
+"""What a trial does to ResourceClaims in the place of the API server's controllers.
+
+    a pod comes ─► claims of its templates ─► it gets a node: allocated, reserved for it ─► it leaves: its own claims go, shared ones are free of it
+
+Source: the claim controller and the garbage collector of kube-controller-manager, and PreBind of kube-scheduler's plugin DynamicResources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from podwright.core.cycle import Placement
+from podwright.core.framework.framework import Framework
+from podwright.core.objects.devices.claims import Allocation, ResourceClaim
+from podwright.core.objects.pod import PodInfo
+from podwright.core.plugins.devices.dynamic_resources import DynamicResources
+from podwright.core.state.devices.claims import CLAIM_KIND
+from podwright.simulator.loaded import LoadedCluster
+
+Raw = Mapping[str, Any]
+Change = tuple[Raw, Raw | None]
+"""A claim before a change, and after it; None: it was deleted."""
+
+
+class Objects(Protocol):
+    """Changes objects until the trial ends."""
+
+    def set_object(self, kind: str, raw: Raw) -> None: ...
+
+    def remove_objects(self, kind: str, keys: Sequence[tuple[str, str]]) -> None: ...
+
+
+def with_claims(cluster: LoadedCluster, objects: Objects, pod: PodInfo) -> PodInfo:
+    """The pod with claims of its own for its templates, which are stored. It waits for those whose template is not known."""
+    generated = dict(pod.generated_claims)
+    for entry in pod.resource_claims:
+        if entry.claim or not entry.template or _is_made(cluster, pod, entry.name):
+            continue
+        generated.pop(entry.name, None)
+        spec = cluster.claim_templates.get((pod.namespace, entry.template))
+        if spec is not None:
+            generated[entry.name] = name = _free_name(cluster, pod.namespace, f"{pod.name}-{entry.name}")
+            objects.set_object(CLAIM_KIND, _claim(pod, name, f"{pod.uid}/{entry.name}", spec))
+    if generated == pod.generated_claims:
+        return pod
+    raw = pod.raw
+    if raw is not None:
+        names = [{"name": entry, "resourceClaimName": name} for entry, name in generated.items()]
+        raw = {**raw, "status": {**(raw.get("status") or {}), "resourceClaimStatuses": names}}
+    return replace(pod, generated_claims=generated, raw=raw)
+
+
+def _is_made(cluster: LoadedCluster, pod: PodInfo, entry: str) -> bool:
+    """Whether the pod has the claim of this entry already, or needs none."""
+    name = pod.generated_claims.get(entry)
+    if not name:
+        return name is not None
+    claim = cluster.cache.devices.claims.get(pod.namespace, name)
+    return claim is not None and claim.owner is not None and claim.owner.uid == pod.uid
+
+
+def _free_name(cluster: LoadedCluster, namespace: str, wanted: str) -> str:
+    name, number = wanted, 1
+    while cluster.cache.store.get(CLAIM_KIND, name, namespace) is not None:
+        number += 1
+        name = f"{wanted}-{number}"
+    return name
+
+
+def _claim(pod: PodInfo, name: str, uid: str, spec: Raw) -> Raw:
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
+    metadata = {"namespace": pod.namespace, "name": name, "uid": uid, "ownerReferences": [owner]}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": CLAIM_KIND, "metadata": metadata, "spec": spec}
+
+
+def write_reserved(cluster: LoadedCluster, objects: Objects, framework: Framework, placement: Placement) -> None:
+    """The claims of a pod for which Reserve has run are stored as PreBind writes them, so that nothing is in flight any more."""
+    plugin = framework.plugins.get(DynamicResources.name)
+    if not isinstance(plugin, DynamicResources):
+        return
+    pod, claims = placement.pod, cluster.cache.devices.claims
+    for claim, allocation in plugin.reserved(placement.state, placement.node_name):
+        raw = _reserved(cluster, claim, allocation, pod)
+        claims.end(claim.uid, pod.uid)
+        objects.set_object(CLAIM_KIND, raw)
+
+
+def _reserved(cluster: LoadedCluster, claim: ResourceClaim, allocation: Allocation | None, pod: PodInfo) -> Raw:
+    newest = cluster.cache.devices.claims.get(claim.namespace, claim.name)
+    raw = claim.raw if newest is None or newest.uid != claim.uid else newest.raw
+    if newest is None and claim.for_extended_resources:
+        name = _free_name(cluster, claim.namespace, f"{pod.name}-extended-resources")
+        raw = {**raw, "metadata": {**raw["metadata"], "name": name}}
+    status = _status_without(raw, {pod.uid})
+    if allocation is not None:
+        status["allocation"] = allocation.raw
+    status["reservedFor"] = [*status["reservedFor"], {"resource": "pods", "name": pod.name, "uid": pod.uid}]
+    return {**raw, "status": status}
+
+
+def free_claims(cluster: LoadedCluster, objects: Objects, pods: Iterable[PodInfo]) -> Sequence[Change]:
+    """These pods are gone: so are the claims that they own. A claim that nobody else uses is deallocated."""
+    owned: dict[tuple[str, str], Raw] = {}
+    shared: dict[tuple[str, str], tuple[ResourceClaim, set[str]]] = {}
+    for pod in pods:
+        for claim in _claims_of(cluster, pod):
+            key = claim.namespace, claim.name
+            if claim.owner is not None and claim.owner.uid == pod.uid:
+                owned[key] = claim.raw
+            elif pod.uid in claim.reserved_for:
+                shared.setdefault(key, (claim, set()))[1].add(pod.uid)
+    changes: list[Change] = [(raw, None) for raw in owned.values()]
+    for key, (claim, gone) in shared.items():
+        if key not in owned:
+            after = _without(claim, gone)
+            objects.set_object(CLAIM_KIND, after)
+            changes.append((claim.raw, after))
+    objects.remove_objects(CLAIM_KIND, [*owned])
+    return changes
+
+
+def _claims_of(cluster: LoadedCluster, pod: PodInfo) -> Iterable[ResourceClaim]:
+    """Those of the pod's claims that exist."""
+    known = cluster.cache.devices.claims
+    for entry in pod.resource_claims:
+        claim = known.get(pod.namespace, entry.claim or pod.generated_claims.get(entry.name, ""))
+        if claim is not None:
+            yield claim
+    special = known.created_for(pod.uid)
+    if special is not None:
+        yield special
+
+
+def _without(claim: ResourceClaim, gone: set[str]) -> Raw:
+    status = _status_without(claim.raw, gone)
+    if not status["reservedFor"]:
+        status = {name: value for name, value in status.items() if name not in ("allocation", "devices", "reservedFor")}
+    return {**claim.raw, "status": status}
+
+
+def _status_without(raw: Raw, consumers: set[str]) -> dict[str, Any]:
+    """The status of a claim that is not reserved for these. Entries that cannot be understood count for nothing."""
+    status = raw.get("status")
+    known = dict(status) if isinstance(status, Mapping) else {}
+    entries = known.get("reservedFor")
+    entries = entries if isinstance(entries, list) else []
+    known["reservedFor"] = [each for each in entries if isinstance(each, Mapping) and each.get("uid") not in consumers]
+    return known
