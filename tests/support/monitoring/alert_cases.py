@@ -73,6 +73,16 @@ def memory(used: str, pods: str) -> Series:
     }
 
 
+def signal(age: str, nodes: str, leads: str = "1x40", cluster: str = "3x40") -> Series:
+    """A signal of one instance: the age of its newest sample, and how many nodes have one that counts."""
+    return {
+        f'podwright_signal_age_seconds{{{A}, signal="load"}}': age,
+        f'podwright_signal_nodes{{{A}, signal="load"}}': nodes,
+        f'leader_election_master_status{{{A}, name="podwright"}}': leads,
+        f'scheduler_cache_size{{{A}, type="nodes"}}': cluster,
+    }
+
+
 _INSTANCE = {"job": "podwright", "instance": "a"}
 _HEALTH = f'kubernetes_healthcheck{{{A}, name="watches", type="readyz"}}'
 _OTHERS = f"podwright_other_instances_bindings_total{{{A}}}"
@@ -238,6 +248,18 @@ CASES: Mapping[str, Case] = {
         labels={"instance": "a"},
         summary="The instance a could not post 15 events.",
         quiet=({_DROPPED: "15x40"},),
+    ),
+    "PodwrightSignalStale": Case(
+        at="30m",
+        not_yet="14m",
+        fires=signal("30x10 60+60x30", "3x10 0x30"),
+        labels={"signal": "load"},
+        summary="No node has a number of the signal load that counts. The age of the newest is 20m 0s.",
+        quiet=(
+            signal("30x10 60+60x30", "3x10 1x30"),
+            signal("30x10 60+60x30", "3x10 0x30", leads="0x40"),
+            signal("30x10 60+60x30", "3x10 0x30", cluster="0x40"),
+        ),
     ),
     "PodwrightTaskRestarts": Case(
         at="50m",
