@@ -1,7 +1,8 @@
 """PlacedPods: when pods were placed, as long as the samples of a signal may not show them yet.
 
 Invariant: a pod that is taken off its node and put back, as in a dry run that is rolled back, counts from the time at which it was placed
-first. What was taken off is remembered until `forget`. Memory is proportional to the pods that were placed within the horizon.
+first, in the row that it had. What was taken off is remembered until `forget`, which also drops the rows of pods that were only tried out.
+Memory is proportional to the pods that were placed within the horizon.
 """
 
 from __future__ import annotations
@@ -54,16 +55,24 @@ class PlacedPods:
 
     def __init__(self) -> None:
         self._places: dict[str, tuple[_Chunk, int]] = {}
-        self._gone: dict[str, float] = {}
-        """By uid, when a pod was placed that is on no node any more."""
+        self._gone: dict[str, tuple[_Chunk, int] | None] = {}
+        """By uid, the row of a pod that is on no node any more; None if it was placed before the horizon."""
         self._chunks: deque[_Chunk] = deque()
 
     def __len__(self) -> int:
         return len(self._places)
 
+    @property
+    def rows(self) -> int:
+        """How many rows are kept, also of pods that are gone."""
+        return sum(chunk.count for chunk in self._chunks)
+
     def added(self, pod: PodInfo, slot: int, time: float, horizon: float) -> Placed:
         """The pod is on the node in this row, since `time` if it has not been there before. Nobody asks for what is before the horizon."""
-        time = self._gone.pop(pod.uid, time)
+        kept = None
+        if pod.uid in self._gone:
+            kept = self._gone.pop(pod.uid)
+            time = -inf if kept is None else float(kept[0].times[kept[1]])
         requests = pod.requests
         amounts = {
             CPU: min(requests.scoring_cpu, MAX_AMOUNT),
@@ -71,14 +80,8 @@ class PlacedPods:
         }
         if time < horizon:
             return Placed(-inf, amounts)
-        if not self._chunks or self._chunks[-1].count == CHUNK:
-            self._chunks.append(_Chunk())
-        chunk = self._chunks[-1]
-        place = chunk.count
-        chunk.count += 1
-        chunk.newest = max(chunk.newest, time)
-        chunk.uids.append(pod.uid)
-        chunk.times[place], chunk.slots[place] = time, slot
+        chunk, place = kept or self._new_row(pod.uid, time)
+        chunk.slots[place] = slot
         for name, amount in amounts.items():
             chunk.amounts[name][place] = amount
         self._places[pod.uid] = (chunk, place)
@@ -90,16 +93,17 @@ class PlacedPods:
         if len(self._gone) >= MAX_GONE:
             self._gone.clear()
         if found is None:
-            self._gone[uid] = -inf
+            self._gone[uid] = None
             return None
+        self._gone[uid] = found
         chunk, place = found
         chunk.slots[place] = -1
-        time = self._gone[uid] = float(chunk.times[place])
-        return Placed(time, {name: int(amounts[place]) for name, amounts in chunk.amounts.items()})
+        return Placed(float(chunk.times[place]), {name: int(amounts[place]) for name, amounts in chunk.amounts.items()})
 
     def forget(self, before: float) -> None:
         """Drops what was placed before this time, and what is off its node. What is much is dropped in several calls."""
         self._gone = {}
+        self._drop_last_rows()
         for _ in range(FORGOTTEN_AT_ONCE):
             if not self._chunks or self._chunks[0].newest >= before:
                 return
@@ -108,6 +112,28 @@ class PlacedPods:
                 found = self._places.get(uid)
                 if found is not None and found[0] is chunk:
                     del self._places[uid]
+
+    def _new_row(self, uid: str, time: float) -> tuple[_Chunk, int]:
+        if not self._chunks or self._chunks[-1].count == CHUNK:
+            self._chunks.append(_Chunk())
+        chunk = self._chunks[-1]
+        place = chunk.count
+        chunk.count += 1
+        chunk.newest = max(chunk.newest, time)
+        chunk.uids.append(uid)
+        chunk.times[place] = time
+        return chunk, place
+
+    def _drop_last_rows(self) -> None:
+        """Drops the rows of pods that are gone, after that of the last pod that is not."""
+        while self._chunks:
+            chunk = self._chunks[-1]
+            there = np.flatnonzero(chunk.slots[: chunk.count] >= 0)
+            chunk.count = int(there[-1]) + 1 if len(there) else 0
+            del chunk.uids[chunk.count :]
+            if chunk.count:
+                return
+            self._chunks.pop()
 
     def sums(self, resource: str, since: Floats) -> Int64s:
         """int64[rows]: what the pods on each row request that were placed after `since`, float64[rows]."""

@@ -353,6 +353,11 @@ class Signals:
         """Of how many pods the time of their placement is known."""
         return 0 if self._pods is None else len(self._pods)
 
+    @property
+    def tracked_rows(self) -> int:
+        """The memory that this takes, in rows."""
+        return 0 if self._pods is None else self._pods.rows
+
     def _add_recent(self, nodes: Iterable[NodeInfo]) -> None:
         """Adds the pods that may have been placed within the horizon. Of all others nothing is kept."""
         since = self._wall() - self._horizon

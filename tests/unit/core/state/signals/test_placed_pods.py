@@ -175,6 +175,54 @@ def test_when_nobody_reads_any_more_nothing_is_kept():
     assert cache.signals.tracked == 0
 
 
+def test_dry_runs_take_no_memory(reader):
+    """Pods are taken off and put back, and others are tried out."""
+    cache, time = tracked(reader)
+    pods = [pod(f"p{number}", "1m") for number in range(200)]
+    for each in pods:
+        cache.assume(each, "a")
+    for attempt in range(100):
+        with CacheTransaction(cache) as transaction:
+            transaction.remove(pods)
+            for number in range(100):
+                transaction.assume(pod(f"tried{number}"), "b")
+        assert cache.signals.tracked_rows <= 300
+        time.now += 0.5
+        if attempt % 10 == 9:
+            cache.signals.tick()
+            assert cache.signals.tracked_rows == 200
+    assert placed(cache) == {"a": 200, "b": 0}
+
+
+def test_rows_of_pods_that_are_gone_are_dropped_once_none_follows_that_is_not(reader):
+    cache, _ = tracked(reader)
+    for number in range(2 * CHUNK + 10):
+        cache.assume(pod(f"p{number}", "1m"), "a")
+    for number in range(5, 2 * CHUNK + 5):
+        cache.forget(f"p{number}")
+    cache.signals.tick()
+    assert cache.signals.tracked_rows == 2 * CHUNK + 10
+    for number in range(2 * CHUNK + 5, 2 * CHUNK + 10):
+        cache.forget(f"p{number}")
+    cache.signals.tick()
+    assert cache.signals.tracked_rows == 5
+    cache.assume(pod("next", "1m"), "b")
+    assert placed(cache) == {"a": 5, "b": 1}
+
+
+def test_a_pod_that_comes_back_with_other_requests_on_another_node_counts_there_from_its_placement(reader):
+    cache, time = tracked(reader)
+    cache.assume(pod("p", "1"), "a")
+    time.now += 20.0
+    cache.forget("p")
+    cache.assume(pod("p", "3"), "b")
+    assert placed(cache) == {"a": 0, "b": 3000}
+    assert cache.signals.tracked_rows == 1
+    time.now += 11.0
+    cache.signals.take("load", samples({"b": 10.0}))
+    assert placed(cache) == {"a": 0, "b": 0}
+
+
 def test_memory_comes_back_after_a_burst(reader):
     cache, time = tracked(reader)
     for number in range(3 * CHUNK):
