@@ -20,6 +20,7 @@ from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.core.cycle import Decision, Placement, Rejection, schedule
 from podwright.core.framework.features import Features
 from podwright.core.objects.compaction import compact_all
+from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.state.cache import Cache
@@ -398,7 +399,9 @@ class Engine:
                     return
                 queued.slow = seconds >= SLOW_SECONDS and self.slices.cpu() - cpu_started >= SLOW_SECONDS
                 self._carry_out(queued, policy, decision, started)
-        except Exception as error:
+        except CONTROL_FLOW:
+            raise
+        except BaseException as error:
             log.exception("an attempt failed", extra=fields(pod=queued.pod))
             self._abandon(queued, error, started)
 
@@ -427,11 +430,13 @@ class Engine:
                 self._failures.reject(queued, decision, policy.framework, seconds)
             else:
                 self._failures.fail(queued, decision.message, seconds)
-        except Exception as error:
+        except CONTROL_FLOW:
+            raise
+        except BaseException as error:
             log.exception("carrying out a decision failed", extra=fields(pod=queued.pod))
             self._abandon(queued, error, started)
 
-    def _abandon(self, queued: QueuedPod, error: Exception, started: float) -> None:
+    def _abandon(self, queued: QueuedPod, error: BaseException, started: float) -> None:
         """An attempt was interrupted by an exception."""
         if self.cache.is_assumed(queued.uid) and not self.binding_cycles.has(queued.uid):
             self.cache.forget(queued.uid)

@@ -24,11 +24,13 @@ from podwright.core.cycle import Decision, Fault, Rejection
 from podwright.core.extended_cycle import Changed, Question, begin, finish, preempting
 from podwright.core.framework.extenders import EXTENDER, ExtenderAnswers
 from podwright.core.framework.status import Code, Status
+from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.preemption.evaluator import Candidate, DryRun
 from podwright.core.queue import QueuedPod
 from podwright.engine.active_policies import ActivePolicies, ActivePolicy
 from podwright.engine.binding.limiter import BindLimiter
 from podwright.engine.extenders import PolicyExtenders
+from podwright.engine.interruption import is_interruption
 from podwright.engine.log_fields import V5, fields
 from podwright.engine.ports import Extender, ExtenderError, NodeVictims, Ports
 from podwright.engine.slow_plugins import SLOW_SECONDS
@@ -159,7 +161,9 @@ class ExtendedAttempts:
         except ExtenderError as error:
             if self._is_wanted(attempt):
                 self._end(attempt, Fault(queued.pod, EXTENDER, str(error)))
-        except Exception as error:
+        except BaseException as error:
+            if isinstance(error, CONTROL_FLOW) or is_interruption(error):
+                raise
             log.exception("an attempt failed", extra=fields(pod=queued.pod))
             self._end(attempt, Fault(queued.pod, "", f"{type(error).__name__}: {error}"))
         finally:

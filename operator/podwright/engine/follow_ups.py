@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from podwright.core.framework.interface import FollowUp
+from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.objects.pod import PodInfo
+from podwright.engine.interruption import is_interruption
 from podwright.engine.log_fields import fields
 
 log = logging.getLogger(__name__)
@@ -54,5 +56,7 @@ async def _run(follow_ups: Sequence[FollowUp], pod: PodInfo, before: asyncio.Tas
     for follow_up in follow_ups:
         try:
             await follow_up()
-        except Exception:
+        except BaseException as error:
+            if isinstance(error, CONTROL_FLOW) or is_interruption(error):
+                raise
             log.exception("what should follow an attempt failed", extra=fields(pod=pod))

@@ -20,7 +20,7 @@ class IndexExceptions:
         self._metrics = metrics
         self._logged: set[tuple[str, str, str]] = set()
 
-    def report(self, kind: type[Any], method: str, error: Exception) -> None:
+    def report(self, kind: type[Any], method: str, error: BaseException) -> None:
         """A ReportIndexException."""
         name = kind.__name__
         self._metrics.count(PLUGIN_EXCEPTIONS, name, "Index")

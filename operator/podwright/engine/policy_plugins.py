@@ -23,6 +23,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.rules.failures import RuleFailures
 from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.state.cache import Cache
+from podwright.engine.interruption import is_interruption
 from podwright.engine.local_budgets import Account, LocalBudgets
 from podwright.engine.plugin_exceptions import PluginExceptions
 from podwright.engine.plugin_guard import PluginGuard
@@ -123,6 +124,7 @@ class PolicyPlugins:
     def watch(self, policy: CompiledPolicy, framework: Framework) -> Account | None:
         """From now on the framework decides for the policy. Returns the account of a local policy that adds something to the one that bounds it."""
         account = self._account(policy, framework)
+        framework.interrupts = is_interruption
         self._listen_to_rules(policy.name, framework)
         if self._conduct.guard is not None:
             self._conduct.guard.protect(framework, policy)

@@ -21,6 +21,7 @@ from typing import Final, TypeVar
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from podwright.core.framework.guarded import CallGuard
+from podwright.core.objects.control_flow import ControlFlowError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod
 from podwright.core.state.cache import Cache
@@ -43,6 +44,10 @@ class Undecided(Enum):
 
     NOT_NOW = "it is no longer wanted, or its pods have changed, or it may take longer only in the lane"
     STILL_CHANGING = STILL_CHANGING
+
+
+class _AbandonedError(ControlFlowError, GreenletExit):
+    """Ends a greenlet silently. A GreenletExit that a plugin raises does not."""
 
 
 class _Worker:
@@ -110,7 +115,7 @@ class Slices:
     def abandon(self) -> None:
         """Ends a paused attempt without a decision. The cache is as if it had not begun."""
         if self._greenlet is not None and self._worker.attempt is not None:
-            self._greenlet.throw(GreenletExit)  # no Exception, so that no guard catches it
+            self._greenlet.throw(_AbandonedError)
         self._greenlet = None
 
     def cpu(self) -> float:

@@ -8,6 +8,8 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
+from podwright.engine.interruption import is_interruption
+
 log = logging.getLogger(__name__)
 
 Work = Callable[[], Coroutine[Any, Any, None]]
@@ -41,13 +43,16 @@ async def run_forever(name: str, work: Work, restarted: Callable[[str], None] = 
     while True:
         try:
             await work()
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+        except asyncio.CancelledError as error:
+            if is_interruption(error):
                 raise
             # Only a part of the work was cancelled: when Kopf stops, it cancels every task that it takes for its own.
             log.warning("%s was interrupted; restarting it", name)
-        except Exception:
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            if is_interruption(error):
+                raise
             log.exception("%s failed; restarting it", name)
         restarted(name)
         await asyncio.sleep(RESTART_SECONDS)

@@ -1,5 +1,7 @@
 """A faulty plugin affects one pod or one policy, and nothing else."""
 
+import asyncio
+
 import pytest
 
 from podwright.api.permissions import PolicySettings
@@ -9,6 +11,7 @@ from podwright.core.framework.interface import (
     FilterPlugin,
     PermitPlugin,
     Plugin,
+    PreBindPlugin,
     PreEnqueuePlugin,
     ReservePlugin,
 )
@@ -130,3 +133,77 @@ async def test_a_hint_that_raises_loses_neither_its_pod_nor_the_event_for_other_
         await settle()
         assert sorted(name for name, _ in rig.cluster.bound) == ["big", "web"]
         assert rig.engine.cache.present("b") is not None
+
+
+class Quit(BaseException):
+    pass
+
+
+class Quitting(Plugin, PreEnqueuePlugin, FilterPlugin, PreBindPlugin, ReservePlugin):
+    """Raises `error` once, in the method `where`."""
+
+    name = "Quitting"
+    error: type[BaseException] | None = None
+    where = ""
+
+    def act(self, where):
+        error, kind = self.error, type(self)
+        if error is not None and where == self.where:
+            kind.error = None
+            raise error("not today")
+
+    def pre_enqueue(self, _pod):
+        self.act("preEnqueue")
+
+    def filter(self, _state, _pod, _node):
+        self.act("filter")
+
+    def reserve(self, _state, _pod, _node_name):
+        self.act("reserve")
+
+    def unreserve(self, _state, _pod, _node_name):
+        pass
+
+    async def pre_bind(self, _state, _pod, _node_name):
+        await asyncio.sleep(0)
+        self.act("preBind")
+
+
+@pytest.mark.parametrize("error", [Quit, GeneratorExit, asyncio.CancelledError, SystemExit])
+@pytest.mark.parametrize("where", ["preEnqueue", "filter", "reserve", "preBind"])
+async def test_what_is_no_exception_fails_one_attempt_and_names_the_plugin(monkeypatch, caplog, where, error):
+    monkeypatch.setattr(Quitting, "error", error)
+    monkeypatch.setattr(Quitting, "where", where)
+    rig = Rig({"Quitting": Quitting})
+    rig.node("a")
+    assert rig.engine.policies.apply(custom_policy(where, "Quitting")).accepted
+    async with deciding(rig):
+        rig.pod("first")
+        await settle()
+        assert rig.placed_on("first") == ""
+        assert f"plugin Quitting raised an exception at {where}" in caplog.text
+        assert f"{error.__name__}: not today" in caplog.text
+        rig.pod("second")
+        await settle()
+        assert rig.cluster.bound == [("second", "a")]
+        rig.engine.activate_all()
+        rig.now += 20
+        rig.engine.wake()
+        await settle()
+        assert sorted(name for name, _ in rig.cluster.bound) == ["first", "second"]
+
+
+async def test_a_cancellation_that_is_one_leaves_its_pod_to_the_next_start():
+    class Waiting(Plugin, PreBindPlugin):
+        name = "Waiting"
+
+        async def pre_bind(self, _state, _pod, _node_name):
+            await asyncio.Event().wait()
+
+    rig = Rig({"Waiting": Waiting})
+    rig.node("a")
+    rig.engine.policies.apply(custom_policy("preBind", "Waiting"))
+    rig.pod("web")
+    async with deciding(rig):
+        assert rig.placed_on("web") == "a"
+    assert rig.recorder.notes("FailedScheduling") == []

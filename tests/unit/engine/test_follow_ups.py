@@ -1,5 +1,7 @@
 import asyncio
 
+import pytest
+
 from podwright.engine.follow_ups import FollowUps
 from support.plugins.kit import pending
 
@@ -28,11 +30,12 @@ async def test_what_follows_one_attempt_is_over_before_that_of_the_next_begins()
     assert len(follow_ups) == 0
 
 
-async def test_a_failure_stops_nothing_else():
+@pytest.mark.parametrize("error", [RuntimeError, GeneratorExit, asyncio.CancelledError])
+async def test_a_failure_stops_nothing_else(error):
     follow_ups, done = FollowUps(), []
 
     async def fails():
-        raise RuntimeError("no")
+        raise error("no")
 
     async def works():
         done.append("works")

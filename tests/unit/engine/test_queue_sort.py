@@ -74,7 +74,7 @@ class RandomKey:
 
     def __lt__(self, _other):
         if random.random() < 0.3:
-            raise random.choice([ValueError("not today"), SystemExit(1)])
+            raise random.choice([ValueError("not today"), SystemExit(1), GeneratorExit()])
         return random.random() < 0.5
 
 

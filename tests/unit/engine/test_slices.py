@@ -10,10 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from greenlet import GreenletExit
 
+from podwright.core.framework.contract import call
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.interface import FilterPlugin, Plugin
+from podwright.core.framework.profile import Point
 from podwright.core.queue.queued_pod import Place, QueuedPod
 from podwright.core.state.cache import Cache
-from podwright.core.state.pauses import InputsChangedError
 from podwright.core.state.transaction import CacheTransaction
 from podwright.engine import quiet
 from podwright.engine.quiet import LONGEST_SECONDS, SHORTEST_SECONDS, Quiet
@@ -21,6 +25,13 @@ from podwright.engine.slices import HOLD_SECONDS, RESTARTS, SLICE_SECONDS, STILL
 from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.engine.sliced import MEMBERS, Clock, Others, a_preemptor, decided, evicted, full_nodes
 from support.objects.builders import in_group
+
+
+class Filtering(Plugin, FilterPlugin):
+    name = "Filtering"
+
+    def filter(self, _state, _pod, _node):
+        pass
 
 
 @pytest.fixture
@@ -265,8 +276,40 @@ class TestOneAttempt:
         gc.collect()
         assert known() is None
 
-    def test_no_guard_around_plugins_catches_a_restart(self):
-        assert not issubclass(InputsChangedError, Exception)
+    @pytest.mark.parametrize("ends", ["it starts anew", "it is abandoned"])
+    def test_no_guard_around_plugins_catches_the_end_of_an_attempt(self, rig, slices, ends):
+        caught = []
+
+        def attempt() -> None:
+            try:
+                call(Filtering(None, None), Point.FILTER, busy, rig)
+            except PluginError as error:
+                caught.append(error)
+
+        ended = slices.start(deciding_in(slices, attempt))
+        assert not ended
+        number = 0
+        while not ended and ends == "it starts anew":
+            number += 1
+            rig.node(f"n{number}")
+            ended = slices.resume()
+        slices.abandon()
+        assert caught == []
+
+    def test_a_plugin_that_ends_its_greenlet_ends_its_call_only(self, rig, slices):
+        caught = []
+
+        def quits() -> None:
+            raise GreenletExit
+
+        def attempt() -> None:
+            try:
+                call(Filtering(None, None), Point.FILTER, quits)
+            except PluginError as error:
+                caught.append(error.problem)
+
+        assert slices.start(deciding_in(slices, attempt))
+        assert caught == ["GreenletExit: "]
 
 
 class TestTheEngine:

@@ -28,7 +28,7 @@ class Work:
         if not self.ends:
             await asyncio.Event().wait()
         end = self.ends.pop(0)
-        if isinstance(end, Exception):
+        if isinstance(end, BaseException):
             raise end
         if end == "a part is cancelled":
             part = asyncio.create_task(asyncio.sleep(60))
@@ -41,6 +41,8 @@ class Work:
     [
         pytest.param("a part is cancelled", "work was interrupted; restarting it", id="something else cancels a part of it"),
         pytest.param(ValueError("broken"), "work failed; restarting it", id="it raises an error"),
+        pytest.param(GeneratorExit(), "work failed; restarting it", id="it raises what is no Exception"),
+        pytest.param(asyncio.CancelledError(), "work was interrupted; restarting it", id="it raises a cancellation of its own"),
         pytest.param("returned", "", id="it returns"),
     ],
 )  # fmt: skip

@@ -31,6 +31,7 @@ from podwright.core.framework.observed import point_name
 from podwright.core.framework.observer import PluginNames
 from podwright.core.framework.profile import ExpandedProfile, Point, Profile, expand
 from podwright.core.framework.status import Status
+from podwright.core.objects.control_flow import CONTROL_FLOW, may_interrupt
 
 
 class BuiltPlugins:
@@ -45,6 +46,8 @@ class BuiltPlugins:
     ) -> None:
         """`report_exception` receives every exception that a plugin raises."""
         self.profile = profile
+        self.interrupts: Callable[[BaseException], bool] = may_interrupt
+        """Whether an exception in an awaited method breaks off the task, and is not the plugin's own. Set by who knows the task."""
         self.handle = handle
         expanded = expand(profile.plugins, classes)
         self.weights = expanded.weights
@@ -87,7 +90,9 @@ def _build(plugin: type[Any], args: Any, handle: Handle, report_exception: Repor
     try:
         built = plugin(args, handle)
         built.report_exception = report_exception
-    except (Exception, SystemExit) as error:
+    except CONTROL_FLOW:
+        raise
+    except BaseException as error:
         if report_exception is not None:
             report_exception(plugin.name, "constructor", error)
         raise PluginError(plugin.name, "constructor", f"{type(error).__name__}: {error}") from error

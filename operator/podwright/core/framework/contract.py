@@ -5,7 +5,7 @@ So a broken plugin fails the attempt of one pod, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar, TypeVarTuple
 
@@ -27,6 +27,7 @@ from podwright.core.framework.interface import (
 )
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import SKIP, Code, Status
+from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
 
@@ -42,10 +43,29 @@ def call(plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], T], *args
     """Calls a method of a plugin. An exception from it becomes a PluginError."""
     try:
         return method(*args)
-    except PluginError:
+    except (PluginError, *CONTROL_FLOW):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise raised(plugin, point.key, error) from error
+
+
+async def awaited(
+    plugin: ExtensionPoint,
+    point: Point,
+    interrupts: Callable[[BaseException], bool],
+    method: Callable[[*Ts], Awaitable[Status | None]],
+    *args: *Ts,
+) -> Status | None:
+    """The answer of an awaited method of a plugin. `interrupts`: whether an exception breaks off the task that runs this."""
+    try:
+        answer = await method(*args)
+    except (PluginError, *CONTROL_FLOW):
+        raise
+    except BaseException as error:
+        if interrupts(error):
+            raise
+        raise raised(plugin, point.key, error) from error
+    return outcome_of(plugin, point, answer)
 
 
 def guarded(plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], T]) -> Callable[[*Ts], T]:
@@ -81,7 +101,9 @@ def _reporting(plugin: ExtensionPoint, point: str, function: Callable[..., T]) -
     def run(*args: Any) -> T:
         try:
             return function(*args)
-        except (Exception, SystemExit) as error:
+        except CONTROL_FLOW:
+            raise
+        except BaseException as error:
             _report(plugin, point, error)
             raise
 
@@ -145,7 +167,9 @@ def explained(plugin: str, result: FilterResult, rejected: Bools) -> tuple[NDArr
         sound = np.issubdtype(codes.dtype, np.integer) and all(0 <= code < len(stamped) for code in used)
         if not sound or not all(stamped[int(code)].rejected for code in used):
             raise ValueError(f"codes {_kind(codes)} for {len(stamped)} statuses do not name a rejection of each node")
-    except (Exception, SystemExit) as error:
+    except CONTROL_FLOW:
+        raise
+    except BaseException as error:
         raise PluginError(plugin, Point.FILTER.key, f"explain: {type(error).__name__}: {error}") from error
     return codes, stamped
 
@@ -209,7 +233,9 @@ def hints_of(plugin: EnqueueExtensions) -> tuple[EventHint, ...]:
     """The plugin's hints, each an EventHint of a ClusterEvent."""
     try:
         hints = tuple(plugin.hints())
-    except (Exception, SystemExit) as error:
+    except CONTROL_FLOW:
+        raise
+    except BaseException as error:
         raise raised(plugin, "hints", error) from error
     for hint in hints:
         if not isinstance(hint, EventHint) or not isinstance(hint.event, ClusterEvent):

@@ -8,6 +8,8 @@ from pathlib import PurePath
 from types import TracebackType
 from typing import Final
 
+from podwright.core.objects.control_flow import ControlFlowError
+
 ReportException = Callable[[str, str, BaseException], None]
 """`report(plugin, point, exception)`: a method of the plugin raised the exception at this extension point (its key)."""
 
@@ -37,7 +39,7 @@ class PluginError(Exception):
         self.problem = problem
 
 
-class StoppedError(BaseException):
+class StoppedError(ControlFlowError):
     """Raised into code of a plugin that takes too long. No Exception, so that the code does not take it for one of its own."""
 
 

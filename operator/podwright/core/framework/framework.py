@@ -436,7 +436,9 @@ class Framework(BuiltPlugins):
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, /) -> Status | None:
         """Runs the PreBind plugins that do not skip this pod. The first failure, or None."""
         for plugin in self.pre_bind_pre_flights(state, pod, node_name):
-            status = await _calling(state, plugin, Point.PRE_BIND, plugin.pre_bind, state, pod, node_name)
+            status = await _calling(
+                self.interrupts, state, plugin, Point.PRE_BIND, plugin.pre_bind, state, pod, node_name
+            )
             if status is not None:
                 return status
         return None
@@ -447,7 +449,9 @@ class Framework(BuiltPlugins):
     ) -> Status | None:
         """Runs the Bind plugins until one does not return Skip. None: the pod is bound."""
         for plugin in self.bind_plugins:
-            status = await _calling(state, plugin, Point.BIND, plugin.bind, state, pod, node_name, annotations)
+            status = await _calling(
+                self.interrupts, state, plugin, Point.BIND, plugin.bind, state, pod, node_name, annotations
+            )
             if not _skips(status):
                 return status
         return Status(Code.ERROR, ("no bind plugin took the pod",))
@@ -456,30 +460,19 @@ class Framework(BuiltPlugins):
     async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str, /) -> None:
         """Runs the PostBind plugins. Raises the first PluginError; the pod stays bound."""
         for plugin in self.post_bind_plugins:
-            await _calling(state, plugin, Point.POST_BIND, plugin.post_bind, state, pod, node_name)
+            await _calling(self.interrupts, state, plugin, Point.POST_BIND, plugin.post_bind, state, pod, node_name)
 
 
 def _calling(
+    interrupts: Callable[[BaseException], bool],
     state: CycleState,
     plugin: ExtensionPoint,
     point: Point,
     method: Callable[[*Ts], Awaitable[Status | None]],
     *args: *Ts,
 ) -> Awaitable[Status | None]:
-    answer = _answer(plugin, point, method, *args)
+    answer = contract.awaited(plugin, point, interrupts, method, *args)
     return answer if state.observer is None else awaited(state.observer, plugin, point, answer)
-
-
-async def _answer(
-    plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], Awaitable[Status | None]], *args: *Ts
-) -> Status | None:
-    try:
-        answer = await method(*args)
-    except PluginError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise contract.raised(plugin, point.key, error) from error
-    return contract.outcome_of(plugin, point, answer)
 
 
 def looks_beyond_node(plugin: Any, pod: PodInfo) -> bool:

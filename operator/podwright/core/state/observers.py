@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 
@@ -26,7 +27,7 @@ class PlacementObserver(Protocol):
     def namespace_set(self, name: str, labels: Mapping[str, str]) -> None: ...
 
 
-ReportIndexException = Callable[[type[Any], str, Exception], None]
+ReportIndexException = Callable[[type[Any], str, BaseException], None]
 """`report(kind, method, exception)`: this method of an observer of this class raised the exception."""
 
 
@@ -54,7 +55,9 @@ class Contained:
     def _call(self, method: str, *arguments: Any) -> None:
         try:
             getattr(self.observer, method)(*arguments)
-        except Exception as error:  # noqa: BLE001 -- the code is not ours
+        except CONTROL_FLOW:
+            raise
+        except BaseException as error:  # noqa: BLE001 -- the code is not ours
             self._report(type(self.observer), method, error)
 
 

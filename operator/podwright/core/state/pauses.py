@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from podwright.core.objects.control_flow import ControlFlowError
 
-class InputsChangedError(BaseException):
+
+class InputsChangedError(ControlFlowError):
     """What a paused attempt depends on has changed. No Exception, so that no guard around a plugin catches it."""
 
 

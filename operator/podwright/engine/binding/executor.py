@@ -16,6 +16,7 @@ from typing import Final
 from podwright.core.cycle import Placement
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.status import Code, Status
+from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod
 from podwright.core.queue.queued_pod import Place
@@ -38,6 +39,7 @@ from podwright.engine.decision_annotation import annotations_of
 from podwright.engine.extenders import PolicyExtenders
 from podwright.engine.failures import Failures
 from podwright.engine.intake.assigned_pods import AssignedPods
+from podwright.engine.interruption import is_interruption
 from podwright.engine.log_fields import V2, fields
 from podwright.engine.metrics.metrics import PERMIT_WAIT_SECONDS
 from podwright.engine.ports import ExtenderError, Ports
@@ -144,7 +146,9 @@ class BindingExecutor:
                 await self._finish(cycle, ending)
             except debug.BindingCycleError:
                 raise
-            except Exception:
+            except BaseException as error:
+                if isinstance(error, CONTROL_FLOW) or is_interruption(error):
+                    raise
                 log.exception("the end of a binding failed", extra=fields(pod=cycle.queued.pod))
                 await self._recover(cycle, ending)
         except asyncio.CancelledError:
@@ -166,13 +170,13 @@ class BindingExecutor:
             status = await self._bind(cycle)
         except PluginError as error:
             status = Status(Code.ERROR, (str(error),), error.plugin)
-        except asyncio.CancelledError:
-            if cycle.stopped is None:
-                raise
-            return cycle.stopped
-        except debug.BindingCycleError:
+        except (debug.BindingCycleError, *CONTROL_FLOW):
             raise
-        except Exception as error:
+        except BaseException as error:
+            if is_interruption(error):
+                if cycle.stopped is None or isinstance(error, GeneratorExit):
+                    raise
+                return cycle.stopped
             log.exception("a binding failed", extra=fields(pod=cycle.queued.pod, node=cycle.placement.node_name))
             status = Status(Code.ERROR, (f"{type(error).__name__}: {error}",))
         return _BOUND if status is None else self._ending(cycle, status)

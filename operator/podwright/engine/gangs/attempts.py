@@ -14,6 +14,7 @@ from typing import Final
 
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangRejection
 from podwright.core.gangs.plan import Planner, decide
+from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.queue import QueuedPod
@@ -114,7 +115,9 @@ class Gangs:
             member.policy = policy.label
         try:
             self._schedule(group, members, policy, started)
-        except Exception as error:
+        except CONTROL_FLOW:
+            raise
+        except BaseException as error:
             log.exception("an attempt at a pod group failed", extra=fields(podGroup=group))
             self._requeue(members, f"{type(error).__name__}: {error}", self._clock() - started)
 

@@ -15,6 +15,7 @@ from typing import Final
 from podwright.api.policy_match import Subject
 from podwright.api.policy_status import ShadowWork
 from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.active_policies import ActivePolicies
 from podwright.engine.metrics.metrics import (
@@ -192,7 +193,9 @@ class Shadow:
             if self._decide(job, job.turns[0]):
                 job.turns.popleft()
                 job.tries = 0
-        except Exception:
+        except CONTROL_FLOW:
+            raise
+        except BaseException:
             log.exception("a decision in shadow mode failed")
             job.turns.clear()
         if not job.turns and self._job is job:
@@ -202,7 +205,9 @@ class Shadow:
     def _step_world(self) -> None:
         try:
             self.worlds.step()
-        except Exception:
+        except CONTROL_FLOW:
+            raise
+        except BaseException:
             log.exception("a world in shadow mode failed")
 
     def _next_job(self) -> _Job | None:

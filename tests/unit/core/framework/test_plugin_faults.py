@@ -38,6 +38,18 @@ def boom(*_args):
     raise ZeroDivisionError("a bug")
 
 
+class Quit(BaseException):
+    pass
+
+
+def quit_all(*_args):
+    raise Quit("no Exception")
+
+
+def close(*_args):
+    raise GeneratorExit
+
+
 def leave(*_args):
     raise SystemExit(3)
 
@@ -68,7 +80,12 @@ def decide(fwk, pod=POD):
 
 
 NO_STATUS = [pytest.param(giving(False), id="False"), pytest.param(giving("no"), id="a string")]
-RAISES = [pytest.param(boom, id="an exception"), pytest.param(leave, id="SystemExit")]
+RAISES = [
+    pytest.param(boom, id="an exception"),
+    pytest.param(leave, id="SystemExit"),
+    pytest.param(quit_all, id="no Exception"),
+    pytest.param(close, id="GeneratorExit"),
+]
 
 
 @pytest.mark.parametrize("method", NO_STATUS + RAISES)
@@ -93,6 +110,7 @@ def test_filter_all_must_return_one_verdict_per_node(answer):
     "explain",
     [
         pytest.param(boom, id="it raises"),
+        pytest.param(quit_all, id="it raises what is no Exception"),
         pytest.param(lambda: (np.array([7, 7]), [unschedulable("x")]), id="a code out of range"),
         pytest.param(lambda: (np.array([0]), [unschedulable("x")]), id="too few codes"),
         pytest.param(lambda: (np.array([0, 0]), [Status(Code.SUCCESS)]), id="a status that is not a rejection"),

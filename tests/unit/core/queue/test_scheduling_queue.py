@@ -107,6 +107,10 @@ def test_a_hint_that_skips_an_event_leaves_the_pod_unschedulable(h):
     assert h.counts() == {"backoff": 1}
 
 
+def _quit(*_):
+    raise GeneratorExit
+
+
 @pytest.mark.parametrize(
     "hint",
     [
@@ -116,6 +120,7 @@ def test_a_hint_that_skips_an_event_leaves_the_pod_unschedulable(h):
         pytest.param(lambda *_: "QueueSkip", id="it returns a string"),
         pytest.param(lambda: Hint.SKIP, id="it takes no arguments"),
         pytest.param("QueueSkip", id="it is not callable"),
+        pytest.param(_quit, id="it raises what is no Exception"),
     ],
 )
 def test_a_faulty_hint_queues_the_pod_rather_than_losing_it(h, hint):

@@ -5,6 +5,7 @@ import pytest
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.state.cache import Cache
+from podwright.core.state.pauses import InputsChangedError
 from support.objects.builders import make_node, make_pod
 from support.state.placement_recorder import PlacementRecorder
 
@@ -18,6 +19,10 @@ class Fragile:
     def pod_added(self, pod, _slot):
         if pod.name == "bad":
             raise ValueError("cannot count it")
+        if pod.name == "worse":
+            raise GeneratorExit("no Exception")
+        if pod.name == "ours":
+            raise InputsChangedError
         self.pods.append(pod.name)
 
     def pod_removed(self, pod, _slot):
@@ -47,15 +52,23 @@ def test_an_exception_of_an_index_is_reported_and_all_others_see_the_change(cach
     fragile = cache.observer(Fragile)
     recorder = PlacementRecorder()
     cache.attach(recorder)
-    for name in ("first", "bad", "last"):
+    for name in ("first", "bad", "worse", "last"):
         cache.set_pod(parse_pod(make_pod(name, node="n")))
     cache.remove_pod(parse_pod(make_pod("bad", node="n")).uid)
     assert fragile.pods == ["first", "last"]
-    assert {pod.name for pod in cache.nodes["n"].pods.values()} == {"first", "last"}
+    assert {pod.name for pod in cache.nodes["n"].pods.values()} == {"first", "worse", "last"}
     assert reported == [
         (Fragile, "pod_added", "cannot count it"),
+        (Fragile, "pod_added", "no Exception"),
         (Fragile, "pod_removed", "list.remove(x): x not in list"),
     ]
+
+
+def test_an_attempt_that_starts_anew_is_let_through(cache, reported):
+    cache.observer(Fragile)
+    with pytest.raises(InputsChangedError):
+        cache.set_pod(parse_pod(make_pod("ours", node="n")))
+    assert reported == []
 
 
 def test_plugins_share_an_index_that_is_contained_and_it_goes_with_its_code(cache, reported):
