@@ -34,7 +34,7 @@ def explained(case):
     compiled = built_in_of(convert_profile(profile, "", PLUGINS, cluster.world.features))
     framework = Framework(compiled.profile, PLUGINS, handle=cluster.world)
     policy = replace(cluster.policies.default, compiled=compiled, framework=framework, hints=framework.hints)
-    return explain_under(policy, cluster, parse_pod(case["pod"], keep_raw=True), changes=False)
+    return explain_under(policy, cluster, parse_pod(case["pod"], keep_raw=True), None)
 
 
 def differences(found, expected):

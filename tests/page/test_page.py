@@ -259,7 +259,8 @@ def fill_with(stage, evil):
 
 
 def test_a_simulation_is_shown_before_and_after(look, tmp_path):
-    with simulated(tmp_path, [*nodes(6, 2), pod("waits", scheduler="podwright", cpu="9")]) as url:
+    pods = (("waits", "9"), ("small", "1"))
+    with simulated(tmp_path, [*nodes(6, 2), *(pod(name, scheduler="podwright", cpu=cpu) for name, cpu in pods)]) as url:
         page = look(url)
         assert page.locator("#decisions-card").is_hidden()
         page.locator("#queue").get_by_role("button", name="waits").click()
@@ -269,7 +270,7 @@ def test_a_simulation_is_shown_before_and_after(look, tmp_path):
         page.get_by_label("Add nodes").fill("2")
         page.get_by_label("like", exact=True).fill("node-2")
         page.get_by_role("button", name="Simulate").click()
-        page.get_by_text("0 pods get a node, 1 pod stays pending.").wait_for()
+        page.get_by_text("1 pod gets a node, 1 pod stays pending.").wait_for()
         count = page.locator("#figures dd").first
         expect(count).to_have_text("8")
         wait = page.locator("#figures div", has_text="Pods that wait").locator("dd").first
@@ -280,10 +281,11 @@ def test_a_simulation_is_shown_before_and_after(look, tmp_path):
         expect(page.locator("#map")).not_to_have_attribute("data-painted", before)
         slider = page.get_by_role("slider")
         expect(slider).to_have_value("100")
-        expect(count).to_have_text("8")
         slider.focus()
-        page.keyboard.press("Home")
-        expect(count).to_have_text("6")
+        for key, node_count, pod_count in (("Home", "6", "2"), ("End", "8", "1"), ("Home", "6", "2")):
+            page.keyboard.press(key)
+            expect(count).to_have_text(node_count)
+            expect(wait).to_have_text(pod_count)
         assert slider.get_attribute("aria-valuetext") == "before"
         assert violations(page) == []
         page.get_by_label("Drain").fill("nothing")

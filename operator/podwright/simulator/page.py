@@ -65,10 +65,12 @@ class SimulationPage:
         """The handler of POD: why the pod waits, or why it is on its node, and what would help."""
         namespace, name = request.query.get("namespace", ""), request.query.get("name", "")
 
-        def explain(_stopped: Callable[[], bool]) -> Any:
+        def explain(stopped: Callable[[], bool]) -> Any:
             cluster = self._cluster()
             pod = _find(cluster, f"{namespace}/{name}")
-            return None if pod is None else as_object(explain_pod(cluster, pod, raw=cluster.assigned.get(pod.uid)))
+            if pod is None:
+                return None
+            return as_object(explain_pod(cluster, pod, raw=cluster.assigned.get(pod.uid), stopped=stopped))
 
         found = await self._run(explain)
         if found is None:

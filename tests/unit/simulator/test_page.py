@@ -7,7 +7,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from podwright.kube.serve.page import feed as feeds
-from podwright.simulator.server import SimulationServer
+from podwright.simulator.server import Limits, SimulationServer
 from support.simulator.kit import copy_of, loaded, node, pod
 
 
@@ -66,6 +66,14 @@ async def test_pods_and_nodes_are_explained(cluster):
     assert (placed["state"], placed["node"]) == ("Placed", "a")
     assert [each["name"] for each in about["pods"]] == ["web-0"]
     assert copy_of(cluster) == before
+
+
+async def test_an_explanation_ends_with_the_time_of_a_request(cluster):
+    async with asking(cluster, limits=Limits(seconds=0)) as client:
+        waits = await (await client.get("/page/pod?namespace=default&name=waits")).json()
+    assert waits["causes"][0]["plugin"] == "NodeResourcesFit"
+    assert "changes" not in waits
+    assert waits["notes"] == ["there was no time to try everything that could help"]
 
 
 async def test_simulations_change_nothing_for_those_who_look(cluster):

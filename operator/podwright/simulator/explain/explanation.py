@@ -29,6 +29,7 @@ from podwright.simulator.explain.groups import explain_member
 from podwright.simulator.explain.placed import explain_placed
 from podwright.simulator.explain.results import Cause, Change, Explanation, PolicyRef, PreemptionFound, State, Victim
 from podwright.simulator.explain.verdicts import Verdicts, grouped, verdicts_of
+from podwright.simulator.hypothesis import Stopped, never
 from podwright.simulator.loaded import LoadedCluster
 
 NEAREST: Final = 5
@@ -36,31 +37,40 @@ NEAREST: Final = 5
 
 
 def explain_pod(
-    cluster: LoadedCluster, pod: PodInfo, *, changes: bool = True, raw: Mapping[str, Any] | None = None
+    cluster: LoadedCluster,
+    pod: PodInfo,
+    *,
+    changes: bool = True,
+    raw: Mapping[str, Any] | None = None,
+    stopped: Stopped = never,
 ) -> Explanation:
     """Why the pod waits, or why it is on its node. `changes`: whether to search what would help. `raw`: the object of a placed pod.
+
+    `stopped` is asked before each trial of a change; once it is True, only those that were found are in the explanation.
 
     Raises PluginError and ProfileError.
     """
     if pod.node_name and not pod.finished and not pod.terminating:
         return explain_placed(cluster, pod, raw)
-    found = _explained(cluster, pod, changes=changes)
-    if changes and not found.changes and found.state in (State.IGNORED, State.GATED, State.WAITS_FOR_POLICY):
-        return replace(found, changes=tuple(_to_be_tried(cluster, pod)))
+    trials = Trials(cluster, stopped) if changes else None
+    found = _explained(cluster, pod, trials)
+    if trials and not found.changes and found.state in (State.IGNORED, State.GATED, State.WAITS_FOR_POLICY):
+        found = replace(found, changes=tuple(trials.in_time(_to_be_tried(trials, pod))))
+    if trials and trials.cut_short:
+        found = replace(found, notes=(*found.notes, "there was no time to try everything that could help"))
     return found
 
 
-def _to_be_tried(cluster: LoadedCluster, pod: PodInfo) -> Iterable[Change]:
+def _to_be_tried(trials: Trials, pod: PodInfo) -> Iterable[Change]:
     """Changes of a pod that the scheduler does not try at all."""
-    trials = Trials(cluster)
-    for text, raw in entering(cluster, pod):
+    for text, raw in entering(trials.cluster, pod):
         change = tried(trials, pod, text, raw)
         if change is not None:
             yield change
             return
 
 
-def _explained(cluster: LoadedCluster, pod: PodInfo, *, changes: bool) -> Explanation:
+def _explained(cluster: LoadedCluster, pod: PodInfo, trials: Trials | None) -> Explanation:
     found = Explanation(kind="Pod", name=pod.key, state=State.PENDING, nodes=cluster.cache.table.count)
     if pod.finished:
         return replace(found, state=State.FINISHED, node=pod.node_name, causes=(_finished(pod),))
@@ -69,11 +79,11 @@ def _explained(cluster: LoadedCluster, pod: PodInfo, *, changes: bool) -> Explan
     policy = cluster.policies.of(pod)
     if policy is None:
         return replace(found, state=State.IGNORED, causes=(_not_served(cluster, pod),))
-    return explain_under(policy, cluster, pod, changes=changes)
+    return explain_under(policy, cluster, pod, trials)
 
 
-def explain_under(policy: ActivePolicy, cluster: LoadedCluster, pod: PodInfo, *, changes: bool = True) -> Explanation:
-    """Why a pending pod waits, under this policy. Never raises for a plugin that fails: that is the cause then."""
+def explain_under(policy: ActivePolicy, cluster: LoadedCluster, pod: PodInfo, trials: Trials | None) -> Explanation:
+    """Why a pending pod waits, under this policy. `trials`: try what would help; None: do not search that. Never raises for a plugin that fails: that is the cause then."""
     compiled = policy.compiled
     reference = None if compiled.misnamed else PolicyRef(name=compiled.name, generation=compiled.generation)
     found = Explanation(
@@ -86,7 +96,7 @@ def explain_under(policy: ActivePolicy, cluster: LoadedCluster, pod: PodInfo, *,
     if policy.refusal:
         return replace(found, state=State.WAITS_FOR_POLICY, causes=(_refused(policy, pod),))
     try:
-        return _tried(policy.framework, cluster, pod, found, changes=changes)
+        return _tried(policy.framework, cluster, pod, found, trials)
     except PluginError as error:
         text = f"a plugin of policy {policy.compiled.name} fails: {error}"
         return replace(
@@ -95,20 +105,20 @@ def explain_under(policy: ActivePolicy, cluster: LoadedCluster, pod: PodInfo, *,
 
 
 def _tried(
-    framework: Framework, cluster: LoadedCluster, pod: PodInfo, found: Explanation, *, changes: bool
+    framework: Framework, cluster: LoadedCluster, pod: PodInfo, found: Explanation, trials: Trials | None
 ) -> Explanation:
     if pod.group and cluster.cache.groups.is_member(pod):
-        return explain_member(cluster, framework, pod, found, changes=changes)
+        return explain_member(cluster, framework, pod, found, trials)
     gate = framework.pre_enqueue(pod)
     if gate is not None:
         cause = Cause(reason="Gated", text=_gated(pod, gate.message), plugin=gate.plugin)
         events = events_for(framework, (gate.plugin,))
         return replace(found, state=State.GATED, causes=(cause,), message=gate.message, events=events)
-    return _decided(cluster, framework, pod, found, changes=changes)
+    return _decided(cluster, framework, pod, found, trials)
 
 
 def _decided(
-    cluster: LoadedCluster, framework: Framework, pod: PodInfo, found: Explanation, *, changes: bool
+    cluster: LoadedCluster, framework: Framework, pod: PodInfo, found: Explanation, trials: Trials | None
 ) -> Explanation:
     cache = cluster.cache
     if not cache.table.count:
@@ -122,7 +132,7 @@ def _decided(
     causes = causes_of(framework, cache, pod, verdicts, groups, nearest)
     preemption, message = _preemption(framework, pod, verdicts)
     waiting = _waits_for_victims(cache, pod)
-    search = Search(Trials(cluster), framework, pod, verdicts) if changes and not waiting and pod.raw else None
+    search = Search(trials, framework, pod, verdicts) if trials and not waiting and pod.raw else None
     return replace(
         found,
         causes=(*((waiting,) if waiting else ()), *causes),

@@ -42,9 +42,9 @@ _KINDS: Final[Mapping[str, str]] = {api: kind for kind, api in APIS.items()}
 
 
 def explain_member(
-    cluster: LoadedCluster, framework: Framework, pod: PodInfo, found: Explanation, *, changes: bool
+    cluster: LoadedCluster, framework: Framework, pod: PodInfo, found: Explanation, trials: Trials | None
 ) -> Explanation:
-    """Why a waiting member of a group waits. `found`: what is known already. Raises PluginError."""
+    """Why a waiting member of a group waits. `found`: what is known already. `trials`: None if nothing that would help is searched. Raises PluginError."""
     cache = cluster.cache
     group = cache.groups.of(pod)
     if group is None:
@@ -57,12 +57,17 @@ def explain_member(
         return replace(found, state=State.GATED, causes=(cause,), events=events_for(framework, (GangScheduling.name,)))
     members = cache.groups.members(group.key)
     if group.gang and members.total < group.min_count:
-        return _too_few(cluster, framework, group, pod, found, changes=changes)
-    return _decided(cluster, framework, group, pod, found, changes=changes)
+        return _too_few(cluster, framework, group, pod, found, trials)
+    return _decided(cluster, framework, group, pod, found, trials)
 
 
 def _too_few(
-    cluster: LoadedCluster, framework: Framework, group: PodGroup, pod: PodInfo, found: Explanation, *, changes: bool
+    cluster: LoadedCluster,
+    framework: Framework,
+    group: PodGroup,
+    pod: PodInfo,
+    found: Explanation,
+    trials: Trials | None,
 ) -> Explanation:
     total = cluster.cache.groups.members(group.key).total
     lacking = group.min_count - total
@@ -76,12 +81,17 @@ def _too_few(
         causes=(Cause(reason="GangTooSmall", text=text, plugin=GangScheduling.name),),
         message=TOO_FEW,
         events=events_for(framework, (GangScheduling.name,)),
-        changes=tuple(_for_too_few(Trials(cluster), framework, group, pod, lacking)) if changes else (),
+        changes=tuple(trials.in_time(_for_too_few(trials, framework, group, pod, lacking))) if trials else (),
     )
 
 
 def _decided(
-    cluster: LoadedCluster, framework: Framework, group: PodGroup, pod: PodInfo, found: Explanation, *, changes: bool
+    cluster: LoadedCluster,
+    framework: Framework,
+    group: PodGroup,
+    pod: PodInfo,
+    found: Explanation,
+    trials: Trials | None,
 ) -> Explanation:
     cache = cluster.cache
     waiting = cache.groups.members(group.key).unplaced()
@@ -101,7 +111,7 @@ def _decided(
         rejections=groups,
         preemption=_preemption(decision),
         events=events_for(framework, decision.plugins),
-        changes=tuple(_changes(Trials(cluster), framework, group, pod, decision)) if changes else (),
+        changes=tuple(trials.in_time(_changes(trials, framework, group, pod, decision))) if trials else (),
     )
 
 
@@ -153,7 +163,7 @@ def _preemption(decision: GangRejection) -> PreemptionFound | None:
 
 def _plan(trials: Trials, framework: Framework, key: str, waiting: Sequence[PodInfo]) -> GangDecision | None:
     """The decision about these members now."""
-    trials.count += 1
+    trials.begin()
     group = trials.cache.groups.get(key)
     return None if group is None else _planner(framework, trials.cache, group).plan(waiting)
 

@@ -50,8 +50,8 @@ def trials_of(monkeypatch, size, most):
     made = []
 
     class Counting(Trials):
-        def __init__(self, loaded):
-            super().__init__(loaded)
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
             made.append(self)
 
     monkeypatch.setattr("podwright.simulator.explain.explanation.Trials", Counting)
@@ -161,6 +161,28 @@ def test_a_node_that_two_plugins_reject_gets_both_changes():
 
 def test_without_changes_nothing_is_searched():
     assert not cluster([node("one", unschedulable=True)]).explain(waiting(), changes=False).changes
+
+
+@pytest.mark.parametrize("situation", [pytest.param(each, id=each.id) for each in SITUATIONS if each.helps])
+def test_the_search_ends_when_the_time_is_up_with_what_it_has_found(situation):
+    loaded, pod = situation.cluster.load(), parse_pod(situation.pod, keep_raw=True)
+    before, asked = state_of(loaded), []
+
+    def stopped():
+        asked.append(None)
+        return len(asked) > most
+
+    whole = explain_pod(loaded, pod)
+    counts = []
+    for most in range(3):
+        asked.clear()
+        found = explain_pod(loaded, pod, stopped=stopped)
+        assert (found.cause, found.changes) == (whole.cause, whole.changes[: len(found.changes)])
+        assert len(asked) <= most + 1
+        assert bool(found.notes) == (len(asked) > most)
+        counts.append(len(found.changes))
+    assert counts[0] == 0
+    assert state_of(loaded) == before
 
 
 def test_a_pod_that_fits_needs_no_change():

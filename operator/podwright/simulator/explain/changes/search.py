@@ -55,8 +55,11 @@ class Search:
         self._rows = verdicts.nearest(NODES_TRIED)
 
     def changes(self) -> tuple[Change, ...]:
-        """Changes of the pod first, each kind once. Raises PluginError."""
-        found = [*islice(self._of_pod(), 2)]
+        """Changes of the pod first, each kind once; those that are found in time. Raises PluginError."""
+        return tuple(self._trials.in_time(self._found()))
+
+    def _found(self) -> Iterator[Change]:
+        yield from islice(self._of_pod(), 2)
         # Sources that change nodes come last, because a diagnosis belongs to the node table as it was.
         for source in (
             self._of_priority,
@@ -68,8 +71,7 @@ class Search:
             self._of_node,
             self._of_new_node,
         ):
-            found += islice(source(), 1)
-        return tuple(found)
+            yield from islice(source(), 1)
 
     @property
     def _spent(self) -> bool:

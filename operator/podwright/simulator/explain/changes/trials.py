@@ -5,7 +5,7 @@ Invariant: each hypothesis is rolled back when its block ends (simulator/trial.p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -16,19 +16,42 @@ from podwright.core.gangs.simulation import Simulation
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.transaction import CacheTransaction
-from podwright.simulator.hypothesis import AddedNodes, Applied
+from podwright.simulator.explain.results import Change
+from podwright.simulator.hypothesis import AddedNodes, Applied, Stopped, never
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.node_changes import add_nodes
 from podwright.simulator.trial import Trial
 
 
-class Trials:
-    """See the module. `count`: how many decisions were made."""
+class TimeIsUpError(Exception):
+    """There is no time for further trials."""
 
-    def __init__(self, cluster: LoadedCluster) -> None:
+
+class Trials:
+    """See the module. `count`: how many decisions were made; `cut_short`: there was no time for all.
+
+    `stopped` is asked before each decision. Once it is True, each raises TimeIsUpError.
+    """
+
+    def __init__(self, cluster: LoadedCluster, stopped: Stopped = never) -> None:
         self.cluster = cluster
         self.cache = cluster.cache
         self.count = 0
+        self.cut_short = False
+        self._stopped = stopped
+
+    def begin(self) -> None:
+        """One more decision. Raises TimeIsUpError."""
+        if self._stopped():
+            raise TimeIsUpError
+        self.count += 1
+
+    def in_time(self, changes: Iterable[Change]) -> Iterator[Change]:
+        """Those that are found before the time is up."""
+        try:
+            yield from changes
+        except TimeIsUpError:
+            self.cut_short = True
 
     # Decisions
 
@@ -39,7 +62,7 @@ class Trials:
 
     def place_in(self, transaction: CacheTransaction, pod: PodInfo) -> str:
         """The same, and the pod stays there until the transaction is rolled back."""
-        self.count += 1
+        self.begin()
         policy = self.cluster.policies.of(pod)
         if policy is None or policy.refusal:
             return ""
@@ -51,14 +74,14 @@ class Trials:
 
     def place_again(self, transaction: CacheTransaction, pod: PodInfo) -> str:
         """Where a placed pod fits that the transaction has removed; empty if nowhere. It stays there until the rollback."""
-        self.count += 1
+        self.begin()
         framework = self.cluster.policy_for(pod).framework
         decision = Simulation(framework=framework, transaction=transaction, below=_first).schedule(again(pod))
         return decision.node_name if isinstance(decision, Placement) else ""
 
     def preempts(self, pod: PodInfo) -> PostFilterResult | None:
         """The node to which the pod is nominated, and its victims there; None if it does not preempt. Raises PluginError."""
-        self.count += 1
+        self.begin()
         framework = self.cluster.policy_for(pod).framework
         decision = schedule(framework, self.cache, pod, _first)
         found = decision.post_filter if isinstance(decision, Rejection) else None
