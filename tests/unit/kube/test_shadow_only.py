@@ -95,7 +95,7 @@ async def test_the_watches_follow_the_names_of_policies(server):
         await until(lambda: "pending pods of other for shadow" in runtime.watches.names)
         runtime.policies.remove("eye")
         await until(lambda: "pending pods of default-scheduler for shadow" not in runtime.watches.names)
-        assert len(runtime.engine.shadow.pods) == 0
+        await until(lambda: len(runtime.engine.shadow.pods) == 0)
 
 
 async def test_many_names_share_one_watch(server):
