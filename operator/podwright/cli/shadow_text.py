@@ -26,6 +26,7 @@ _SKIPPED: Final = {
     "nodeGone": "the node was deleted too soon",
     "unseen": "with claims or costly, and placed before the policy had decided",
     "late": "too many others waited",
+    "gone": "deleted before their turn",
     "changing": "the cluster changed too fast",
 }
 

@@ -1,17 +1,18 @@
 """Pods that have got nodes: each is compared with what the policies would have chosen on the state of the cluster just before.
 
 That state is known, because the pod itself and those that came after it are left out in a transaction. What else has changed since is counted. Of a pod
-that waits for its turn only its uid is kept.
+that waits for its turn, its object is not kept.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from podwright.engine.shadow.comparison import Comparison, on_former_state
-from podwright.engine.shadow.shadow_pods import Seen, ShadowPods
+from podwright.engine.shadow.shadow_pods import Seen
 from podwright.engine.shadow.tallies import Tallies
 from podwright.engine.shadow.tally import Skip, Tally
 from podwright.engine.shadow.unplaced_pods import is_decided_early
@@ -24,11 +25,15 @@ MOST_LATER: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A pod has got its node. `certain`: see Arrivals; `number`: of all arrivals; `changes`: see Arrivals, at that time."""
+    """A pod has got its node. `seen`: what was known of it then, None if the watch of pending pods had not told of it.
+
+    `number`: of all arrivals; `changes`: see Arrivals, at that time. `tallies`: of the policies that look at the pod.
+    """
 
     uid: str
     node: str
-    certain: bool
+    seen: Seen | None
+    tallies: tuple[Tally, ...]
     number: int
     changes: int
 
@@ -36,11 +41,10 @@ class Arrival:
 class PlacedPods:
     """See the module."""
 
-    def __init__(self, state: EngineState, pods: ShadowPods, tallies: Tallies) -> None:
+    def __init__(self, state: EngineState, tallies: Tallies) -> None:
         self._cache = state.cache
         self._slices = state.slices
         self._arrivals = state.arrivals
-        self._pods = pods
         self._tallies = tallies
         self._recent: deque[tuple[int, str]] = deque(maxlen=MOST_LATER)
         """The last arrivals, by number and uid, of all schedulers."""
@@ -50,17 +54,18 @@ class PlacedPods:
         """Nobody looks at pods any more."""
         self._recent.clear()
 
-    def arrived(self, uid: str, node: str, *, certain: bool) -> Arrival:
+    def arrived(self, uid: str, node: str, *, seen: Seen | None, tallies: Iterable[Tally]) -> Arrival:
         """A pod has got its node just now. Call it for all pods, also for those that no policy looks at."""
         self._number += 1
         self._recent.append((self._number, uid))
-        return Arrival(uid, node, certain, self._number, self._arrivals.changes)
+        return Arrival(uid, node, seen, tuple(tallies), self._number, self._arrivals.changes)
 
     def compare(self, arrival: Arrival, tally: Tally) -> bool:
         """Has the policy decide. Returns False if the cluster has changed meanwhile: try again, or give up with `Skip.CHANGING`."""
-        there, seen = self._cache.placement(arrival.uid), self._pods.last_seen(arrival.uid)
-        if there is None or (seen is None and not arrival.certain):
-            return True  # it is gone, or was created with a node: no scheduler has placed it
+        there, seen = self._cache.placement(arrival.uid), arrival.seen
+        if there is None:
+            self._tallies.skip(tally, Skip.GONE)
+            return True
         pod = there.pods[arrival.uid]
         skip = Skip.GROUP if pod.group else self._reason_to_skip(arrival, seen)
         if skip is not None:
@@ -72,7 +77,10 @@ class PlacedPods:
             return True
         found = early or self._on_former_state(arrival, tally)
         if isinstance(found, Undecided):
-            return self._cache.placement(arrival.uid) is None
+            if self._cache.placement(arrival.uid) is not None:
+                return False
+            self._tallies.skip(tally, Skip.GONE)
+            return True
         comparison, changes = found
         self._tallies.add(tally, pod, arrival.node, comparison, changes=changes)
         return True
@@ -86,7 +94,7 @@ class PlacedPods:
 
     def _early(self, arrival: Arrival, tally: Tally, seen: Seen) -> tuple[Comparison, int] | None:
         """The comparison with what the policy decided when the pod appeared; None if it did not, or the nodes are others now."""
-        outlook = seen.outlooks.get(tally.policy.label)
+        outlook = seen.outlooks.get(tally.number)
         node = self._cache.present(arrival.node)
         if outlook is None or node is None or seen.membership != self._cache.table.membership:
             return None

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from podwright.api.policy_match import Subject
@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 
 MOST_WAITING: Final = 10_000
 """How many pods with nodes may wait for their turn. Of more, the oldest are not compared."""
+UNSEEN_SECONDS: Final = 60.0
+"""How long the watch of pending pods may be behind the watch that tells of a pod's node. Later, the pod counts as created with its node."""
 AGAIN_SECONDS: Final = 60.0
 """How often the policies decide again about a pod that the other scheduler cannot place."""
 TRIES: Final = 3
@@ -50,7 +52,7 @@ class _Job:
 
     uid: str
     arrival: Arrival | None
-    turns: deque[Tally] = field(default_factory=deque)
+    turns: deque[Tally]
     tries: int = 0
 
 
@@ -67,14 +69,16 @@ class Shadow:
         self.worlds = Worlds(state, policies=policies)
         self.pods = ShadowPods(state.queue, changed=self._pod_changed, left=self._pod_left)
         """The sink for pending pods of `names`."""
-        self._placed = PlacedPods(state, pods=self.pods, tallies=self.tallies)
-        self.unplaced = UnplacedPods(state, pods=self.pods, tallies=self.tallies)
+        self._placed = PlacedPods(state, tallies=self.tallies)
+        self.unplaced = UnplacedPods(state, pods=self.pods, tallies=self.tallies, again=self._claim_changed)
         self._by_name: dict[str, list[Tally]] = {}
         self.names: frozenset[str] = frozenset()
         """The scheduler names whose pods are looked at."""
         self.deciding = False
         """Whether this instance decides: a standby does not."""
         self._arrived: deque[Arrival] = deque()
+        self._unseen: OrderedDict[str, tuple[float, Arrival]] = OrderedDict()
+        """Pods with nodes that the watch of pending pods has not told of, by uid, with the time: they may have been created with them."""
         self._checks: OrderedDict[str, None] = OrderedDict()
         """The uids of waiting pods about which the policies are to decide now."""
         self._again: OrderedDict[str, float] = OrderedDict()
@@ -89,9 +93,11 @@ class Shadow:
         compact_regularly(self)
 
     def compact(self) -> None:
-        """Frees the capacity that the lists needed when they were longer."""
+        """Frees the capacity that the lists needed when they were longer, and forgets pods that are gone."""
         self._checks, self._again = OrderedDict(self._checks), OrderedDict(self._again)
-        self._arrived = deque(self._arrived)
+        self._arrived = deque(arrival for arrival in self._arrived if self._is_there(arrival))
+        self._forget_unseen()
+        self._unseen = OrderedDict(self._unseen)
 
     # What others ask
 
@@ -133,47 +139,94 @@ class Shadow:
         for tally in self.tallies:
             self._by_name.setdefault(tally.policy.compiled.spec.scheduler_name, []).append(tally)
         self.names = frozenset(self._by_name)
-        self._job = None
+        self._keep_arrivals()
         self.worlds.keep(self.tallies)
         if self._by_name:
             self._arrivals.listener = self._pod_arrived
             self._checks.update(dict.fromkeys(self.pods.uids))
         else:
             self._arrivals.listener = None
-            for each in (self._arrived, self._checks, self._again, self.pods, self._placed):
+            for each in (self._checks, self._again, self.pods, self._placed, self.unplaced.claims):
                 each.clear()
         for listener in self._listeners:
             listener()
         self._wake()
 
+    def _keep_arrivals(self) -> None:
+        """Of the pods with nodes, keeps those about which a policy still has to decide."""
+        job, tallies = self._job, {*self.tallies}
+        if job is not None:
+            job.turns = deque(tally for tally in job.turns if tally in tallies)
+            if job.arrival is None or not job.turns:
+                self._job = None
+
+        def kept(arrivals: Iterable[Arrival]) -> Iterator[Arrival]:
+            for arrival in arrivals:
+                if left := tuple(tally for tally in arrival.tallies if tally in tallies):
+                    yield replace(arrival, tallies=left)
+
+        self._arrived = deque(kept(self._arrived))
+        times = {uid: at for uid, (at, _) in self._unseen.items()}
+        unseen = kept(arrival for _, arrival in self._unseen.values())
+        self._unseen = OrderedDict((arrival.uid, (times[arrival.uid], arrival)) for arrival in unseen)
+
     def _pod_changed(self, watched: WatchedPod) -> None:
-        """A pod has appeared, or the other scheduler says something else about it."""
+        """A pod has appeared, or lost its gates, or got its claims, or the other scheduler says something else about it."""
+        uid = watched.pod.uid
+        if uid in self._unseen:
+            _, arrival = self._unseen.pop(uid)
+            self._take(replace(arrival, seen=watched.seen))
         if self.unplaced.is_subject(watched):
-            self._again.pop(watched.pod.uid, None)
-            self._checks[watched.pod.uid] = None
+            self._again.pop(uid, None)
+            self._checks[uid] = None
             self._wake()
+
+    def _claim_changed(self, uid: str) -> None:
+        if (watched := self.pods.get(uid)) is not None:
+            self._pod_changed(watched)
 
     def _pod_left(self, uid: str) -> None:
         """A pod without a node has got one, or is gone."""
+        self.unplaced.claims.forget(uid)
         self.worlds.pod_stopped_waiting(uid)
         self._wake()
 
     def _pod_arrived(self, pod: PodInfo, node: str, certain: bool) -> None:
-        arrival = self._placed.arrived(pod.uid, node, certain=certain)
-        if pod.scheduler_name not in self._by_name:
+        seen = self.pods.last_seen(pod.uid)
+        arrival = self._placed.arrived(pod.uid, node, seen=seen, tallies=self._looking_at(pod))
+        if not arrival.tallies:
             return
+        if certain or seen is not None:
+            self._take(arrival)
+            return
+        self._unseen[pod.uid] = (self._clock(), arrival)
+        self._forget_unseen()
+
+    def _forget_unseen(self) -> None:
+        """Those that are too old, or too many, were created with their nodes: no scheduler has placed them."""
+        oldest = self._clock() - UNSEEN_SECONDS
+        while self._unseen and (len(self._unseen) > MOST_WAITING or next(iter(self._unseen.values()))[0] < oldest):
+            self._unseen.popitem(last=False)
+
+    def _take(self, arrival: Arrival) -> None:
+        """A scheduler has placed the pod, which waits for its turn now."""
         if len(self._arrived) >= MOST_WAITING:
-            self._skip_late(self._arrived.popleft())
+            self._skip(self._arrived.popleft(), Skip.LATE)
         self._arrived.append(arrival)
-        if certain or self.pods.last_seen(pod.uid) is not None:
-            for tally in self._looking_at(pod) if len(self.worlds) else ():
-                self.worlds.pod_arrived(tally, pod.uid)
+        for tally in arrival.tallies:
+            self.worlds.pod_arrived(tally, arrival.uid)
         self._wake()
 
-    def _skip_late(self, arrival: Arrival) -> None:
-        there = self._cache.placement(arrival.uid)
-        for tally in self._looking_at(there.pods[arrival.uid]) if there is not None else ():
-            self.tallies.skip(tally, Skip.LATE)
+    def _is_there(self, arrival: Arrival) -> bool:
+        """Whether the pod is not gone. If it is, that is counted."""
+        if self._cache.placement(arrival.uid) is not None:
+            return True
+        self._skip(arrival, Skip.GONE)
+        return False
+
+    def _skip(self, arrival: Arrival, why: Skip) -> None:
+        for tally in arrival.tallies:
+            self.tallies.skip(tally, why)
 
     # Decisions
 
@@ -189,9 +242,11 @@ class Shadow:
         if job is None:
             self._step_world()
             return
+        tally = job.turns[0]
         try:
-            if self._decide(job, job.turns[0]):
-                job.turns.popleft()
+            if self._decide(job, tally):
+                if job.turns and job.turns[0] is tally:  # policies may have changed in a pause
+                    job.turns.popleft()
                 job.tries = 0
         except CONTROL_FLOW:
             raise
@@ -218,13 +273,10 @@ class Shadow:
             if self._check_is_next:
                 uid, _ = self._checks.popitem(last=False)
                 watched = self.pods.get(uid)
-                job, pod = _Job(uid, None), None if watched is None else watched.pod
+                job = _Job(uid, None, turns=deque(() if watched is None else self._looking_at(watched.pod)))
             else:
                 arrival = self._arrived.popleft()
-                there = self._cache.placement(arrival.uid)
-                job, pod = _Job(arrival.uid, arrival), None if there is None else there.pods[arrival.uid]
-            if pod is not None:
-                job.turns.extend(self._looking_at(pod))
+                job = _Job(arrival.uid, arrival, turns=deque(arrival.tallies if self._is_there(arrival) else ()))
             if job.turns:
                 return job
         return None
@@ -256,7 +308,7 @@ class Shadow:
         if watched is None or not self.unplaced.is_subject(watched):
             return True
         done = self.unplaced.check(watched, tally)
-        if done and watched.seen.fits.get(tally.policy.label):
+        if done and watched.seen.fits.get(tally.number):
             self.worlds.pod_fits(tally, watched.pod)
         return done or job.tries >= TRIES
 

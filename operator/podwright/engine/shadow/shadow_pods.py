@@ -19,8 +19,8 @@ from podwright.engine.shadow.comparison import Outlook
 
 Raw = Mapping[str, Any]
 
-REMEMBERED: Final = 1_000
-"""How many pods are remembered that have left the stream."""
+REMEMBERED: Final = 10_000
+"""How many pods are remembered that have left the stream. As many may come in one burst before the other watch tells of their nodes."""
 ALL: Final = "*"
 """Stands for the pods of all schedulers."""
 LONGEST: Final = 1024
@@ -31,16 +31,16 @@ LONGEST: Final = 1024
 class Seen:
     """What is known of a pod apart from its object. `message`: why the other scheduler finds no node, as its condition says; None if it does not say so.
 
-    `outlooks` and `fits` by the label of a policy. `fits`: whether the policy would place the pod, for which the other scheduler finds no node. `changes`,
+    `outlooks` and `fits` by the number of a tally. `fits`: whether the policy would place the pod, for which the other scheduler finds no node. `changes`,
     `membership`: see Arrivals and NodeTable, when the outlooks were made.
     """
 
     message: str | None = None
     nominated: str = ""
-    outlooks: dict[str, Outlook] = field(default_factory=dict)
+    outlooks: dict[int, Outlook] = field(default_factory=dict)
     changes: int = 0
     membership: int = 0
-    fits: dict[str, bool] = field(default_factory=dict)
+    fits: dict[int, bool] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +57,9 @@ class ShadowPods:
     def __init__(
         self, queue: SchedulingQueue, changed: Callable[[WatchedPod], None], left: Callable[[str], None]
     ) -> None:
-        """`changed` is called with each pod that has appeared, and with each whose condition has changed; `left` with the uid of each that has left."""
+        """`changed` is called with each pod that has appeared, and with each whose condition, gates or claims have changed; `left` with the uid of each
+        that has left.
+        """
         self._queue = queue
         self._changed = changed
         self._has_left = left
@@ -115,7 +117,7 @@ class ShadowPods:
             return
         if known is None:
             known = self._pods[uid] = WatchedPod(pod)
-        elif known.seen.message == message:
+        elif known.seen.message == message and _waits_for(known.pod) == _waits_for(pod):
             known.pod, known.seen.nominated = pod, pod.nominated_node_name
             return
         known.pod, known.seen.nominated, known.seen.message = pod, pod.nominated_node_name, message
@@ -136,6 +138,11 @@ class ShadowPods:
         if queued is not None and version and queued.pod.resource_version == version:
             return queued.pod
         return parse_pod(raw)
+
+
+def _waits_for(pod: PodInfo) -> tuple[object, ...]:
+    """What a pod may wait for before any scheduler tries it, as far as the pod itself tells."""
+    return pod.gates, pod.generated_claims
 
 
 def _message(raw: Raw) -> str | None:

@@ -54,6 +54,8 @@ class Tallies:
         self._metrics.count(SHADOW_COMPARISONS, tally.name, comparison.outcome.value)
 
     def skip(self, tally: Tally, why: Skip) -> None:
-        """A pod is not compared."""
+        """A pod is not compared. Of a tally that is not kept any more, nothing is counted."""
+        if self._by_name.get(tally.name) is not tally:
+            return
         tally.skipped[why] += 1
         self._metrics.count(SHADOW_SKIPPED, tally.name, why.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,8 @@ class Skip(Enum):
     """It has claims or is costly, and the policy had not decided about it when it got its node."""
     LATE = "late"
     """Too many others waited for their turn."""
+    GONE = "gone"
+    """It was deleted before the policy had its turn."""
     CHANGING = "changing"
     """The cluster changed faster than the policy could decide."""
 
@@ -56,7 +59,7 @@ class Disagreement:
 
 @dataclass(slots=True, eq=False)
 class Tally:
-    """See the module. `since`: seconds since the epoch."""
+    """See the module. `since`: seconds since the epoch; `number`: no other tally has it."""
 
     policy: ActivePolicy
     since: float
@@ -67,6 +70,7 @@ class Tally:
     changed: int = 0
     """In how many comparisons something else had changed between the two decisions."""
     disagreements: deque[Disagreement] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    number: int = field(default_factory=itertools.count(1).__next__)
 
     @property
     def name(self) -> str:

@@ -5,11 +5,12 @@ scheduler will bind together with them, what the policies would do, before these
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.cost import estimate
+from podwright.engine.shadow.awaited_claims import AwaitedClaims
 from podwright.engine.shadow.comparison import Comparison, Outcome, Outlook, compare_unplaced
 from podwright.engine.shadow.shadow_pods import Seen, ShadowPods, WatchedPod
 from podwright.engine.shadow.tallies import Tallies
@@ -23,8 +24,10 @@ PODS_AT_ONCE: Final = 1_000
 class UnplacedPods:
     """See the module."""
 
-    def __init__(self, state: EngineState, pods: ShadowPods, tallies: Tallies) -> None:
+    def __init__(self, state: EngineState, pods: ShadowPods, tallies: Tallies, again: Callable[[str], None]) -> None:
+        """`again` is called with the uid of a pod about which the policies are to decide again, because a claim of it has changed."""
         self._cache = state.cache
+        self.claims = AwaitedClaims(state.cache, changed=again)
         self._slices = state.slices
         self._arrivals = state.arrivals
         self._pods = pods
@@ -33,13 +36,18 @@ class UnplacedPods:
     def is_subject(self, watched: WatchedPod) -> bool:
         """Whether the policies have to decide about the pod before it has a node."""
         pod = watched.pod
-        return not pod.group and not pod.gates and (watched.seen.message is not None or is_decided_early(pod))
+        if pod.group or pod.gates or self._cache.placement(pod.uid) is not None:
+            return False
+        return watched.seen.message is not None or is_decided_early(pod)
 
     def check(self, watched: WatchedPod, tally: Tally) -> bool:
-        """Has the policy decide. Returns False if the cluster has changed meanwhile."""
-        pod, seen, label = watched.pod, watched.seen, tally.policy.label
+        """Has the policy decide. Returns False if the cluster has changed meanwhile.
+
+        That it finds no node is no answer yet about a pod whose claims are not all there: `claims` tells when to ask again.
+        """
+        pod, seen = watched.pod, watched.seen
         framework, early = tally.policy.framework, is_decided_early(watched.pod)
-        if seen.message is None and label in seen.outlooks:
+        if seen.message is None and tally.number in seen.outlooks:
             return True
         tally.policy.activity.decisions[0] += 1
 
@@ -55,41 +63,43 @@ class UnplacedPods:
         )
         if isinstance(found, Undecided):
             return False
-        if isinstance(found, Outlook):
+        answer = found.found if isinstance(found, Outlook) else found
+        waits = early and not answer.node and self.claims.note(pod)
+        if isinstance(found, Outlook) and not waits:
             self._forget_old(seen)
             seen.changes, seen.membership = self._arrivals.changes, self._cache.table.membership
-            seen.outlooks[label] = found
-            found = found.found
+            seen.outlooks[tally.number] = found
         if seen.message is not None:
-            self._count(watched, tally, found)
+            self._count(watched, tally, answer)
         return True
 
     def _count(self, watched: WatchedPod, tally: Tally, found: Comparison) -> None:
         """Counts what the policy says about a pod that the other scheduler cannot place, if it is not what it said before."""
-        seen, label = watched.seen, tally.policy.label
+        seen = watched.seen
         fits = found.outcome is Outcome.PLACEABLE
-        if found.outcome is not Outcome.FAILED and seen.fits.get(label) is fits:
+        if found.outcome is not Outcome.FAILED and seen.fits.get(tally.number) is fits:
             return
         self._forget_old(seen)
-        seen.fits[label] = fits
+        seen.fits[tally.number] = fits
         self._tallies.add(tally, watched.pod, "", found, message=seen.message or "")
 
     def _forget_old(self, seen: Seen) -> None:
-        """Forgets what former generations of policies have said."""
+        """Forgets what former generations of policies, and policies that are gone, have said."""
         if len(seen.outlooks) + len(seen.fits) >= 2 * len(self._tallies):
-            labels = {tally.policy.label for tally in self._tallies}
-            seen.outlooks = {label: each for label, each in seen.outlooks.items() if label in labels}
-            seen.fits = {label: each for label, each in seen.fits.items() if label in labels}
+            numbers = {tally.number for tally in self._tallies}
+            seen.outlooks = {number: each for number, each in seen.outlooks.items() if number in numbers}
+            seen.fits = {number: each for number, each in seen.fits.items() if number in numbers}
 
     def counts(self) -> Iterator[Counter[tuple[str, str]]]:
         """How many pods wait that the other scheduler cannot place, by policy and whether the policy would place them; in parts."""
-        uids = self._pods.uids
+        uids, names = self._pods.uids, {tally.number: tally.name for tally in self._tallies}
         for start in range(0, len(uids), PODS_AT_ONCE):
             part: Counter[tuple[str, str]] = Counter()
             for uid in uids[start : start + PODS_AT_ONCE]:
                 watched = self._pods.get(uid)
-                for label, fits in watched.seen.fits.items() if watched is not None else ():
-                    part[label.rpartition("@")[0], "fits" if fits else "waits"] += 1
+                for number, fits in watched.seen.fits.items() if watched is not None else ():
+                    if number in names:
+                        part[names[number], "fits" if fits else "waits"] += 1
             yield part
 
 
