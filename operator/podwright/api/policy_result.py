@@ -25,7 +25,7 @@ class ApplyResult:
     active_generation: int | None
 
 
-def problem_of(error: Exception) -> str:
+def problem_of(error: BaseException) -> str:
     """Why a policy was not accepted. Plugins validate their args, and may raise anything."""
     if isinstance(error, PolicyError):
         return error.message

@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from podwright.core.framework.interface import Plugin
 from podwright.core.framework.registry import Found, RegistryError, merge_plugins
+from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.plugins import PLUGINS
 from podwright.engine.plugin_files import PluginDirectories, PluginFilesError, Texts
 
@@ -178,7 +179,9 @@ def _from_entry_points() -> Iterator[Found | str]:
         source = f"entry point {entry.name} = {entry.value}{package}"
         try:
             yield Found(entry.load(), source)
-        except Exception as error:  # noqa: BLE001 -- third-party code may raise anything
+        except CONTROL_FLOW:
+            raise
+        except BaseException as error:  # noqa: BLE001 -- third-party code may raise anything
             yield f"{source}: cannot be imported: {type(error).__name__}: {error}"
 
 
@@ -187,7 +190,9 @@ def _load_file(path: Path, text: bytes) -> PluginModule:
     source = f"file {path}"
     try:
         module = _import(path, text)
-    except (Exception, SystemExit) as error:
+    except CONTROL_FLOW:
+        raise
+    except BaseException as error:
         problem = f"{source}: cannot be imported: {type(error).__name__}: {error}{_line_of(error, path)}"
         raise RegistryError([problem]) from error
     plugins = [

@@ -106,8 +106,14 @@ class PluginReload:
         if isinstance(found, PluginFilesError):
             self._fail(found.problems, found)
             return
-        before = self._loaded
         self._watch(found)
+        try:
+            await self._load(found)
+        finally:
+            self._watch(self._loaded.texts)
+
+    async def _load(self, found: Texts) -> None:
+        before = self._loaded
         try:
             loaded = await self._loader.call(
                 lambda: load_files(found, before), LOAD_SECONDS, dispose=lambda late: late.unload(before)
@@ -121,9 +127,11 @@ class PluginReload:
         try:
             count = await self._swap(loaded)
         except RecompilationError as error:
-            loaded.unload(before)
             self._fail([f"files {_names(found, before)}: {error}"], found, retry=True)
             return
+        finally:
+            if self._loaded is not loaded:
+                self._forget(loaded)
         self._metrics.count(PLUGIN_RELOADS, "success")
         note = f"Plugins were loaded again: {_names(found, before)}"
         log.info("%s; %d policies use them", note, count)
@@ -151,6 +159,13 @@ class PluginReload:
         before.unload(kept=loaded)
         engine.policies_changed()
         return count
+
+    def _forget(self, refused: LoadedPlugins) -> None:
+        """Drops what the refused plugins have registered while they were built."""
+        refused.unload(self._loaded)
+        kept = {module.name for module in self._loaded.modules.values()}
+        names = {module.name for module in refused.modules.values()} - kept
+        self._engine.cache.forget_kinds_of(names)
 
     def _succeed(self) -> None:
         self._seen = self._failed = self._retry_at = None

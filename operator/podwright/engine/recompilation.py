@@ -14,6 +14,7 @@ from podwright.api.compile import Classes, CompiledPolicy
 from podwright.api.policy_result import problem_of
 from podwright.core.framework.errors import ReportException
 from podwright.core.framework.framework import Framework
+from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.engine.active_policies import ActivePolicies
 
 
@@ -54,7 +55,9 @@ class Recompilation:
                         on_again=self._changed,
                     )
             self._fresh[policy] = fresh
-        except Exception as error:
+        except CONTROL_FLOW:
+            raise
+        except BaseException as error:
             raise RecompilationError(f"policy {policy.name}: {problem_of(error)}") from error
 
     def _reporting(self, report: ReportException) -> ReportException:

@@ -87,6 +87,7 @@ def test_files_of_the_same_name_in_two_directories_do_not_clash(tmp_path):
         ),
         pytest.param("x = 1\nprint(y)\n", "NameError: name 'y' is not defined (line 2)", id="an error names its line"),
         pytest.param("def broken(:\n", "SyntaxError", id="a syntax error"),
+        pytest.param("raise GeneratorExit('bye')", "GeneratorExit: bye", id="a file that raises what is no Exception"),
         pytest.param("raise SystemExit('bye')", "SystemExit: bye", id="a file that tries to exit"),
         pytest.param("x = 1", "has no class that inherits", id="a file without a plugin"),
         pytest.param(

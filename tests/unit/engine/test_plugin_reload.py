@@ -38,6 +38,17 @@ FILTER = """
 """
 
 
+ARGS = """
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Args:
+    def __post_init__(self):
+        raise GeneratorExit("no")
+
+"""
+
+
 def text(name="Only", node="a"):
     return dedent(FILTER.format(name=name, node=node))
 
@@ -53,7 +64,7 @@ def policy(*plugins, name="custom", generation=1, **spec):
 class Reloading:
     """An engine with plugin files, and two nodes."""
 
-    def __init__(self, folder, options=None):
+    def __init__(self, folder, options=None, watch=lambda _texts: None):
         self.folder = folder
         self.directories = PluginDirectories([folder])
         self.loaded = load(self.directories)
@@ -62,7 +73,12 @@ class Reloading:
         self.engine = self.rig.engine
         events = PolicyEvents(self.engine.policies, self.rig.recorder, scheduler_name="podwright", own=lambda: None)
         self.reload = PluginReload(
-            self.directories, loaded=self.loaded, engine=self.engine, metrics=self.rig.ports.metrics, events=events
+            self.directories,
+            loaded=self.loaded,
+            engine=self.engine,
+            metrics=self.rig.ports.metrics,
+            events=events,
+            watch=watch,
         )
         for name in "ab":
             self.rig.node(name)
@@ -92,10 +108,10 @@ class Reloading:
 
 @pytest.fixture
 def start(tmp_path):
-    def make(*texts, **options):
+    def make(*texts, watch=lambda _texts: None, **options):
         for file, written in texts or (("only", text()),):
             (tmp_path / f"{file}.py").write_text(written)
-        return Reloading(tmp_path, options)
+        return Reloading(tmp_path, options, watch)
 
     yield make
     for name in [name for name in sys.modules if name.startswith(FILE_MODULE)]:
@@ -156,6 +172,21 @@ async def test_a_file_that_is_still_changing_is_not_loaded(start):
         pytest.param("", "file {path}: has no class that inherits", id="an empty file"),
         pytest.param("raise SystemExit", "file {path}: cannot be imported: SystemExit:  (line 1)", id="an exit"),
         pytest.param(
+            "import asyncio\n\nraise asyncio.CancelledError('no')",
+            "file {path}: cannot be imported: CancelledError: no (line 3)",
+            id="a cancellation at import",
+        ),
+        pytest.param(
+            text() + "    def __init__(self, args, handle):\n        raise GeneratorExit('no')\n",
+            'policy custom: initializing plugin "Only": GeneratorExit: no (only.py, line 11, in __init__)',
+            id="a constructor that raises what is no Exception",
+        ),
+        pytest.param(
+            ARGS + text() + "    args_type = Args\n",
+            "policy custom: GeneratorExit: no (",
+            id="args that raise what is no Exception",
+        ),
+        pytest.param(
             text(name="Other"),
             "policy custom: spec.plugins.filter.enabled[0].name: plugin 'Only' does not exist",
             id="a plugin that a policy uses is gone",
@@ -192,6 +223,59 @@ async def test_what_cannot_be_used_changes_nothing_and_is_said(start, caplog, br
     it.write(text())
     await it.settle()
     assert not it.problem()
+
+
+INDEX = """
+class Index:
+    def node_set(self, slot, before, after):
+        print("node_set", node_of(before, after))
+
+    namespace_set = pod_added = pod_removed = lambda *_: None
+
+
+def node_of(before, after):
+    return (before or after).name
+
+"""
+BUILT = """
+    def __init__(self, args, handle):
+        super().__init__(args, handle)
+        handle.cache.observer(Index)
+        raise ValueError("not yet")
+"""
+
+
+async def test_a_refused_version_learns_of_nothing_afterwards(start, capsys):
+    it = start()
+    it.apply(policy("Only"))
+    it.write(INDEX + text(node="b") + BUILT)
+    await it.settle()
+    assert "not yet" in it.problem()
+    assert "node_set a" in capsys.readouterr().out, "it was built"
+    it.rig.node("c")
+    assert capsys.readouterr().out == ""
+    it.write(INDEX + text(node="b") + BUILT.replace("raise ValueError", "print"))
+    await it.settle()
+    assert not it.problem()
+    capsys.readouterr()
+    it.rig.node("d")
+    assert capsys.readouterr().out == "node_set d\n"
+
+
+async def test_the_files_that_run_are_watched_again_after_a_refusal(start):
+    watched = []
+    it = start(watch=watched.append)
+    it.apply(policy("Only"))
+    running = it.loaded.texts
+    (path,) = running
+    for refused in ("raise ValueError", text(name="Other")):
+        it.write(refused)
+        await it.settle()
+        assert watched == [{path: refused.encode()}, running]
+        watched.clear()
+    it.write(text(node="b"))
+    await it.settle()
+    assert watched[-1] == {path: text(node="b").encode()}
 
 
 async def test_one_bad_file_keeps_the_other_one_from_being_loaded(start):
