@@ -110,7 +110,7 @@ class Annotation:
 @dataclass(frozen=True, slots=True)
 class _Entry:
     name: str = field(default="", metadata={"schema": {"pattern": SIGNAL_NAME}})
-    default: float = 0.0
+    default: float | None = None
     resource: str = ""
     unit: Unit = "Percent"
     minimum: float = 0.0
@@ -177,7 +177,8 @@ class _Entry:
         timed = self.polled or bool(annotation.time_key)
         return SignalDefinition(
             name=self.name,
-            default=self.default,
+            default=self.default or 0.0,
+            mean_if_unknown=bool(self.resource) and self.default is None,
             staleness=parse_duration(self.staleness or "2m") if timed else inf,
             lag=parse_duration(self.lag),
             resource=self.resource,

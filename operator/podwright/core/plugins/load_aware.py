@@ -4,7 +4,8 @@
     score = (1 - used / allocatable) · 100, from 0 to 100, rounded; the weighted mean of several signals
 
 So a burst does not pile onto the node that was idle when the signal was measured last. Requests are those of scoring, with defaults for pods that
-request nothing: they use something, too. A node that has none of the resource scores 0. A pod that has ended counts until the next sample if it
+request nothing: they use something, too. A node without a recent number counts as the signal's default, or as the mean of the others if
+the signal has none: one whose measurement has failed is not idle. A node that has none of the resource scores 0. A pod that has ended counts until the next sample if it
 shows in the last one.
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -87,9 +88,8 @@ class LoadAware(Plugin, ScorePlugin):
         for definition, weight in self._loads:
             allocatable = float(node.allocatable(definition.resource))
             if allocatable:
-                value = self._signals.value(definition.name, node.name)
                 placed = int(self._signals.placed(definition.name)[node.slot])
-                used = max(_share(definition, value, allocatable), 0.0)
+                used = max(self._share(definition, node, allocatable), 0.0)
                 used += (placed + _request(pod, definition)) / allocatable
                 total += weight * ((1.0 - min(used, 1.0)) * MAX_SCORE)
         return round(total / self._weights)
@@ -102,11 +102,20 @@ class LoadAware(Plugin, ScorePlugin):
             allocatable = np.where(there, amounts, 1.0)
             values = feasible.take(self._signals.column(definition.name))
             placed = feasible.take(self._signals.placed(definition.name))
-            used = np.maximum(_share(definition, values, allocatable), 0.0)
+            used = np.maximum(definition.share(values, allocatable), 0.0)
+            if definition.mean_if_unknown:
+                known = feasible.take(self._signals.known(definition.name))
+                used = np.where(known, used, self._signals.mean_share(definition.name))
             used += (placed + _request(pod, definition)) / allocatable
             total += np.where(there, weight * ((1.0 - np.minimum(used, 1.0)) * MAX_SCORE), 0.0)
         scores: Int64s = np.rint(total / self._weights).astype(np.int64)
         return scores
+
+    def _share(self, definition: SignalDefinition, node: NodeInfo, allocatable: float) -> float:
+        name = definition.name
+        if definition.mean_if_unknown and not self._signals.known(name)[node.slot]:
+            return self._signals.mean_share(name)
+        return float(definition.share(self._signals.value(name, node.name), allocatable))
 
 
 def _definition(name: str, handle: Handle) -> SignalDefinition:
@@ -116,11 +125,6 @@ def _definition(name: str, handle: Handle) -> SignalDefinition:
     if not found.resource:
         raise ValueError(f"signal {name!r} measures no resource: its definition needs one")
     return found
-
-
-def _share(definition: SignalDefinition, value: Any, allocatable: Any) -> Any:
-    """The part of the allocatable amount that is in use, for one value or for many."""
-    return value / definition.full if definition.full else value * definition.per_amount / allocatable
 
 
 def _request(pod: PodInfo, definition: SignalDefinition) -> float:

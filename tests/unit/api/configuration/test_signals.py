@@ -61,6 +61,20 @@ def test_a_file_defines_signals():
 
 
 @pytest.mark.parametrize(
+    ("fields", "mean", "default"),
+    [
+        ("resource: cpu", True, 0.0),
+        ("resource: cpu, default: 0", False, 0.0),
+        ("resource: cpu, default: 80", False, 80.0),
+        ("unit: Percent", False, 0.0),
+    ],
+)
+def test_nodes_without_a_number_count_as_the_mean_of_the_others_unless_there_is_a_default(fields, mean, default):
+    found = load_signals(f"signals: [{{name: load, annotation: {{key: example.com/load}}, {fields}}}]".encode())
+    assert (found["load"].definition.mean_if_unknown, found["load"].definition.default) == (mean, default)
+
+
+@pytest.mark.parametrize(
     ("entry", "problem"),
     [
         ("name: a", "signals[0]: needs exactly one of metricsAPI, prometheus, annotation and values"),

@@ -15,6 +15,7 @@ from podwright.core.framework.features import Features
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Scope
 from podwright.core.framework.profile import ProfileError
+from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
 from podwright.core.state.signals import SignalDefinition
@@ -28,7 +29,8 @@ CPU = SignalDefinition(name="cpu", resource="cpu", default=50.0, staleness=60.0,
 MEMORY = SignalDefinition(name="memory", resource="memory", unit="Fraction", staleness=60.0)
 CORES = SignalDefinition(name="cores", resource="cpu", unit="Amount", staleness=60.0)
 RANK = SignalDefinition(name="rank")
-DEFINED = {each.name: each for each in (CPU, MEMORY, CORES, RANK)}
+MEAN = SignalDefinition(name="mean", resource="cpu", unit="Amount", staleness=60.0, lag=30.0, mean_if_unknown=True)
+DEFINED = {each.name: each for each in (CPU, MEMORY, CORES, RANK, MEAN)}
 
 
 def world(*names, cpu="10", memory="10Gi"):
@@ -86,6 +88,33 @@ def test_what_was_placed_since_counts_until_a_sample_shows_it():
     assert raw_scores(found, pod()) == {"a": 45, "b": 60}
 
 
+def test_a_node_whose_measurement_fails_counts_as_the_mean_of_the_others():
+    made = world("a", "b", "dead", "half")
+    made.cache.set_node(parse_node(make_node("half", allocatable={"cpu": "5", "memory": "1Gi", "pods": "500"})))
+    found = plugin(made, "mean")
+    assert raw_scores(found, pod()) == {"a": 90, "b": 90, "dead": 90, "half": 80}, "nothing is known"
+    made.cache.signals.take("mean", samples({"a": 6.0, "b": 8.0, "dead": 1.0}))
+    assert raw_scores(found, pod()) == {"a": 30, "b": 10, "dead": 80, "half": 30}
+    made.clock.now += 61.0
+    made.cache.signals.take("mean", samples({"a": 6.0, "b": 8.0}))
+    made.cache.signals.tick()
+    assert raw_scores(found, pod()) == {"a": 30, "b": 10, "dead": 20, "half": 10}, "70 % are in use"
+    made.cache.remove_node("b")
+    assert raw_scores(found, pod()) == {"a": 30, "dead": 30, "half": 20}
+
+
+def test_a_decision_that_depends_on_the_mean_is_made_anew_when_it_changes():
+    """Also by a number that equals the default."""
+    made = world("a", "b")
+    found = plugin(made, "mean")
+    made.cache.signals.take("mean", samples({"a": 6.0}))
+    before = made.cache.version
+    assert raw_scores(found, pod()) == {"a": 30, "b": 30}
+    made.cache.signals.take("mean", samples({"b": 0.0}))
+    assert made.cache.version != before
+    assert raw_scores(found, pod()) == {"a": 30, "b": 90}
+
+
 def test_a_node_without_the_resource_scores_nothing():
     assert raw_scores(plugin(world("a", cpu="0")), pod()) == {"a": 0}
 
@@ -109,10 +138,10 @@ def test_nodes_one_by_one_have_the_scores_of_the_columns(seed):
     names = [f"n{number}" for number in range(40)]
     sizes = [{"cpu": str(source.randrange(9)), "memory": f"{source.randrange(9)}Gi", "pods": "110"} for _ in names]
     made.fill({"nodes": [make_node(name, allocatable=size) for name, size in zip(names, sizes, strict=True)]})
-    found = plugin(made, "cpu", "memory", "cores")
+    found = plugin(made, "cpu", "memory", "cores", "mean")
     for number in range(60):
         made.cache.assume(pod(f"q{number}", cpu=f"{source.randrange(1500)}m", memory="300Mi"), source.choice(names))
-        name = source.choice(("cpu", "memory", "cores"))
+        name = source.choice(("cpu", "memory", "cores", "mean"))
         made.cache.signals.take(name, samples({source.choice(names): source.random() * 100}))
         if number % 10 == 0:
             made.cache.remove_node(source.choice(names))

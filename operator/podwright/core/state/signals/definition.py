@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from podwright.core.objects.resources import CPU, MEMORY
 
@@ -21,6 +21,7 @@ _PER_AMOUNT: Final = {CPU: 1000.0, MEMORY: 1.0}
 class SignalDefinition:
     """A signal. `default`: the value of nodes without a sample, or whose last one is older than `staleness`, in seconds.
 
+    `mean_if_unknown`: where the use of resources is compared, such nodes count as the mean of all others instead.
     `resource`: what the signal measures the use of, "" for anything else. `unit`: in which unit; Percent and Fraction are of what the node has
     allocatable, Amount is cores or bytes. `amounts`: samples are amounts of the resource, whatever the unit of the signal is.
     `lag`: for so many seconds after a pod was placed, its use does not show in samples.
@@ -30,6 +31,7 @@ class SignalDefinition:
 
     name: str
     default: float = 0.0
+    mean_if_unknown: bool = False
     staleness: float = inf
     lag: float = 60.0
     resource: str = ""
@@ -55,3 +57,7 @@ class SignalDefinition:
     def per_amount(self) -> float:
         """Milli-CPU, or bytes, for each unit of a value in Amount."""
         return _PER_AMOUNT.get(self.resource, 1.0)
+
+    def share(self, value: Any, allocatable: Any) -> Any:
+        """The part of the allocatable amount, which is not 0, that is in use: for one value or for many."""
+        return value / self.full if self.full else value * self.per_amount / allocatable

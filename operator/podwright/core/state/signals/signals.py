@@ -75,6 +75,7 @@ class _Column:
         "definition",
         "fresh",
         "malformed",
+        "mean",
         "placed",
         "readers",
         "samples",
@@ -87,6 +88,8 @@ class _Column:
         self.definition = definition
         self.samples: Floats = np.zeros(0)
         self.times: Floats = np.zeros(0)
+        self.mean: float | None = None
+        """The mean share of the resource that is in use; None: not calculated yet."""
         self.fresh: NDArray[np.bool_] = np.zeros(0, np.bool_)
         self.values: Floats = np.zeros(0)
         self.view: Floats = self.values
@@ -161,6 +164,22 @@ class Signals:
         if slot is None or slot >= len(column.values):
             return column.definition.default
         return float(column.values[slot])
+
+    def known(self, name: str) -> NDArray[np.bool_]:
+        """bool[nodes]: where the value is that of a sample. Raises KeyError for an unknown signal."""
+        column = self._columns[name]
+        column.grow(self._size)
+        return column.fresh[: self._size]
+
+    def mean_share(self, name: str) -> float:
+        """Which part of the signal's resource is in use, as the mean of the nodes with a sample, each from 0 to 1; 0 without any."""
+        column, table = self._columns[name], self._table
+        if column.mean is None and table is not None:
+            allocatable = table.allocatable(column.definition.resource)
+            rows = np.flatnonzero(self.known(name) & (allocatable > 0))
+            shares = column.definition.share(column.values[rows], allocatable[rows])
+            column.mean = float(np.clip(shares, 0.0, 1.0).mean()) if len(rows) else 0.0
+        return column.mean or 0.0
 
     def of_node(self, node: str) -> Mapping[str, float]:
         """The values of all signals of one node."""
@@ -251,7 +270,10 @@ class Signals:
             values = values * definition.per_amount / np.maximum(allocatable, 1) * definition.full
         fresh &= np.isfinite(values)
         values = np.where(fresh, values, definition.default)
+        if definition.mean_if_unknown and (column.fresh[rows] != fresh).any():
+            self.version += 1
         column.fresh[rows] = fresh
+        column.mean = None
         changed = rows[column.values[rows] != values]
         column.values[rows] = values
         for slot in changed.tolist():
@@ -282,6 +304,7 @@ class Signals:
 
     def _reset(self, column: _Column, slot: int) -> None:
         column.fresh[slot] = column.malformed[slot] = False
+        column.mean = None
         if column.values[slot] != column.definition.default:
             column.values[slot] = column.definition.default
             self.changes.append(slot)
