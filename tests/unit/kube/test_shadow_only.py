@@ -98,6 +98,17 @@ async def test_the_watches_follow_the_names_of_policies(server):
         await until(lambda: len(runtime.engine.shadow.pods) == 0)
 
 
+async def test_the_pods_are_listed_again_when_the_only_policy_is_replaced_at_once(server):
+    async with running(server, pod_intake="watch") as runtime:
+        runtime.policies.apply(policy())
+        server.pod("web", OTHER)
+        await until(lambda: len(runtime.engine.shadow.pods) == 1)
+        runtime.policies.remove("eye")
+        assert len(runtime.engine.shadow.pods) == 0
+        runtime.policies.apply(policy())
+        await until(lambda: len(runtime.engine.shadow.pods) == 1)
+
+
 async def test_many_names_share_one_watch(server):
     async with running(server, pod_intake="watch") as runtime:
         server.pod("web", "name-0")

@@ -65,6 +65,8 @@ class ShadowPods:
         self._has_left = left
         self._pods: dict[str, WatchedPod] = {}
         self._left: OrderedDict[str, Seen] = OrderedDict()
+        self.clears = 0
+        """How often everything was forgotten. Watches that fill it have to list all pods again then."""
         compact_regularly(self)
 
     def compact(self) -> None:
@@ -98,6 +100,7 @@ class ShadowPods:
         """No policy looks at any pod."""
         self._pods.clear()
         self._left.clear()
+        self.clears += 1
 
     # As the sink of watches
 

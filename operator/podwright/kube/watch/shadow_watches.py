@@ -22,6 +22,7 @@ class ShadowWatches:
         self._watches = watches
         self._changed = asyncio.Event()
         self._watched: set[str] = set()
+        self._clears = 0
         shadow.listen(self._changed.set)
 
     async def run(self) -> None:
@@ -30,12 +31,15 @@ class ShadowWatches:
             self._changed.clear()
             names = self._shadow.names
             wanted = {ALL} if len(names) > MANY_NAMES else set(names)
-            for name in self._watched - wanted:
+            pods = self._shadow.pods
+            kept = self._watched & wanted if pods.clears == self._clears else set()
+            self._clears = pods.clears
+            for name in self._watched - kept:
                 await self._watches.stop(_title(name))
-                self._shadow.pods.forget(name)
-            for name in wanted - self._watched:
+                pods.forget(name)
+            for name in wanted - kept:
                 selector = PENDING_PODS if name == ALL else pending_pods_of(name)
-                self._watches.start(_title(name), POD, self._shadow.pods, selector, required=False)
+                self._watches.start(_title(name), POD, pods, selector, required=False)
             self._watched = wanted
             await self._changed.wait()
 
