@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from podwright.api.compile import CompiledPolicy
-from podwright.core.framework.errors import ReportException, plugin_traceback, raised_at
+from podwright.core.framework.errors import ContractError, ReportException, plugin_traceback, raised_at
 from podwright.engine.metrics.metrics import PLUGIN_EXCEPTIONS, Metrics
 from podwright.engine.policy_activity import Activities
 
@@ -122,4 +122,6 @@ def _shortened(plugin: str, point: str, error: BaseException) -> str:
     text = f"{type(error).__name__}: {error}"
     if len(text) > _TEXT_LIMIT:
         text = f"{text[:_TEXT_LIMIT]} ..."
+    if isinstance(error, ContractError):
+        return f"plugin {plugin} {error} at {point}"
     return f"plugin {plugin} raised {text} ({raised_at(error)}) at {point}"

@@ -16,6 +16,7 @@ from podwright.core.framework.interface import (
     ReservePlugin,
 )
 from podwright.core.framework.status import unschedulable
+from podwright.engine.metrics.metrics import PLUGIN_EXCEPTIONS
 from support.engine.kit import Rig, custom_policy, deciding, settle
 
 
@@ -207,3 +208,64 @@ async def test_a_cancellation_that_is_one_leaves_its_pod_to_the_next_start():
     async with deciding(rig):
         assert rig.placed_on("web") == "a"
     assert rig.recorder.notes("FailedScheduling") == []
+
+
+class Telling(Plugin, PreEnqueuePlugin):
+    """Keeps the pod named first out, and fails when it is asked whether an event says why."""
+
+    name = "Telling"
+
+    def pre_enqueue(self, pod):
+        return unschedulable("not today") if pod.name == "first" else None
+
+    def tells_gate(self, _pod):
+        raise ValueError("who knows")
+
+
+async def test_a_gate_that_cannot_say_whether_it_tells_holds_its_own_pod_only(caplog):
+    rig = Rig({"Telling": Telling})
+    rig.node("a")
+    assert rig.engine.policies.apply(custom_policy("preEnqueue", "Telling")).accepted
+    async with deciding(rig):
+        rig.pod("first")
+        rig.pod("second")
+        await settle()
+        assert rig.cluster.bound == [("second", "a")]
+        assert rig.counts == {"gated": 1}
+    assert "plugin Telling raised an exception at preEnqueue" in caplog.text
+
+
+class Attaching(Plugin, FilterPlugin):
+    name = "Attaching"
+
+    def attach(self, _framework):
+        raise ValueError("no")
+
+    def filter(self, _state, _pod, _node):
+        return None
+
+
+def test_a_policy_is_not_accepted_if_a_plugin_cannot_be_attached():
+    outcome = Rig({"Attaching": Attaching}).engine.policies.apply(custom_policy("filter", "Attaching"))
+    assert not outcome.accepted
+    assert 'initializing plugin "Attaching": ValueError: no' in outcome.message
+
+
+class Nonsense(Plugin, FilterPlugin):
+    name = "Nonsense"
+
+    def filter(self, _state, _pod, _node):
+        return 7
+
+
+async def test_an_answer_that_is_nonsense_reaches_the_status_of_the_policy_and_is_counted():
+    rig = Rig({"Nonsense": Nonsense})
+    rig.node("a")
+    rig.engine.policies.apply(custom_policy("filter", "Nonsense"))
+    async with deciding(rig):
+        rig.pod("web")
+        await settle()
+    policy = rig.engine.policies.named("custom").compiled
+    said = "plugin Nonsense returned int 7, expected a Status or None at filter"
+    assert rig.engine.plugin_exceptions.summary(policy) == said
+    assert rig.ports.metrics.counter(PLUGIN_EXCEPTIONS).of("Nonsense", "Filter")[0] == 1

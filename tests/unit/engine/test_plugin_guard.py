@@ -23,6 +23,7 @@ from podwright.core.framework.interface import (
     PermitPlugin,
     Plugin,
     PostBindPlugin,
+    PostFilterPlugin,
     PreBindPlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
@@ -133,7 +134,13 @@ class Hinting(Acting, FilterPlugin, EnqueueExtensions):
         return [EventHint(ClusterEvent(NODE, Action.ADD), hint)]
 
 
+class FilteringLast(Acting, PostFilterPlugin):
+    def post_filter(self, _state, _pod, _diagnosis):
+        return None, unresolvable("never")
+
+
 POINTS = {
+    FilteringLast: "postFilter",
     Gating: "preEnqueue",
     Filtering: "filter",
     FilteringAll: "filter",
@@ -610,3 +617,18 @@ class TestCallsThatDoNotComeBack:
 @pytest.fixture(autouse=True)
 def _errors(caplog):
     caplog.set_level(logging.WARNING)
+
+
+@each(Filtering, Gating, FilteringLast)
+def test_every_method_of_a_plugin_is_watched(kind):
+    it = Watching(kind)
+    plugin = it.rig.engine.policies.named("custom").framework.plugins["Acting"]
+    methods = {
+        name
+        for base in kind.__mro__
+        if base.__module__ == Plugin.__module__
+        for name, method in vars(base).items()
+        if inspect.isfunction(method) and not name.startswith("_")
+    }
+    assert methods
+    assert methods <= vars(plugin).keys()

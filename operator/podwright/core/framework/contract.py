@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.framework.cluster_events import Action, ClusterEvent, EventHint
-from podwright.core.framework.errors import PluginError, failure_message
+from podwright.core.framework.errors import ContractError, PluginError, failure_message
 from podwright.core.framework.interface import (
     MAX_SCORE,
     Bools,
@@ -68,6 +68,16 @@ async def awaited(
     return outcome_of(plugin, point, answer)
 
 
+def attach(plugin: Any, framework: Any) -> None:
+    """Calls `attach` of a plugin, as a part of its construction."""
+    try:
+        plugin.attach(framework)
+    except (PluginError, *CONTROL_FLOW):
+        raise
+    except BaseException as error:
+        raise raised(plugin, "constructor", error) from error
+
+
 def guarded(plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], T]) -> Callable[[*Ts], T]:
     """The method, made to raise PluginErrors only. In-tree plugins are trusted not to fail."""
     if _is_in_tree(plugin):
@@ -80,6 +90,8 @@ def guarded(plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], T]) ->
 
 
 def fault(plugin: ExtensionPoint, point: Point, problem: str) -> PluginError:
+    """Reports that the plugin broke its contract, and makes a PluginError of it."""
+    _report(plugin, point.key, ContractError(problem))
     return PluginError(plugin.name, point.key, problem)
 
 

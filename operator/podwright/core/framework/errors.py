@@ -39,6 +39,10 @@ class PluginError(Exception):
         self.problem = problem
 
 
+class ContractError(Exception):
+    """A plugin returned a value that its extension point does not allow. It is reported, and not raised."""
+
+
 class StoppedError(ControlFlowError):
     """Raised into code of a plugin that takes too long. No Exception, so that the code does not take it for one of its own."""
 

@@ -81,7 +81,7 @@ class Framework(BuiltPlugins):
         self._verdicts: VerdictCache[Status | None] = VerdictCache()
         for plugin in self.plugins.values():
             if isinstance(plugin, Plugin):
-                plugin.attach(self)
+                contract.attach(plugin, self)
         observer.framework_built(self.plugin_names)
 
     # Queue
@@ -97,7 +97,10 @@ class Framework(BuiltPlugins):
 
     def tells_gate(self, plugin: str, pod: PodInfo) -> bool:
         """Whether an event on the pod says why this plugin kept it out of the active queue."""
-        return any(each.name == plugin and each.tells_gate(pod) for each in self.pre_enqueue_plugins)
+        return any(
+            each.name == plugin and call(each, Point.PRE_ENQUEUE, each.tells_gate, pod)
+            for each in self.pre_enqueue_plugins
+        )
 
     def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
         return self.sorter()(pod, queued_at)

@@ -29,6 +29,7 @@ _WITH_STATE: Final = (
     "filter",
     "filter_all",
     "post_filter",
+    "group_waits",
     "pre_score",
     "score",
     "score_all",
@@ -40,7 +41,9 @@ _WITH_STATE: Final = (
 )
 """What these take for a pod is added up in its CycleState."""
 _WITHOUT_STATE: Final = (
+    "attach",
     "pre_enqueue",
+    "tells_gate",
     "sort_key",
     "verdict_key",
     "looks_beyond_node",
