@@ -78,7 +78,10 @@ class SignalFeeds:
         """What is wrong with sources and annotations; "" if nothing."""
         found = [f"signal {feed.name}: {feed.problem}" for feed in self.feeds if feed.problem]
         for name, defined in self._signals.items():
-            wrong = self._intake.coverage(name).malformed
+            coverage = self._intake.coverage(name)
+            if defined.definition.time_annotation and not coverage.nodes and isfinite(coverage.age):
+                found.append(f"signal {name}: none of its numbers is recent enough")
+            wrong = coverage.malformed
             if wrong:
                 key = defined.definition.annotation
                 found.append(f"signal {name}: the annotation {key} of {wrong} nodes is no number within its bounds")

@@ -222,6 +222,17 @@ async def test_numbers_that_are_too_old_when_they_arrive_are_a_problem_until_one
         await feeds.close()
 
 
+@pytest.mark.parametrize(
+    ("time", "problem"),
+    [("2027-01-15T07:00:00Z", "signal heat: none of its numbers is recent enough"), ("2027-01-15T08:00:00Z", "")],
+)
+def test_annotations_that_are_all_too_old_are_a_problem(time, problem):
+    rig = rig_with("\n- {name: heat, annotation: {key: example.com/heat, timeKey: example.com/time}}\n", "", nodes=())
+    rig.now = WALL
+    rig.node("a", annotations={"example.com/heat": "1", "example.com/time": time})
+    assert feeds_of(rig).problem() == problem
+
+
 async def test_a_source_that_comes_back_is_believed_again(caplog):
     async with served(says(503), says(503), prometheus_says(vector(a=1))) as (url, _):
         rig = rig_with(LOAD, url)
