@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +14,10 @@ import click
 from podwright.cli.printable import echo
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
+from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.plugin_guard import PluginGuard, ThreadTimes
 from podwright.kube.log_format import printable
+from podwright.kube.plugin_alarm import PluginAlarm
 from podwright.policies.cases import SuiteError, read_suite, run_case
 from podwright.policies.junit import junit
 from podwright.simulator.loaded import LoadOptions
@@ -26,11 +32,15 @@ with_report: Final = click.option(
 
 
 def run_suites(files: Sequence[str], options: LoadOptions, report: str | None) -> None:
-    """Runs the tests in these files. `report`: where to write the results as JUnit XML.
+    """Runs the tests in these files. A plugin that does not come back is stopped, as in the operator. `report`: where to write the results as JUnit XML.
 
     Raises ClickException for files that cannot be used, and SystemExit if a test fails.
     """
     results: dict[str, list[tuple[str, list[str]]]] = {}
+    guard = PluginGuard(ThreadTimes(clock=time.monotonic, cpu=time.thread_time), Metrics(time.monotonic), budget=inf)
+    options = replace(options, guard=guard)
+    alarm = PluginAlarm(guard)
+    alarm.start()
     try:
         for file in files:
             results[file] = [(case.name, [*run_case(case, options)]) for case in read_suite(Path(file))]
@@ -38,6 +48,8 @@ def run_suites(files: Sequence[str], options: LoadOptions, report: str | None) -
             Path(report).write_text(junit(results), encoding="utf-8")
     except (SuiteError, OSError, ProfileError, PluginError) as error:
         raise click.ClickException(str(error)) from error
+    finally:
+        alarm.stop()
     failed = 0
     for file, cases in results.items():
         for name, wrong in cases:

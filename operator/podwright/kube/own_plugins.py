@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from podwright.api.compile import Classes
@@ -34,7 +35,8 @@ class OwnPlugins:
         self._loaded = load(self._directories, skip=self._hung_at_import)
         self._installed = InstalledFiles(self._loaded.installed_classes)
         for path in self._installed.paths:
-            self._installed_texts[path] = path.read_bytes()
+            with suppress(OSError):  # it comes from a zip file, or only as bytecode
+                self._installed_texts[path] = path.read_bytes()
         self._watch(self._loaded.texts)
         self._alarm: PluginAlarm | None = None
 

@@ -185,7 +185,7 @@ def _pod(raw: Raw, path: Path, where: str) -> Raw:
 
 
 def run_case(case: Case, options: LoadOptions) -> Sequence[str]:
-    """What is not as expected; empty if the test passes. A policy that is not accepted fails every test."""
+    """What is not as expected, with the exceptions of plugins; empty if the test passes. A policy that is not accepted fails every test."""
     settings = replace(options.settings, signals={**options.settings.signals, **case.signals})
     cluster = load(Snapshot(objects=[*map(enforced, case.objects)]), replace(options, settings=settings))
     wrong = [*cluster.problems, *(f"policy {each.name}: {each.message}" for each in cluster.refused)]
@@ -206,7 +206,11 @@ def run_case(case: Case, options: LoadOptions) -> Sequence[str]:
         for key, expected in case.expected.items():
             if key in uids:
                 wrong += _differences(key, expected, uids[key], scheduling.outcome, verdicts[key])
-        return [*wrong, *cluster.params_notes] if wrong else wrong
+        if wrong:
+            wrong += cluster.params_notes
+            for name in cluster.policy_objects:
+                wrong += cluster.policies.plugin_exceptions_of(name).splitlines()
+        return wrong
 
 
 def _place(

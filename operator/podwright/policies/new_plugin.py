@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from podwright.core.plugins import PLUGINS as IN_TREE
+
 NAME: Final = re.compile(r"[A-Z][A-Za-z0-9]{1,62}")
 PLUGINS: Final = "plugins"
 """The directory for --plugin-dir. It has nothing but plugins, because every file there is loaded."""
@@ -99,6 +101,8 @@ def files_of(name: str) -> Mapping[Path, str]:
     """The files of a new plugin, relative to its directory. Raises ValueError."""
     if NAME.fullmatch(name) is None:
         raise ValueError(f"{name!r:.80} is not a name such as TeamNodes: letters and digits, the first a capital")
+    if name in IN_TREE:
+        raise ValueError(f"{name!r} is a plugin of Podwright itself: choose another name")
     texts = {"name": name, "dashed": dashed(name)}
     return {
         Path(PLUGINS, f"{dashed(name).replace('-', '_')}.py"): _CODE.format(**texts),

@@ -36,6 +36,7 @@ from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.local_budgets import LocalBudgets
 from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.plugin_exceptions import PluginExceptions
+from podwright.engine.plugin_guard import PluginGuard
 from podwright.engine.policy_activity import Activities
 from podwright.engine.policy_plugins import Conduct
 from podwright.simulator import params
@@ -54,11 +55,15 @@ CLAIM_TEMPLATE_KIND: Final = "ResourceClaimTemplate"
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """`classes`: the plugin classes; `settings`: the built-in policy, and what other policies may do, as the operator's options say it."""
+    """`classes`: the plugin classes; `settings`: the built-in policy, and what other policies may do, as the operator's options say it.
+
+    `guard`: watches plugins that are not Podwright's own.
+    """
 
     features: Features = field(default_factory=Features)
     classes: Classes = field(default_factory=lambda: PLUGINS)
     settings: PolicySettings = DEFAULT_SETTINGS
+    guard: PluginGuard | None = None
 
 
 def features_of(
@@ -150,6 +155,7 @@ def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluste
             exceptions=PluginExceptions(metrics),
             budgets=LocalBudgets(time.monotonic, cpu=time.thread_time),
             activities=Activities(metrics, wall=clock),
+            guard=options.guard,
         ),
     )
     kinds, unread = params.split_missing(snapshot.missing)

@@ -61,6 +61,13 @@ def test_names_that_a_plugin_cannot_have_are_refused(run, tmp_path, name):
     assert not [*tmp_path.iterdir()]
 
 
+def test_names_of_podwrights_own_plugins_are_refused(run, tmp_path):
+    result = run("new", "NodeAffinity")
+    assert result.exit_code == 1
+    assert "'NodeAffinity' is a plugin of Podwright itself: choose another name" in result.output
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [("TeamNodes", "team-nodes"), ("GPUNodes", "gpu-nodes"), ("Gpu2Nodes", "gpu2-nodes"), ("Only", "only")],
@@ -94,3 +101,40 @@ def test_a_directory_without_tests_is_not_a_success(run, tmp_path):
     result = run("test", str(tmp_path))
     assert result.exit_code == 1
     assert "has no tests" in result.output
+
+
+HANGING_TESTS = """
+policies: [policy.yaml]
+nodes:
+  - metadata: {{name: open}}
+tests:
+  - name: it comes back
+    pods:
+      - metadata: {{name: web}}
+    expect:
+      web: {expected}
+  - name: it comes back again
+    pods:
+      - metadata: {{name: web}}
+    expect:
+      web: {{pending: did not come back}}
+"""
+
+
+@pytest.mark.parametrize("expected", ["open", "{node: open, rejected: {open: 'no'}}"])
+def test_a_plugin_that_does_not_come_back_fails_its_test(run, tmp_path, expected):
+    run("new", "TeamNodes")
+    path = tmp_path / "team-nodes/plugins/team_nodes.py"
+    head, _, rest = path.read_text().partition("        team = ")
+    path.write_text(f"{head}        while True:\n            pass\n        team = {rest}")
+    line = len(head.splitlines()) + 2
+    (tmp_path / "team-nodes/test_policies.yaml").write_text(HANGING_TESTS.format(expected=expected))
+    result = run("test", "team-nodes")
+    assert result.exit_code == 1
+    assert "FAILED team-nodes/test_policies.yaml: it comes back\n    default/web:" in result.output
+    assert 'running "TeamNodes" filter plugin: ' in result.output
+    stopped = (
+        "plugin TeamNodes raised PluginStoppedError: did not come back from filter or score within 1 s, and was stopped"
+    )
+    assert any(f"{stopped} (team_nodes.py, line {each}, in filter)" in result.output for each in (line - 1, line))
+    assert "1 passed, 1 failed" in result.output, "the other test runs"

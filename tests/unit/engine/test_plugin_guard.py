@@ -469,6 +469,18 @@ class TestCallsThatDoNotComeBack:
         assert "within 1 s, and was stopped" in message
         assert ", in act)" in it.rig.engine.policies.plugin_exceptions_of("custom")
 
+    async def test_what_logs_that_a_call_was_stopped_is_not_stopped(self):
+        it = Watching(Filtering)
+        it.hang()
+        handler = logging.Handler()
+        handler.emit = lambda _record: it.guard.stop(inspect.currentframe())
+        logging.getLogger("podwright.engine.plugin_guard").addHandler(handler)
+        try:
+            await it.schedule("web")
+        finally:
+            logging.getLogger("podwright.engine.plugin_guard").removeHandler(handler)
+        assert it.count(PLUGIN_STOPS) == 1
+
     async def test_the_explanation_of_a_result_is_stopped(self):
         it = Watching(Explaining)
         it.hang()

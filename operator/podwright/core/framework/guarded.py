@@ -267,6 +267,7 @@ class CallGuard:
         return replace(hint, function=self._single(plugin, "hints", hint.function))
 
     def _stopped(self, plugin: GuardedPlugin, name: str, error: StoppedError) -> PluginStoppedError:
+        self.current = None  # a log handler takes its time, too
         return PluginStoppedError(self.stopped(plugin, name, error)).with_traceback(error.__traceback__)
 
 
