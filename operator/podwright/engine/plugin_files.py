@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import Any, Final
 
 log = logging.getLogger(__name__)
@@ -105,6 +106,8 @@ class PluginDirectories:
 
     def _text(self, path: Path) -> bytes:
         before = path.stat()
+        if not S_ISREG(before.st_mode) and not S_ISDIR(before.st_mode):  # to open a pipe may take for ever
+            raise PluginFilesError([f"file {path}: is not a regular file"])
         stamp = _stamp(before)
         known = self._known.get(path)
         if known is None or known[0] != stamp or self._wall() < before.st_mtime + _RECENT_SECONDS:

@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS: Final = 0.25
 """How often the directories are read."""
+READ_SECONDS: Final = 10.0
+"""How long that may take: a network file system may hang."""
 LOAD_SECONDS: Final = 10.0
 """How long it may take to load the files."""
 RETRY_SECONDS: Final = 10.0
@@ -75,11 +77,12 @@ class PluginReload:
     async def poll(self) -> None:
         """Reads the directories once, and loads what two readings agree on. Never raises."""
         try:
-            found: Texts | PluginFilesError = await self._reader.call(self._directories.read)
+            found: Texts | PluginFilesError = await self._reader.call(self._directories.read, READ_SECONDS)
         except PluginFilesError as error:
             found = error
         except NoAnswerError as error:
-            self._fail([str(error)], None)
+            problem = PluginFilesError([f"reading the plugin directories: {error}"])
+            self._fail(problem.problems, problem)
             return
         if self._is_running(found):
             if self._failed is not None:
@@ -171,9 +174,9 @@ class PluginReload:
         self._seen = self._failed = self._retry_at = None
         self._engine.policies.plugins_are(self._loaded.of_files, "")
 
-    def _fail(self, problems: Sequence[str], found: Texts | PluginFilesError | None, *, retry: bool = False) -> None:
+    def _fail(self, problems: Sequence[str], found: Texts | PluginFilesError, *, retry: bool = False) -> None:
         """What is in the directories cannot be used. `retry`: other policies may be able to."""
-        again = found is not None and _equal(found, self._failed)
+        again = _equal(found, self._failed)
         self._failed = found
         self._retry_at = asyncio.get_running_loop().time() + RETRY_SECONDS if retry else None
         self._policies_tried = self._engine.policies.policy_set.version

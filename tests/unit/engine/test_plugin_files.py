@@ -66,6 +66,7 @@ class TestDirectories:
         (tmp_path / "folder.py").mkdir()
         (tmp_path / "gone.py").symlink_to("..data/gone.py")
         (tmp_path / "large.py").write_bytes(b"#" * (MAX_BYTES + 1))
+        os.mkfifo(tmp_path / "pipe.py")
         with pytest.raises(PluginFilesError) as error:
             PluginDirectories([tmp_path, tmp_path / "none"]).read()
         assert error.value.problems == (
@@ -73,6 +74,7 @@ class TestDirectories:
             f"file {tmp_path / 'folder.py'}: cannot be read: Is a directory",
             f"file {tmp_path / 'gone.py'}: is a link to a file that does not exist",
             f"file {tmp_path / 'large.py'}: is larger than 1 MiB",
+            f"file {tmp_path / 'pipe.py'}: is not a regular file",
         )
 
     def test_too_many_files_are_refused(self, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import sys
+import time
 import weakref
 from textwrap import dedent
 
@@ -16,12 +17,14 @@ from podwright.api.permissions import PolicySettings
 from podwright.core.framework.interface import FilterPlugin, Plugin
 from podwright.core.framework.status import unresolvable
 from podwright.core.plugins import PLUGINS
+from podwright.engine import plugin_reload
 from podwright.engine.metrics.metrics import PLUGIN_RELOADS
 from podwright.engine.plugin_files import PluginDirectories
 from podwright.engine.plugin_loading import FILE_MODULE, load
 from podwright.engine.plugin_reload import PluginReload
 from podwright.engine.policy_events import PolicyEvents
 from podwright.engine.recompilation import Recompilation
+from podwright.engine.side_thread import NoAnswerError
 from support.engine.kit import Rig, custom_policy, deciding, ours, settle
 from support.engine.sliced import Clock, Others, a_preemptor, full_nodes
 from support.policies.local import delegating, local_policy
@@ -618,3 +621,33 @@ async def test_a_plugin_that_is_off_is_on_again_when_its_file_changes_and_not_be
         it.rig.pod("web")
         await settle()
     assert it.rig.placed_on("web") == "a"
+
+
+async def test_a_directory_that_does_not_answer_is_said_once_until_it_does(start, monkeypatch, caplog):
+    it = start()
+    it.apply(policy("Only"))
+    monkeypatch.setattr(plugin_reload, "READ_SECONDS", 0.02)
+
+    def hang():
+        while True:
+            time.sleep(0.001)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(it.directories, "read", hang)
+        await it.reload.poll()
+        assert "reading the plugin directories: did not come back within 0.02 s, and was stopped" in it.problem()
+    monkeypatch.setattr(plugin_reload, "READ_SECONDS", 60.0)
+
+    def no_answer():
+        raise NoAnswerError("3 earlier ones have not ended")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(it.directories, "read", no_answer)
+        await it.settle()
+    assert it.counts == (0, 2)
+    assert caplog.text.count("3 earlier ones have not ended") == 1
+    await it.settle()
+    assert not it.problem()
+    it.write(text(node="b"))
+    await it.settle()
+    assert it.counts == (1, 2)
