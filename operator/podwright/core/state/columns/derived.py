@@ -49,9 +49,11 @@ class DerivedColumns:
     ) -> NDArray[Any]:
         """dtype[nodes], read-only: `row(node)` for each row, 0 for holes.
 
+        Functions of other modules, such as other versions of a plugin, have columns of their own under the same key.
         `whole_table`, if given, computes all rows at once. If `row` raises, the error propagates and nothing is cached.
         """
         table = self._table
+        key = getattr(row, "__module__", None), key
         column = self._columns.get(key)
         if column is not None:
             if column.seq == table.static_changes.seq:

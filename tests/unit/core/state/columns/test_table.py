@@ -93,3 +93,20 @@ def test_a_node_is_found_by_its_name_until_it_is_removed():
     assert table.slots_of(["none", "a", "a"]).tolist() == [-1, slot, slot]
     table.remove(slot)
     assert table.slot_of("a") is None
+
+
+def test_functions_of_two_modules_have_columns_of_their_own():
+    table = NodeTable()
+    table.add(parse_node(make_node("a")))
+    derived = DerivedColumns(table)
+
+    def old(_node):
+        return 1
+
+    def new(_node):
+        return 2
+
+    new.__module__ = "the_next_version"
+    for _ in range(2):
+        assert derived.get("plugin.column", old, np.int64)[0] == 1
+        assert derived.get("plugin.column", new, np.int64)[0] == 2
