@@ -480,6 +480,7 @@ class TestCallsThatDoNotComeBack:
         finally:
             logging.getLogger("podwright.engine.plugin_guard").removeHandler(handler)
         assert it.count(PLUGIN_STOPS) == 1
+        assert "PluginStoppedError: did not come back from" in it.message("web")
 
     async def test_the_explanation_of_a_result_is_stopped(self):
         it = Watching(Explaining)
