@@ -132,7 +132,9 @@ def test_the_example_fills_nodes_with_no_more_rights_than_it_needs(installed, na
     port, metrics_port = free_port(), free_port()
     kubeconfig = cluster.service_account_kubeconfig(NAMESPACE, "podwright-extender")
     command = [sys.executable, "-m", "podwright", *arguments(issued, port, metrics_port)]
-    process = cluster.start_process("example-extender", command, {"PODWRIGHT_KUBECONFIG": str(kubeconfig)})
+    process = cluster.start_process(
+        "example-extender", command, {"PODWRIGHT_KUBECONFIG": str(kubeconfig), "POD_NAMESPACE": NAMESPACE}
+    )
     extender = kit.Operator(process, port, scheme="https")
     kit.wait_ready(extender)
     scheduler = cluster.start_scheduler(
