@@ -1,248 +1,46 @@
-"""Third-party plugins that take too long: they are named, stopped, and switched off as their policy says."""
+"""Third-party plugins that take too long for a pod: they are named, and switched off as their policy says."""
 
 from __future__ import annotations
 
-import asyncio
-import bisect
 import inspect
 import logging
-import traceback
 from typing import Final
 
-import numpy as np
 import pytest
 
-from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, EventHint, Hint
-from podwright.core.framework.errors import StoppedError
 from podwright.core.framework.interface import (
     BindPlugin,
     CycleState,
-    EnqueueExtensions,
-    FilterPlugin,
-    FilterResult,
-    PermitPlugin,
     Plugin,
-    PostBindPlugin,
-    PostFilterPlugin,
-    PreBindPlugin,
-    PreEnqueuePlugin,
-    PreFilterPlugin,
-    ReservePlugin,
-    ScorePlugin,
 )
 from podwright.core.framework.status import unresolvable
-from podwright.engine.metrics.metrics import PLUGIN_OVERRUNS, PLUGIN_STOPS
-from podwright.engine.plugin_guard import is_in_plugin
-from podwright.engine.plugin_switches import PluginSwitches
-from podwright.engine.policy_events import PolicyEvents
+from podwright.engine.metrics.metrics import PLUGIN_OVERRUNS
 from support.engine.kit import Rig, custom_policy, deciding, settle, values
+from support.plugins.guarded import (
+    Acting,
+    AfterBinding,
+    Awaiting,
+    BeforeBinding,
+    Binding,
+    Filtering,
+    FilteringAll,
+    FilteringFirst,
+    FilteringLast,
+    Gating,
+    Permitting,
+    Reserving,
+    ReservingAndBinding,
+    Scoring,
+    Together,
+    Turns,
+    Watching,
+    each,
+)
 
 
-class Acting(Plugin):
-    """Does `act` wherever it is called."""
-
-    name = "Acting"
-    act = staticmethod(lambda: None)
-    calls: list[str]
-
-
-class Filtering(Acting, FilterPlugin):
-    def filter(self, _state, _pod, _node):
-        return self.act()
-
-
-class FilteringAll(Filtering):
-    def filter_all(self, _state, _pod, _table):
-        return self.act()
-
-
-class Explaining(Filtering):
-    def filter(self, _state, _pod, _node):
-        return unresolvable("never")
-
-    def filter_all(self, _state, _pod, table):
-        return FilterResult(np.zeros(table.size, np.bool_), self.act)
-
-
-class FilteringFirst(Acting, PreFilterPlugin):
-    def pre_filter(self, _state, _pod):
-        return self.act()
-
-
-class Gating(Acting, PreEnqueuePlugin):
-    def pre_enqueue(self, _pod):
-        return self.act()
-
-
-class Scoring(Acting, ScorePlugin):
-    def score(self, _state, _pod, _node):
-        return self.act() or 0
-
-
-class Reserving(Acting, ReservePlugin):
-    def reserve(self, _state, _pod, _node_name):
-        return self.act()
-
-    def unreserve(self, _state, _pod, _node_name):
-        pass
-
-
-class Permitting(Acting, PermitPlugin):
-    def permit(self, _state, _pod, _node_name):
-        self.act()
-        return None, 0.0
-
-
-class BeforeBinding(Acting, PreBindPlugin):
-    async def pre_bind(self, _state, _pod, _node_name):
-        await asyncio.sleep(0)
-        return self.act()
-
-
-class Binding(Acting, BindPlugin):
-    async def bind(self, _state, _pod, _node_name, _annotations):
-        return self.act()
-
-
-class AfterBinding(Acting, PostBindPlugin):
-    async def post_bind(self, _state, _pod, _node_name):
-        self.act()
-
-
-class Awaiting(Acting, PreBindPlugin):
-    async def pre_bind(self, _state, _pod, _node_name):
-        asyncio.get_running_loop().call_soon(self.act)
-        await asyncio.sleep(0)
-
-
-class ReservingAndBinding(Reserving, BeforeBinding):
-    async def pre_bind(self, _state, _pod, _node_name):
-        self.act()
-        await asyncio.sleep(0)
-        self.act()
-
-
-class Hinting(Acting, FilterPlugin, EnqueueExtensions):
-    def filter(self, _state, _pod, _node):
-        return unresolvable("never")
-
-    def hints(self):
-        def hint(*_):
-            self.act()
-            return Hint.QUEUE
-
-        return [EventHint(ClusterEvent(NODE, Action.ADD), hint)]
-
-
-class FilteringLast(Acting, PostFilterPlugin):
-    def post_filter(self, _state, _pod, _diagnosis):
-        return None, unresolvable("never")
-
-
-POINTS = {
-    FilteringLast: "postFilter",
-    Gating: "preEnqueue",
-    Filtering: "filter",
-    FilteringAll: "filter",
-    FilteringFirst: "preFilter",
-    Scoring: "score",
-    Reserving: "reserve",
-    Permitting: "permit",
-    BeforeBinding: "preBind",
-    Awaiting: "preBind",
-    Binding: "bind",
-    AfterBinding: "postBind",
-    ReservingAndBinding: "preBind",
-}
-
-
-def each(*classes):
-    return pytest.mark.parametrize("kind", classes, ids=lambda kind: kind.__name__)
-
-
-class Turns(Acting, FilterPlugin):
-    """Does what each call says."""
-
-    __module__ = "team_plugins"
-
-    def __init__(self):
-        pass
-
-    def filter(self, _state, act):
-        act()
-
-
-class Together:
-    """As much of a Framework as is needed to watch its plugins."""
-
-    def __init__(self, **plugins):
-        self.plugins, self.hints = plugins, {}
-        for name, plugin in plugins.items():
-            plugin.name = name
-
-
-class Watching:
-    """An engine with a plugin that a policy uses."""
-
-    def __init__(self, kind, on_failure=None, **options):
-        self.kind = type(kind.__name__, (kind,), {"__module__": "team_plugins"})
-        self.rig = Rig(plugins={"Acting": self.kind}, **options)
-        self.guard = self.rig.engine.plugin_guard
-        events = PolicyEvents(self.rig.engine.policies, self.rig.recorder, scheduler_name="podwright", own=lambda: None)
-        self.switches = PluginSwitches(self.rig.engine, metrics=self.rig.ports.metrics, events=events)
-        for name in "ab":
-            self.rig.node(name)
-        self.apply(POINTS.get(kind, "filter"), on_failure)
-
-    def apply(self, point, on_failure=None, generation=1):
-        raw = custom_policy(point, "Acting", generation)
-        if point == "bind":
-            raw["spec"]["plugins"]["bind"]["disabled"] = [{"name": "*"}]
-        if on_failure:
-            raw["spec"]["onPluginFailure"] = on_failure
-        result = self.rig.engine.policies.apply(raw)
-        assert result.accepted, result.message
-        self.rig.engine.policies_changed()
-
-    def take(self, seconds, answer=None, *, waiting=False, stalled=False):
-        """Has the plugin take so long for each pod. `waiting`: it sleeps. `stalled`: others have the CPU."""
-        calls = 2 if self.kind.__base__ in (Filtering, Scoring) else 1
-
-        def act():
-            self.rig.now += seconds / calls
-            self.rig.waits += waiting
-            self.rig.stalled += seconds / calls if waiting or stalled else 0.0
-            return answer
-
-        self.kind.act = staticmethod(act)
-
-    def hang(self, code=None):
-        """Has the plugin run until it is stopped."""
-
-        def act():
-            for _ in range(100):
-                self.rig.now += 0.3
-                self.guard.stop(inspect.currentframe())
-            pytest.fail("it was not stopped")
-
-        self.kind.act = staticmethod(code or act)
-
-    async def schedule(self, *names):
-        async with deciding(self.rig):
-            for name in names:
-                self.rig.pod(name)
-                await settle()
-
-    def count(self, counter, plugin="Acting"):
-        return self.rig.ports.metrics.counter(counter).of(plugin)[0]
-
-    def message(self, name):
-        """What the pod's status says."""
-        return [verdict.message for pod, verdict, _ in self.rig.status.written if pod == name and verdict][-1]
-
-    @property
-    def off(self):
-        return self.rig.engine.policies.work_of("custom").switched_off
+@pytest.fixture(autouse=True)
+def _errors(caplog):
+    caplog.set_level(logging.WARNING)
 
 
 class TestBudgets:
@@ -449,187 +247,6 @@ class TestDisabledFromTheStart:
             rig.pod("one")
             await settle()
         assert not rig.placed_on("one")
-
-
-class TestCallsThatDoNotComeBack:
-    @each(Filtering, FilteringAll, FilteringFirst, Scoring, Reserving, Permitting, BeforeBinding)
-    async def test_they_are_stopped_and_named(self, kind, caplog):
-        it = Watching(kind)
-        it.hang()
-        await it.schedule("web")
-        assert it.count(PLUGIN_STOPS) == 1
-        assert not it.rig.placed_on("web")
-        (stopped,) = [
-            record for record in caplog.records if record.name == "podwright.engine.plugin_guard" and record.exc_info
-        ]
-        assert "policy custom: plugin Acting did not come back from" in stopped.getMessage()
-        assert [each.name for each in traceback.extract_tb(stopped.exc_info[2])][-1] == "act"
-        message = it.message("web")
-        assert "PluginStoppedError: did not come back from" in message
-        assert "within 1 s, and was stopped" in message
-        assert ", in act)" in it.rig.engine.policies.plugin_exceptions_of("custom")
-
-    async def test_what_logs_that_a_call_was_stopped_is_not_stopped(self):
-        it = Watching(Filtering)
-        it.hang()
-        handler = logging.Handler()
-        handler.emit = lambda _record: it.guard.stop(inspect.currentframe())
-        logging.getLogger("podwright.engine.plugin_guard").addHandler(handler)
-        try:
-            await it.schedule("web")
-        finally:
-            logging.getLogger("podwright.engine.plugin_guard").removeHandler(handler)
-        assert it.count(PLUGIN_STOPS) == 1
-        assert "PluginStoppedError: did not come back from" in it.message("web")
-
-    async def test_the_explanation_of_a_result_is_stopped(self):
-        it = Watching(Explaining)
-        it.hang()
-        await it.schedule("web")
-        assert it.count(PLUGIN_STOPS) == 1
-
-    async def test_a_hint_is_stopped(self):
-        it = Watching(Hinting)
-        it.hang()
-        await it.schedule("web")
-        it.rig.node("new")
-        assert it.count(PLUGIN_STOPS) == 1
-        assert it.rig.counts.get("unschedulable") != 1, "as if it might help"
-
-    async def test_a_gate_is_stopped(self):
-        it = Watching(Gating)
-        it.hang()
-        it.rig.pod("web")
-        assert it.count(PLUGIN_STOPS) == 1
-
-    async def test_other_pods_go_on(self):
-        it = Watching(Filtering)
-        it.hang()
-        await it.schedule("one")
-        it.take(0.0)
-        await it.schedule("two")
-        assert it.rig.placed_on("two")
-
-    async def test_one_that_catches_everything_is_stopped_again(self):
-        it = Watching(Filtering)
-        stops = []
-
-        def act():
-            for _ in range(5):
-                try:
-                    it.rig.now += 1.0
-                    it.guard.stop(inspect.currentframe())
-                except BaseException as error:  # noqa: BLE001 -- as a plugin may
-                    stops.append(type(error))
-            it.rig.now += 1.0
-            it.guard.stop(inspect.currentframe())
-
-        it.hang(act)
-        await it.schedule("web")
-        assert stops == [StoppedError] * 5
-        assert it.count(PLUGIN_STOPS) == 1
-
-    async def test_a_call_that_has_just_returned_is_not_stopped(self):
-        """The timer may fire at any instruction: here, right after the last one of the plugin."""
-        it = Watching(Filtering)
-        fired = []
-
-        def act():
-            it.rig.now += 2.0
-
-        def clock():
-            frame = inspect.currentframe().f_back
-            if frame.f_code.co_name == "guarded" and it.guard.overdue():
-                fired.append(it.guard.current)
-                it.guard.stop(frame)
-            return it.rig.now
-
-        it.guard.clock = clock
-        it.apply("filter", generation=2)
-        it.hang(act)
-        await it.schedule("web")
-        assert it.rig.placed_on("web")
-        it.guard.stop(inspect.currentframe())
-        assert it.guard.current is None
-
-    async def test_a_function_of_the_core_is_not_left_half_done(self):
-        it = Watching(Filtering)
-
-        def act():
-            it.rig.now += 2.0
-            bisect.bisect([1, 2], 3, key=lambda value: value)
-
-        it.hang(act)
-        namespace = {"__name__": "podwright.core.state.cache"}
-        exec("def half(guard, frame):\n    guard.stop(frame())\n    return 'whole'", namespace)
-        done = []
-
-        def calls_the_core():
-            it.rig.now += 2.0
-            done.append(namespace["half"](it.guard, lambda: inspect.currentframe().f_back))
-
-        it.hang(calls_the_core)
-        await it.schedule("web")
-        assert set(done) == {"whole"}
-        assert it.rig.placed_on("web")
-
-    def test_only_code_of_plugins_is_interrupted(self):
-        def at(name, *inner):
-            namespace = {"__name__": name, "_getframe": inspect.currentframe}
-            exec("def call(inner):\n    return inner[0](inner[1:]) if inner else _getframe()", namespace)
-            return namespace["call"]
-
-        def interrupted(*names):
-            first, *inner = [at(name) for name in names]
-            return is_in_plugin(first(inner))
-
-        wrapper = "podwright.core.framework.guarded"
-        assert interrupted(wrapper, "team_plugins")
-        assert interrupted(wrapper, "team_plugins", "numpy.linalg")
-        assert interrupted(wrapper, "json")
-        assert interrupted(wrapper, "team_plugins", "podwright.core.state.columns.derived", "team_plugins")
-        assert not interrupted(wrapper)
-        assert not interrupted(wrapper, "team_plugins", "podwright.core.state.columns.derived")
-        assert not interrupted(wrapper, "team_plugins", "podwright.core.state.columns.derived", "numpy")
-        assert not interrupted("podwright.engine.engine", "heapq")
-
-    async def test_the_constructor_of_a_plugin_is_stopped(self):
-        class Slow(Filtering):
-            def __init__(self, args, handle):
-                super().__init__(args, handle)
-                if handle.cache.table.count:
-                    for _ in range(100):
-                        guards[0].stop(inspect.currentframe())
-
-        guards = []
-        rig = Rig(plugins={"Acting": Slow})
-        guards.append(rig.engine.plugin_guard)
-        rig.node("a")
-        result = rig.engine.policies.apply(custom_policy("filter", "Acting"))
-        assert not result.accepted
-        assert (
-            "PluginStoppedError: did not come back within 1 s, and was stopped (test_plugin_guard.py, line"
-            in result.message
-        )
-
-    async def test_pauses_of_an_attempt_do_not_count(self):
-        it = Watching(Filtering)
-
-        def act():
-            left = it.guard.leave()
-            it.rig.now += 5.0
-            it.guard.stop(inspect.currentframe())
-            it.guard.enter_again(left)
-
-        it.hang(act)
-        await it.schedule("one")
-        assert it.rig.placed_on("one")
-        assert not it.count(PLUGIN_OVERRUNS)
-
-
-@pytest.fixture(autouse=True)
-def _errors(caplog):
-    caplog.set_level(logging.WARNING)
 
 
 @each(Filtering, Gating, FilteringLast)
