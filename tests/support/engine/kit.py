@@ -265,7 +265,7 @@ class Slow(Plugin, PreBindPlugin):
     gate: asyncio.Future
 
     async def pre_bind(self, _state, _pod, _node_name):
-        return await self.gate
+        return await asyncio.shield(self.gate)  # the end of one pod is not the end of the others
 
 
 class PerNode(Plugin, FilterPlugin, ScorePlugin):

@@ -259,7 +259,7 @@ class TestHostileClients:
         async with serving(told, Limits(connections=8, stall_seconds=0.2)) as server:
             _, writer = await connect(server)
             writer.transport.pause_reading()
-            writer.write(b"GET /metrics/resources HTTP/1.1\r\nHost: here\r\n\r\n")
+            writer.write(b"GET /metrics/resources HTTP/1.1\r\nHost: localhost\r\n\r\n")
             await until(lambda: told.dropped("stall"))
             assert await text(server, "/livez") == (200, "ok")
             await hang_up(writer)
