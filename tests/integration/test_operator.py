@@ -72,7 +72,8 @@ def test_existing_and_new_pods_are_bound_however_the_operator_is_started(cluster
         cluster.client.create(pod("new", namespace, scheduler=OURS))
         cluster.client.create(pod("foreign", namespace, scheduler="other-scheduler"))
         kit.wait_bound(cluster, namespace, 2, 20)
-        assert operator.metric("scheduler_schedule_attempts_total", result="scheduled", profile=OURS) == 2
+        attempts = lambda: operator.metric("scheduler_schedule_attempts_total", result="scheduled", profile=OURS)  # noqa: E731
+        wait_until(lambda: attempts() == 2, 20, "two attempts are counted: a pod is bound before its attempt is")
     assert operator.process.returncode == 0
     assert "Traceback" not in operator.log()
     assert not cluster.client.read(pod("foreign", namespace))["spec"].get("nodeName")
