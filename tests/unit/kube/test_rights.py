@@ -66,6 +66,7 @@ def test_the_role_of_the_extender_only_lets_it_read_and_bind():
     kinds = [(kind.group, kind.plural) for kind in (*WATCHED_KINDS, POLICY, POD_GROUPS[0], *PLUGINS_POD_GROUPS)]
     expected = {("", group, plural, "", verb) for group, plural in kinds for verb in READ}
     expected |= {("", "", "pods", "", "get"), ("", "", "pods/binding", "", "create")}
+    expected |= {("scheduler-extender", "", "configmaps", "", verb) for verb in READ}
     assert set(granted("examples/extender/server.yaml")) == expected
 
 
