@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from podwright.api.scheduler_policy import PolicyError
 from podwright.core.framework.errors import PluginError, raised_at
 from podwright.core.framework.profile import ProfileError
+from podwright.core.objects.errors import described
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,4 +32,4 @@ def problem_of(error: BaseException) -> str:
         return error.message
     if isinstance(error, PluginError):
         return str(error) if error.__cause__ is None else f"{error} ({raised_at(error.__cause__)})"
-    return str(error) if isinstance(error, ProfileError) else f"{type(error).__name__}: {error} ({raised_at(error)})"
+    return str(error) if isinstance(error, ProfileError) else f"{described(error)} ({raised_at(error)})"

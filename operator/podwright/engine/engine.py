@@ -21,6 +21,7 @@ from podwright.core.cycle import Decision, Placement, Rejection, schedule
 from podwright.core.framework.features import Features
 from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.errors import described
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.state.cache import Cache
@@ -440,7 +441,7 @@ class Engine:
         """An attempt was interrupted by an exception."""
         if self.cache.is_assumed(queued.uid) and not self.binding_cycles.has(queued.uid):
             self.cache.forget(queued.uid)
-        self._failures.fail(queued, f"{type(error).__name__}: {error}", self._sources.clock() - started)
+        self._failures.fail(queued, described(error), self._sources.clock() - started)
 
     def _may_decide(self, queued: QueuedPod, policy: ActivePolicy) -> bool:
         """Whether a pod whose attempt was paused still waits for a decision under this policy."""

@@ -25,6 +25,7 @@ from podwright.core.extended_cycle import Changed, Question, begin, finish, pree
 from podwright.core.framework.extenders import EXTENDER, ExtenderAnswers
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.errors import described
 from podwright.core.preemption.evaluator import Candidate, DryRun
 from podwright.core.queue import QueuedPod
 from podwright.engine.active_policies import ActivePolicies, ActivePolicy
@@ -165,7 +166,7 @@ class ExtendedAttempts:
             if isinstance(error, CONTROL_FLOW) or is_interruption(error):
                 raise
             log.exception("an attempt failed", extra=fields(pod=queued.pod))
-            self._end(attempt, Fault(queued.pod, "", f"{type(error).__name__}: {error}"))
+            self._end(attempt, Fault(queued.pod, "", described(error)))
         finally:
             self._out.subtract(attempt.names)
             self._out += Counter()  # drops what is 0

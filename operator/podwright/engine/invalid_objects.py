@@ -9,7 +9,7 @@ import logging
 from typing import Final
 
 from podwright.core.framework.errors import PluginError
-from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.errors import InvalidObjectError, described
 from podwright.engine.metrics.metrics import INVALID_OBJECTS, Metrics
 
 log = logging.getLogger(__name__)
@@ -29,9 +29,7 @@ class InvalidObjects:
 
     def report(self, kind: str, name: str, error: Exception) -> str | None:
         """Logs and counts the error. Returns its text, or None if the same error was reported before."""
-        text = (
-            str(error) if isinstance(error, InvalidObjectError) else f"{kind} {name}: {type(error).__name__}: {error}"
-        )
+        text = str(error) if isinstance(error, InvalidObjectError) else f"{kind} {name}: {described(error)}"
         key = hash((kind, name, text))
         known = key in self._reported
         self._reported.pop(key, None)

@@ -17,6 +17,7 @@ from typing import Final
 
 from podwright.api.compile import CompiledPolicy
 from podwright.core.framework.errors import ContractError, ReportException, plugin_traceback, raised_at
+from podwright.core.objects.errors import described
 from podwright.engine.metrics.metrics import PLUGIN_EXCEPTIONS, Metrics
 from podwright.engine.policy_activity import Activities
 
@@ -119,7 +120,7 @@ class PluginExceptions:
 
 
 def _shortened(plugin: str, point: str, error: BaseException) -> str:
-    text = f"{type(error).__name__}: {error}"
+    text = described(error)
     if len(text) > _TEXT_LIMIT:
         text = f"{text[:_TEXT_LIMIT]} ..."
     if isinstance(error, ContractError):

@@ -26,6 +26,7 @@ from typing import Any, Final
 from podwright.core.framework.interface import Plugin
 from podwright.core.framework.registry import Found, RegistryError, merge_plugins
 from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.errors import described
 from podwright.core.plugins import PLUGINS
 from podwright.engine.plugin_files import PluginDirectories, PluginFilesError, Texts
 
@@ -182,7 +183,7 @@ def _from_entry_points() -> Iterator[Found | str]:
         except CONTROL_FLOW:
             raise
         except BaseException as error:  # noqa: BLE001 -- third-party code may raise anything
-            yield f"{source}: cannot be imported: {type(error).__name__}: {error}"
+            yield f"{source}: cannot be imported: {described(error)}"
 
 
 def _load_file(path: Path, text: bytes) -> PluginModule:
@@ -193,7 +194,7 @@ def _load_file(path: Path, text: bytes) -> PluginModule:
     except CONTROL_FLOW:
         raise
     except BaseException as error:
-        problem = f"{source}: cannot be imported: {type(error).__name__}: {error}{_line_of(error, path)}"
+        problem = f"{source}: cannot be imported: {described(error)}{_line_of(error, path)}"
         raise RegistryError([problem]) from error
     plugins = [
         value

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import podwright
+from podwright.core.objects.errors import described
 from podwright.engine.log_fields import ObjectRef, fields_of, level_of, verbosity_of
 
 MESSAGE_LIMIT: Final = 2_000
@@ -185,7 +186,7 @@ def _severity(record: logging.LogRecord) -> str:
 def _error(record: logging.LogRecord) -> Mapping[str, str]:
     """The exception of a record, as a field."""
     error = record.exc_info[1] if record.exc_info else None
-    return {} if error is None else {"err": f"{type(error).__name__}: {error}"}
+    return {} if error is None else {"err": described(error)}
 
 
 def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import make_dataclass
+
 import pytest
 
 from podwright.api.compile import compile_policy
 from podwright.api.kube_scheduler_configuration import POINTS, convert_profile, default_profile
 from podwright.api.scheduler_policy import parse_policy
+from podwright.core.framework.args import ArgsError
 from podwright.core.framework.features import Features
+from podwright.core.framework.interface import FilterPlugin, Plugin
 from podwright.core.framework.profile import MULTI_POINT, Point, ProfileError, expand
 from support.engine.stand_ins import STAND_INS
 
@@ -83,3 +88,36 @@ def test_an_invalid_profile_is_rejected_with_its_field(raw, message):
     with pytest.raises(ProfileError) as caught:
         convert_profile(raw, "profiles[0]", STAND_INS, FEATURES)
     assert str(caught.value).startswith(message)
+
+
+class WordlessError(Exception):
+    def __str__(self):
+        raise SystemExit(4)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        pytest.param(SystemExit(3), "SystemExit: 3", id="SystemExit"),
+        pytest.param(KeyError("color"), "KeyError: 'color'", id="an exception"),
+        pytest.param(
+            WordlessError(), "WordlessError (its text raises SystemExit)", id="an exception whose text raises"
+        ),
+    ],
+)
+@pytest.mark.parametrize("method", ["__post_init__", "validate"])
+def test_args_that_a_plugin_cannot_check_are_refused_with_their_path(method, error, words):
+    def fail(*_args):
+        raise error
+
+    args_type = make_dataclass("PaintedArgs", [("color", str, "blue")], namespace={method: fail})
+    painted = type("Painted", (Plugin, FilterPlugin), {"name": "Painted", "args_type": args_type, "filter": fail})
+    classes = {**STAND_INS, "Painted": painted}
+    raw = {"pluginConfig": [{"name": "Painted", "args": {"color": "red"}}]}
+    with pytest.raises(ArgsError) as raised:
+        convert_profile(raw, "spec", classes, FEATURES)
+    (where, problem), *others = raised.value.problems
+    assert (where, others) == ("spec.pluginConfig[0].args", [])
+    assert re.search(r"test_kube_scheduler_configuration.py, line \d+, in fail\)$", problem)
+    assert "args.py" not in problem
+    assert problem.startswith(f"cannot be checked: {words} (")

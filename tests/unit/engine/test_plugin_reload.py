@@ -88,7 +88,7 @@ async def test_a_file_that_is_still_changing_is_not_loaded(start):
         ),
         pytest.param(
             ARGS + text() + "    args_type = Args\n",
-            "policy custom: GeneratorExit: no (",
+            'policy custom: initializing plugin "Only": GeneratorExit: no (',
             id="args that raise what is no Exception",
         ),
         pytest.param(

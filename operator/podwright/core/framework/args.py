@@ -22,8 +22,11 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar, Union
 
+from podwright.core.framework.errors import raised_at
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.validation import Problem, Rule, cel_schema, child_path, summary
+from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.errors import described
 
 T = TypeVar("T")
 
@@ -55,7 +58,7 @@ def decode_args(cls: type[T], raw: object, where: str, kind: str = "") -> T:
 
     `cls` is the plugin's `args_type`, `where` the path of `args`. `kind` is what `args.kind` must be when given; without
     it, the name of the dataclass. The dataclass's `validate(where)`, if it has one, yields further problems; that of a
-    nested dataclass is for the outer one to call. Raises ArgsError.
+    nested dataclass is for the outer one to call. Raises ArgsError, whatever the plugin's code raises.
     """
     if isinstance(raw, Mapping):
         expected = {"apiVersion": API_VERSION, "kind": kind or cls.__name__}
@@ -68,7 +71,12 @@ def decode_args(cls: type[T], raw: object, where: str, kind: str = "") -> T:
         if wrong:
             raise ArgsError(wrong)
         raw = {key: value for key, value in raw.items() if key not in expected}
-    return decode(cls, raw, where)
+    try:
+        return decode(cls, raw, where)
+    except (ArgsError, *CONTROL_FLOW):
+        raise
+    except BaseException as error:
+        raise ArgsError([(where, f"cannot be checked: {described(error)} ({raised_at(error)})")]) from error
 
 
 def decode(cls: type[T], raw: object, where: str) -> T:

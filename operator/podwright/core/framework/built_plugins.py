@@ -32,6 +32,7 @@ from podwright.core.framework.observer import PluginNames
 from podwright.core.framework.profile import ExpandedProfile, Point, Profile, expand
 from podwright.core.framework.status import Status
 from podwright.core.objects.control_flow import CONTROL_FLOW, may_interrupt
+from podwright.core.objects.errors import described
 
 
 class BuiltPlugins:
@@ -85,9 +86,9 @@ class BuiltPlugins:
 
 
 def _build(plugin: type[Any], args: Any, handle: Handle, report_exception: ReportException | None) -> Any:
-    if args is None and plugin.args_type is not None:
-        args = plugin.args_type()
     try:
+        if args is None and plugin.args_type is not None:
+            args = plugin.args_type()
         built = plugin(args, handle)
         built.report_exception = report_exception
     except CONTROL_FLOW:
@@ -95,7 +96,7 @@ def _build(plugin: type[Any], args: Any, handle: Handle, report_exception: Repor
     except BaseException as error:
         if report_exception is not None:
             report_exception(plugin.name, "constructor", error)
-        raise PluginError(plugin.name, "constructor", f"{type(error).__name__}: {error}") from error
+        raise PluginError(plugin.name, "constructor", described(error)) from error
     return built
 
 

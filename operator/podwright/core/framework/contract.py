@@ -6,6 +6,7 @@ So a broken plugin fails the attempt of one pod, and nothing else.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, TypeVar, TypeVarTuple
 
@@ -28,7 +29,7 @@ from podwright.core.framework.interface import (
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import SKIP, Code, Status
 from podwright.core.objects.control_flow import CONTROL_FLOW
-from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.errors import InvalidObjectError, described
 from podwright.core.objects.pod import PodInfo
 
 T = TypeVar("T")
@@ -47,6 +48,12 @@ def call(plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], T], *args
         raise
     except BaseException as error:
         raise raised(plugin, point.key, error) from error
+
+
+def contained(plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], object], *args: *Ts) -> None:
+    """Calls a method whose answer nobody needs. An exception from it is reported, and goes no further."""
+    with suppress(PluginError):
+        call(plugin, point, method, *args)
 
 
 async def awaited(
@@ -98,7 +105,7 @@ def fault(plugin: ExtensionPoint, point: Point, problem: str) -> PluginError:
 def raised(plugin: ExtensionPoint, point: str, error: BaseException) -> PluginError:
     """Reports an exception that the plugin raised, and makes a PluginError of it. `point`: an extension point's key, or `hints`."""
     _report(plugin, point, error)
-    return PluginError(plugin.name, point, f"{type(error).__name__}: {error}")
+    return PluginError(plugin.name, point, described(error))
 
 
 def _report(plugin: ExtensionPoint, point: str, error: BaseException) -> None:
@@ -182,7 +189,7 @@ def explained(plugin: str, result: FilterResult, rejected: Bools) -> tuple[NDArr
     except CONTROL_FLOW:
         raise
     except BaseException as error:
-        raise PluginError(plugin, Point.FILTER.key, f"explain: {type(error).__name__}: {error}") from error
+        raise PluginError(plugin, Point.FILTER.key, f"explain: {described(error)}") from error
     return codes, stamped
 
 

@@ -251,7 +251,7 @@ class Framework(BuiltPlugins):
         """Clears the verdict cache, and the caches of PostFilter plugins."""
         self._verdicts.clear()
         for plugin in self.post_filter_plugins:
-            plugin.clear_cache()
+            contract.contained(plugin, Point.POST_FILTER, plugin.clear_cache)
 
     def cached_verdicts(self, state: CycleState, pod: PodInfo) -> NodeVerdicts[Status | None] | None:
         """Results of `filter_node_with_nominated` that are valid for this pod; None if they must not be cached."""

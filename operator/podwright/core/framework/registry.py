@@ -24,6 +24,8 @@ from podwright.core.framework.interface import (
     ScorePlugin,
 )
 from podwright.core.framework.profile import Point
+from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.errors import described
 
 _CONTRACTS: Final = (
     Plugin,
@@ -67,8 +69,7 @@ def merge_plugins(in_tree: Mapping[str, type[Plugin]], found: Iterable[Found]) -
     sources = dict.fromkeys(in_tree, "Podwright itself")
     problems: list[str] = []
     for item in found:
-        found_problems = [f"{item.source}: {problem}" for problem in _class_problems(item.plugin)]
-        if found_problems:
+        if found_problems := _problems_of(item):
             problems += found_problems
             continue
         plugin: Any = item.plugin
@@ -80,6 +81,16 @@ def merge_plugins(in_tree: Mapping[str, type[Plugin]], found: Iterable[Found]) -
     if problems:
         raise RegistryError(problems)
     return classes
+
+
+def _problems_of(item: Found) -> Sequence[str]:
+    """What is wrong with the object. To look at it may run code of the plugin, such as the default of a field."""
+    try:
+        return [f"{item.source}: {problem}" for problem in _class_problems(item.plugin)]
+    except CONTROL_FLOW:
+        raise
+    except BaseException as error:  # noqa: BLE001 -- third-party code may raise anything
+        return [f"{item.source}: cannot be checked: {described(error)}"]
 
 
 def _class_problems(plugin: object) -> Iterator[str]:

@@ -1,8 +1,10 @@
-"""The error that every parser of Kubernetes objects raises."""
+"""The error that every parser of Kubernetes objects raises, and errors put into words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+from podwright.core.objects.control_flow import CONTROL_FLOW
 
 
 class InvalidObjectError(ValueError):
@@ -25,6 +27,17 @@ class InvalidObjectError(ValueError):
     def __str__(self) -> str:
         owner = f"{self.kind} {self.name}: " if self.kind else ""
         return f"{owner}{self.where}: {self.problem}"
+
+
+def described(error: BaseException) -> str:
+    """The type and text of an exception that other code raised: `ValueError: no such key`. The text of some exceptions raises itself."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except CONTROL_FLOW:
+        raise
+    except BaseException as other:  # noqa: BLE001 -- the code is not ours
+        return f"{name} (its text raises {type(other).__name__})"
 
 
 def kind_of(value: object) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.errors import InvalidObjectError, described
 from podwright.core.objects.node import Node, parse_node
 from podwright.core.objects.pod import PodInfo, parse_host_ports, parse_pod
 from podwright.core.objects.resources import parse_amounts
@@ -134,7 +134,7 @@ class _Reading:
         except InvalidObjectError as error:
             self._note(error)
         except Exception as error:  # noqa: BLE001 -- see parse_assigned_pod
-            self._note(InvalidObjectError(where, f"{type(error).__name__}: {error}"))
+            self._note(InvalidObjectError(where, described(error)))
         else:
             return True
         return False

@@ -17,6 +17,7 @@ from podwright.core.cycle import Placement
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.errors import described
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod
 from podwright.core.queue.queued_pod import Place
@@ -178,7 +179,7 @@ class BindingExecutor:
                     raise
                 return cycle.stopped
             log.exception("a binding failed", extra=fields(pod=cycle.queued.pod, node=cycle.placement.node_name))
-            status = Status(Code.ERROR, (f"{type(error).__name__}: {error}",))
+            status = Status(Code.ERROR, (described(error),))
         return _BOUND if status is None else self._ending(cycle, status)
 
     def _ending(self, cycle: BindingCycle, failure: Status) -> Ending:

@@ -15,6 +15,7 @@ from typing import Final
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangRejection
 from podwright.core.gangs.plan import Planner, decide
 from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.errors import described
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.queue import QueuedPod
@@ -119,7 +120,7 @@ class Gangs:
             raise
         except BaseException as error:
             log.exception("an attempt at a pod group failed", extra=fields(podGroup=group))
-            self._requeue(members, f"{type(error).__name__}: {error}", self._clock() - started)
+            self._requeue(members, described(error), self._clock() - started)
 
     def _schedule(self, group: PodGroup, members: Sequence[QueuedPod], policy: ActivePolicy, started: float) -> None:
         if policy.refusal and all(self._policies.of(member.pod) is policy for member in members):

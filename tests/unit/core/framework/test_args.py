@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from podwright.core.framework.args import ArgsError, decode_args, encode, json_schema_of
+from podwright.core.framework.args import ArgsError, decode, decode_args, encode, json_schema_of
 
 
 @dataclass(frozen=True)
@@ -182,4 +182,4 @@ def test_a_dataclass_with_a_type_that_cannot_be_decoded_is_a_programming_error()
         odd: complex = 0j
 
     with pytest.raises(TypeError, match="odd"):
-        decode_args(OddArgs, {"odd": 1}, WHERE)
+        decode(OddArgs, {"odd": 1}, WHERE)

@@ -54,6 +54,15 @@ def leave(*_args):
     raise SystemExit(3)
 
 
+class WordlessError(Exception):
+    def __str__(self):
+        raise SystemExit(4)
+
+
+def without_words(*_args):
+    raise WordlessError
+
+
 def giving(value):
     return lambda *_args: value
 
@@ -85,6 +94,7 @@ RAISES = [
     pytest.param(leave, id="SystemExit"),
     pytest.param(quit_all, id="no Exception"),
     pytest.param(close, id="GeneratorExit"),
+    pytest.param(without_words, id="an exception whose text raises"),
 ]
 
 
@@ -111,6 +121,7 @@ def test_filter_all_must_return_one_verdict_per_node(answer):
     [
         pytest.param(boom, id="it raises"),
         pytest.param(quit_all, id="it raises what is no Exception"),
+        pytest.param(without_words, id="it raises an exception whose text raises"),
         pytest.param(lambda: (np.array([7, 7]), [unschedulable("x")]), id="a code out of range"),
         pytest.param(lambda: (np.array([0]), [unschedulable("x")]), id="too few codes"),
         pytest.param(lambda: (np.array([0, 0]), [Status(Code.SUCCESS)]), id="a status that is not a rejection"),
@@ -142,6 +153,20 @@ def test_a_wrong_answer_of_post_filter_fails_the_attempt(answer):
 def test_a_broken_pre_enqueue_does_not_let_the_pod_through(method):
     with pytest.raises(PluginError, match='running PreEnqueue plugin "Bad"'):
         framework("preEnqueue", pre_enqueue=method).pre_enqueue(POD)
+
+
+@pytest.mark.parametrize("method", RAISES)
+def test_a_cache_that_cannot_be_cleared_is_reported_and_the_others_are_cleared(method):
+    cleared, reported = [], []
+    bad = type("Bad", (fw.Plugin, fw.PostFilterPlugin), {"name": "Bad", "clear_cache": method, "post_filter": boom})
+    good = type("Good", (bad,), {"name": "Good", "clear_cache": lambda plugin: cleared.append(plugin.name)})
+    classes = {**PLUGINS, "Bad": bad, "Good": good}
+    plugins = {"postFilter": {"enabled": [{"name": "Bad"}, {"name": "Good"}]}}
+    profile = convert_profile({"plugins": plugins}, "", classes, Features())
+    fwk = Framework(profile, classes, world(), report_exception=lambda *report: reported.append(report[:2]))
+    fwk.clear_cached_verdicts()
+    assert cleared == ["Good"]
+    assert reported == [("Bad", "postFilter")]
 
 
 @pytest.mark.parametrize("method", NO_STATUS + RAISES)

@@ -1,5 +1,5 @@
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -386,3 +386,25 @@ def test_the_parameters_of_all_optional_methods_are_known():
         if value is None and not name.startswith("_")
     }
     assert optional == {(contract, name) for contract, methods in OPTIONAL_METHODS.items() for name in methods}
+
+
+def _no_default():
+    raise SystemExit(3)
+
+
+@dataclass
+class ArgsThatLeave:
+    color: str = field(default_factory=_no_default)
+
+
+class WithArgsThatLeave(Good):
+    name = "WithArgsThatLeave"
+    args_type = ArgsThatLeave
+
+
+def test_a_class_whose_own_code_raises_while_it_is_checked_is_refused():
+    with pytest.raises(RegistryError) as error:
+        merge_plugins({}, [Found(WithArgsThatLeave, "file bad.py"), Found(NotAPlugin, "file other.py")])
+    first, second = error.value.problems
+    assert first == "file bad.py: cannot be checked: SystemExit: 3"
+    assert second.startswith("file other.py: class NotAPlugin")
