@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from podwright.api.policy_bounds import size_problem
 from podwright.api.policy_rules import MAX_EXPRESSION, MAX_RULES, ParamsFrom, Rules
@@ -14,11 +14,14 @@ from podwright.core.cel.errors import CelError, Issue
 from podwright.core.framework.args import ArgsError
 from podwright.core.framework.profile import Enabled, PluginSet, PluginSets, Point, Profile
 from podwright.core.framework.validation import Problem
-from podwright.core.plugins.rules.expression import Expression, expression_of, is_known
+from podwright.core.plugins.rules.known_expressions import expression_of, is_known
 from podwright.core.plugins.rules.local_rules import LocalRules
 from podwright.core.plugins.rules.owner import Owner
 from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.plugins.rules.rule_set import Filter, RuleSet, Score
+
+if TYPE_CHECKING:
+    from podwright.core.plugins.rules.expression import Expression
 
 RULES: Final = PolicyRules.name
 """The plugin that runs rules. No policy can name it."""

@@ -2,12 +2,14 @@
 
 Kopf watches policies, and pending pods with `--pod-intake=kopf`. Importing it takes as long as the rest of the start. It
 therefore starts only after the first decisions, or at once on a standby; the runtime lists policies and pending pods before the first decision.
+CEL is imported then, too: only pods with claims, and policies with rules, need it, which import it themselves if they come earlier.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import logging
 import sys
 from collections.abc import Iterator
@@ -29,6 +31,8 @@ FIRST_PODS_SECONDS: Final = 1.0
 """How long it waits at most if it watches the pods: those that are created meanwhile wait with it."""
 KOPF_STOP_SECONDS: Final = 2.0
 """How long Kopf may take to stop after everything else. It only watches, and can wait 5 s or more for a broken watch."""
+CEL: Final = ("podwright.core.devices.compiling", "podwright.core.plugins.rules.expression")
+"""The modules that compile expressions: for selectors of devices, and for rules."""
 
 
 class LeadershipLostError(Exception):
@@ -87,7 +91,7 @@ async def _run_kopf(stop: asyncio.Event, runtime: Runtime) -> None:
     await _wait_for_first_burst(stop, runtime)
     if not stop.is_set():
         supervisor = await asyncio.to_thread(import_supervisor)
-        await supervisor.supervise(stop, runtime)
+        await asyncio.gather(supervisor.supervise(stop, runtime), asyncio.to_thread(import_cel))
 
 
 async def _wait_for_first_burst(stop: asyncio.Event, runtime: Runtime) -> None:
@@ -114,6 +118,12 @@ def import_supervisor() -> ModuleType:
     with _hidden("kubernetes"):
         from podwright.controllers import supervisor  # noqa: PLC0415 -- Kopf is imported late, see the module
     return supervisor
+
+
+def import_cel() -> None:
+    """Imports what compiles expressions, so that no decision has to wait for it."""
+    for name in CEL:
+        importlib.import_module(name)
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from podwright.api.policy_signals import MAX_SIGNALS, SIGNAL_NAME
 from podwright.api.scheduler_policy import GROUP, KIND
 from podwright.core.cel.errors import CelError
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.plugins.rules.expression import expression_of
+from podwright.core.plugins.rules.known_expressions import expression_of
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
 from podwright.core.plugins.rules.rule_set import RuleSet
 from podwright.core.state.cache import Cache

@@ -14,8 +14,11 @@ from podwright.kube.runtime import Runtime
 from podwright.sandbox import Sandbox
 from podwright.testing import node, pod
 
-LATER = {"cel_expr_python", "cryptography", "google.protobuf", "jsonschema", "kopf", "kubernetes", "re2", "rich"}
-"""Packages that the first decision does not need: their import would take longer than the rest of the start."""
+LATER = {
+    *("cel_expr_python", "cryptography", "google.protobuf", "jsonschema", "kopf", "kubernetes", "re2", "rich"),
+    *("podwright.core.cel.environment", "podwright.core.cel_columns.compiler"),
+}
+"""What the first decision does not need, and what takes long to import."""
 START = """
 import asyncio
 import sys
@@ -108,6 +111,14 @@ async def test_kopf_is_imported_after_the_first_decisions(intake, tmp_path, monk
         pytest.param(
             "import gc; from podwright.cli.main import main; main.get_command(None, 'run'); assert gc.get_freeze_count() > 10_000",
             id="without looking for garbage meanwhile",
+        ),
+        pytest.param(
+            "import podwright.cli.scheduler as s; s.import_cel(); found = set(sys.modules)\n"
+            "from podwright.core.devices.compiling import compile_expression; compile_expression('device.driver == \"x\"')\n"
+            "from podwright.core.plugins.rules.known_expressions import compiled; compiled('node.name == \"x\"', score=False)\n"
+            "assert {name for name in set(sys.modules) - found if name.startswith('podwright')} == {"
+            "'podwright.core.cel.checked', 'podwright.core.cel.checker'}",
+            id="what compiles expressions, after the first decisions, but for the library that checks types",
         ),
         pytest.param(
             "import podwright.cli.scheduler as s; s.import_supervisor(); import kubernetes.client\n"

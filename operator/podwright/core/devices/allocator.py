@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from podwright.core.devices.choice import AS_KUBE_SCHEDULER, Choice
-from podwright.core.devices.compiling import compile_expression
 from podwright.core.devices.counters import AvailableCounters
 from podwright.core.devices.problem import Problems
 from podwright.core.devices.selectors import Selectors
@@ -26,6 +25,8 @@ class Allocator:
     """See the module."""
 
     def __init__(self, cache: Cache) -> None:
+        from podwright.core.devices.compiling import compile_expression  # noqa: PLC0415 -- CEL comes with the first claim
+
         self._cache = cache
         devices = cache.devices
         self._counters = AvailableCounters(devices.claims.usage)

@@ -11,11 +11,14 @@ import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from podwright.api.compiled_rules import uncompiled
 from podwright.core.cel.errors import Issue
-from podwright.core.plugins.rules.expression import Expression, Signals, compiled, remember
+from podwright.core.plugins.rules.known_expressions import Signals, compiled, remember
+
+if TYPE_CHECKING:
+    from podwright.core.plugins.rules.expression import Expression
 
 Raw = Mapping[str, Any]
 _worker: Final = ThreadPoolExecutor(1, "podwright expressions")

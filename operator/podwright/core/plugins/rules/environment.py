@@ -19,6 +19,7 @@ from podwright.core.cel.values import Value, no_such_overload
 from podwright.core.cel_columns.compiler import DOMAIN_OF, NODE, PODS_IN_DOMAIN, PODS_ON_NODE, SIGNALS
 from podwright.core.cel_columns.counts import in_domain, on_node, work_of
 from podwright.core.cel_columns.nodes import NodeView
+from podwright.core.plugins.rules.subject import CACHE, NAMESPACE
 from podwright.core.state.cache import Cache
 
 # Sizes bound the estimated cost of an expression. Names, keys and values of labels are bounded by the API server.
@@ -74,8 +75,6 @@ NAMESPACE_TYPE: Final = object_of(
 )
 _PARAMS: Final = map_of(_NAME, STRING.sized(4096), 64)
 POLICY_TYPE: Final = object_of("podwright.Policy", {"name": _NAME, "params": _PARAMS})
-NAMESPACE: Final = "namespaceObject"
-"""The variable with the pod's namespace, named as in Kubernetes: `namespace` is a reserved word of CEL."""
 VARIABLES: Final[Mapping[str, Type]] = {
     NODE: NODE_TYPE,
     "pod": POD_TYPE,
@@ -120,8 +119,6 @@ def _pods_in_domain(frame: Frame, key: Value, selector: Value) -> Value:
     return in_domain(cache, node, key, selector, frame.variables)
 
 
-CACHE: Final = "@cache"
-"""The variable with the cache whose pods are counted."""
 COUNTS: Final = Library(
     (
         Overload(PODS_ON_NODE, "pods_on_node_string", (STRING,), INT),

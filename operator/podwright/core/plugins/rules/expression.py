@@ -1,6 +1,6 @@
 """Expression: a type-checked expression of a rule, for one node by the evaluator and for all nodes as columns.
 
-Policies with the same text share it, and so the columns that are kept for it.
+Policies with the same text share it (see `known_expressions`), and so the columns that are kept for it.
 """
 
 from __future__ import annotations
@@ -27,17 +27,12 @@ from podwright.core.cel_columns.run import Evaluate, Operation, Run, run_alone
 from podwright.core.cel_columns.vectors import Kind, Operand, Vec, as_vec, failing
 from podwright.core.cel_columns.views import View
 from podwright.core.framework.interface import MAX_SCORE
-from podwright.core.objects.compaction import RecentCache
-from podwright.core.plugins.rules.environment import CACHE, NAMESPACE, environment, variables_with
-from podwright.core.plugins.rules.subject import Subject, inputs_of
+from podwright.core.plugins.rules.environment import environment, variables_with
+from podwright.core.plugins.rules.subject import CACHE, NAMESPACE, Subject, inputs_of
 from podwright.core.state.nodeinfo import NodeInfo
 
 NUMBERS: Final = (types.INT, types.UINT, types.DOUBLE)
 NOT_FINITE: Final = "the score is not a finite number"
-Signals = tuple[str, ...]
-_Known = tuple[str, bool, Signals]
-_KEPT: Final[RecentCache[_Known, Expression | tuple[Issue, ...]]] = RecentCache(1024)
-"""Also why texts are no expressions."""
 UNBOUNDED: Final = 2**53
 """A greater estimate has the size of a value in it that nobody knows."""
 MAX_ESTIMATE: Final = 1_000_000
@@ -47,7 +42,7 @@ MAX_ESTIMATE: Final = 1_000_000
 class Expression:
     """See the module. `interpreted`: why it is evaluated for each node, in words; "" if it is compiled to columns."""
 
-    def __init__(self, text: str, *, score: bool, signals: Signals = ()) -> None:
+    def __init__(self, text: str, *, score: bool, signals: tuple[str, ...] = ()) -> None:
         """`signals`: all that exist. Raises CelError if the text is no expression of type bool, or of a number for a score."""
         self.program = environment(signals).compile(text)
         self.text = text
@@ -135,35 +130,6 @@ class Expression:
         if not isfinite(found):
             raise EvaluationError(NOT_FINITE)
         return found
-
-
-def expression_of(text: str, *, score: bool, signals: Signals = ()) -> Expression:
-    """The expression, known or new. `signals`: all that exist. Raises CelError."""
-    found = _KEPT.get((text, score, signals))
-    if found is None:
-        found = compiled(text, score=score, signals=signals)
-        remember(text, found, score=score, signals=signals)
-    if isinstance(found, tuple):
-        raise CelError(*found)
-    return found
-
-
-def compiled(text: str, *, score: bool, signals: Signals = ()) -> Expression | tuple[Issue, ...]:
-    """A new expression, or why the text is none. Any thread may call it."""
-    try:
-        return Expression(text, score=score, signals=signals)
-    except CelError as error:
-        return error.issues
-
-
-def is_known(text: str, *, score: bool, signals: Signals = ()) -> bool:
-    """Whether `expression_of` has nothing to compile."""
-    return _KEPT.get((text, score, signals)) is not None
-
-
-def remember(text: str, outcome: Expression | tuple[Issue, ...], *, score: bool, signals: Signals = ()) -> None:
-    """Has `expression_of` give this outcome of `compiled`."""
-    _KEPT.put((text, score, signals), outcome)
 
 
 def _counts_pods(tree: Node) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel_columns.reads import Reads
@@ -19,12 +19,14 @@ from podwright.core.framework.cluster_events import (
 )
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
-from podwright.core.plugins.rules.expression import Expression
 from podwright.core.plugins.rules.owner import Owner
 from podwright.core.plugins.rules.params import CONFIG_MAP
 from podwright.core.plugins.rules.rule_set import Filter, RuleSet
 from podwright.core.plugins.rules.subject import Subject
 from podwright.core.state.nodeinfo import NodeInfo
+
+if TYPE_CHECKING:
+    from podwright.core.plugins.rules.expression import Expression
 
 _NODE_ACTIONS: Final = {
     Reads.LABELS: Action.UPDATE_NODE_LABEL,

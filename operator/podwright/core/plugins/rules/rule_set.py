@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from podwright.core.cel_columns.reads import Reads
 from podwright.core.framework.status import Code
-from podwright.core.plugins.rules.expression import Expression
 from podwright.core.plugins.rules.owner import Owner
+
+if TYPE_CHECKING:
+    from podwright.core.plugins.rules.expression import Expression
 
 Normalization = Literal["None", "Max", "MinMax"]
 

@@ -12,10 +12,13 @@ from typing import Any, Final, NamedTuple
 from podwright.core.cel.tree import Call, Comprehension, Const, Ident, Node, Select, children
 from podwright.core.cel_columns.counts import SCOPE
 from podwright.core.objects.pod import PodInfo
-from podwright.core.plugins.rules.environment import CACHE, NAMESPACE
 from podwright.core.plugins.rules.owner import Owner
 from podwright.core.state.cache import Cache
 
+NAMESPACE: Final = "namespaceObject"
+"""The variable with the pod's namespace, named as in Kubernetes: `namespace` is a reserved word of CEL."""
+CACHE: Final = "@cache"
+"""The variable with the cache whose pods are counted."""
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
