@@ -7,7 +7,7 @@ from typing import Final
 
 from podwright.core.devices.choice import AS_KUBE_SCHEDULER, Choice
 from podwright.core.devices.counters import AvailableCounters
-from podwright.core.devices.problem import Problems
+from podwright.core.devices.problem import Problem, Problems, Signature
 from podwright.core.devices.selectors import Selectors
 from podwright.core.devices.verdicts import Verdicts
 from podwright.core.objects.compaction import RecentCache
@@ -15,7 +15,8 @@ from podwright.core.objects.devices.claims import ClaimSpec
 from podwright.core.objects.devices.classes import DeviceClass
 from podwright.core.state.cache import Cache
 
-MAX_PROBLEMS: Final = 64
+MAX_PROBLEMS: Final = 256
+MAX_VERDICTS: Final = 64
 MAX_BYTES: Final = 64 << 20
 _BYTES_PER_NODE: Final = 17
 _BYTES_OF_FITS: Final = 13
@@ -33,17 +34,27 @@ class Allocator:
         self._problems = Problems(
             devices, Selectors(compile_expression, devices.index.numbers, cache.pauses.point_in_plugin)
         )
-        self._verdicts: RecentCache[tuple[tuple[ClaimSpec, ...], tuple[DeviceClass | None, ...], Choice], Verdicts] = (
-            RecentCache(MAX_PROBLEMS // 2, MAX_BYTES // 2)
+        self._known: RecentCache[tuple[tuple[ClaimSpec, ...], tuple[DeviceClass | None, ...]], Problem] = RecentCache(
+            MAX_PROBLEMS
         )
+        self._verdicts: RecentCache[tuple[Signature, Choice], Verdicts] = RecentCache(MAX_VERDICTS // 2, MAX_BYTES // 2)
 
-    def verdicts(self, specs: Sequence[ClaimSpec], choice: Choice = AS_KUBE_SCHEDULER) -> Verdicts:
-        """The verdicts for claims with these specs, with their classes as they are now. `choice`: of the policy that decides."""
+    def problem(self, specs: Sequence[ClaimSpec]) -> Problem:
+        """The problem of claims with these specs, with their classes as they are now."""
         classes = self._problems.classes_of(specs)
-        key = tuple(specs), classes, choice
+        key = tuple(specs), classes
+        found = self._known.get(key)
+        if found is None:
+            found = self._problems.prepare(specs, classes)
+            self._known.put(key, found)
+        return found
+
+    def verdicts(self, problem: Problem, choice: Choice = AS_KUBE_SCHEDULER) -> Verdicts:
+        """The verdicts for a problem and all that differ from it in names only. `choice`: of the policy that decides."""
+        key = problem.signature, choice
         found = self._verdicts.get(key)
         if found is None:
-            found = Verdicts(self._problems.prepare(specs, classes), self._cache, self._counters, choice)
+            found = Verdicts(problem, self._cache, self._counters, choice)
             of_fits = 0 if choice.scoring == "Default" else _BYTES_OF_FITS
             self._verdicts.put(key, found, self._cache.table.size * (_BYTES_PER_NODE + of_fits))
         return found

@@ -1,11 +1,12 @@
 """Problem: what the claims of a pod ask for, prepared for the search. It does not depend on the node, and not on the claims' names.
 
-Problems are kept and shared: the claims of one template have one spec, so the pods of a workload have one problem, and with it all results.
+Problems are kept and shared: the claims of one template have one spec, so the pods of a workload have one problem. Problems that differ in names
+only, as those of extended resources whose classes have the same selectors, share their verdicts (`Signature`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -74,22 +75,51 @@ class PreparedClaim:
     requests: tuple[PreparedRequest, ...]
 
 
+class Signature:
+    """Equal for problems that ask for the same under other names of requests and classes: then they have the same verdicts on every node."""
+
+    __slots__ = ("_hash", "_parts")
+
+    def __init__(self, claims: Sequence[PreparedClaim]) -> None:
+        self._parts = tuple(map(_parts_of_claim, claims))
+        self._hash = hash(self._parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Signature) and self._parts == other._parts)
+
+
+def _parts_of_claim(claim: PreparedClaim) -> Hashable:
+    asks = [ask for request in claim.requests for ask in request.asks]
+    return (
+        claim.spec.problem,
+        tuple((request.alternatives, tuple(map(_parts_of_ask, request.asks))) for request in claim.requests),
+        tuple(
+            (each.attribute, each.distinct, tuple(each.covers(ask.ask) for ask in asks))
+            for each in claim.spec.constraints
+        ),
+    )
+
+
+def _parts_of_ask(prepared: PreparedAsk) -> Hashable:
+    ask, device_class = prepared.ask, prepared.device_class
+    return (
+        None if device_class is None else device_class.selectors,
+        ask.selectors,
+        (ask.mode, ask.count, ask.admin, ask.derived_attributes),
+        ask.tolerations,
+        tuple(ask.capacity.items()),
+    )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
     """See the module."""
 
     claims: tuple[PreparedClaim, ...]
-
-    @property
-    def simple(self) -> PreparedAsk | None:
-        """The only ask, if it is for a number of devices without admin access, constraints, parts of capacities or alternatives."""
-        if len(self.claims) != 1 or len(self.claims[0].requests) != 1 or self.claims[0].spec.constraints:
-            return None
-        (request,) = self.claims[0].requests
-        ask = request.asks[0] if request.asks else None
-        if ask is None or request.alternatives or ask.all_devices or ask.ask.admin or not ask.plain:
-            return None
-        return ask
+    signature: Signature
 
 
 class Problems:
@@ -108,20 +138,19 @@ class Problems:
     def prepare(self, specs: Sequence[ClaimSpec], classes: Sequence[DeviceClass | None]) -> Problem:
         """`classes`: see `classes_of`."""
         left = iter(classes)
-        return Problem(
-            tuple(
-                PreparedClaim(
-                    spec,
-                    tuple(
-                        PreparedRequest(
-                            tuple(self._prepare(ask, next(left)) for ask in request.asks), request.has_alternatives
-                        )
-                        for request in spec.requests
-                    ),
-                )
-                for spec in specs
+        claims = tuple(
+            PreparedClaim(
+                spec,
+                tuple(
+                    PreparedRequest(
+                        tuple(self._prepare(ask, next(left)) for ask in request.asks), request.has_alternatives
+                    )
+                    for request in spec.requests
+                ),
             )
+            for spec in specs
         )
+        return Problem(claims, Signature(claims))
 
     def _prepare(self, ask: Ask, device_class: DeviceClass | None) -> PreparedAsk:
         matcher = None

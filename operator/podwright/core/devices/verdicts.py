@@ -47,6 +47,7 @@ NODES_AT_ONCE: Final = 50
 """An attempt that cannot pause may take so many times the steps that it may take on one node. The next one goes on from there."""
 MAX_PAUSED: Final = 16
 MAX_ALIKE: Final = 64
+MAX_ERRORS: Final = 64
 MOST_PREFERRED: Final = 8
 """The score of the first alternative of a request. Source: `FirstAvailableDeviceRequestMaxSize` in k8s.io/api/resource/v1."""
 
@@ -73,12 +74,15 @@ class _Result:
 
 
 class Verdicts:
-    """The verdicts for one problem, and one way to choose among devices."""
+    """The verdicts for one problem and all that differ from it in names only, and one way to choose among devices.
+
+    Where names matter, the problem is an argument.
+    """
 
     def __init__(
         self, problem: Problem, cache: Cache, counters: AvailableCounters, choice: Choice = AS_KUBE_SCHEDULER
     ) -> None:
-        self.problem = problem
+        self._problem = problem
         self._choice = choice
         self._known = KnownMeasures(cache.devices.claims.usage)
         self._fits = None if choice.scoring == "Default" else NodeFits(choice.scoring)
@@ -87,7 +91,8 @@ class Verdicts:
         self._codes: Codes = np.zeros(0, np.int8)
         self._scores: Int64s = np.zeros(0, np.int64)
         self._versions: Int64s = np.zeros(0, np.int64)
-        self._errors: dict[int, AllocationError] = {}
+        self._errors: RecentCache[tuple[Problem, int], tuple[int, AllocationError]] = RecentCache(MAX_ERRORS)
+        """By problem and row: the version of the node's devices, and the error."""
         self._paused: dict[int, tuple[int, Search]] = {}
         """By row: the version of the node's devices, and a search that has not ended."""
         self._alike: RecentCache[Hashable, _Result] = RecentCache(MAX_ALIKE)
@@ -124,9 +129,17 @@ class Verdicts:
         rows[slot] = True
         return int(self.codes(rows, limits)[slot])
 
-    def error(self, slot: int) -> AllocationError:
-        """Why the code of the row is FAILS."""
-        return self._errors[slot]
+    def error(self, problem: Problem, slot: int, limits: Limits) -> AllocationError:
+        """Why the code of the row is FAILS. May pause. Raises SearchTimeoutError."""
+        version, known = self._errors.get((problem, slot)) or (-1, None)
+        if known is not None and version == self._versions[slot]:
+            return known
+        try:
+            self._run(self._start(problem, slot), slot, limits)
+        except AllocationError as error:
+            self._keep(error, problem, slot)
+            return error
+        raise AssertionError("the search of a row with the code FAILS does not fail")
 
     @property
     def scores(self) -> Int64s:
@@ -137,17 +150,17 @@ class Verdicts:
         """int64[slots]: scores from 0 to 100 of rows with the code FITS, by what the policy's choice says; 0 if it says nothing."""
         return 0 if self._fits is None else self._fits.scores(slots, self._codes == FITS)
 
-    def solve(self, slot: int, limits: Limits) -> Search:
+    def solve(self, problem: Problem, slot: int, limits: Limits) -> Search:
         """The solved search of a row with the code FITS. Raises AllocationError or SearchTimeoutError if devices have changed."""
-        search = self._start(slot)
+        search = self._start(problem, slot)
         self._run(search, slot, limits)
         if not search.solved:
             raise AllocationError("devices have changed since the node was chosen")
         return search
 
-    def would_fit(self, slot: int, usage: DeviceUsage, steps: int) -> bool:
+    def would_fit(self, problem: Problem, slot: int, usage: DeviceUsage, steps: int) -> bool:
         """Whether the node in this row could serve the claims if devices were used like this. False after so many steps. Raises AllocationError."""
-        search = self._start(slot, usage)
+        search = self._start(problem, slot, usage)
         return search.run(steps) and bool(search.solved)
 
     # Internals
@@ -167,11 +180,10 @@ class Verdicts:
                 self._fits.grow(missing)
 
     def _decide(self, slot: int, limits: Limits) -> None:
-        self._errors.pop(slot, None)
         try:
             result = self._solved(slot, limits)
         except AllocationError as error:
-            self._errors[slot] = error
+            self._keep(error, self._problem, slot)
             self._codes[slot] = FAILS
             return
         if result.solved:
@@ -183,10 +195,13 @@ class Verdicts:
         pools = self._cache.devices.index.pools_of(slot)
         self._codes[slot] = INVALID_POOLS if any(pool.invalid for pool in pools) else TOO_FEW
 
+    def _keep(self, error: AllocationError, problem: Problem, slot: int) -> None:
+        self._errors.put((problem, slot), (int(self._versions[slot]), error.with_traceback(None)))
+
     def _solved(self, slot: int, limits: Limits) -> _Result:
         version = int(self._versions[slot])
         known, paused = self._paused.pop(slot, (-1, None))
-        search = paused if paused is not None and known == version else self._start(slot)
+        search = paused if paused is not None and known == version else self._start(self._problem, slot)
         before = search.steps
         try:
             return self._result(search, slot, limits)
@@ -224,14 +239,14 @@ class Verdicts:
                 self._paused[slot] = int(self._versions[slot]), search
             raise
 
-    def _start(self, slot: int, usage: DeviceUsage | None = None) -> Search:
+    def _start(self, problem: Problem, slot: int, usage: DeviceUsage | None = None) -> Search:
         """`usage`: instead of that of the cache."""
         cache = self._cache
         node = cache.table.nodes[slot]
         self.searches += 1
         assert node is not None, f"row {slot} has no node"
         devices = cache.devices
-        offer = Offer(self.problem, node, devices.index.pools_of(slot), usage or devices.claims.usage)
+        offer = Offer(problem, node, devices.index.pools_of(slot), usage or devices.claims.usage)
         counters = self._counters if usage is None else AvailableCounters(usage)
         if self._choice.allocation == "FirstFit":
             return Search(offer, counters)

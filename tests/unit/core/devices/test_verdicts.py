@@ -9,7 +9,16 @@ from podwright.core.devices.verdicts import FAILS, FITS, HARD, TOO_FEW, Limits
 from podwright.core.objects.devices.claims import claim_spec_of
 from podwright.core.state.pauses import InputsChangedError
 from support.objects.builders import make_node
-from support.objects.devices import allocated, exactly, make_claim, make_class, make_device, make_slice, selector
+from support.objects.devices import (
+    allocated,
+    exactly,
+    first_available,
+    make_claim,
+    make_class,
+    make_device,
+    make_slice,
+    selector,
+)
 from support.plugins.kit import make_cache
 
 UNLIMITED = Limits(None, None)
@@ -23,10 +32,15 @@ def cluster(*slices, nodes=("a", "b")):
     return cache
 
 
+def problem_of(cache, *claims):
+    """The problem of these raw claims."""
+    return allocator_of(cache).problem([claim_spec_of(claim["spec"]) for claim in claims])
+
+
 def verdicts_of(cache, *claims):
     """The verdicts for these raw claims."""
     cache.devices.index.refresh()
-    return allocator_of(cache).verdicts([claim_spec_of(claim["spec"]) for claim in claims])
+    return allocator_of(cache).verdicts(problem_of(cache, *claims))
 
 
 def codes(cache, *claims, limits=UNLIMITED):
@@ -37,7 +51,7 @@ def codes(cache, *claims, limits=UNLIMITED):
 
 def names(cache, node, *claims):
     """The devices of each claim on the node."""
-    search = verdicts_of(cache, *claims).solve(cache.table.slot_of(node), UNLIMITED)
+    search = verdicts_of(cache, *claims).solve(problem_of(cache, *claims), cache.table.slot_of(node), UNLIMITED)
     return [[pick.item.device.name for pick in picks] for picks in search.solution]
 
 
@@ -79,7 +93,7 @@ def test_a_slice_that_is_published_again_needs_no_evaluation():
     cache = cluster(gpus("a"))
     claim = make_claim("c", exactly(selectors=[selector("device.driver != ''")]))
     codes(cache, claim)
-    (ask,) = verdicts_of(cache, claim).problem.claims[0].requests[0].asks
+    (ask,) = problem_of(cache, claim).claims[0].requests[0].asks
     assert ask.matcher.evaluations == 1, "both devices are alike"
     for generation in range(2, 10):
         again = make_slice("a-gpus", gpus("a")["spec"]["devices"], node="a", generation=generation)
@@ -237,4 +251,69 @@ def test_a_constraint_on_all_devices_names_the_device_that_kube_scheduler_names(
     )
     assert codes(cache, claim) == {"a": FAILS}
     text = ", request rest: cannot add device gpu.example.com/a/d0 because a claim constraint would not be satisfied"
-    assert verdicts_of(cache, claim).error(cache.table.slot_of("a")).text == text
+    assert verdicts_of(cache, claim).error(problem_of(cache, claim), cache.table.slot_of("a"), UNLIMITED).text == text
+
+
+ODD = 'device.attributes["gpu.example.com"].index % 2 == 1'
+
+
+def test_problems_that_differ_in_names_only_share_their_verdicts():
+    cache = cluster(numbered("a", 2), numbered("b", 2))
+    cache.set_object("DeviceClass", make_class("odd", ODD))
+    cache.set_object("DeviceClass", make_class("uneven", ODD))
+    one, other = make_claim("c", exactly("r", "odd")), make_claim("c", exactly("s", "uneven"))
+    assert searched(cache, one) == 2
+    assert searched(cache, other) == 0
+    search = verdicts_of(cache, other).solve(problem_of(cache, other), cache.table.slot_of("a"), UNLIMITED)
+    ((pick,),) = search.solution
+    assert (pick.ask.ask.name, pick.ask.ask.device_class, pick.item.device.name) == ("s", "uneven", "gpu-1")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(make_claim("c", exactly(), exactly("s")), id="another request"),
+        pytest.param(make_claim("c", exactly(count=2)), id="another count"),
+        pytest.param(make_claim("c", exactly(allocationMode="All")), id="all devices"),
+        pytest.param(make_claim("c", exactly(adminAccess=True)), id="admin access"),
+        pytest.param(make_claim("c", exactly(device_class="odd")), id="a class with other selectors"),
+        pytest.param(make_claim("c", exactly(device_class="ghost")), id="a class that does not exist"),
+        pytest.param(make_claim("c", exactly(selectors=[selector(ODD)])), id="a selector"),
+        pytest.param(make_claim("c", exactly(tolerations=[{"operator": "Exists"}])), id="a toleration"),
+        pytest.param(make_claim("c", exactly(capacity={"requests": {"memory": "1"}})), id="a capacity"),
+        pytest.param(make_claim("c", first_available("r", exactly())), id="an alternative"),
+        pytest.param(make_claim("c", exactly(), constraints=[{"matchAttribute": "x/y"}]), id="a constraint"),
+    ],
+)
+def test_problems_that_ask_for_something_else_have_verdicts_of_their_own(other):
+    cache = cluster(numbered("a", 2))
+    cache.set_object("DeviceClass", make_class("odd", ODD))
+    assert verdicts_of(cache, other) is not verdicts_of(cache, make_claim("c", exactly()))
+
+
+def test_the_requests_of_a_constraint_matter_but_not_their_names():
+    cache = cluster(numbered("a", 2))
+
+    def claim(one, other, *covered):
+        return make_claim(
+            "c", exactly(one), exactly(other), constraints=[{"matchAttribute": "x/y", "requests": covered}]
+        )
+
+    assert verdicts_of(cache, claim("r", "s", "r")) is verdicts_of(cache, claim("t", "u", "t"))
+    assert verdicts_of(cache, claim("r", "s", "r")) is not verdicts_of(cache, claim("r", "s", "s"))
+
+
+def test_an_error_names_the_claim_that_asks_also_if_another_one_found_it():
+    cache = cluster(numbered("a", 1), nodes=["a"])
+    for name in ("one", "other"):
+        cache.set_object("DeviceClass", make_class(name, 'device.attributes["x"].ghost == 1'))
+    texts = []
+    for name in ("one", "other"):
+        claim = make_claim("c", exactly("r", name))
+        assert codes(cache, claim) == {"a": FAILS}
+        before = verdicts_of(cache, claim).searches
+        for _ in range(2):
+            found = verdicts_of(cache, claim).error(problem_of(cache, claim), cache.table.slot_of("a"), UNLIMITED)
+        assert verdicts_of(cache, claim).searches <= before + 1, "it is kept"
+        texts.append(found.text)
+    assert [text.split(":")[0] for text in texts] == ["class one", "class other"]

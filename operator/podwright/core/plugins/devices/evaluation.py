@@ -7,7 +7,7 @@ claims are available.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from podwright.core.devices.allocator import allocator_of
 from podwright.core.devices.choice import Choice
 from podwright.core.devices.errors import AllocationError, SearchTimeoutError
+from podwright.core.devices.problem import Problem
 from podwright.core.devices.verdicts import (
     FAILS,
     MOST_PREFERRED,
@@ -61,6 +62,14 @@ _UNAFFECTED: Final[NDArray[np.int64]] = np.zeros(1, np.int64)
 
 class EvaluationError(Exception):
     """The attempt as a whole fails. The text is kube-scheduler's."""
+
+
+class _Asked(NamedTuple):
+    """What the claims to allocate on nodes of one variant ask for. `names`: of these claims."""
+
+    problem: Problem
+    verdicts: Verdicts
+    names: Sequence[str]
 
 
 class Evaluation:
@@ -112,12 +121,12 @@ class Evaluation:
         code = int(self.codes(found, rows)[slot])
         if code != NOT_ALLOCATABLE or not freed:
             return code
-        verdicts, names = self._verdicts(found, variant)
+        asked = self._asked(found, variant)
         try:
-            if not verdicts.would_fit(slot, claims.usage.without(freed), DRY_RUN_STEPS):
+            if not asked.verdicts.would_fit(asked.problem, slot, claims.usage.without(freed), DRY_RUN_STEPS):
                 return code
         except AllocationError as error:
-            raise EvaluationError(error.message(names)) from error
+            raise EvaluationError(error.message(asked.names)) from error
         unavailable = (self._unavailable(found, position) for position in range(len(found.claims)))
         return _NOT_AVAILABLE if any(each is not None and each[slot] for each in unavailable) else _AVAILABLE
 
@@ -127,16 +136,17 @@ class Evaluation:
         by_node = np.broadcast_to(by_node, table.size)
         failed: list[tuple[int, str]] = []
         for variant in (0,) if found.extended is None else np.unique(by_node[rows]).tolist():
-            verdicts, names = self._verdicts(found, variant)
+            asked, limits = self._asked(found, variant), self._limits()
             own = rows if found.extended is None else rows & (by_node == variant)
             try:
-                results = verdicts.codes(own, self._limits())
+                results = asked.verdicts.codes(own, limits)
+                codes[own] = _CODE_OF[results[own]]
+                if len(failing := np.flatnonzero(own & (results == FAILS))):
+                    slot = int(failing[0])
+                    error = asked.verdicts.error(asked.problem, slot, limits)
+                    failed.append((slot, error.message(asked.names)))
             except SearchTimeoutError as error:
                 raise EvaluationError(_timed_out(error)) from error
-            codes[own] = _CODE_OF[results[own]]
-            if len(failing := np.flatnonzero(own & (results == FAILS))):
-                slot = int(failing[0])
-                failed.append((slot, verdicts.error(slot).message(names)))
         if failed:
             raise EvaluationError(min(failed)[1])
 
@@ -154,12 +164,12 @@ class Evaluation:
             return None
         return ~affinity_column(cache.derived, allocation.node_affinity)
 
-    def _verdicts(self, found: CycleClaims, variant: int) -> tuple[Verdicts, Sequence[str]]:
-        """The verdicts for the claims to allocate on nodes of this variant, and the names of these claims."""
+    def _asked(self, found: CycleClaims, variant: int) -> _Asked:
         claims = found.to_allocate(variant).values()
         self._cache.devices.index.refresh()
-        verdicts = allocator_of(self._cache).verdicts([claim.spec for claim in claims], self._choice)
-        return verdicts, [claim.key for claim in claims]
+        allocator = allocator_of(self._cache)
+        problem = allocator.problem([claim.spec for claim in claims])
+        return _Asked(problem, allocator.verdicts(problem, self._choice), [claim.key for claim in claims])
 
     def _limits(self) -> Limits:
         pauses = self._cache.pauses
@@ -189,7 +199,7 @@ class Evaluation:
         for variant in np.unique(by_node).tolist():
             own = by_node == variant
             if found.claims or variant:
-                verdicts = self._verdicts(found, variant)[0]
+                verdicts = self._asked(found, variant).verdicts
                 scores[own] += verdicts.scores[slots[own]]
                 fits[own] = verdicts.fits(slots[own])
         return scores if default else scores * SCORES_OF_FITS + fits
@@ -212,7 +222,8 @@ class Evaluation:
         if not claims:
             return {}
         try:
-            search = self._verdicts(found, variant)[0].solve(slot, self._limits())
+            asked = self._asked(found, variant)
+            search = asked.verdicts.solve(asked.problem, slot, self._limits())
             return dict(zip(claims, allocate(search, list(claims.values())), strict=True))
         except AllocationError as error:
             raise EvaluationError(error.message([claim.key for claim in claims.values()])) from error

@@ -39,7 +39,7 @@ def plan_of(found: CycleClaims, allocated: Mapping[int, Allocation], node: Node)
     own = {i: allocation for i, allocation in allocated.items() if i < len(found.claims)}
     return Plan(
         allocations={found.claims[i].name: allocation.raw for i, allocation in own.items() if i not in found.shared},
-        reserved=sorted(claim.name for claim in found.claims),
+        reserved=sorted({claim.name for claim in found.claims}),
         extended=extended,
         waits=_waits(found, allocated),
     )

@@ -59,7 +59,9 @@ class Devices:
         return self._store.version(CLASS_KIND) > 0
 
     def class_of_resource(self, resource: str) -> DeviceClass | None:
-        """The class that stands for an extended resource: the oldest that names it, or the one whose implicit resource it is."""
+        """The class that stands for an extended resource: the newest that names it (of equally new ones the one with the lowest name), or the one
+        whose implicit resource it is. Source: `updateResourceName2class` in k8s.io/dynamic-resource-allocation.
+        """
         version = self._store.version(CLASS_KIND)
         if version != self._by_resource_version:
             self._by_resource_version = version
@@ -70,7 +72,7 @@ class Devices:
         names = [raw["metadata"]["name"] for raw in self._store.list(CLASS_KIND)]
         classes = [found for name in names if (found := self.device_class(name)) is not None]
         by_resource = {IMPLICIT_RESOURCE + found.name: found for found in classes}
-        for found in sorted(classes, key=lambda found: (found.creation, found.name), reverse=True):
+        for found in sorted(classes, key=lambda found: (-found.creation, found.name)):
             if found.extended_resource:
-                by_resource[found.extended_resource] = found
+                by_resource.setdefault(found.extended_resource, found)
         return by_resource

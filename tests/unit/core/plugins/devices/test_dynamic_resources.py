@@ -194,6 +194,29 @@ def test_a_class_stands_for_an_extended_resource(resource):
     assert pre_filter(plugin, pod) == SKIP
 
 
+def test_of_several_classes_for_one_extended_resource_the_newest_stands_for_it():
+    cache, pod = cluster(gpus("a"), gpus("b", 1)), pending(requests={"example.com/gpu": "1"})
+    plugin = build(DynamicResources, cache)
+
+    def stands() -> str:
+        """The class of the request for the resource."""
+        state = CycleState()
+        assert plugin.pre_filter(state, pod) is None
+        plan = plugin.plan(state, "a")
+        assert plan is not None
+        assert plan.extended is not None
+        return plan.extended["requests"][0]["exactly"]["deviceClassName"]
+
+    for day, name in ((2, "y"), (1, "a"), (2, "x")):
+        created = make_class(name, extendedResourceName="example.com/gpu")
+        add(cache, {**created, "metadata": {"name": name, "creationTimestamp": f"2026-01-0{day}T00:00:00Z"}})
+    assert stands() == "x", "of equally new ones the one with the lowest name"
+    cache.remove_object("DeviceClass", "x")
+    assert stands() == "y"
+    cache.remove_object("DeviceClass", "y")
+    assert stands() == "a"
+
+
 def test_a_node_with_a_device_plugin_needs_no_devices():
     cache = make_cache([make_node("a"), make_node("b", allocatable={"example.com/gpu": "4"})])
     add(cache, make_class("gpus", extendedResourceName="example.com/gpu"))
