@@ -1,4 +1,4 @@
-"""What a trial does to ResourceClaims in the place of the API server's controllers.
+"""What becomes of ResourceClaims without a cluster, in the place of its controllers.
 
     a pod comes ─► claims of its templates ─► it gets a node: allocated, reserved for it ─► it leaves: its own claims go, shared ones are free of it
 
@@ -13,8 +13,10 @@ from typing import Any, Protocol
 
 from podwright.core.cycle import Placement
 from podwright.core.framework.framework import Framework
+from podwright.core.framework.interface import FollowUp
 from podwright.core.objects.devices.claims import Allocation, ResourceClaim
 from podwright.core.objects.pod import PodInfo
+from podwright.core.plugins.devices.claim_writes import Deallocation, Deletion
 from podwright.core.plugins.devices.dynamic_resources import DynamicResources
 from podwright.core.state.devices.claims import CLAIM_KIND
 from podwright.simulator.loaded import LoadedCluster
@@ -25,7 +27,7 @@ Change = tuple[Raw, Raw | None]
 
 
 class Objects(Protocol):
-    """Changes objects until the trial ends."""
+    """Changes objects: until a trial ends, or for good."""
 
     def set_object(self, kind: str, raw: Raw) -> None: ...
 
@@ -33,12 +35,13 @@ class Objects(Protocol):
 
 
 def with_claims(cluster: LoadedCluster, objects: Objects, pod: PodInfo) -> PodInfo:
-    """The pod with claims of its own for its templates, which are stored. It waits for those whose template is not known."""
+    """The pod with claims of its own for its templates, which are stored. Where a template is not known, the pod's status says which claim it has."""
+    if not pod.resource_claims:
+        return pod
     generated = dict(pod.generated_claims)
     for entry in pod.resource_claims:
         if entry.claim or not entry.template or _is_made(cluster, pod, entry.name):
             continue
-        generated.pop(entry.name, None)
         spec = cluster.claim_templates.get((pod.namespace, entry.template))
         if spec is not None:
             generated[entry.name] = name = _free_name(cluster, pod.namespace, f"{pod.name}-{entry.name}")
@@ -121,6 +124,25 @@ def free_claims(cluster: LoadedCluster, objects: Objects, pods: Iterable[PodInfo
     return changes
 
 
+def take_back(cluster: LoadedCluster, objects: Objects, follow_ups: Iterable[FollowUp]) -> Sequence[Change]:
+    """Claims that are of no use to a rejected pod are deallocated, or deleted if they are for extended resources. Other follow-ups say something only."""
+    changes: list[Change] = []
+    for wanted in follow_ups:
+        if not isinstance(wanted, Deallocation | Deletion):
+            continue
+        claim = cluster.cache.devices.claims.get(wanted.claim.namespace, wanted.claim.name)
+        if claim is None or claim.uid != wanted.claim.uid:
+            continue
+        if isinstance(wanted, Deletion):
+            objects.remove_objects(CLAIM_KIND, [(claim.namespace, claim.name)])
+            changes.append((claim.raw, None))
+        else:
+            after = _deallocated(claim.raw)
+            objects.set_object(CLAIM_KIND, after)
+            changes.append((claim.raw, after))
+    return changes
+
+
 def _claims_of(cluster: LoadedCluster, pod: PodInfo) -> Iterable[ResourceClaim]:
     """Those of the pod's claims that exist."""
     known = cluster.cache.devices.claims
@@ -135,9 +157,15 @@ def _claims_of(cluster: LoadedCluster, pod: PodInfo) -> Iterable[ResourceClaim]:
 
 def _without(claim: ResourceClaim, gone: set[str]) -> Raw:
     status = _status_without(claim.raw, gone)
-    if not status["reservedFor"]:
-        status = {name: value for name, value in status.items() if name not in ("allocation", "devices", "reservedFor")}
-    return {**claim.raw, "status": status}
+    return {**claim.raw, "status": status} if status["reservedFor"] else _deallocated(claim.raw)
+
+
+def _deallocated(raw: Raw) -> Raw:
+    """The claim without devices and users."""
+    left = {
+        name: value for name, value in raw["status"].items() if name not in ("allocation", "devices", "reservedFor")
+    }
+    return {**raw, "status": left}
 
 
 def _status_without(raw: Raw, consumers: set[str]) -> dict[str, Any]:

@@ -298,13 +298,13 @@ class _Reading:
         spec = raw.get("spec")
         if isinstance(spec, Mapping) and spec.get("nodeName"):
             pod, problems = parse_assigned_pod(raw)
-            self._learn_templates(pod)
+            learn_templates(self.claim_templates, self._cache, pod)
             self._cache.set_pod(pod)
             if not pod.finished:
                 self.assigned[pod.uid] = raw
             return problems
         pod = parse_pod(raw, keep_raw=True)
-        self._learn_templates(pod)
+        learn_templates(self.claim_templates, self._cache, pod)
         if not pod.finished:
             self.pending[pod.uid] = pod
             self._cache.groups.add_waiting(pod)
@@ -312,13 +312,15 @@ class _Reading:
                 self._cache.nominator.add(pod, pod.nominated_node_name)
         return ()
 
-    def _learn_templates(self, pod: PodInfo) -> None:
-        for entry in pod.resource_claims:
-            key, made = (pod.namespace, entry.template), pod.generated_claims.get(entry.name)
-            if made and entry.template and key not in self.claim_templates:
-                claim = self._cache.store.get(CLAIM_KIND, made, pod.namespace)
-                if claim is not None and isinstance(claim.get("spec"), Mapping):
-                    self.claim_templates[key] = claim["spec"]
+
+def learn_templates(templates: dict[tuple[str, str], Raw], cache: Cache, pod: PodInfo) -> None:
+    """Adds what the claims of the pod say about their ResourceClaimTemplates, where these are not known."""
+    for entry in pod.resource_claims:
+        key, made = (pod.namespace, entry.template), pod.generated_claims.get(entry.name)
+        if made and entry.template and key not in templates:
+            claim = cache.store.get(CLAIM_KIND, made, pod.namespace)
+            if claim is not None and isinstance(claim.get("spec"), Mapping):
+                templates[key] = claim["spec"]
 
 
 def template_key(raw: Raw) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.objects.readable import parse_known_node
 from podwright.core.preemption.budgets import Budgets, StoredBudgets
 from podwright.core.state.object_store import key_of
+from podwright.simulator.daemons import copy_daemons, daemons_on
 from podwright.simulator.hypothesis import MAX_NODES, AddedNodes, Applied, Blocker, HypothesisError, Waiting
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.trial import Trial, created_anew, pods_on
@@ -45,9 +46,7 @@ def add_nodes(trial: Trial, added: AddedNodes, applied: Applied) -> None:
         daemons: Sequence[PodInfo] = ()
     elif added.like:
         model = _node(cluster, added.like, "add-nodes")
-        daemons = [
-            pod for pod in pods_on(cluster, added.like) if pod.owner is not None and pod.owner.kind == "DaemonSet"
-        ]
+        daemons = daemons_on(cluster, added.like)
     else:
         raise HypothesisError("add-nodes: says neither which node the new ones are like, nor what they are")
     number = 0
@@ -60,8 +59,7 @@ def add_nodes(trial: Trial, added: AddedNodes, applied: Applied) -> None:
         _copy_node_objects(trial, model.name, name)
         trial.set_node(_like(model, name))
         applied.added_nodes.append(name)
-        for pod in daemons:
-            trial.put(created_anew(cluster, pod, f"{pod.name}-{name}"), name)
+        copy_daemons(trial, daemons, model.name, name, applied)
 
 
 def _like(model: Node, name: str) -> Node:

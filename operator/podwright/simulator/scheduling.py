@@ -13,12 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
 from podwright.core.cycle import Decision, Placement, Rejection, schedule
 from podwright.core.framework.cluster_events import ClusterEvent, EventHint
 from podwright.core.framework.errors import PluginError
-from podwright.core.framework.framework import Framework
 from podwright.core.framework.status import Code, Status
 from podwright.core.gangs.decisions import GangFault, GangPlacement, GangRejection
 from podwright.core.gangs.plan import Planner, decide
@@ -27,9 +26,17 @@ from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.queue import DEFAULT_WAITS, QueuedPod, SchedulingQueue, Waits
 from podwright.core.queue.queued_pod import Place
+from podwright.core.state.devices.claims import CLAIM_KIND
 from podwright.engine.active_policies import WAITS_FOR_POLICY, ActivePolicy
 from podwright.engine.gangs.members import GONE
-from podwright.engine.intake.object_changes import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, UNSCHEDULED_POD_ADD
+from podwright.engine.intake.object_changes import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    UNSCHEDULED_POD_ADD,
+    object_event,
+)
+from podwright.simulator.carrying import Carrier
+from podwright.simulator.claims import Change
 from podwright.simulator.loaded import LoadedCluster
 
 MAX_FAULTS: Final = 3
@@ -38,19 +45,6 @@ MAX_PREEMPTIONS: Final = 3
 """How often a pod, or a group, may evict others. Their controllers create these anew, so that two pods could evict each other's for ever."""
 NOT_TRIED: Final = "the simulation ended before the pod was tried"
 TERMINATING: Final = "the pod is being deleted"
-
-
-class Carrier(Protocol):
-    """Carries decisions out, in a trial or for good."""
-
-    def place(self, framework: Framework, placement: Placement) -> Status | None:
-        """The pod is on its node from now on. Returns why a plugin refused it. Raises PluginError."""
-
-    def evict(self, pods: Sequence[PodInfo]) -> None:
-        """The pods are on no node from now on."""
-
-    def nominate(self, pod: PodInfo, node_name: str) -> None:
-        """Nominates the pod to the node; to none if the name is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +140,11 @@ class Scheduling:
         """Retries the waiting pods that this event may help."""
         self.queue.move(event, before, after, exclude=exclude)
 
+    def claims_changed(self, changes: Iterable[Change]) -> None:
+        """Retries the waiting pods that these changes of ResourceClaims may help."""
+        for before, after in changes:
+            self.queue.move(object_event(CLAIM_KIND, before, after), before, after)
+
     # Running
 
     def run(self) -> None:
@@ -179,16 +178,20 @@ class Scheduling:
     def _explain_others(self) -> None:
         """Says why pods wait about which there was no decision: they are gated, or there was no time."""
         for uid in self.queue.uids():
-            queued = self.queue.get(uid)
-            if queued is None or (uid in self.outcome.pending and queued.place is not Place.GATED):
-                continue
-            pod, policy = queued.pod, self._cluster.policy_for(queued.pod)
-            gate = self._pre_enqueue(pod) if queued.place is Place.GATED else None
-            if gate is not None:
-                known = StillPending(pod, "; ".join(gate.reasons), frozenset((gate.plugin,)), policy.label)
-                self.outcome.pending[uid] = known
-            elif uid not in self.outcome.pending:
-                self.outcome.pending[uid] = StillPending(pod, NOT_TRIED, frozenset(), policy.label)
+            found = self.why_waits(uid)
+            if found is not None:
+                self.outcome.pending[uid] = found
+
+    def why_waits(self, uid: str) -> StillPending | None:
+        """Why the pod waits: what keeps it from being tried, or else what the last attempt said. None for a pod that does not wait."""
+        known, queued = self.outcome.pending.get(uid), self.queue.get(uid)
+        if queued is None:
+            return known
+        pod, policy = queued.pod, self._cluster.policy_for(queued.pod)
+        gate = self._pre_enqueue(pod) if queued.place is Place.GATED else None
+        if gate is not None:
+            return StillPending(pod, "; ".join(gate.reasons), frozenset((gate.plugin,)), policy.label)
+        return known or StillPending(pod, NOT_TRIED, frozenset(), policy.label)
 
     # One attempt
 
@@ -245,6 +248,7 @@ class Scheduling:
             plugins = frozenset(plugin.name for plugin in policy.framework.filter_plugins)
         self.queue.reject(queued, plugins, decision.pending_plugins)
         self._pends(queued, decision.message, decision.status_plugins | decision.pending_plugins)
+        self.claims_changed(self._carrier.follow_up(decision.follow_ups))
         nominated = decision.nominated_node
         if nominated is None and not (decision.post_filter_status and policy.framework.post_filter_plugins):
             nominated = ""
@@ -329,6 +333,7 @@ class Scheduling:
             self.queue.reject(member, plugins, pending)
             self._nominate(member, nominations.get(member.uid, ""))
             self._pends(member, message, plugins | pending)
+            self.claims_changed(self._carrier.follow_up(decision.follow_ups.get(member.uid, ())))
         if decision.preemption is not None and members:
             uids = {member.uid for member in members}
             self._clear_lower_nominations(set(nominations.values()), members[0].pod.priority, uids)
@@ -358,7 +363,11 @@ class Scheduling:
     def _evict(self, victims: Sequence[PodInfo], by: PodInfo, counted_as: str) -> None:
         self._preemptions[counted_as] += bool(victims)
         there = [(victim, info.name) for victim in victims if (info := self._cache.placement(victim.uid)) is not None]
-        self._carrier.evict([victim for victim, _ in there])
+        freed = self._carrier.evict([victim for victim, _ in there])
+        self.claims_changed(freed)
+        if freed:
+            # A nomination keeps no devices, and in a cluster the pod's backoff is over before the victim has ended.
+            self.queue.activate(by.uid)
         for victim, node_name in there:
             self.outcome.landed.pop(victim.uid, None)
             preempted = Preempted(victim, node_name, by)

@@ -14,8 +14,6 @@ import numpy as np
 
 from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.objects.resources import CPU, MEMORY, PODS
-from podwright.core.state.devices.claims import CLAIM_KIND
-from podwright.engine.intake.object_changes import object_event
 from podwright.simulator.changes import apply
 from podwright.simulator.hypothesis import Applied, Blocker, Hypothesis, Stopped, Waiting, never
 from podwright.simulator.loaded import LoadedCluster
@@ -123,7 +121,6 @@ class _Run:
     def __init__(self, cluster: LoadedCluster, trial: Trial, applied: Applied, *, seed: int, stopped: Stopped) -> None:
         self._cluster = cluster
         self._trial = trial
-        trial.freed_claims()  # nothing waits in the queue yet
         self._waiting = {each.pod.uid: each for each in applied.waiting}
         self._gone = applied.gone
         self._scheduling = Scheduling(cluster, trial, seed=seed, stopped=stopped)
@@ -147,12 +144,6 @@ class _Run:
     def _preempted(self, preempted: Preempted) -> None:
         """A controller creates the victim anew."""
         victim = preempted.pod
-        freed = self._trial.freed_claims()
-        for before, after in freed:
-            self._scheduling.happened(object_event(CLAIM_KIND, before, after), before, after)
-        if freed:
-            # A nomination keeps no devices, and in a cluster the pod's backoff is over before the victim has ended.
-            self._scheduling.queue.activate(preempted.by.uid)
         if victim.owner is None:
             self._gone.append(victim)
             return

@@ -9,7 +9,7 @@ placement begins another one inside it. All are undone in reverse order. Nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Self
@@ -18,13 +18,15 @@ from podwright.api.policy_result import ApplyResult
 from podwright.core.cycle import Placement
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.status import Code, Status
+from podwright.core.framework.interface import FollowUp
+from podwright.core.framework.status import Status
 from podwright.core.gangs.simulation import reserve
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.object_store import key_of
 from podwright.core.state.transaction import CacheTransaction
-from podwright.simulator.claims import Change, free_claims, with_claims, write_reserved
+from podwright.simulator.carrying import permitted
+from podwright.simulator.claims import Change, free_claims, take_back, with_claims, write_reserved
 from podwright.simulator.loaded import LoadedCluster, spec_of_template, template_key
 
 Raw = Mapping[str, Any]
@@ -38,7 +40,6 @@ class Trial:
         self._cache = cluster.cache
         self._undo = ExitStack()
         self._transaction: CacheTransaction | None = None
-        self._freed: list[Change] = []
         self._ordered: dict[str, set[str]] = {}
         """By kind: the namespaces in which the order of objects comes back when the trial ends."""
 
@@ -186,7 +187,7 @@ class Trial:
             nominator.restore(before)
 
         self._changed(undo)
-        self._freed += free_claims(self.cluster, self, pods)
+        free_claims(self.cluster, self, pods)
 
     def place(self, framework: Framework, placement: Placement) -> Status | None:
         """Assumes the pod on its node and reserves. Returns why a plugin refused it. Raises PluginError."""
@@ -196,11 +197,11 @@ class Trial:
         if refused is not None:
             return refused
         try:
-            refused, _ = framework.permit(placement.state, pod, placement.node_name)
+            refused = permitted(framework, placement)
         except PluginError:
             transaction.rollback(start)
             raise
-        if refused is not None and refused.code is not Code.WAIT:
+        if refused is not None:
             transaction.rollback(start)
             return refused
         transaction.clear_nomination(pod.uid)
@@ -211,16 +212,14 @@ class Trial:
         """The pod is on the node, whoever placed it."""
         self._open().assume(pod, node_name)
 
-    def evict(self, pods: Iterable[PodInfo]) -> None:
-        """Takes pods off their nodes. Their claims are free."""
-        leaving = [*pods]
-        self._open().remove(leaving)
-        self._freed += free_claims(self.cluster, self, leaving)
+    def evict(self, pods: Sequence[PodInfo]) -> Sequence[Change]:
+        """Takes pods off their nodes. Returns what happened to their claims, which are free."""
+        self._open().remove(pods)
+        return free_claims(self.cluster, self, pods)
 
-    def freed_claims(self) -> Sequence[Change]:
-        """What happened to the claims of the pods that have left since the last call."""
-        freed, self._freed = self._freed, []
-        return freed
+    def follow_up(self, follow_ups: Sequence[FollowUp]) -> Sequence[Change]:
+        """Does to claims what plugins want after a rejection. Returns what happened to them."""
+        return take_back(self.cluster, self, follow_ups)
 
     def nominate(self, pod: PodInfo, node_name: str) -> None:
         """Nominates the pod to the node; to none if the name is empty."""
@@ -254,10 +253,10 @@ def pods_on(cluster: LoadedCluster, node_name: str) -> Sequence[PodInfo]:
     return [] if info is None else [*info.pods.values()]
 
 
-def created_anew(cluster: LoadedCluster, pod: PodInfo, name: str) -> PodInfo:
-    """The pod that a controller creates in place of this one. It has no claims of its templates yet."""
+def created_anew(cluster: LoadedCluster, pod: PodInfo, name: str, uid: str = "") -> PodInfo:
+    """The pod that a controller creates in place of this one. It has no claims of its templates yet. `uid`: empty for one made of the pod's."""
     raw = pod.raw or cluster.assigned.get(pod.uid)
-    uid = f"{pod.uid}/{name}/anew"
+    uid = uid or f"{pod.uid}/{name}/anew"
     return replace(
         pod,
         name=name,

@@ -2,60 +2,25 @@
 
 import pytest
 
-from podwright.simulator.hypothesis import Hypothesis, parse_scale
+from podwright.simulator.hypothesis import AddedNodes, Hypothesis, parse_scale
 from podwright.simulator.scheduling import Scheduling
 from podwright.simulator.simulation import simulate, simulate_each_node
 from podwright.simulator.trial import Trial
-from support.objects.devices import DRIVER, allocated, exactly, make_claim, make_class, make_device, make_slice
-from support.simulator.kit import copy_of, item, loaded, node, pod, policy
-
-DRA = "resource.k8s.io/v1"
-EXTENDED = "example.com/gpu"
-FOR_EXTENDED = {"resource.kubernetes.io/extended-resource-claim": "true"}
-
-
-def gpu_node(name, gpus=1):
-    devices = [make_device(f"g{i}") for i in range(gpus)]
-    return [node(name), item("ResourceSlice", make_slice(name, devices, node=name), DRA)]
-
-
-def gpu_class(**spec):
-    return item("DeviceClass", make_class("gpu", **spec), DRA)
-
-
-def template(name="t", **request):
-    return item("ResourceClaimTemplate", {"metadata": {"name": name, "namespace": "default"}, "spec": {"spec": make_claim("x", exactly(**request))["spec"]}}, DRA)  # fmt: skip
-
-
-def from_template(name, on="", device="g0", **more):
-    """A pod whose claim was made from the template `t`, and that claim."""
-    spec = {"resourceClaims": [{"name": "x", "resourceClaimTemplateName": "t"}]}
-    claim = f"{name}-x-abcde"
-    status = {"resourceClaimStatuses": [{"name": "x", "resourceClaimName": claim}]}
-    made = pod(name, on=on, spec=spec, status=status, **more)
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": made["metadata"]["uid"], "controller": True}
-    got = allocated(device, node=on, reserved_for=[owner["uid"]]) if on else None
-    return [made, item("ResourceClaim", make_claim(claim, exactly(), status=got, ownerReferences=[owner]), DRA)]
-
-
-def sharing(name, on="", **more):
-    return pod(name, on=on, spec={"resourceClaims": [{"name": "x", "resourceClaimName": "shared"}]}, **more)
-
-
-def shared_claim(*users, on="", device="g0"):
-    got = allocated(device, node=on, reserved_for=[each["metadata"]["uid"] for each in users]) if users else None
-    return item("ResourceClaim", make_claim("shared", exactly(), status=got), DRA)
-
-
-def extended(name, on=""):
-    """A pod with a device for an extended resource, and the special claim if it has a node."""
-    made = pod(name, on=on, spec={"containers": [{"name": "c", "resources": {"requests": {EXTENDED: "1"}, "limits": {EXTENDED: "1"}}}]})  # fmt: skip
-    if not on:
-        return [made]
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": made["metadata"]["uid"], "controller": True}
-    got = allocated("g0", node=on, reserved_for=[owner["uid"]])
-    claim = make_claim(f"{name}-extended", exactly(), status=got, annotations=FOR_EXTENDED, ownerReferences=[owner])
-    return [made, item("ResourceClaim", claim, DRA)]
+from support.explain.kit import GATES
+from support.objects.builders import in_group, make_pod_group
+from support.objects.devices import DRIVER, allocated, exactly, make_claim
+from support.simulator.claims import (
+    DRA,
+    EXTENDED,
+    extended,
+    from_template,
+    gpu_class,
+    gpu_node,
+    shared_claim,
+    sharing,
+    template,
+)
+from support.simulator.kit import copy_of, item, loaded, pod, policy
 
 
 def everything(cluster):
@@ -185,3 +150,39 @@ def test_a_preemptor_gets_the_devices_of_its_victims():
     landed, waiting = ask(cluster)
     assert landed == {"important": "n1"}
     assert set(waiting) == {"a"}
+
+
+def agent(on):
+    """A DaemonSet's pod with a device of its node, as the DaemonSet controller makes it."""
+    raw, claim = from_template("agent", on=on, owner="agent", kind="DaemonSet")
+    fields = [{"key": "metadata.name", "operator": "In", "values": [on]}]
+    terms = {"nodeSelectorTerms": [{"matchFields": fields}]}
+    raw["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    return [raw, claim]
+
+
+def test_daemons_of_an_added_node_get_devices_of_it():
+    cluster = loaded(*gpu_node("n1", gpus=2), gpu_class(), *agent("n1"), *(each for name in "bcd" for each in from_template(name, owner=f"{name}-1")))  # fmt: skip
+    landed, waiting = ask(cluster, add_nodes=[AddedNodes(1, "n1")])
+    assert sorted(landed.values()) == ["n1", "n1-added-1"], "the agents have one device of each node"
+    assert len(waiting) == 1
+
+
+def test_a_daemon_waits_if_the_added_node_has_no_device_for_it():
+    raw, claim = agent("n1")
+    cluster = loaded(*gpu_node("n1"), gpu_class(), raw, claim, template(count=2))
+    landed, waiting = ask(cluster, add_nodes=[AddedNodes(1, "n1")])
+    assert landed == {}
+    assert waiting.keys() == {"agent-n1-added-1"}
+
+
+@pytest.mark.parametrize("grouped", [False, True], ids=["alone", "in a group"])
+def test_a_claim_of_no_use_to_a_pod_is_deallocated(grouped):
+    """It was allocated on a node on which the pod cannot run."""
+    claim = item("ResourceClaim", make_claim("shared", exactly(), status=allocated("g0", node="n1")), DRA)
+    spec = {"nodeSelector": {"kubernetes.io/hostname": "n2"}, **(in_group("gang") if grouped else {})}
+    raw = sharing("a")
+    raw["spec"].update(spec)
+    groups = [item("PodGroup", make_pod_group("gang", 1), "scheduling.k8s.io/v1beta1")] if grouped else []
+    cluster = loaded(*gpu_node("n1"), *gpu_node("n2"), gpu_class(), claim, raw, *groups, features=GATES)
+    assert ask(cluster) == ({"a": "n2"}, {})

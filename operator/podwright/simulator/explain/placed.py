@@ -1,7 +1,7 @@
 """Explains a pod that has a node: the decision as its annotation tells it, and how its node compares with the others now.
 
-The pod is taken off its node in a transaction, and decided about anew, so the scores are those of today. The annotation says what they
-were when the pod was placed.
+The pod is taken off its node in a trial, with its claims, and decided about anew, so the scores are those of today. The annotation says what
+they were when the pod was placed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Int64s
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
-from podwright.core.state.transaction import CacheTransaction
 from podwright.engine.decision_annotation import decision_of
-from podwright.simulator.explain.changes.trials import again
 from podwright.simulator.explain.details import miss
 from podwright.simulator.explain.results import (
     Cause,
@@ -31,6 +29,7 @@ from podwright.simulator.explain.results import (
 )
 from podwright.simulator.explain.verdicts import Verdicts, grouped, verdicts_of
 from podwright.simulator.loaded import LoadedCluster
+from podwright.simulator.trial import Trial, created_anew
 
 
 def explain_placed(cluster: LoadedCluster, pod: PodInfo, raw: Mapping[str, Any] | None) -> Explanation:
@@ -53,9 +52,9 @@ def explain_placed(cluster: LoadedCluster, pod: PodInfo, raw: Mapping[str, Any] 
     there = cache.placement(pod.uid)
     if there is None or there.node is None:
         return replace(found, notes=(*found.notes, f"node {pod.node_name} does not exist any more"))
-    with CacheTransaction(cache) as transaction:
-        transaction.remove((pod,))
-        return _compared(policy.framework, cache, again(pod), found)
+    with Trial(cluster) as trial:
+        trial.evict((pod,))
+        return _compared(policy.framework, cache, trial.with_claims(created_anew(cluster, pod, pod.name)), found)
 
 
 def recorded_in(raw: Mapping[str, Any]) -> Recorded | None:

@@ -17,15 +17,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from podwright.api.scheduler_policy import KIND
-from podwright.core.cycle import Placement
-from podwright.core.framework.errors import PluginError
-from podwright.core.framework.framework import Framework
-from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.readable import parse_known_node
 from podwright.core.objects.resources import CPU
 from podwright.core.queue import Waits
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE, NODE_DELETE, node_event
+from podwright.simulator.carrying import Committed
 from podwright.simulator.loaded import LoadedCluster, LoadOptions, load
 from podwright.simulator.manifests import place_of
 from podwright.simulator.replay.meter import Meter, Prices
@@ -34,6 +31,7 @@ from podwright.simulator.replay.stream import Arrival, Event, NodeChanges, PodLe
 from podwright.simulator.replay.task_lists import GPU
 from podwright.simulator.scheduling import Landed, Preempted, Scheduling
 from podwright.simulator.snapshot import Snapshot
+from podwright.simulator.trial import created_anew
 from podwright.simulator.tried_policies import enforced
 
 Raw = Mapping[str, Any]
@@ -104,9 +102,10 @@ def _cluster(stream: Stream, candidate: Candidate, options: ReplayOptions) -> Lo
 
 @dataclass(slots=True)
 class _Job:
-    """A pod that came. `since`: when it began to wait, `waited`: the seconds until its first placement."""
+    """A pod that came. `pod`: as it waits; `since`: when it began to wait, `waited`: the seconds until its first placement."""
 
     arrival: Arrival
+    pod: PodInfo
     since: float
     waited: float | None = None
 
@@ -119,7 +118,8 @@ class _Replay:
         self._candidate = candidate
         self._cluster = cluster
         self._cache = cluster.cache
-        self._scheduling = Scheduling(cluster, _Committed(cluster), seed=options.seed, waits=_NO_FLUSH)
+        self._committed = Committed(cluster)
+        self._scheduling = Scheduling(cluster, self._committed, seed=options.seed, waits=_NO_FLUSH)
         self._scheduling.on_landed = self._landed
         self._scheduling.on_preempted = self._preempted
         pods = [event.pod for event in stream.events if isinstance(event, Arrival)]
@@ -140,7 +140,9 @@ class _Replay:
         self._reasons: Counter[str] = Counter()
         """Why pods waited that left without a node."""
         self._number = 0
-        self._again: list[PodInfo] = []
+        self._successors: dict[str, str] = {}
+        """By the uid of a pod that was there from the start and lost its node: the uid under which it came again."""
+        self._again: list[_Job] = []
         """Victims that come again once the decision is carried out."""
         self._serves = cluster.policies.serves
         served = [str((raw.get("spec") or {}).get("schedulerName") or "") for raw in candidate.policies]
@@ -190,7 +192,7 @@ class _Replay:
         if isinstance(event, Arrival):
             self._arrive(event)
         elif isinstance(event, PodLeaves):
-            self._leave(event.uid)
+            self._leave(self._successors.pop(event.uid, event.uid))
         else:
             self._change_node(event)
 
@@ -198,17 +200,17 @@ class _Replay:
         pod = arrival.pod
         if not self._serves(pod.scheduler_name):
             pod = replace(pod, scheduler_name=self._scheduler_name)
-        self._jobs[pod.uid] = _Job(arrival, arrival.time)
-        self._wait_for_node(pod)
+        self._wait_for_node(_Job(arrival, pod, arrival.time))
         if arrival.gives_up_at is not None:
             self._departs(arrival.gives_up_at, pod.uid, if_pending=True)
         if arrival.leaves_at is not None:
             self._departs(arrival.leaves_at, pod.uid)
 
-    def _wait_for_node(self, pod: PodInfo) -> None:
+    def _wait_for_node(self, job: _Job) -> None:
         self._meter.waiting += 1
-        self._cache.groups.add_waiting(pod)
-        self._scheduling.add(pod)
+        self._jobs[job.pod.uid] = job
+        job.pod = self._committed.add_pending(job.pod)
+        self._scheduling.add(job.pod)
 
     def _departs(self, at: float, uid: str, *, if_pending: bool = False) -> None:
         self._number += 1
@@ -220,11 +222,12 @@ class _Replay:
             self._give_up(uid)
         elif not if_pending:
             pod = info.pods[uid]
-            self._cache.remove_pod(uid)
+            freed = self._committed.evict((pod,))
             if info.node is not None:
                 self._meter.left(pod, info.node)
             self._jobs.pop(uid, None)
             self._scheduling.happened(ASSIGNED_POD_DELETE, pod.on(info.name), None)
+            self._scheduling.claims_changed(freed)
 
     def _give_up(self, uid: str) -> None:
         """The pod leaves without a node."""
@@ -232,13 +235,13 @@ class _Replay:
         if job is None:
             return
         self._meter.waiting -= 1
-        pending = self._scheduling.outcome.pending.pop(uid, None)
+        pending = self._scheduling.why_waits(uid)
+        self._scheduling.outcome.pending.pop(uid, None)
         if job.waited is None:
             self._waits.append(self._cluster.clock.now - job.since)
             self._reasons["" if pending is None else pending.message] += 1
         self._scheduling.queue.delete(uid)
-        self._cache.groups.remove_waiting(uid)
-        self._cache.nominator.remove(uid)
+        self._scheduling.claims_changed(self._committed.drop_pending(job.pod))
 
     def _change_node(self, event: NodeChanges) -> None:
         info = self._cache.present(event.name)
@@ -246,13 +249,15 @@ class _Replay:
         if event.raw is None:
             if info is None or before is None:
                 return
-            for pod in [*info.pods.values()]:
-                self._cache.remove_pod(pod.uid)
+            pods = [*info.pods.values()]
+            freed = self._committed.evict(pods)
+            for pod in pods:
                 self._meter.left(pod, before)
                 self._come_again(pod)
             self._cache.remove_node(event.name)
             self._meter.node_removed(before)
             self._scheduling.happened(NODE_DELETE, before, None)
+            self._scheduling.claims_changed(freed)
             self._bring_back()
             return
         node, _ = parse_known_node(event.raw)
@@ -301,31 +306,31 @@ class _Replay:
     def _come_again(self, pod: PodInfo) -> None:
         """A pod that lost its node will wait for another one, under a new uid."""
         job = self._jobs.pop(pod.uid, None)
-        made = replace(pod, uid=f"{pod.uid}+", node_name="", nominated_node_name="", phase="Pending", start_time=None)
+        now = self._cluster.clock.now
         if job is None:  # it was there from the start
-            job = _Job(Arrival(self._cluster.clock.now, pod), self._cluster.clock.now, waited=0.0)
-        elif job.arrival.leaves_at is not None:
+            job = _Job(Arrival(now, pod), pod, now, waited=0.0)
+        self._number += 1
+        made = created_anew(self._cluster, pod, pod.name, f"{job.arrival.pod.uid}/{self._number}")
+        if job.arrival.leaves_at is not None:
             self._departs(job.arrival.leaves_at, made.uid)
-        self._jobs[made.uid] = _Job(job.arrival, self._cluster.clock.now, waited=job.waited)
-        self._again.append(made)
+        elif job.arrival.runs_for is None:
+            self._successors[job.arrival.pod.uid] = made.uid
+        self._again.append(_Job(job.arrival, made, now, waited=job.waited))
 
     def _bring_back(self) -> None:
         again, self._again = self._again, []
-        for pod in again:
-            self._wait_for_node(pod)
+        for job in again:
+            self._wait_for_node(job)
 
     # Results
 
     def _scorecard(self, cpu_seconds: float) -> Scorecard:
         meter, outcome = self._meter, self._scheduling.outcome
         left = [job for job in self._jobs.values() if job.waited is None]
+        why = (self._scheduling.why_waits(job.pod.uid) for job in left)
         waits = self._waits + [self._stream.end - job.since for job in left]
         hours = meter.seconds or 1.0
-        reasons = self._reasons + Counter(
-            outcome.pending[uid].message
-            for uid, job in self._jobs.items()
-            if job.waited is None and uid in outcome.pending
-        )
+        reasons = self._reasons + Counter(pending.message for pending in why if pending is not None)
         return Scorecard(
             policy=self._candidate.name,
             notes=self._cluster.params_notes,
@@ -355,41 +360,3 @@ class _Replay:
 
 def _shares(parts: Mapping[str, float], wholes: Mapping[str, float]) -> dict[str, float]:
     return {resource: part / wholes[resource] if wholes[resource] else 0.0 for resource, part in parts.items()}
-
-
-class _Committed:
-    """Carries decisions out for good."""
-
-    def __init__(self, cluster: LoadedCluster) -> None:
-        self._cache = cluster.cache
-
-    def place(self, framework: Framework, placement: Placement) -> Status | None:
-        cache, pod, state = self._cache, placement.pod, placement.state
-        cache.assume(pod, placement.node_name)
-        try:
-            refused = framework.reserve(state, pod, placement.node_name)
-            if refused is None:
-                refused, _ = framework.permit(state, pod, placement.node_name)
-                if refused is not None and refused.code is Code.WAIT:
-                    refused = None
-                if refused is not None:
-                    framework.unreserve(state, pod, placement.node_name)
-        except PluginError:
-            cache.forget(pod.uid)
-            raise
-        if refused is not None:
-            cache.forget(pod.uid)
-            return refused
-        cache.nominator.remove(pod.uid)
-        cache.groups.remove_waiting(pod.uid)
-        return None
-
-    def evict(self, pods: Sequence[PodInfo]) -> None:
-        for pod in pods:
-            self._cache.remove_pod(pod.uid)
-
-    def nominate(self, pod: PodInfo, node_name: str) -> None:
-        if node_name:
-            self._cache.nominator.add(pod, node_name)
-        else:
-            self._cache.nominator.remove(pod.uid)

@@ -6,6 +6,7 @@ import pytest
 
 from podwright.core.objects.pod import parse_pod
 from podwright.simulator.explain.explanation import explain_pod
+from podwright.simulator.explain.results import State
 from podwright.simulator.loaded import LoadOptions, load
 from podwright.simulator.snapshot import Snapshot
 from support.objects.builders import make_node, make_pod
@@ -19,6 +20,8 @@ from support.objects.devices import (
     make_slice,
     selector,
 )
+from support.simulator.claims import from_template, gpu_class, gpu_node
+from support.simulator.kit import loaded, node, pod
 
 API = "resource.k8s.io/v1"
 
@@ -76,3 +79,29 @@ def test_the_least_important_pod_whose_end_frees_the_device_is_proposed():
 def test_nothing_is_proposed_that_does_not_help():
     impossible = exactly(count=2, selectors=[selector("false")])
     assert not [text for text in explained(impossible, devices=[make_device("d0")]) if "claim" in text]
+
+
+def test_a_placed_pod_is_compared_without_the_devices_that_it_has():
+    """Beside its own node, another one has as many."""
+    raw, claim = from_template("a", on="n1")
+    objects = [*gpu_node("n1"), *gpu_node("n2", cpu="2"), gpu_class(), raw, claim]
+    cluster = loaded(*objects)
+    before = len(cluster.cache.devices.claims.usage)
+    found = explain_pod(cluster, parse_pod(raw, keep_raw=True), raw=raw)
+    assert (found.state, found.cause.reason, found.scores.runner_up) == (State.PLACED, "BestScore", "n2")
+    assert len(cluster.cache.devices.claims.usage) == before
+
+
+def test_a_pod_with_devices_of_its_own_moves_to_other_devices():
+    """Its claim is made anew there."""
+    user, claim = from_template("user", on="n1", cpu="4")
+    big = pod("big", spec={"nodeSelector": {"kubernetes.io/hostname": "n1"}})
+    found = explain_pod(loaded(*gpu_node("n1"), *gpu_node("n2"), gpu_class(), user, claim, big), parse_pod(big, keep_raw=True), raw=big)  # fmt: skip
+    assert "move 1 pod elsewhere: default/user to n2" in [change.text for change in found.changes]
+
+
+def test_a_pod_with_devices_stays_if_no_other_node_has_any():
+    user, claim = from_template("user", on="n1", cpu="4")
+    big = pod("big", spec={"nodeSelector": {"kubernetes.io/hostname": "n1"}})
+    found = explain_pod(loaded(*gpu_node("n1"), node("n2"), gpu_class(), user, claim, big), parse_pod(big, keep_raw=True), raw=big)  # fmt: skip
+    assert not [change.text for change in found.changes if "elsewhere" in change.text]

@@ -14,7 +14,6 @@ from podwright.core.objects.devices.claims import ResourceClaim
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.devices.pod_claims import ClaimsError, claims_of
 from podwright.core.state.cache import Cache
-from podwright.core.state.devices.claims import CLAIM_KIND
 from podwright.core.state.nodeinfo import NodeInfo
 
 TAINTS: Final = 3
@@ -72,8 +71,8 @@ def _taints(cache: Cache, slots: list[int]) -> Iterator[tuple[str, str, str]]:
                         yield key
 
 
-def released(cache: Cache, node: NodeInfo) -> Iterator[tuple[PodInfo, list[tuple[str, Mapping[str, Any]]]]]:
-    """The pods of a node that have devices for themselves, the least important first, with their claims as they are once the pod has ended."""
+def having_devices(cache: Cache, node: NodeInfo) -> Iterator[PodInfo]:
+    """The pods of a node that have devices for themselves, the least important first."""
     for other in sorted(node.pods.values(), key=lambda each: (each.priority, each.key)):
         if not other.resource_claims:
             continue
@@ -81,11 +80,5 @@ def released(cache: Cache, node: NodeInfo) -> Iterator[tuple[PodInfo, list[tuple
             claims = claims_of(other, cache.devices.claims)
         except ClaimsError:
             continue
-        own = [claim for claim in claims if claim.allocation is not None and set(claim.reserved_for) <= {other.uid}]
-        if own:
-            yield other, [(CLAIM_KIND, _without_devices(claim.raw)) for claim in own]
-
-
-def _without_devices(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    left = {k: v for k, v in raw["status"].items() if k not in ("allocation", "devices", "reservedFor")}
-    return {**raw, "status": left}
+        if any(claim.allocation is not None and set(claim.reserved_for) <= {other.uid} for claim in claims):
+            yield other

@@ -17,9 +17,9 @@ from podwright.core.preemption.budgets import StoredBudgets
 from podwright.core.preemption.evaluator import Candidate, select_victims
 from podwright.core.preemption.units import units_below
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.core.state.transaction import CacheTransaction
 from podwright.simulator.explain.causes import stays
-from podwright.simulator.explain.changes.trials import Trials, again
+from podwright.simulator.explain.changes.trials import Trials
+from podwright.simulator.trial import Trial
 
 _ABOVE_ALL: Final = 1 << 31
 SINGLES: Final = 100
@@ -59,26 +59,26 @@ def _in_the_way(
 def _elsewhere(trials: Trials, pod: PodInfo, victims: Sequence[PodInfo]) -> Moves | None:
     """Places the pod, then the victims on other nodes. Then proves that the pod fits where they are."""
     moved = []
-    with CacheTransaction(trials.cache) as transaction:
-        transaction.remove(victims)
-        if not trials.place_in(transaction, pod):
+    with Trial(trials.cluster) as trial:
+        trial.evict(victims)
+        if not trials.place_in(trial, pod):
             return None
         for victim in victims:
-            other = "" if victim.terminating else trials.place_again(transaction, victim)
+            other = "" if victim.terminating else trials.place_again(trial, victim)
             if not (other or victim.terminating):
                 return None
             moved.append((victim, other))
-    with CacheTransaction(trials.cache) as transaction:
-        transaction.remove(victims)
+    with Trial(trials.cluster) as trial:
+        trial.evict(victims)
         for victim, other in moved:
-            if other:
-                transaction.assume(again(victim), other)
-        placed = trials.place_in(transaction, pod)
+            if other and not trials.place_again(trial, victim, only=other):
+                return None
+        placed = trials.place_in(trial, pod)
     return Moves(moved, placed) if placed else None
 
 
 def ending(trials: Trials, pod: PodInfo, others: Sequence[PodInfo]) -> str:
-    """The node where the pod goes once these placed pods have ended; empty if that does not help. Raises PluginError."""
-    with CacheTransaction(trials.cache) as transaction:
-        transaction.remove(others)
-        return trials.place_in(transaction, pod)
+    """The node where the pod goes once these placed pods have ended, and their claims with them; empty if that does not help."""
+    with Trial(trials.cluster) as trial:
+        trial.evict(others)
+        return trials.place_in(trial, pod)

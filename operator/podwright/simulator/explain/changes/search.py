@@ -19,7 +19,7 @@ from podwright.core.state.devices.claims import CLAIM_KIND
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.simulator.explain.amounts import counted, listed
 from podwright.simulator.explain.causes import claim_users, stays
-from podwright.simulator.explain.changes.claims import claim_options, open_claims, released
+from podwright.simulator.explain.changes.claims import claim_options, having_devices, open_claims
 from podwright.simulator.explain.changes.moves import Moves, ending, moves_from
 from podwright.simulator.explain.changes.node_edits import NodeEdit, edit_for, manifest, shapes
 from podwright.simulator.explain.changes.patches import difference
@@ -215,11 +215,10 @@ class Search:
         for row in self._rows:
             if _DEVICES not in self._plugins(row):
                 continue
-            for other, objects in islice(released(self._cache, self._cache.node_at(row)), USERS_TRIED):
+            for other in islice(having_devices(self._cache, self._cache.node_at(row)), USERS_TRIED):
                 if self._spent:
                     return
-                with self._trials.with_objects(objects):
-                    placed = ending(self._trials, self._pod, [other])
+                placed = ending(self._trials, self._pod, [other])
                 if placed:
                     edit = Edit(verb="delete", kind="Pod", name=other.name, namespace=other.namespace)
                     yield Change(of="cluster", text=f"{other.key} ends, which has devices", node=placed, edits=(edit,))

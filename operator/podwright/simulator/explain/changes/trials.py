@@ -7,20 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.framework.interface import PostFilterResult
-from podwright.core.gangs.simulation import Simulation
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
-from podwright.core.state.transaction import CacheTransaction
 from podwright.simulator.explain.results import Change
 from podwright.simulator.hypothesis import AddedNodes, Applied, Stopped, never
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.node_changes import add_nodes
-from podwright.simulator.trial import Trial
+from podwright.simulator.placing import place
+from podwright.simulator.trial import Trial, created_anew
 
 
 class TimeIsUpError(Exception):
@@ -56,28 +54,21 @@ class Trials:
     # Decisions
 
     def place(self, pod: PodInfo) -> str:
-        """The node on which the production core places the pod now; empty if it does not. Raises PluginError."""
-        with CacheTransaction(self.cache) as transaction:
-            return self.place_in(transaction, pod)
+        """The node on which the production core places the pod now; empty if it does not."""
+        with Trial(self.cluster) as trial:
+            return self.place_in(trial, pod)
 
-    def place_in(self, transaction: CacheTransaction, pod: PodInfo) -> str:
-        """The same, and the pod stays there until the transaction is rolled back."""
+    def place_in(self, trial: Trial, pod: PodInfo) -> str:
+        """The same, and the pod stays there until the trial ends."""
         self.begin()
         policy = self.cluster.policies.of(pod)
-        if policy is None or policy.refusal:
-            return ""
-        framework = policy.framework
-        if framework.pre_enqueue(pod) is not None:
-            return ""
-        decision = Simulation(framework=framework, transaction=transaction, below=_first).schedule(pod)
-        return decision.node_name if isinstance(decision, Placement) else ""
+        return "" if policy is None else place(trial, policy, pod)
 
-    def place_again(self, transaction: CacheTransaction, pod: PodInfo) -> str:
-        """Where a placed pod fits that the transaction has removed; empty if nowhere. It stays there until the rollback."""
+    def place_again(self, trial: Trial, pod: PodInfo, only: str = "") -> str:
+        """Where a pod fits that was evicted in the trial; empty if nowhere. It stays there until the trial ends. `only`: the one node that may be taken."""
         self.begin()
-        framework = self.cluster.policy_for(pod).framework
-        decision = Simulation(framework=framework, transaction=transaction, below=_first).schedule(again(pod))
-        return decision.node_name if isinstance(decision, Placement) else ""
+        made = trial.with_claims(created_anew(self.cluster, pod, pod.name))
+        return place(trial, self.cluster.policy_for(pod), made, only)
 
     def preempts(self, pod: PodInfo) -> PostFilterResult | None:
         """The node to which the pod is nominated, and its victims there; None if it does not preempt. Raises PluginError."""
@@ -107,10 +98,10 @@ class Trials:
 
     @contextmanager
     def placed(self, placements: Sequence[Placement]) -> Iterator[None]:
-        """These pods are on their nodes."""
+        """These members of a group are on their nodes. Raises PluginError."""
         with Trial(self.cluster) as trial:
             for placement in placements:
-                trial.put(placement.pod, placement.node_name)
+                trial.place(self.cluster.policy_for(placement.pod).framework, placement)
             yield
 
     @contextmanager
@@ -120,11 +111,6 @@ class Trials:
             for kind, raw in objects:
                 trial.set_object(kind, raw)
             yield
-
-
-def again(pod: PodInfo) -> PodInfo:
-    """A placed pod as a new one that waits: a transaction does not assume what it has removed."""
-    return replace(pod, uid=f"{pod.uid}/moved", node_name="", nominated_node_name="")
 
 
 def _first(_count: int) -> int:

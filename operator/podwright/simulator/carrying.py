@@ -1,0 +1,112 @@
+"""How decisions are carried out: in a trial, which rolls everything back (`trial`), or for good (`Committed`).
+
+Both do the same to the ResourceClaims of the pods: see `claims`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from podwright.core.cycle import Placement
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.interface import FollowUp
+from podwright.core.framework.status import Code, Status
+from podwright.core.objects.pod import PodInfo
+from podwright.simulator.claims import Change, free_claims, take_back, with_claims, write_reserved
+from podwright.simulator.loaded import LoadedCluster, learn_templates
+
+Raw = Mapping[str, Any]
+
+
+class Carrier(Protocol):
+    """Carries decisions out."""
+
+    def place(self, framework: Framework, placement: Placement) -> Status | None:
+        """The pod is on its node from now on, and its claims are allocated. Returns why a plugin refused it. Raises PluginError."""
+
+    def evict(self, pods: Sequence[PodInfo]) -> Sequence[Change]:
+        """The pods are on no node from now on. Returns what happened to their claims."""
+
+    def follow_up(self, follow_ups: Sequence[FollowUp]) -> Sequence[Change]:
+        """Does to claims what plugins want after a rejection. Returns what happened to them."""
+
+    def nominate(self, pod: PodInfo, node_name: str) -> None:
+        """Nominates the pod to the node; to none if the name is empty."""
+
+
+def permitted(framework: Framework, placement: Placement) -> Status | None:
+    """Why a Permit plugin refuses the pod. Who would wait is allowed. Raises PluginError."""
+    refused, _ = framework.permit(placement.state, placement.pod, placement.node_name)
+    return None if refused is None or refused.code is Code.WAIT else refused
+
+
+class Committed:
+    """Carries decisions out for good."""
+
+    def __init__(self, cluster: LoadedCluster) -> None:
+        self._cluster = cluster
+        self._cache = cluster.cache
+
+    # Decisions
+
+    def place(self, framework: Framework, placement: Placement) -> Status | None:
+        cache, pod, state = self._cache, placement.pod, placement.state
+        cache.assume(pod, placement.node_name)
+        try:
+            refused = framework.reserve(state, pod, placement.node_name)
+            if refused is None:
+                refused = permitted(framework, placement)
+                if refused is not None:
+                    framework.unreserve(state, pod, placement.node_name)
+        except PluginError:
+            cache.forget(pod.uid)
+            raise
+        if refused is not None:
+            cache.forget(pod.uid)
+            return refused
+        cache.nominator.remove(pod.uid)
+        cache.groups.remove_waiting(pod.uid)
+        write_reserved(self._cluster, self, framework, placement)
+        return None
+
+    def evict(self, pods: Sequence[PodInfo]) -> Sequence[Change]:
+        for pod in pods:
+            self._cache.remove_pod(pod.uid)
+        return free_claims(self._cluster, self, pods)
+
+    def follow_up(self, follow_ups: Sequence[FollowUp]) -> Sequence[Change]:
+        return take_back(self._cluster, self, follow_ups)
+
+    def nominate(self, pod: PodInfo, node_name: str) -> None:
+        if node_name:
+            self._cache.nominator.add(pod, node_name)
+        else:
+            self._cache.nominator.remove(pod.uid)
+
+    # Pods that wait
+
+    def add_pending(self, pod: PodInfo) -> PodInfo:
+        """The pod waits from now on: with claims of its own, and as a member of its group."""
+        learn_templates(self._cluster.claim_templates, self._cache, pod)
+        made = with_claims(self._cluster, self, pod)
+        self._cache.groups.add_waiting(made)
+        return made
+
+    def drop_pending(self, pod: PodInfo) -> Sequence[Change]:
+        """The pod does not wait any more. Returns what happened to its claims."""
+        self._cache.groups.remove_waiting(pod.uid)
+        self._cache.nominator.remove(pod.uid)
+        return free_claims(self._cluster, self, (pod,))
+
+    # Objects
+
+    def set_object(self, kind: str, raw: Raw) -> None:
+        """Adds or replaces an object. Raises InvalidObjectError without a name."""
+        self._cache.set_object(kind, raw)
+
+    def remove_objects(self, kind: str, keys: Sequence[tuple[str, str]]) -> None:
+        """Removes objects by namespace and name; unknown ones are ignored."""
+        for namespace, name in keys:
+            self._cache.remove_object(kind, name, namespace)
