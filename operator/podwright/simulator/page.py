@@ -46,7 +46,7 @@ class SimulationPage:
         return self._page
 
     async def call(self, function: Callable[[], T], seconds: float) -> T:
-        """See the feed's Asker."""
+        """See Asker."""
         async with asyncio.timeout(seconds):
             found: T = await self._run(lambda _stopped: function())
             return found

@@ -65,6 +65,6 @@ def is_own_name(host: str) -> bool:
 
 def is_loopback(host: str) -> bool:
     """Whether an IP address is this machine's own."""
-    address = ipaddress.ip_address(host.partition("%")[0]) if host else ipaddress.ip_address("0.0.0.0")  # noqa: S104
+    address = ipaddress.ip_address(host.partition("%")[0]) if host else ipaddress.ip_address("0.0.0.0")  # noqa: S104 -- compared only
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return (mapped or address).is_loopback

@@ -105,9 +105,8 @@ class Server:
         if self._options.health_address is not None:
             await self._open(endpoints, LoopbackGate(), Address("--health-address", *self._options.health_address))
         if self._options.secure_port:
-            # `cryptography` is only needed here.
-            from podwright.kube.serve.delegated_gate import DelegatedGate  # noqa: PLC0415
-            from podwright.kube.serve.tls import Tls  # noqa: PLC0415
+            from podwright.kube.serve.delegated_gate import DelegatedGate  # noqa: PLC0415 -- needs `cryptography`
+            from podwright.kube.serve.tls import Tls  # noqa: PLC0415 -- likewise
 
             tls = self._tls = Tls(self._options, self._delegation, loop=loop, reloaded=self._count_reload)
             gate = DelegatedGate(

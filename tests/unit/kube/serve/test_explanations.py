@@ -1,13 +1,11 @@
 """/debug/explain: who may ask about which pod, and what the server answers."""
 
-import asyncio
 import json
 
 import pytest
 
 from podwright.kube.serve import delegated_gate
 from podwright.kube.serve.delegation import User
-from podwright.kube.serve.steps import MOST_ANSWERS
 from support.serve.kit import Delegate, Told, client_context, get, secure, serving
 
 BEARER = "Authorization: Bearer secret"
@@ -82,27 +80,3 @@ async def test_who_asks_needs_the_right_to_the_path_and_to_the_pod(allowed, stat
     assert found == status
     assert says in body.decode().replace('\\"', '"')
     assert bool(asked) == (status == 200)
-
-
-async def test_few_answers_are_computed_at_once():
-    running, go_on = asyncio.Event(), False
-    count = 0
-
-    def about(_namespace, _name):
-        nonlocal count
-        count += 1
-        if count == MOST_ANSWERS:
-            running.set()
-        while not go_on:
-            yield None
-        yield {"pod": "team/web"}
-
-    async with serving(Told(about_pod=about)) as server:
-        waiting = [asyncio.create_task(get(server, WEB)) for _ in range(MOST_ANSWERS)]
-        async with asyncio.timeout(20):
-            await running.wait()
-        status, headers, _ = await get(server, WEB)
-        assert (status, headers["retry-after"]) == (503, "1")
-        go_on = True
-        assert {found[0] for found in await asyncio.gather(*waiting)} == {200}
-        assert (await get(server, WEB))[0] == 200

@@ -1,13 +1,11 @@
 """/debug/shadow: who may read it, and what the server answers."""
 
-import asyncio
 import json
 
 import pytest
 
 from podwright.kube.serve import delegated_gate
 from podwright.kube.serve.delegation import User
-from podwright.kube.serve.steps import MOST_ANSWERS
 from support.serve.kit import Delegate, Told, client_context, get, secure, serving
 
 PATH = "/debug/shadow"
@@ -54,29 +52,6 @@ async def test_a_name_that_is_none_is_refused(name):
     content, asked = told({"policies": []})
     status, _ = await ask(content, f"{PATH}?policy={name}")
     assert (status, asked) == (400, [])
-
-
-async def test_few_are_computed_at_once():
-    running, go_on = asyncio.Event(), False
-    count = 0
-
-    def answers(_policy):
-        nonlocal count
-        count += 1
-        if count == MOST_ANSWERS:
-            running.set()
-        while not go_on:
-            yield None
-        yield {"policies": []}
-
-    async with serving(Told(shadow=answers)) as server:
-        waiting = [asyncio.create_task(get(server, PATH)) for _ in range(MOST_ANSWERS)]
-        async with asyncio.timeout(20):
-            await running.wait()
-        status, headers, _ = await get(server, PATH)
-        assert (status, headers["retry-after"]) == (503, "1")
-        go_on = True
-        assert {found[0] for found in await asyncio.gather(*waiting)} == {200}
 
 
 @pytest.mark.parametrize(

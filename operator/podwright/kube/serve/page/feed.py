@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import orjson
 
@@ -21,9 +21,9 @@ from podwright.engine.view.waiting import PendingPod, Waiting, waiting_pods
 from podwright.kube.serve.page.nodes import NodeColumns
 from podwright.kube.serve.page.shown import Shown
 from podwright.kube.serve.page.sight import Sight
+from podwright.kube.serve.steps import STEP_SECONDS, Asker, last_of
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 MOST_VIEWERS: Final = 16
 TICK_SECONDS: Final = 0.4
@@ -36,19 +36,12 @@ KEEP_SECONDS: Final = 10.0
 """How long what was read is kept when nobody looks any more: who comes back soon costs the scheduler little."""
 COMPLETE_SECONDS: Final = 10.0
 """The pause between two complete readings of the nodes that further resources ask for."""
-STEP_SECONDS: Final = 10.0
 MOST_MESSAGES: Final = 32
 """How many messages wait for a viewer until it is dropped."""
 DECISIONS_AT_ONCE: Final = 25
 DECISIONS_AT_FIRST: Final = 50
 LONGEST: Final = 300
 """Characters of a message about a pod."""
-
-
-class Asker(Protocol):
-    """Runs functions in the thread of the cache: see SchedulerLoop.call."""
-
-    async def call(self, function: Callable[[], T], seconds: float) -> T: ...
 
 
 class Viewer:
@@ -221,15 +214,6 @@ class Feed:
             if viewer.policies_seen != rows:
                 viewer.policies_seen = rows
                 viewer.send(event("policies", {"list": rows, "unlisted": found.count - len(rows)}))
-
-
-async def last_of(asker: Asker, begin: Callable[[], Iterator[T | None]]) -> T:
-    """The last value of steps that yield None until then. Raises TimeoutError."""
-    steps = await asker.call(begin, STEP_SECONDS)
-    while True:
-        found = await asker.call(lambda: next(steps), STEP_SECONDS)
-        if found is not None:
-            return found
 
 
 def event(name: str, data: Any) -> bytes:

@@ -14,20 +14,18 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Final
 
-import orjson
 from aiohttp import web
 
 from podwright.engine.view.node_details import Answer, about_node
 from podwright.engine.view.policies import about_policy
-from podwright.kube.serve.page.feed import Asker, Feed, Viewer, event, last_of
+from podwright.kube.serve.page.feed import Feed, Viewer, event
 from podwright.kube.serve.page.files import HEADERS, send_file
 from podwright.kube.serve.page.shown import Shown
 from podwright.kube.serve.page.sight import FILES, NODE, NOTHING, POLICY, SIGHT, STREAM
+from podwright.kube.serve.steps import Asker, SteppedAnswers
 
 STREAM_SECONDS: Final = 1800.0
 """How long a stream lasts. Then the page asks for another, and its right to it is reviewed again."""
-MOST_ANSWERS: Final = 4
-"""How many answers about nodes are computed at once; more are refused."""
 SILENT_SECONDS: Final = 10.0
 """How long nothing is sent, at most: so the page and proxies know that the stream is alive."""
 
@@ -45,8 +43,7 @@ class Page:
     def __init__(self, shown: Callable[[], Shown | None], asker: Asker) -> None:
         self._feed = Feed(shown, asker)
         self._shown = shown
-        self._asker = asker
-        self._answers = 0
+        self._answers = SteppedAnswers(asker, "answers", headers=HEADERS)
 
     def routes(self) -> list[web.RouteDef]:
         """All paths."""
@@ -100,7 +97,7 @@ class Page:
             shown = self._shown()
             return iter(({},)) if shown is None else about_node(shown.cache, name, sight.shows)
 
-        return await self._answer(begin)
+        return await self._answers.answer(begin, "there is no such node")
 
     async def _policy(self, request: web.Request) -> web.Response:
         """The state of a policy."""
@@ -114,22 +111,7 @@ class Page:
             faults = sight.shows(namespace)
             return iter(({} if shown is None else about_policy(shown.policies, key, faults=faults),))
 
-        return await self._answer(begin)
-
-    async def _answer(self, begin: Callable[[], Iterator[Answer | None]]) -> web.Response:
-        """The last value of steps, as JSON; 404 if it is empty."""
-        if self._answers >= MOST_ANSWERS:
-            return web.Response(status=503, text="too many answers at once\n", headers={"Retry-After": "1"})
-        self._answers += 1
-        try:
-            found = await last_of(self._asker, begin)
-        except TimeoutError:
-            return web.Response(status=503, text="the scheduler's loop does not answer\n")
-        finally:
-            self._answers -= 1
-        if not found:
-            raise web.HTTPNotFound
-        return web.Response(body=orjson.dumps(found), content_type="application/json", headers=HEADERS)
+        return await self._answers.answer(begin, "there is no such policy")
 
 
 async def _send_all(viewer: Viewer, response: web.StreamResponse) -> None:
