@@ -32,7 +32,7 @@ _EVENTS_PATIENCE_S = 1.5
 _AUDIT_LOG_READS = 25
 
 
-class RunFailed(RuntimeError):  # noqa: N818
+class RunFailed(RuntimeError):  # noqa: N818 -- it reads as a sentence where it is raised
     """A run did not complete. The message says how far it came and ends with the scheduler's log."""
 
 

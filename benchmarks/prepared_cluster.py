@@ -54,7 +54,7 @@ def _filled(workload: Workload, binaries: Binaries, *, backlog: bool) -> Iterato
             _create(cluster, operation)
             if operation in waiting:
                 wait_until(
-                    lambda: _unbound(cluster, operation) == 0,  # noqa: B023
+                    lambda: _unbound(cluster, operation) == 0,  # noqa: B023 -- called before the loop goes on
                     _PLACEMENT_TIMEOUT_S,
                     f"{operation.count} pods bound",
                 )

@@ -99,6 +99,10 @@ def _with_sampler(target: Path, arguments: tuple[str, ...]) -> Series:
     )
 
 
+def _nothing() -> None:
+    """Without py-spy, nothing is to be finished."""
+
+
 def profile(
     workload: Workload,
     settings: Settings,
@@ -117,7 +121,7 @@ def profile(
     stem = folder / f"{workload.name}-{workload.size}-{'backlog' if settings.backlog else 'live'}"
     stacks = stem.with_suffix(".stacks")
     stacks.write_text("")
-    finish: Callable[[], None] = lambda: None  # noqa: E731
+    finish: Callable[[], None] = _nothing
     if spy:
         watcher = PySpy(spy, stacks)
         series, finish = _with_py_spy(watcher, arguments), watcher.finish

@@ -21,9 +21,9 @@ from podwright.engine.active_policies import ActivePolicies
 from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.local_budgets import LocalBudgets
 from podwright.engine.metrics.metrics import Metrics
-from podwright.engine.plugin_exceptions import PluginExceptions
+from podwright.engine.plugins.exceptions import PluginExceptions
+from podwright.engine.plugins.policy_plugins import Conduct
 from podwright.engine.policy_activity import Activities
-from podwright.engine.policy_plugins import Conduct
 from podwright.simulator.world import World
 
 MANY: Final = 1_000

@@ -86,7 +86,7 @@ async def test_clients_that_hold_connections_stop_neither_health_nor_scheduling(
             for number in range(20):
                 sandbox.cluster.create(kind, "default", make_pod(f"p{number}", spec={"schedulerName": "podwright"}))
             async with asyncio.timeout(60):
-                while not bound(sandbox):  # noqa: ASYNC110
+                while not bound(sandbox):
                     await asyncio.sleep(0.05)
             for client in held:
                 client.close()

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from podwright.api.compile import compile_policy
-from podwright.api.policy_strategy import StrategyType
 from podwright.api.scheduler_policy import parse_policy
+from podwright.api.spec.strategy import StrategyType
 from podwright.cli.main import main
 from podwright.core.framework.features import Features
 from podwright.core.plugins import PLUGINS

@@ -19,7 +19,7 @@ from podwright.core.framework.features import Features
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import CycleState, Feasible
 from podwright.core.framework.status import Code
-from podwright.engine.plugin_loading import load_plugins
+from podwright.engine.plugins.loading import load_plugins
 from support.objects.builders import make_node
 from support.plugins.kit import KitHandle, make_cache, pending
 
@@ -155,7 +155,7 @@ def test_an_installed_package_is_found_by_its_entry_points(tmp_path):
     installed = subprocess.run([*pip, *offline], capture_output=True, text=True, check=False)
     assert installed.returncode == 0, installed.stderr
     script = (
-        "import json; from podwright.engine.plugin_loading import load_plugins; found = load_plugins();"
+        "import json; from podwright.engine.plugins.loading import load_plugins; found = load_plugins();"
         "print(json.dumps({n: found[n].__module__ for n in ('sample-plugin', 'namescore')}))"
     )
     environment = {**os.environ, "PYTHONPATH": str(target)}

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from podwright.cli.main import main
 from podwright.core.framework.interface import ScorePlugin
-from podwright.engine.plugin_loading import load_plugins
+from podwright.engine.plugins.loading import load_plugins
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "writing-a-plugin.md"

@@ -78,7 +78,7 @@ def test_pods_are_bound_while_the_wall_clock_steps(
     options = {"environ": clock.environ, "kubeconfig": login.kubeconfig}
     with arena.running(None, "--pod-intake=kopf", **options) as operator:
         arena.pods(5, "huge", cpu="100")
-        waiting = lambda: operator.metric("scheduler_pending_pods", queue="unschedulable")  # noqa: E731
+        waiting = lambda: operator.metric("scheduler_pending_pods", queue="unschedulable")
         wait_until(lambda: waiting() == 5, 60, "the huge pods are unschedulable")
         with arena.creating_pods(PODS, 80) as creating:
             _step_while(creating.is_alive, clock, turns)
@@ -109,7 +109,7 @@ def test_pods_leave_backoff_although_the_clock_steps_back(arena: Arena, clock: S
         with arena.running(proxy, "--pod-intake=watch", environ=clock.environ) as operator:
             proxy.faults = [Faults({"409": 1.0}, is_binding)]
             arena.pods(20)
-            backing = lambda: operator.metric("scheduler_pending_pods", queue="backoff")  # noqa: E731
+            backing = lambda: operator.metric("scheduler_pending_pods", queue="backoff")
             wait_until(lambda: backing() == 20, 60, "all pods are in backoff")
             clock.step(-DAY)
             proxy.faults = []

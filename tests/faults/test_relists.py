@@ -41,7 +41,7 @@ def test_a_relist_drops_objects_that_were_deleted_while_watches_were_broken(aren
         arena.pods(100)
         arena.wait_bound(100)
         arena.pods(40, "waits")
-        waiting = lambda: operator.metric("scheduler_pending_pods", queue="unschedulable")  # noqa: E731
+        waiting = lambda: operator.metric("scheduler_pending_pods", queue="unschedulable")
         wait_until(lambda: waiting() == 40, 60, "the other pods are unschedulable")
         proxy.faults = [Faults({"410": 1.0}, is_watch)]
         assert proxy.close_watches() > 0

@@ -35,7 +35,7 @@ def test_no_pod_is_scheduled_before_all_assigned_pods_are_known(crowded: Arena, 
         proxy.hold(is_list_of_assigned_pods)
         with crowded.running(proxy, f"--pod-intake={intake}", ready=False, warm_up=False) as operator:
             wait_until(lambda: proxy.held() > 0, 60, "the proxy holds the list of assigned pods")
-            nodes = lambda: operator.metric("scheduler_cache_size", type="nodes")  # noqa: E731
+            nodes = lambda: operator.metric("scheduler_cache_size", type="nodes")
             wait_until(lambda: nodes() == NODES, 60, "the operator has cached all nodes")
             time.sleep(3)  # time for a premature decision
             assert not operator.ready

@@ -112,7 +112,7 @@ def test_heartbeats_of_nodes_cause_no_attempts_of_10000_unschedulable_pods(arena
     # After this many pods, more partly used pages remain than other tests allow (docs/adr/0007-memory-goes-back.md).
     with arena.running(None, f"--pod-intake={intake}", check_resident=False) as operator:
         arena.pods(PODS, cpu="2")
-        waiting = lambda: operator.metric("scheduler_pending_pods", queue="unschedulable")  # noqa: E731
+        waiting = lambda: operator.metric("scheduler_pending_pods", queue="unschedulable")
         wait_until(lambda: waiting() == PODS, 120, "all pods are in the unschedulable queue")
         wait_until(lambda: all_marked_unschedulable(arena), 300, "all pods are marked Unschedulable")
         measured, ends = CpuUse(operator), time.monotonic() + SECONDS

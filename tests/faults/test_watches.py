@@ -137,7 +137,7 @@ def test_audits_detect_lost_events_of_pods(arena: Arena, intake: str) -> None:
         proxy.tamper = lossy
         arena.pods(100)
         arena.pods(10, "huge", cpu="100")
-        waiting = lambda: operator.metric("scheduler_pending_pods", queue="unschedulable")  # noqa: E731
+        waiting = lambda: operator.metric("scheduler_pending_pods", queue="unschedulable")
         arena.wait_bound(100, 150)
         arena.wait_settled()
         for i in range(10):
@@ -145,7 +145,7 @@ def test_audits_detect_lost_events_of_pods(arena: Arena, intake: str) -> None:
         deleted = time.monotonic()
         wait_until(lambda: waiting() == 0, 150, "the operator has dropped the deleted pods")
         dropped = time.monotonic() - deleted
-        assumed = lambda: operator.metric("scheduler_cache_size", type="assumed_pods")  # noqa: E731
+        assumed = lambda: operator.metric("scheduler_cache_size", type="assumed_pods")
         wait_until(lambda: assumed() == 0, 90, "every binding is confirmed")
     arena.verify()
     assert lost["lost"] > 0

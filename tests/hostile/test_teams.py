@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from podwright.api.policy_bounds import MAX_SPEC_VALUES
+from podwright.api.spec.bounds import MAX_SPEC_VALUES
 from support.hostile.teams import OTHER, TEAMS, Teams, hostile_specs
 from support.policies.local import local_policy
 
@@ -28,7 +28,7 @@ def teams():
 
 async def until(holds, seconds=60):
     async with asyncio.timeout(seconds):
-        while not holds():  # noqa: ASYNC110
+        while not holds():
             await asyncio.sleep(0.01)
 
 

@@ -112,7 +112,7 @@ def test_the_image_is_small_and_complete(container):
     size = run(["du", "-sm", "--one-file-system", str(container.root)]).stdout.split()[0]
     program = container.root / "opt" / "podwright"
     largest = run(["sh", "-c", f"du -sm {program}/* | sort -n | tail -4"]).stdout
-    print(f"\nthe image has {size} MiB; the largest packages:\n{largest}")  # noqa: T201
+    print(f"\nthe image has {size} MiB; the largest packages:\n{largest}")
     assert int(size) < LARGEST_MIB
     assert not [path for path in program.rglob("tests") if path.is_dir()]
     assert not (container.root / "root" / ".cache").exists()
@@ -160,4 +160,4 @@ def test_the_demo_passes_in_the_image(container):
     """By buildah: the demo of a checkout keeps its kubeconfig in /tmp."""
     done = run(container.by_buildah("podwright", "demo", "--plain"), timeout=600)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    print(done.stdout[-1500:])  # noqa: T201
+    print(done.stdout[-1500:])

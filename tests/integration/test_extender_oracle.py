@@ -111,5 +111,5 @@ def test_pods_have_the_same_fate_as_with_kube_scheduler(cluster, namespace, tmp_
                 f"{case.name} ({case.extender}, {case.kind}):\n  kube-scheduler: {other}\n  Podwright:      {mine}"
             )
     kinds = Counter("node" if found[f"{case.name}-{THEIRS}"] in NODES else "condition" for case in generated)
-    print(f"{len(generated)} cases: {dict(kinds)}, {len(different)} differ")  # noqa: T201
+    print(f"{len(generated)} cases: {dict(kinds)}, {len(different)} differ")
     assert not different, "\n" + "\n".join(different)

@@ -114,7 +114,7 @@ def test_an_unknown_policy_is_in_the_pods_event(cluster, namespace):
     scheduler = cluster.start_scheduler({"extenders": [configured]})
     try:
         cluster.client.create(pod("asks", namespace=namespace))
-        told = lambda: [event["note"] for event in kit.events(cluster, namespace, "FailedScheduling")]  # noqa: E731
+        told = lambda: [event["note"] for event in kit.events(cluster, namespace, "FailedScheduling")]
         wait_until(told, 60, "the pod has an event")
         assert 'there is no policy "none"' in told()[0]
     finally:

@@ -114,7 +114,7 @@ def test_the_static_pod_of_kubeadm_schedules_with_the_rights_of_kube_scheduler_a
     started = time.monotonic()
     with static_pod(cluster, kubeconfig) as operator:
         wait_until(lambda: kit.bound(cluster, namespace) == 1, 60, "the first pod is bound")
-        print(f"first Binding {time.monotonic() - started:.2f} s after the start")  # noqa: T201
+        print(f"first Binding {time.monotonic() - started:.2f} s after the start")
         wait_until(lambda: passes(container["readinessProbe"], operator), 60, "the readiness probe passes")
         assert passes(container["livenessProbe"], operator)
         cluster.client.create(default_pod("second", namespace))

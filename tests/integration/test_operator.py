@@ -72,7 +72,7 @@ def test_existing_and_new_pods_are_bound_however_the_operator_is_started(cluster
         cluster.client.create(pod("new", namespace, scheduler=OURS))
         cluster.client.create(pod("foreign", namespace, scheduler="other-scheduler"))
         kit.wait_bound(cluster, namespace, 2, 20)
-        attempts = lambda: operator.metric("scheduler_schedule_attempts_total", result="scheduled", profile=OURS)  # noqa: E731
+        attempts = lambda: operator.metric("scheduler_schedule_attempts_total", result="scheduled", profile=OURS)
         wait_until(lambda: attempts() == 2, 20, "two attempts are counted: a pod is bound before its attempt is")
     assert operator.process.returncode == 0
     assert "Traceback" not in operator.log()
@@ -107,7 +107,7 @@ def test_at_the_start_the_pod_with_the_highest_priority_is_scheduled_first(clust
     cluster.client.create(pod("urgent", namespace, scheduler=OURS, priorityClassName="high"))
     with kit.running(cluster, f"--pod-intake={intake}") as operator:
         kit.wait_bound(cluster, namespace, 1, 20)
-        failed = lambda: len({e["regarding"]["name"] for e in kit.events(cluster, namespace, "FailedScheduling")})  # noqa: E731
+        failed = lambda: len({e["regarding"]["name"] for e in kit.events(cluster, namespace, "FailedScheduling")})
         wait_until(lambda: failed() == 30, 30, "the other pods have failed")
         assert operator.metric("scheduler_schedule_attempts_total", result="scheduled", profile=OURS) == 1
     assert cluster.client.read(pod("urgent", namespace))["spec"]["nodeName"] == "only"
@@ -136,7 +136,7 @@ def test_pods_of_other_schedulers_use_up_resources(cluster, namespace):
         assert cluster.client.read(pod("ours", namespace))["spec"]["nodeName"] == "roomy"
         cluster.client.create(pod("later", namespace, scheduler="other-scheduler", cpu="800m", nodeName="roomy"))
         cluster.client.create(pod("too-big", namespace, scheduler=OURS, cpu="600m"))
-        unplaced = lambda: kit.condition(cluster.client.read(pod("too-big", namespace)))  # noqa: E731
+        unplaced = lambda: kit.condition(cluster.client.read(pod("too-big", namespace)))
         wait_until(lambda: unplaced().get("reason") == "Unschedulable", 20, "the pod is marked Unschedulable")
     assert kit.over_committed(cluster) == {}
 
@@ -147,7 +147,7 @@ def test_an_unschedulable_pod_gets_a_reason_and_is_bound_once_it_fits(cluster, n
     cluster.client.create(node("tainted", cpu="8", taints=[{"key": "gpu", "effect": "NoSchedule"}]))
     with kit.running(cluster, f"--pod-intake={intake}"):
         cluster.client.create(pod("large", namespace, scheduler=OURS, cpu="2"))
-        read = lambda: cluster.client.read(pod("large", namespace))  # noqa: E731
+        read = lambda: cluster.client.read(pod("large", namespace))
         wait_until(lambda: kit.condition(read()).get("status") == "False", 20, "the pod has a condition")
         found = kit.condition(read())
         text = (
@@ -285,7 +285,7 @@ def test_a_pod_preempts_a_pod_of_lower_priority(cluster, namespace):
         kit.wait_bound(cluster, namespace, 1, 20)
         low = cluster.client.read(pod("low", namespace))
         cluster.client.create(pod("high", namespace, scheduler=OURS, cpu="1500m", priorityClassName="high"))
-        read = lambda: cluster.client.read(pod("high", namespace))  # noqa: E731
+        read = lambda: cluster.client.read(pod("high", namespace))
         wait_until(lambda: read()["spec"].get("nodeName") == "only", 30, "the preemptor is bound")
         (event,) = kit.events(cluster, namespace, "Preempted")
         assert event["note"] == f"Preempted by pod {read()['metadata']['uid']} on node only"

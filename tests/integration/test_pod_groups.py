@@ -253,7 +253,7 @@ def test_a_group_with_disruption_mode_all_is_preempted_as_a_whole(case):
         case.cluster.client.create(urgent)
         wait_until(lambda: bool(case.cluster.client.read(urgent)["spec"].get("nodeName")), 60, "the preemptor is bound")
         assert case.places("low") == []
-        found = lambda: kit.condition(case.cluster.client.read(group), "DisruptionTarget")  # noqa: E731
+        found = lambda: kit.condition(case.cluster.client.read(group), "DisruptionTarget")
         wait_until(
             lambda: status_and_reason(found()) == ("True", "PreemptionByScheduler"), 30, "the group has the condition"
         )

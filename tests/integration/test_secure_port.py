@@ -194,7 +194,7 @@ def test_readiness_fails_with_the_reason_while_the_api_server_is_gone(cluster):
             assert status == 500
             assert "[-]api-server failed: no answer for " in body
             assert operator.get("/livez") == (200, "ok")
-            print(f"not ready {time.monotonic() - paused:.1f} s after the API server was gone")  # noqa: T201
+            print(f"not ready {time.monotonic() - paused:.1f} s after the API server was gone")
             assert operator.metric("podwright_api_server_silent_seconds") > 0
         finally:
             cluster.api_server.resume()

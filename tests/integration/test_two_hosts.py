@@ -83,7 +83,7 @@ def test_a_pair_of_hosts_under_supervisor_does_what_the_documents_say(
     leading = leader(cluster, pair)
     (other,) = (host for host in pair if host is not leading)
 
-    healthy = lambda: re.search(r"^scheduler +Healthy +ok *$", leading.run(component), re.MULTILINE)  # noqa: E731
+    healthy = lambda: re.search(r"^scheduler +Healthy +ok *$", leading.run(component), re.MULTILINE)
     lease, component, status, tail = commands(HOSTS, "See who decides")
     wait_until(healthy, 30, "the API server calls the scheduler healthy")
     assert holder(cluster) in leading.run(lease)

@@ -14,13 +14,6 @@ from typing import Any, Final
 from podwright.api.compiled_rules import LOCAL_RULES, RULES, compile_rules, owner_of, with_plugin, with_rules
 from podwright.api.configuration.extenders import Extenders, named_extenders, with_extenders
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT, PluginArgs, default_profile, profile_of
-from podwright.api.policy_devices import PLUGIN as DEVICES
-from podwright.api.policy_devices import with_weight
-from podwright.api.policy_load import PLUGIN as LOAD
-from podwright.api.policy_load import load_problems
-from podwright.api.policy_match import CompiledMatch, Subject
-from podwright.api.policy_signals import Definitions, named_signals
-from podwright.api.policy_strategy import Strategy
 from podwright.api.scheduler_policy import (
     PODWRIGHT_SCHEDULER_NAME,
     PolicyError,
@@ -28,6 +21,13 @@ from podwright.api.scheduler_policy import (
     Reason,
     SchedulerPolicy,
 )
+from podwright.api.spec.devices import PLUGIN as DEVICES
+from podwright.api.spec.devices import with_weight
+from podwright.api.spec.load_aware import PLUGIN as LOAD
+from podwright.api.spec.load_aware import load_problems
+from podwright.api.spec.match import CompiledMatch, Subject
+from podwright.api.spec.signals import Definitions, named_signals
+from podwright.api.spec.strategy import Strategy
 from podwright.core.framework.args import ArgsError, encode
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import (

@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from podwright.api.policy_bounds import size_problem
-from podwright.api.policy_rules import MAX_EXPRESSION, MAX_RULES, ParamsFrom, Rules
-from podwright.api.policy_signals import NO_SIGNALS, GivenSignals
+from podwright.api.spec.bounds import size_problem
+from podwright.api.spec.rules import MAX_EXPRESSION, MAX_RULES, ParamsFrom, Rules
+from podwright.api.spec.signals import NO_SIGNALS, GivenSignals
 from podwright.core.cel.errors import CelError, Issue
 from podwright.core.framework.args import ArgsError
 from podwright.core.framework.profile import Enabled, PluginSet, PluginSets, Point, Profile

@@ -15,11 +15,6 @@ from podwright.api.compile import Classes, CompiledPolicy, compile_policy, strat
 from podwright.api.compiled_rules import LOCAL_RULES, RULES, compile_rules, owner_of
 from podwright.api.local_policy import LocalPolicy
 from podwright.api.permissions import PolicySettings
-from podwright.api.policy_delegation import Delegation
-from podwright.api.policy_load import PLUGIN as LOAD
-from podwright.api.policy_load import load_problems
-from podwright.api.policy_signals import GivenSignals, named_signals
-from podwright.api.policy_strategy import Strategy
 from podwright.api.scheduler_policy import (
     KIND,
     DisabledPlugin,
@@ -30,6 +25,11 @@ from podwright.api.scheduler_policy import (
     PolicySpec,
     SchedulerPolicy,
 )
+from podwright.api.spec.delegation import Delegation
+from podwright.api.spec.load_aware import PLUGIN as LOAD
+from podwright.api.spec.load_aware import load_problems
+from podwright.api.spec.signals import GivenSignals, named_signals
+from podwright.api.spec.strategy import Strategy
 from podwright.core.framework.args import ArgsError
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import DEFAULT_PLUGINS, Point, expand

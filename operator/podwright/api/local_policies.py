@@ -17,7 +17,6 @@ from typing import Any, Final
 from podwright.api.compile import CompiledPolicy, refused_policy
 from podwright.api.local_compile import bound_by
 from podwright.api.local_policy import LocalPolicy, namespace_of, parse_local_claim, parse_local_policy
-from podwright.api.policy_match import CompiledMatch, Subject
 from podwright.api.policy_overlaps import KEPT, Overlap, may_take_the_same_pods, takes_all_pods_of
 from podwright.api.policy_result import ApplyResult, problem_of
 from podwright.api.scheduler_policy import (
@@ -29,6 +28,7 @@ from podwright.api.scheduler_policy import (
     identity_of,
     parse_last_accepted,
 )
+from podwright.api.spec.match import CompiledMatch, Subject
 from podwright.core.framework.profile import Profile
 
 MAX_IN_NAMESPACE: Final = 16

@@ -11,12 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from podwright.api.kube_scheduler_configuration import POINTS
-from podwright.api.policy_bounds import size_problem
-from podwright.api.policy_load import NEEDS_SIGNALS
-from podwright.api.policy_match import CompiledMatch, Match, Selector
-from podwright.api.policy_rules import PARAMS, ParamsFrom, Rules
-from podwright.api.policy_signals import signal_names
-from podwright.api.policy_strategy import Strategy
 from podwright.api.scheduler_policy import (
     GROUP,
     NAMELESS,
@@ -29,6 +23,12 @@ from podwright.api.scheduler_policy import (
     created_of,
     identity_of,
 )
+from podwright.api.spec.bounds import size_problem
+from podwright.api.spec.load_aware import NEEDS_SIGNALS
+from podwright.api.spec.match import CompiledMatch, Match, Selector
+from podwright.api.spec.rules import PARAMS, ParamsFrom, Rules
+from podwright.api.spec.signals import signal_names
+from podwright.api.spec.strategy import Strategy
 from podwright.core.framework.args import ArgsError, decode
 from podwright.core.framework.profile import Point
 from podwright.core.framework.validation import Rule, describe, unique_by

@@ -17,8 +17,8 @@ from podwright.api.configuration.extenders import Extenders
 from podwright.api.configuration.load import Configuration
 from podwright.api.configuration.signals import Signals
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
-from podwright.api.policy_signals import Definitions
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME, PolicyError, SchedulerPolicy
+from podwright.api.spec.signals import Definitions
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import MULTI_POINT, Point, Profile, expand
 from podwright.core.framework.validation import Problem

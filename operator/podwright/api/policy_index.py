@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from podwright.api.compile import CompiledPolicy
-from podwright.api.policy_match import Subject
+from podwright.api.spec.match import Subject
 from podwright.core.objects.selectors import LabelSelector
 
 _OF_POD: Final = "label of the pod"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from podwright.api.compile import CompiledPolicy
-from podwright.api.policy_match import CompiledMatch
+from podwright.api.spec.match import CompiledMatch
 from podwright.core.objects.selectors import Requirement
 
 KEPT: Final = 5

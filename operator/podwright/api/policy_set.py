@@ -19,7 +19,6 @@ from podwright.api.local_compile import compose
 from podwright.api.local_policies import LocalPolicies
 from podwright.api.local_policy import LocalPolicy
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings, check_safety, check_scheduler_name
-from podwright.api.policy_match import Subject
 from podwright.api.policy_overlaps import Overlap, Overlaps
 from podwright.api.policy_result import ApplyResult, problem_of
 from podwright.api.scheduler_policy import (
@@ -33,6 +32,7 @@ from podwright.api.scheduler_policy import (
     parse_policy,
 )
 from podwright.api.served_name import ServedName, order
+from podwright.api.spec.match import Subject
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import Profile
 from podwright.core.objects.pod import LabelSet, PodInfo

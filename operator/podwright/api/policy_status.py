@@ -85,6 +85,11 @@ COUNTS: Final = frozenset({"decisions", "pendingPods", "evaluationErrors", "faul
 """The fields of a status that may change all the time."""
 
 
+def _count(description: str, form: str = "int64") -> int:
+    """A field with a number of things. `form`: its format in the CRD."""
+    return field(default=0, metadata=describe(description, format=form, minimum=0))
+
+
 @dataclass(frozen=True, slots=True)
 class ShadowStatus:
     since: str = field(metadata=describe("When this generation began to be compared.", format="date-time"))
@@ -94,19 +99,9 @@ class ShadowStatus:
             "The share of agreements, without ties, such as 98.50 %. Absent: nothing to compare yet.", maxLength=16
         ),
     )
-    agreed: int = field(
-        default=0,
-        metadata=describe("How often the policy and the other scheduler agreed.", format="int64", minimum=0),
-    )
-    tied: int = field(
-        default=0,
-        metadata=describe(
-            "How often the other scheduler chose one of several nodes that are the best for the policy.",
-            format="int64",
-            minimum=0,
-        ),
-    )
-    disagreed: int = field(default=0, metadata=describe("How often they disagreed.", format="int64", minimum=0))
+    agreed: int = _count("How often the policy and the other scheduler agreed.")
+    tied: int = _count("How often the other scheduler chose one of several nodes that are the best for the policy.")
+    disagreed: int = _count("How often they disagreed.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,26 +182,13 @@ class PolicyStatus:
     active_generation: int | None = field(
         default=None, metadata=describe("The generation that decides about pods; absent if none does.", minimum=0)
     )
-    decisions: int = field(
-        default=0,
-        metadata=describe(
-            "How many decisions the policy has made since the operator started, as of the last time that the status was written: once a "
-            "minute at most because of this and the next two fields. The metric podwright_policy_decisions_total is always current.",
-            format="int64",
-            minimum=0,
-        ),
+    decisions: int = _count(
+        "How many decisions the policy has made since the operator started. This and the next two fields are written with other changes, and "
+        "otherwise at most once a minute. The metric podwright_policy_decisions_total is always current."
     )
-    pending_pods: int = field(
-        default=0,
-        metadata=describe("How many pods wait whose last attempt was under this policy.", format="int32", minimum=0),
-    )
-    evaluation_errors: int = field(
-        default=0,
-        metadata=describe(
-            "How many exceptions of plugins and errors of rules there were since the operator started.",
-            format="int64",
-            minimum=0,
-        ),
+    pending_pods: int = _count("How many pods wait whose last attempt was under this policy.", "int32")
+    evaluation_errors: int = _count(
+        "How many exceptions of plugins and errors of rules there were since the operator started."
     )
     faults: tuple[FaultReport, ...] = field(
         default=(),

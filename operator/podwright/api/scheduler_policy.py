@@ -19,14 +19,14 @@ from podwright.api.kube_scheduler_configuration import (
     PluginArgs,
     point_problem,
 )
-from podwright.api.policy_bounds import BOUNDS_OF_ARGS, size_problem
-from podwright.api.policy_delegation import Delegation
-from podwright.api.policy_devices import DEVICE_RULES, PolicyDevices
-from podwright.api.policy_load import NEEDS_SIGNALS
-from podwright.api.policy_match import Match
-from podwright.api.policy_rules import PARAMS, ParamsFrom, Rules
-from podwright.api.policy_signals import signal_names
-from podwright.api.policy_strategy import Strategy
+from podwright.api.spec.bounds import BOUNDS_OF_ARGS, size_problem
+from podwright.api.spec.delegation import Delegation
+from podwright.api.spec.devices import DEVICE_RULES, PolicyDevices
+from podwright.api.spec.load_aware import NEEDS_SIGNALS
+from podwright.api.spec.match import Match
+from podwright.api.spec.rules import PARAMS, ParamsFrom, Rules
+from podwright.api.spec.signals import signal_names
+from podwright.api.spec.strategy import Strategy
 from podwright.core.framework.args import ArgsError, decode
 from podwright.core.framework.validation import SET, Problem, Rule, describe, summary, unique_by
 from podwright.core.objects.errors import InvalidObjectError

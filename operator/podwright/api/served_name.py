@@ -11,8 +11,8 @@ from typing import Final
 
 from podwright.api.compile import CompiledPolicy, misnamed_policy
 from podwright.api.policy_index import PolicyIndex
-from podwright.api.policy_match import CompiledMatch, Subject
 from podwright.api.policy_overlaps import may_take_the_same_pods, takes_all_pods_of
+from podwright.api.spec.match import CompiledMatch, Subject
 
 UNKNOWN_NAME: Final = "does not exist for the pod's scheduler name"
 NOT_BY_NAME: Final = "does not let pods name it: its spec.byName is Never"

@@ -8,13 +8,14 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from podwright.api.permissions import ANY_NAME, INSTALLED_NAMESPACE, WAIT, PolicySettings
+from podwright.api.permissions import ANY_NAME, WAIT, PolicySettings
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
+from podwright.cli.connection_flags import OPERATOR_NAMESPACE
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
-from podwright.engine.plugin_loading import load_plugins
+from podwright.engine.plugins.loading import load_plugins
 from podwright.kube.log_format import one_line
 from podwright.kube.option_values import (
     DIRECTORY,
@@ -75,13 +76,7 @@ _POLICIES: Final = (
         metavar=SIGNALS.placeholder,
         help="The file of `podwright run --signals`. Nodes have the numbers of their annotations and of `values`; all others the default.",
     ),
-    click.option(
-        "--operator-namespace",
-        default=INSTALLED_NAMESPACE,
-        show_default=True,
-        metavar="NAME",
-        help="The operator's namespace, which has the ConfigMaps of `paramsFrom` of SchedulerPolicies.",
-    ),
+    OPERATOR_NAMESPACE,
     click.option(
         "--feature-gates",
         default="",

@@ -13,7 +13,7 @@ from podwright.cli.printable import echo
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
-from podwright.engine.plugin_loading import load_plugins
+from podwright.engine.plugins.loading import load_plugins
 from podwright.kube.option_values import DIRECTORY, FEATURE_GATES, OptionsError, parse_feature_gates
 
 

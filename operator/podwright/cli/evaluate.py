@@ -21,7 +21,7 @@ from podwright.cli.pod_report import report
 from podwright.cli.printable import echo, plain
 from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.registry import RegistryError
-from podwright.engine.plugin_loading import load_plugins
+from podwright.engine.plugins.loading import load_plugins
 from podwright.kube.option_values import (
     DIRECTORY,
     FEATURE_GATES,

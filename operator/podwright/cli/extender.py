@@ -29,8 +29,8 @@ def extender(**values: Any) -> None:
     except OptionsError as error:
         raise click.UsageError(str(error)) from error
     from podwright.extender.server import process  # noqa: PLC0415 -- not for --help
-    from podwright.kube.client.errors import AccessError, ConfigError  # noqa: PLC0415
-    from podwright.kube.repeated_lines import count_repeated_lines  # noqa: PLC0415
+    from podwright.kube.client.errors import AccessError, ConfigError  # noqa: PLC0415 -- likewise
+    from podwright.kube.repeated_lines import count_repeated_lines  # noqa: PLC0415 -- likewise
 
     common = options.common
     configure_logging(

@@ -11,7 +11,7 @@ from podwright.cli.cluster_source import load_options, with_policies
 from podwright.cli.printable import echo
 from podwright.cli.suites import run_suites, with_report
 from podwright.core.framework.interface import Plugin
-from podwright.engine.plugin_loading import FILE_MODULE
+from podwright.engine.plugins.loading import FILE_MODULE
 from podwright.policies.new_plugin import PLUGINS, dashed, files_of
 from podwright.policies.suite_names import PATTERNS
 

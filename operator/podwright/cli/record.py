@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from podwright.api.permissions import INSTALLED_NAMESPACE
+from podwright.cli.connection_flags import ANNOTATIONS, CONTEXT, KUBECONFIG, OPERATOR_NAMESPACE
 from podwright.kube.signals import catch_signals
 from podwright.simulator.live import Connection
 from podwright.simulator.replay.record import Recorder
@@ -25,22 +25,10 @@ from podwright.simulator.snapshot import SnapshotError
     "-o", "--output", default="-", metavar="FILE", help="Where to write. `.gz` packs it. Default: standard output."
 )
 @click.option("--seconds", type=click.FloatRange(min=0.0), metavar="N", help="End after N seconds. Default: at Ctrl-C.")
-@click.option("--kubeconfig", type=click.Path(dir_okay=False), help="The kubeconfig, found as kubectl finds it.")
-@click.option("--context", help="A context of the kubeconfig, instead of the current one.")
-@click.option(
-    "--annotation",
-    "annotations",
-    multiple=True,
-    metavar="PATTERN",
-    help="Keep annotations whose names match, for plugins and rules that read them. Can be repeated.",
-)
-@click.option(
-    "--operator-namespace",
-    default=INSTALLED_NAMESPACE,
-    show_default=True,
-    metavar="NAME",
-    help="The operator's namespace, which has the ConfigMaps of `paramsFrom` of SchedulerPolicies.",
-)
+@KUBECONFIG
+@CONTEXT
+@ANNOTATIONS
+@OPERATOR_NAMESPACE
 def record(
     *,
     output: str,

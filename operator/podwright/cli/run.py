@@ -26,8 +26,8 @@ def start(values: dict[str, Any], *, as_kube_scheduler: bool) -> None:
         raise click.UsageError(str(error)) from error
     with uncollected():
         from podwright.cli import scheduler  # noqa: PLC0415 -- not for --help
-        from podwright.kube.client.errors import AccessError, ConfigError  # noqa: PLC0415
-        from podwright.kube.repeated_lines import count_repeated_lines  # noqa: PLC0415
+        from podwright.kube.client.errors import AccessError, ConfigError  # noqa: PLC0415 -- likewise
+        from podwright.kube.repeated_lines import count_repeated_lines  # noqa: PLC0415 -- likewise
 
     configure_logging(
         options.logging_format, options.verbosity, options.vmodule, logging.getLevelName(options.log_level.upper())
@@ -35,7 +35,7 @@ def start(values: dict[str, Any], *, as_kube_scheduler: bool) -> None:
     count_repeated_lines()
     try:
         if options.write_config_to:
-            from podwright.cli.written_configuration import write_configuration  # noqa: PLC0415
+            from podwright.cli.written_configuration import write_configuration  # noqa: PLC0415 -- only here
 
             write_configuration(options, Path(options.write_config_to))
             return

@@ -8,6 +8,7 @@ from typing import Final
 import click
 import orjson
 
+from podwright.cli.connection_flags import CONTEXT, KUBECONFIG
 from podwright.cli.operator_flags import with_operator
 from podwright.cli.printable import printable_texts
 from podwright.cli.shadow_text import lines_of
@@ -26,8 +27,8 @@ def shadow() -> None:
 @shadow.command()
 @click.argument("policy", required=False, default="")
 @with_operator("The running operator", required=True)
-@click.option("--kubeconfig", metavar="FILE", help="The kubeconfig with your credentials. Default: as kubectl.")
-@click.option("--context", metavar="NAME", help="The context of the kubeconfig. Default: the current context.")
+@KUBECONFIG
+@CONTEXT
 @click.option("-o", "--output", type=click.Choice(("text", "json")), default="text", show_default=True)
 @click.option(
     "--disagreements",

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from podwright.api.permissions import INSTALLED_NAMESPACE
+from podwright.cli.connection_flags import ANNOTATIONS, CONTEXT, KUBECONFIG, OPERATOR_NAMESPACE
 from podwright.cli.printable import echo
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND
 from podwright.simulator.live import Connection, snapshot_of
@@ -26,8 +26,8 @@ SHOWN_MISSING: Final = 50
 @click.option(
     "-o", "--output", default="-", metavar="FILE", help="Where to write. `.gz` packs it. Default: standard output."
 )
-@click.option("--kubeconfig", type=click.Path(dir_okay=False), help="The kubeconfig, found as kubectl finds it.")
-@click.option("--context", help="A context of the kubeconfig, instead of the current one.")
+@KUBECONFIG
+@CONTEXT
 @click.option(
     "-n",
     "--namespace",
@@ -36,20 +36,8 @@ SHOWN_MISSING: Final = 50
     metavar="NAME",
     help="Read only this namespace. Can be repeated. For callers that may not list the pods of all namespaces.",
 )
-@click.option(
-    "--annotation",
-    "annotations",
-    multiple=True,
-    metavar="PATTERN",
-    help="Keep annotations whose names match, for plugins and rules that read them. Can be repeated. Others are left out.",
-)
-@click.option(
-    "--operator-namespace",
-    default=INSTALLED_NAMESPACE,
-    show_default=True,
-    metavar="NAME",
-    help="The operator's namespace, which has the ConfigMaps of `paramsFrom` of SchedulerPolicies.",
-)
+@ANNOTATIONS
+@OPERATOR_NAMESPACE
 def snapshot(
     files: tuple[str, ...],
     *,

@@ -15,7 +15,7 @@ from podwright.cli.printable import echo
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
 from podwright.engine.metrics.metrics import Metrics
-from podwright.engine.plugin_guard import PluginGuard, ThreadTimes
+from podwright.engine.plugins.guard import PluginGuard, ThreadTimes
 from podwright.kube.log_format import printable
 from podwright.kube.plugin_alarm import PluginAlarm
 from podwright.policies.cases import SuiteError, read_suite, run_case

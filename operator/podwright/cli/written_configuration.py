@@ -10,7 +10,7 @@ import yaml
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
-from podwright.engine.plugin_loading import load_plugins
+from podwright.engine.plugins.loading import load_plugins
 from podwright.kube.options import Options
 from podwright.kube.parts import check_profiles, enabled_features
 from podwright.kube.serve.configz import component_configuration

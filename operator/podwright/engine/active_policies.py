@@ -34,8 +34,8 @@ from podwright.core.queue.rank import ranked
 from podwright.core.state.cache import Cache
 from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.local_budgets import Account
+from podwright.engine.plugins.policy_plugins import Conduct, PolicyPlugins
 from podwright.engine.policy_activity import Activity
-from podwright.engine.policy_plugins import Conduct, PolicyPlugins
 from podwright.engine.ports import Recorder
 
 T = TypeVar("T")
@@ -188,7 +188,7 @@ class ActivePolicies:
             refusal=self.plugins.refusal(policy),
         )
 
-    # Plugins that are loaded again: see recompilation.py
+    # Plugins that are loaded again: see plugin_changes/recompilation.py
 
     def using(self, plugins: Collection[str], classes: Classes) -> Sequence[CompiledPolicy]:
         """The policies that have to be compiled again if these plugins change to those of `classes`: built-in ones first, local ones last."""

@@ -53,11 +53,12 @@ from podwright.engine.local_budgets import Account, LocalBudgets
 from podwright.engine.log_fields import fields
 from podwright.engine.memory import MemoryReclaimer
 from podwright.engine.metrics.metrics import ALGORITHM_SECONDS
-from podwright.engine.plugin_exceptions import PluginExceptions
-from podwright.engine.plugin_guard import PluginGuard, ThreadTimes
-from podwright.engine.plugin_indexes import IndexExceptions
+from podwright.engine.plugins.exceptions import PluginExceptions
+from podwright.engine.plugins.guard import PluginGuard, ThreadTimes
+from podwright.engine.plugins.index_exceptions import IndexExceptions
+from podwright.engine.plugins.policy_plugins import Conduct
+from podwright.engine.plugins.slow_plugins import SLOW_SECONDS, SlowPlugins
 from podwright.engine.policy_activity import Activities
-from podwright.engine.policy_plugins import Conduct
 from podwright.engine.ports import Ports
 from podwright.engine.preemption import Preemptions
 from podwright.engine.quiet import Quiet
@@ -67,7 +68,6 @@ from podwright.engine.reconsideration import Reconsideration
 from podwright.engine.shadow.shadow import Shadow
 from podwright.engine.shadow.shadow_time import ShadowTime, earliest
 from podwright.engine.slices import STILL_CHANGING, Slices, Undecided
-from podwright.engine.slow_plugins import SLOW_SECONDS, SlowPlugins
 from podwright.engine.state import EngineState, Sources
 from podwright.engine.turns import Turns
 

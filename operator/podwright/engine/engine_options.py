@@ -10,7 +10,7 @@ from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
 from podwright.core.queue import DEFAULT_WAITS, Waits
 from podwright.engine.binding.limiter import PROMPT_LIMIT
 from podwright.engine.instance import UNNAMED, Instance
-from podwright.engine.plugin_guard import BUDGET_SECONDS
+from podwright.engine.plugins.guard import BUDGET_SECONDS
 
 ATTEMPTS_AT_EXTENDERS: Final = 32
 """How many attempts may be out at an extender by default."""

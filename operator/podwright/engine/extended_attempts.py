@@ -33,8 +33,8 @@ from podwright.engine.binding.limiter import BindLimiter
 from podwright.engine.extenders import PolicyExtenders
 from podwright.engine.interruption import is_interruption
 from podwright.engine.log_fields import V5, fields
+from podwright.engine.plugins.slow_plugins import SLOW_SECONDS
 from podwright.engine.ports import Extender, ExtenderError, NodeVictims, Ports
-from podwright.engine.slow_plugins import SLOW_SECONDS
 from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ class ExtendedAttempts:
 
     def release(self) -> bool:
         """Lets the queue return a pod of each lane that an attempt may start for. False if there is none."""
-        return any([self._queue.release(lane) for lane in self._queue.held_lanes if not self._full(lane)])  # type: ignore[arg-type]  # noqa: C419 -- all of them
+        return any([self._queue.release(lane) for lane in self._queue.held_lanes if not self._full(lane)])  # type: ignore[arg-type]  # lanes are names of extenders  # noqa: C419 -- all of them
 
     def release_all(self) -> None:
         """Lets the queue return all held pods: other policies may decide about them."""

@@ -53,11 +53,11 @@ class SideThread:
         def finish(value: T | None, error: BaseException | None) -> None:
             if result.done():
                 if error is None and dispose is not None:
-                    dispose(value)  # type: ignore[arg-type]
+                    dispose(value)  # type: ignore[arg-type]  # without an error, it is the result
             elif error is not None:
                 result.set_exception(error)
             else:
-                result.set_result(value)  # type: ignore[arg-type]
+                result.set_result(value)  # type: ignore[arg-type]  # likewise
 
         def run() -> None:
             value: T | None = None

@@ -18,10 +18,10 @@ from podwright.core.state.signals import Signals
 from podwright.engine.arrivals import Arrivals
 from podwright.engine.instance import Instance
 from podwright.engine.invalid_objects import InvalidObjects
+from podwright.engine.plugins.slow_plugins import SlowPlugins
 from podwright.engine.raw_objects import RawObjects
 from podwright.engine.recent_decisions import RecentDecisions
 from podwright.engine.slices import Slices
-from podwright.engine.slow_plugins import SlowPlugins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,8 +56,8 @@ class Option:
 
 
 def option(
-    type: ValueType,  # noqa: A002
-    help: str,  # noqa: A002
+    type: ValueType,  # noqa: A002 -- as in click
+    help: str,  # noqa: A002 -- likewise
     *,
     default: str | None = None,
     as_kube_scheduler: str | None = None,
@@ -88,7 +88,7 @@ def option(
     return field(default_factory=value, metadata=parts)
 
 
-def without_effect(type: ValueType, why: str, *, already: str | None = None) -> Any:  # noqa: A002
+def without_effect(type: ValueType, why: str, *, already: str | None = None) -> Any:  # noqa: A002 -- as in click
     """A field for a flag of kube-scheduler that has no effect here. Its value is None if it is not given."""
     parts = {
         "type": type,

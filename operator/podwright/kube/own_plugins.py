@@ -13,10 +13,10 @@ from pathlib import Path
 from podwright.api.compile import Classes
 from podwright.engine.engine import Engine
 from podwright.engine.metrics.metrics import Metrics
-from podwright.engine.plugin_files import InstalledFiles, PluginDirectories, Texts
-from podwright.engine.plugin_loading import load
-from podwright.engine.plugin_reload import PluginReload
-from podwright.engine.policy_events import PolicyEvents
+from podwright.engine.plugin_changes.policy_events import PolicyEvents
+from podwright.engine.plugin_changes.reload import PluginReload
+from podwright.engine.plugins.files import InstalledFiles, PluginDirectories, Texts
+from podwright.engine.plugins.loading import load
 from podwright.kube.background import BackgroundTasks
 from podwright.kube.plugin_alarm import PluginAlarm
 from podwright.kube.plugin_hangs import PluginHangs

@@ -24,8 +24,8 @@ from podwright.engine.engine import Engine
 from podwright.engine.engine_options import EngineOptions
 from podwright.engine.instance import Instance
 from podwright.engine.metrics.metrics import EVENTS_DROPPED, LOCAL_POLICIES, POLICIES, Metrics
-from podwright.engine.plugin_switches import PluginSwitches
-from podwright.engine.policy_events import PolicyEvents
+from podwright.engine.plugin_changes.policy_events import PolicyEvents
+from podwright.engine.plugin_changes.switches import PluginSwitches
 from podwright.engine.ports import Extender, Ports
 from podwright.engine.state import Sources
 from podwright.kube.api_cluster import ApiCluster, RetryingPodReader

@@ -13,7 +13,7 @@ import threading
 from types import FrameType
 from typing import Any, Final
 
-from podwright.engine.plugin_guard import TICK_SECONDS, PluginGuard
+from podwright.engine.plugins.guard import TICK_SECONDS, PluginGuard
 
 log = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from podwright.api.compile import CompiledPolicy, compile_policy
 from podwright.api.local_compile import compose
 from podwright.api.local_policy import LOCAL_KIND, LocalPolicy, parse_local_policy
 from podwright.api.permissions import check_safety, check_scheduler_name
-from podwright.api.policy_delegation import DelegatedStrategy
 from podwright.api.policy_result import problem_of
 from podwright.api.policy_set import PolicySet
 from podwright.api.scheduler_policy import GROUP, KIND, PolicyError, SchedulerPolicy, parse_policy
+from podwright.api.spec.strategy import DelegatedStrategy
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.validation import Problem

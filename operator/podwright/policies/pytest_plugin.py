@@ -32,10 +32,9 @@ class PolicyFile(pytest.File):
     """A file of tests of policies."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        # Imported late: pytest loads this plugin in every project where Podwright is installed.
-        from podwright.engine.plugin_loading import load_plugins  # noqa: PLC0415
-        from podwright.policies.cases import SuiteError, read_suite  # noqa: PLC0415
-        from podwright.simulator.loaded import LoadOptions  # noqa: PLC0415
+        from podwright.engine.plugins.loading import load_plugins  # noqa: PLC0415 -- pytest loads this module in every project
+        from podwright.policies.cases import SuiteError, read_suite  # noqa: PLC0415 -- likewise
+        from podwright.simulator.loaded import LoadOptions  # noqa: PLC0415 -- likewise
 
         options = LoadOptions(classes=load_plugins(self.config.getini("podwright_plugin_dirs")))
         try:
@@ -55,7 +54,7 @@ class PolicyItem(pytest.Item):
         self._options = options
 
     def runtest(self) -> None:
-        from podwright.policies.cases import run_case  # noqa: PLC0415
+        from podwright.policies.cases import run_case  # noqa: PLC0415 -- likewise
 
         wrong = run_case(self._case, self._options)
         if wrong:

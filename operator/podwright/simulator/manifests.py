@@ -40,7 +40,7 @@ def place_of(raw: Raw, otherwise: str) -> str:
     return raw.where if isinstance(raw, Manifest) else otherwise
 
 
-class _Loader(_Base):  # type: ignore[misc]
+class _Loader(_Base):  # type: ignore[misc]  # which base, only the installation knows
     """YAML without dates."""
 
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from podwright.api.compile import CompiledPolicy
 from podwright.api.local_policy import LOCAL_KIND
-from podwright.api.policy_rules import MAX_EXPRESSION, MAX_RULES, config_map_problem
-from podwright.api.policy_signals import MAX_SIGNALS, SIGNAL_NAME
 from podwright.api.scheduler_policy import GROUP, KIND
+from podwright.api.spec.rules import MAX_EXPRESSION, MAX_RULES, config_map_problem
+from podwright.api.spec.signals import MAX_SIGNALS, SIGNAL_NAME
 from podwright.core.cel.errors import CelError
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.plugins.rules.known_expressions import expression_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from podwright.api.policy_signals import Definitions
+from podwright.api.spec.signals import Definitions
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Cluster, ClusterError, EventType, WaitingPod
 from podwright.core.objects.errors import InvalidObjectError, kind_of

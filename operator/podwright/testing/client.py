@@ -106,7 +106,10 @@ class Client:
             self.create({**body, "value": value, "preemptionPolicy": preemption_policy})
         probe = pod(f"probe-of-{name}", priorityClassName=name)
         path = collection_path(probe)
-        admitted = lambda: self.raw("POST", path, probe, {"dryRun": "All"})[0] == 201  # noqa: E731
+
+        def admitted() -> bool:
+            return self.raw("POST", path, probe, {"dryRun": "All"})[0] == 201
+
         wait_until(admitted, 30, f"pods may name PriorityClass {name}")
 
     def read(self, body: Json) -> Json:

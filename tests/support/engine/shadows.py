@@ -60,6 +60,16 @@ class ShadowRig(Rig):
         self.engine.shadow.pods.drop(uid, raw)
         await settle()
 
+    async def caught_up(self) -> None:
+        """Until every pod is compared or skipped, and the worlds have taken everything over."""
+        shadow = self.engine.shadow
+        for _ in range(2_000):
+            await settle()
+            if not shadow.waiting and not shadow.worlds.has_work:
+                await settle()
+                return
+        raise AssertionError("the policies in shadow mode have not caught up")
+
     def tally(self, name: str = "eye") -> Tally:
         """The tally of a policy, which must be in shadow mode."""
         found = self.engine.shadow.tallies.of(name)
@@ -75,3 +85,11 @@ class ShadowRig(Rig):
         (*_, answer) = reports(self.engine.shadow, name)
         assert answer is not None
         return answer
+
+
+def small_and_large() -> ShadowRig:
+    """A rig with two nodes, `a` and the larger `b`, and room for any number of pods."""
+    rig = ShadowRig()
+    for name, cpu in (("a", "1000"), ("b", "9000")):
+        rig.node(name, allocatable={"cpu": cpu, "pods": "100000"})
+    return rig

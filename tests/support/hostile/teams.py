@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from podwright.api.policy_rules import MAX_EXPRESSION
+from podwright.api.spec.rules import MAX_EXPRESSION
 from support.engine.kit import Rig, ours
 from support.objects.builders import make_node
 from support.policies.local import delegating, local_policy
@@ -181,7 +181,7 @@ def main() -> None:
     alone, hostile, plain = ([run[i] for run in runs] for i in range(3))
     rates = [median(run.rate for run in each) for each in (alone, hostile, plain)]
     of_alone = ", ".join(f"{b.rate / a.rate:.2f}" for a, b in zip(alone, hostile, strict=True))
-    print(  # noqa: T201
+    print(
         f"the other team, in pods per second of CPU time: {rates[0]:.0f} alone; {rates[1]:.0f} beside {TEAMS} teams with hostile policies "
         f"({rates[1] / rates[0]:.2f} of that; in each round {of_alone}); {rates[2]:.0f} beside the same teams without policies; "
         f"over their budget: {hostile[-1].over_budget}; hostile pods decided: {hostile[-1].hostile}, without policies {plain[-1].hostile}",

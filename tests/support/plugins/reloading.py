@@ -8,10 +8,10 @@ from textwrap import dedent
 
 from podwright.core.plugins import PLUGINS
 from podwright.engine.metrics.metrics import PLUGIN_RELOADS
-from podwright.engine.plugin_files import PluginDirectories
-from podwright.engine.plugin_loading import FILE_MODULE, load
-from podwright.engine.plugin_reload import PluginReload
-from podwright.engine.policy_events import PolicyEvents
+from podwright.engine.plugin_changes.policy_events import PolicyEvents
+from podwright.engine.plugin_changes.reload import PluginReload
+from podwright.engine.plugins.files import PluginDirectories
+from podwright.engine.plugins.loading import FILE_MODULE, load
 from support.engine.kit import Rig, settle
 
 FILTER = """

@@ -29,13 +29,13 @@ class Controlled:
     async def becomes(self, holds):
         """Returns once this holds."""
         async with asyncio.timeout(5):
-            while not holds():  # noqa: ASYNC110
+            while not holds():
                 await asyncio.sleep(0.005)
 
     async def requests(self, count):
         """The requests, of which there must be this many."""
         async with asyncio.timeout(5):
-            while len(self.script.requests) < count:  # noqa: ASYNC110
+            while len(self.script.requests) < count:
                 await asyncio.sleep(0.005)
         await asyncio.sleep(0.02)
         assert len(self.script.requests) == count
@@ -47,7 +47,7 @@ async def controlled(*answers, default=None, rig=None):
     engine, served = (rig or Rig()).engine, []
     async with api(*answers, default=default or says(200, {})) as (http, script):
         unbounded = WriteLimit(per_second=1e6, at_once=1_000_000)
-        clock = lambda: 1_700_000_000.0  # noqa: E731
+        clock = lambda: 1_700_000_000.0
         controller = PolicyController(http, engine, clock=clock, on_names_served=served.append, limit=unbounded)
         task = asyncio.gather(controller.run_status_writes(), controller.run_changes())
         try:

@@ -198,5 +198,5 @@ async def closed(reader: asyncio.StreamReader) -> bytes:
 
 async def until(holds: Callable[[], object]) -> None:
     async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110
+        while not holds():
             await asyncio.sleep(0.005)

@@ -8,8 +8,8 @@ import pytest
 
 from podwright.api.compile import compile_policy, queue_sort_of
 from podwright.api.kube_scheduler_configuration import default_profile
-from podwright.api.policy_match import Subject
 from podwright.api.scheduler_policy import PolicyError, parse_policy
+from podwright.api.spec.match import Subject
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import Point, expand
 from support.engine.stand_ins import STAND_INS

@@ -14,8 +14,8 @@ from podwright.api.configuration.signals import load_signals
 from podwright.api.permissions import PolicySettings
 from podwright.api.policy_set import PolicySet
 from podwright.api.policy_status import status_of
-from podwright.api.policy_strategy import StrategyType
 from podwright.api.scheduler_policy import PolicyError, parse_policy
+from podwright.api.spec.strategy import StrategyType
 from podwright.core.framework.features import Features
 from podwright.core.framework.framework import Framework
 from podwright.core.plugins import PLUGINS

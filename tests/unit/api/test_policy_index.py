@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from podwright.api.compile import CompiledPolicy, compile_policy
 from podwright.api.policy_index import FEW, PolicyIndex
-from podwright.api.policy_match import Subject
 from podwright.api.scheduler_policy import parse_policy
+from podwright.api.spec.match import Subject
 from podwright.core.framework.features import Features
 from support.engine.stand_ins import STAND_INS
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podwright.api.compile import compile_policy
-from podwright.api.policy_match import Subject
 from podwright.api.policy_overlaps import KEPT, Overlaps, may_take_the_same_pods, takes_all_pods_of
 from podwright.api.scheduler_policy import parse_policy
+from podwright.api.spec.match import Subject
 from podwright.core.framework.features import Features
 from support.costs.call_counts import calls_of
 from support.engine.stand_ins import STAND_INS

@@ -10,7 +10,7 @@ import pytest
 
 from podwright.api.compile import BUILT_IN
 from podwright.api.permissions import PolicySettings
-from podwright.api.policy_bounds import MAX_SPEC_BYTES
+from podwright.api.spec.bounds import MAX_SPEC_BYTES
 from podwright.core.framework.errors import PluginError
 from support.policies.policy_sets import (
     BAD,

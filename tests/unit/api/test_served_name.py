@@ -8,9 +8,9 @@ import pytest
 
 from podwright.api.compile import compile_policy, refused_policy
 from podwright.api.permissions import DEFAULT_SETTINGS
-from podwright.api.policy_match import Subject
 from podwright.api.scheduler_policy import parse_policy
 from podwright.api.served_name import ServedName
+from podwright.api.spec.match import Subject
 from podwright.core.framework.features import Features
 from support.engine.stand_ins import STAND_INS
 

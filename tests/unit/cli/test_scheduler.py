@@ -55,7 +55,7 @@ async def test_a_start_imports_what_the_first_decisions_need_and_nothing_else(tm
             cluster.create(cluster.kinds.named("pods"), "default", pod(name, scheduler="podwright", cpu=cpu))
         pods = cluster.store["pods"].entries
         async with asyncio.timeout(30):
-            while not (  # noqa: ASYNC110
+            while not (
                 pods["default", "fits"].obj["spec"].get("nodeName")
                 and pods["default", "too-large"].obj["status"].get("conditions")
             ):

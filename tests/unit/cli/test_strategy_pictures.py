@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from podwright.api.policy_strategy import StrategyType
+from podwright.api.spec.strategy import StrategyType
 from podwright.cli.strategy_pictures import (
     BUSY,
     HEIGHT,

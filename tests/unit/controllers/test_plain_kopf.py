@@ -61,7 +61,7 @@ async def test_the_process_ends_when_the_lease_is_lost(monkeypatch):
     await operator.start(kopf.OperatorSettings(), kopf.OperatorRegistry())
     runtime.leadership.lost.set()
     async with asyncio.timeout(5):
-        while not signals:  # noqa: ASYNC110
+        while not signals:
             await asyncio.sleep(0.001)
     assert signals == [signal.SIGTERM]
     with pytest.raises(SystemExit, match="leader election lost"):
@@ -77,7 +77,7 @@ async def test_sigquit_ends_kopf_in_order(monkeypatch):
     await operator.start(kopf.OperatorSettings(), kopf.OperatorRegistry())
     send(signal.SIGQUIT)
     async with asyncio.timeout(5):
-        while not signals:  # noqa: ASYNC110
+        while not signals:
             await asyncio.sleep(0.001)
     assert signals == [signal.SIGTERM]
     await operator.stop()

@@ -104,7 +104,7 @@ async def supervised(runtime):
 
 async def until(condition):
     async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110
+        while not condition():
             await asyncio.sleep(0.002)
 
 

@@ -29,7 +29,7 @@ async def paused(rig: Rig, act: Callable[[], Any], until: Callable[[], Any]) -> 
     task = asyncio.create_task(Others(rig, lambda turn: act() if turn == 3 else None).run())
     async with deciding(rig), asyncio.timeout(10):
         await task
-        while not until():  # noqa: ASYNC110
+        while not until():
             await asyncio.sleep(0.01)
         await settle()
 
@@ -129,7 +129,7 @@ async def test_a_plugin_that_does_not_reserve_again_what_it_has_leaves_nothing_b
     full_nodes(rig)
     before = {name: list(info.pods) for name, info in rig.engine.cache.nodes.items()}
     async with deciding(rig), asyncio.timeout(10):
-        while not rig.recorder.notes("FailedScheduling"):  # noqa: ASYNC110
+        while not rig.recorder.notes("FailedScheduling"):
             await asyncio.sleep(0.01)
         rig.clock.runs = False
     assert max(Fickle.seen.values()) > 1

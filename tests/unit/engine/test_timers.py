@@ -47,7 +47,7 @@ def short_flush(monkeypatch):
 
 async def until_bound(rig):
     async with asyncio.timeout(20):
-        while not rig.cluster.bound:  # noqa: ASYNC110 -- this waits for the engine's own timer
+        while not rig.cluster.bound:
             await asyncio.sleep(0.005)
 
 

@@ -57,7 +57,7 @@ async def order_of(*pods, arriving=None, **options):
     expected = len(pods) + len(Timed.arriving)
     task = asyncio.create_task(rig.engine.run())
     async with asyncio.timeout(10):
-        while len(Timed.begun) < expected:  # noqa: ASYNC110
+        while len(Timed.begun) < expected:
             await asyncio.sleep(0.001)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -9,9 +9,9 @@ PROGRAM = """
 
     from podwright.core.framework.errors import PluginStoppedError
     from podwright.core.framework.interface import CycleState
-    from podwright.engine import plugin_guard
+    from podwright.engine.plugins import guard as plugin_guard
     from podwright.engine.metrics.metrics import Metrics
-    from podwright.engine.plugin_guard import PluginGuard, ThreadTimes
+    from podwright.engine.plugins.guard import PluginGuard, ThreadTimes
     from podwright.kube import plugin_alarm
     from podwright.kube.plugin_alarm import PluginAlarm
 

@@ -17,8 +17,8 @@ PROGRAM = """
     import sys, time
     from pathlib import Path
 
-    from podwright.engine.plugin_files import PluginDirectories
-    from podwright.engine.plugin_loading import load
+    from podwright.engine.plugins.files import PluginDirectories
+    from podwright.engine.plugins.loading import load
     from podwright.kube import plugin_hangs
     from podwright.kube.plugin_hangs import PluginHangs
 

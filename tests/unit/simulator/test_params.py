@@ -8,7 +8,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from podwright.api.policy_rules import MAX_PARAM
+from podwright.api.spec.rules import MAX_PARAM
 from podwright.cli.main import main
 from podwright.core.framework.features import Features
 from podwright.core.objects.pod import parse_pod

@@ -21,7 +21,7 @@ MAX_VALUES: Final = 100_000
 MAX_DEPTH: Final = 50
 
 
-class _StrictLoader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]
+class _StrictLoader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]  # which of the two, only the installation knows
     """YAML 1.1 without dates, with string keys, and with an error for a key that is given twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from podwright.api.configuration.documents import read_document
 from podwright.api.configuration.extenders import shown_url
-from podwright.api.policy_signals import MAX_SIGNALS, SIGNAL_NAME
+from podwright.api.spec.signals import MAX_SIGNALS, SIGNAL_NAME
 from podwright.core.framework.args import decode
 from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.validation import Problem, describe

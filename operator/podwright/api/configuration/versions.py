@@ -226,7 +226,7 @@ def _with_v1_args(fields: dict[str, Any], version: str) -> dict[str, Any]:
     for profile in fields.get("profiles") or ():
         config = profile.get("pluginConfig") if isinstance(profile, dict) else None
         if isinstance(config, list):
-            profile = profile | {"pluginConfig": [_with_version(entry, version, latest) for entry in config]}  # noqa: PLW2901
+            profile = profile | {"pluginConfig": [_with_version(entry, version, latest) for entry in config]}  # noqa: PLW2901 -- a copy with one field changed
         profiles.append(profile)
     return fields | {"profiles": profiles} if profiles else fields
 

@@ -28,7 +28,7 @@ class IP(Opaque):
     address: Address
 
     @property
-    def cel_type(self) -> types.Type:  # type: ignore[override]
+    def cel_type(self) -> types.Type:  # type: ignore[override]  # a plain field in the base
         """`net.IP`."""
         return types.IP
 
@@ -54,7 +54,7 @@ class CIDR(Opaque):
     bits: int
 
     @property
-    def cel_type(self) -> types.Type:  # type: ignore[override]
+    def cel_type(self) -> types.Type:  # type: ignore[override]  # a plain field in the base
         """`net.CIDR`."""
         return types.CIDR
 

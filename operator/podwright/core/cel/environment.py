@@ -138,8 +138,7 @@ class Environment:
 
     @cached_property
     def _checker(self) -> Checker:
-        # Not at the start of a process: the library takes long to import, and there may be no expressions.
-        from podwright.core.cel.checker import Checker  # noqa: PLC0415
+        from podwright.core.cel.checker import Checker  # noqa: PLC0415 -- takes long to import, and there may be no expressions
 
         return Checker(self.variables, self._overloads)
 

@@ -28,7 +28,7 @@ class Format(Opaque):
     regex_size: int
 
     @property
-    def cel_type(self) -> types.Type:  # type: ignore[override]
+    def cel_type(self) -> types.Type:  # type: ignore[override]  # a plain field in the base
         """`kubernetes.NamedFormat`."""
         return types.FORMAT
 

@@ -41,7 +41,7 @@ class Quantity(Opaque):
     is_result: bool = False
 
     @property
-    def cel_type(self) -> types.Type:  # type: ignore[override]
+    def cel_type(self) -> types.Type:  # type: ignore[override]  # a plain field in the base
         """`kubernetes.Quantity`."""
         return types.QUANTITY
 

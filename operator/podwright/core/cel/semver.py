@@ -29,7 +29,7 @@ class Semver(Opaque):
     build: tuple[str, ...] = ()
 
     @property
-    def cel_type(self) -> types.Type:  # type: ignore[override]
+    def cel_type(self) -> types.Type:  # type: ignore[override]  # a plain field in the base
         """`kubernetes.Semver`."""
         return types.SEMVER
 

@@ -73,7 +73,7 @@ def membership(operand: Step, elements: list[Value]) -> Step | None:
     for element in elements:
         if element.__class__ not in (bool, int, Uint, float, str):
             return None
-        if element == element:  # noqa: PLR0124
+        if element == element:  # noqa: PLR0124 -- not NaN
             found.add(to_key(element))
 
     def test(frame: Frame) -> Value:

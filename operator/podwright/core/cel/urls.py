@@ -72,7 +72,7 @@ class Url(Opaque):
     text: str
 
     @property
-    def cel_type(self) -> types.Type:  # type: ignore[override]
+    def cel_type(self) -> types.Type:  # type: ignore[override]  # a plain field in the base
         """`kubernetes.URL`."""
         return types.URL
 

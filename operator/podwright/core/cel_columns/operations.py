@@ -257,7 +257,7 @@ class Membership(Operation):
         if (failure := failed(item, elements, Kind.BOOL, run.count)) is not None:
             return failure
         assert isinstance(elements, Scalar)
-        wanted, vec = frozenset(elements.value), as_vec(item, run.count)  # type: ignore[call-overload]
+        wanted, vec = frozenset(elements.value), as_vec(item, run.count)  # type: ignore[call-overload]  # a list of CEL
         having = np.array([value in wanted for value in vec.table] or [False], np.bool_)
         return Vec(Kind.BOOL, having[vec.data], vec.errors)
 

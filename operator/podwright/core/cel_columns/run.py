@@ -99,7 +99,7 @@ class Variable(Operation):
     def run(self, run: Run) -> Operand:
         found = run.variables[self._name]
         assert isinstance(found, Scalar | Failure) or hasattr(found, "kind"), f"{self._name} is no accumulator"
-        return found  # type: ignore[return-value]
+        return found  # type: ignore[return-value]  # by the line above
 
 
 class Kept(Operation):

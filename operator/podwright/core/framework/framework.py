@@ -366,7 +366,7 @@ class Framework(BuiltPlugins):
             answer = run(plugin, Point.SCORE, plugin.normalize, state, pod, scores, feasible)
             scores = contract.scores_of(plugin, answer, length)
         contract.check_range(plugin, scores)
-        return scores  # type: ignore[no-any-return]
+        return scores  # type: ignore[no-any-return]  # scores_of has checked it
 
     def _score_each(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s:
         node_at = self.handle.cache.node_at

@@ -1,6 +1,6 @@
 """Which method of a third-party plugin is being called, since when, and how long each plugin takes for a pod.
 
-All plugins share the thread that decides. So whoever watches it must know in which plugin it is (`engine.plugin_guard`), to stop the plugin and
+All plugins share the thread that decides. So whoever watches it must know in which plugin it is (`engine.plugins.guard`), to stop the plugin and
 nothing else. Only third-party plugins are wrapped, so all others cost nothing.
 
 Invariant: `current` is set exactly while code of that plugin is on the stack, except in a pause (`core.state.pauses`). The methods that one plugin
@@ -20,42 +20,9 @@ from podwright.core.framework.cluster_events import EventHint
 from podwright.core.framework.errors import PluginStoppedError, StoppedError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import CycleState, FilterPlugin, FilterResult, ScorePlugin
+from podwright.core.framework.methods import AWAITED, WITH_STATE, WITHOUT_STATE
 
 _OWN: Final = "podwright."
-_WITH_STATE: Final = (
-    "pre_filter",
-    "add_pod",
-    "remove_pod",
-    "filter",
-    "filter_all",
-    "post_filter",
-    "group_waits",
-    "pre_score",
-    "score",
-    "score_all",
-    "normalize",
-    "reserve",
-    "unreserve",
-    "permit",
-    "pre_bind_pre_flight",
-)
-"""What these take for a pod is added up in its CycleState."""
-_WITHOUT_STATE: Final = (
-    "attach",
-    "pre_enqueue",
-    "tells_gate",
-    "sort_key",
-    "verdict_key",
-    "looks_beyond_node",
-    "reaches_beyond_node",
-    "influence",
-    "influence_key",
-    "own_keys",
-    "checked_requests",
-    "clear_cache",
-)
-_AWAITED: Final = ("pre_bind", "bind", "post_bind")
-"""The steps of these are added up for a binding cycle, in the same CycleState."""
 _SAME_SECONDS: Final = 1e-4
 """Calls without a state that begin within this time share one sample, because a sample takes longer than a short call."""
 
@@ -149,7 +116,7 @@ class CallGuard:
             guarded = GuardedPlugin(plugin.name, owner)
             if isinstance(plugin, FilterPlugin | ScorePlugin):
                 plugin.loop = self._summed(guarded, "filter or score", _Unwrapped(plugin).loop)
-            for names, wrap in ((_WITH_STATE, self._summed), (_WITHOUT_STATE, self._single), (_AWAITED, self._awaited)):
+            for names, wrap in ((WITH_STATE, self._summed), (WITHOUT_STATE, self._single), (AWAITED, self._awaited)):
                 for name in names:
                     method = getattr(plugin, name, None)
                     if method is not None:
@@ -236,7 +203,7 @@ class CallGuard:
     ) -> Generator[Any, Any, Any]:
         step: Callable[..., Any] = steps.send
         value: Any = None
-        key = plugin, _AWAITED
+        key = plugin, AWAITED
         while True:
             first = self.sample()
             self.since = started = self.clock()

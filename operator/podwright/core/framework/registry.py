@@ -1,7 +1,7 @@
 """The registry: all plugin classes by name, in-tree and third-party ones.
 
 A third-party class that breaks the rules of `interface` is refused here, at start, with a message for its author. Finding classes (entry
-points, files) is I/O and outside the core: see podwright/engine/plugin_loading.py.
+points, files) is I/O and outside the core: see podwright/engine/plugins/loading.py.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from podwright.core.framework.interface import (
     Scope,
     ScorePlugin,
 )
+from podwright.core.framework.methods import AWAITED, WHEN_BUILT, WITH_STATE, WITHOUT_INSTANCE, WITHOUT_STATE
 from podwright.core.framework.profile import Point
 from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.objects.errors import described
@@ -145,10 +146,10 @@ def _scope_problems(plugin: type[Plugin]) -> Iterator[str]:
 
 def _async_problems(plugin: type[Plugin]) -> Iterator[str]:
     """Plain methods that the engine awaits, and coroutines that it calls without awaiting."""
-    for method in ("pre_bind", "bind", "post_bind"):
+    for method in AWAITED:
         if hasattr(plugin, method) and not inspect.iscoroutinefunction(getattr(plugin, method)):
             yield f"{method} must be `async def`"
-    for method in _PLAIN:
+    for method in (*WITH_STATE, *WITHOUT_STATE, *WHEN_BUILT, *WITHOUT_INSTANCE):
         if inspect.iscoroutinefunction(getattr(plugin, method, None)):
             yield f"{method} must not be `async`: only PreBind, Bind and PostBind may wait"
 
@@ -191,23 +192,3 @@ def _source_line(function: Any) -> str:
     """` (file PATH, line N)`, or nothing for a function that was not written in Python."""
     code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
     return "" if code is None else f" (file {code.co_filename}, line {code.co_firstlineno})"
-
-
-_PLAIN = (
-    "pre_enqueue",
-    "sort_key",
-    "hints",
-    "pre_filter",
-    "filter",
-    "filter_all",
-    "verdict_key",
-    "post_filter",
-    "pre_score",
-    "score",
-    "score_all",
-    "normalize",
-    "reserve",
-    "unreserve",
-    "permit",
-    "pre_bind_pre_flight",
-)

@@ -40,7 +40,7 @@ class Rank:
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Rank) and not self < other and not other < self)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # how Python marks what has no hash
 
 
 def ranked(sort_key: Callable[[PodInfo, float], Any], report: ReportError) -> Callable[[PodInfo, float], Rank]:

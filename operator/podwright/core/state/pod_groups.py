@@ -78,7 +78,7 @@ class PodGroups:
         self.changes = 0
         """Rises with each change of a group, of its members, or of the served APIs."""
         for kind in APIS:
-            store.listen(kind, lambda before, after, kind=kind: self._group_changed(kind, before, after))  # type: ignore[misc]
+            store.listen(kind, lambda before, after, kind=kind: self._group_changed(kind, before, after))  # type: ignore[misc]  # the default binds the kind
 
     def serve(self, api: str) -> None:
         """The API server serves this API: pods that name a group of it wait for that group."""

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from podwright.api.policy_match import Subject
 from podwright.api.policy_status import ShadowWork
+from podwright.api.spec.match import Subject
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.objects.pod import PodInfo

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.api.policy_rules import config_map_problem
+from podwright.api.spec.rules import config_map_problem
 from podwright.core.framework.interface import ClusterError
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
 from podwright.engine.engine import Engine

@@ -26,7 +26,7 @@ OBJECTS_PER_SEED = 500
 SEEDS_AT_ONCE = 4
 SLOW = range(1000, 1000 + int(os.environ.get("PODWRIGHT_GENERATED", "5000")) // OBJECTS_PER_SEED)
 REQUESTS = {"cpu": "1500m", "memory": "1Gi", "example.com/known": "2"}
-LOG = ("podwright.engine.invalid_objects", "podwright.engine.plugin_exceptions")
+LOG = ("podwright.engine.invalid_objects", "podwright.engine.plugins.exceptions")
 
 
 def counting(raw, number):

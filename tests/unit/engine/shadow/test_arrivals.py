@@ -10,23 +10,14 @@ from podwright.engine.shadow import shadow_pods
 from podwright.engine.shadow.comparison import Outcome
 from podwright.engine.shadow.tally import Skip
 from support.engine.kit import deciding, on_node, settle, values
-from support.engine.shadows import ShadowRig, shadow_policy, theirs
+from support.engine.shadows import shadow_policy, small_and_large, theirs
 
 
 @pytest.fixture
 async def rig():
-    found = ShadowRig()
-    found.node("a", allocatable={"cpu": "1000", "pods": "100000"})
-    found.node("b", allocatable={"cpu": "9000", "pods": "100000"})
+    found = small_and_large()
     async with deciding(found):
         yield found
-
-
-async def worked_off(rig):
-    shadow = rig.engine.shadow
-    while shadow.waiting or shadow.worlds.has_work:
-        await settle()
-    await settle()
 
 
 def comes(rig, raw, node="b"):
@@ -46,7 +37,7 @@ async def test_all_pods_of_a_burst_are_compared_though_few_are_remembered(rig, m
     await rig.apply(shadow_policy())
     for number in range(30):
         comes(rig, theirs(f"p-{number}", requests={"cpu": "1"}))
-    await worked_off(rig)
+    await rig.caught_up()
     assert (rig.tally().compared, rig.tally().skipped) == (30, {})
 
 
@@ -57,42 +48,42 @@ async def test_as_many_pods_are_remembered_as_may_wait(rig):
 
 async def test_pods_that_go_before_their_turn_are_counted(rig):
     await rig.apply(shadow_policy())
-    await worked_off(rig)
+    await rig.caught_up()
     for number in range(30):
         comes(rig, theirs(f"p-{number}", requests={"cpu": "1"}))
         if number % 3:
             rig.engine.assigned.drop(f"default/p-{number}", None)
-    await worked_off(rig)
+    await rig.caught_up()
     assert (rig.tally().compared, rig.tally().skipped) == (10, {Skip.GONE: 20})
     assert values(rig, "podwright_shadow_skipped_pods_total") == {("eye", "gone"): 20.0}
 
 
 async def test_pods_that_are_gone_do_not_wait_for_their_turn(rig):
     await rig.apply(shadow_policy())
-    await worked_off(rig)
+    await rig.caught_up()
     for number in range(30):
         comes(rig, theirs(f"p-{number}", requests={"cpu": "1"}))
         if number:
             rig.engine.assigned.drop(f"default/p-{number}", None)
     compact_all()
     assert rig.engine.shadow.waiting == 1
-    await worked_off(rig)
+    await rig.caught_up()
     assert (rig.tally().compared, rig.tally().skipped) == (1, {Skip.GONE: 29})
 
 
 @pytest.mark.parametrize("taken_over", [False, True])
 async def test_the_watch_of_pending_pods_may_be_behind(rig, taken_over):
     await rig.apply(shadow_policy(strategy={"type": "NodeName"}))
-    await worked_off(rig)
+    await rig.caught_up()
     raw = theirs("web", requests={"cpu": "1"})
     rig.engine.assigned.put(on_node(raw, "b"))
     if taken_over:
-        await worked_off(rig)
+        await rig.caught_up()
         assert places(rig) == {"web": "b"}
     assert rig.outcomes() == {}
     await rig.appears(raw)
     rig.engine.shadow.pods.drop("default/web", raw)
-    await worked_off(rig)
+    await rig.caught_up()
     assert rig.tally().compared == 1
     assert places(rig) == {"web": "a"}, "in its world, the policy decides about the pod too"
 
@@ -104,7 +95,7 @@ async def test_a_pod_whose_claim_would_tell_its_node_is_not_judged_when_its_watc
     await settle()
     await rig.appears(raw)
     rig.engine.shadow.pods.drop("default/web", raw)
-    await worked_off(rig)
+    await rig.caught_up()
     assert (rig.outcomes(), rig.tally().skipped) == ({}, {Skip.UNSEEN: 1})
 
 
@@ -115,7 +106,7 @@ async def test_a_pod_that_is_not_seen_for_long_was_created_with_its_node(rig):
     rig.now += module.UNSEEN_SECONDS + 1
     compact_all()
     await rig.appears(raw)
-    await worked_off(rig)
+    await rig.caught_up()
     assert (rig.outcomes(), rig.tally().skipped) == ({}, {})
 
 
@@ -127,17 +118,17 @@ async def test_few_pods_that_were_not_seen_are_kept(rig, monkeypatch):
         rig.engine.assigned.put(on_node(raw, "b"))
     for raw in pods:
         rig.engine.shadow.pods.put(raw)
-    await worked_off(rig)
+    await rig.caught_up()
     assert rig.tally().compared == 5
 
 
 class TestPoliciesThatChange:
     async def test_a_policy_does_not_judge_pods_that_came_before_it(self, rig):
         await rig.apply(shadow_policy())
-        await worked_off(rig)
+        await rig.caught_up()
         comes(rig, theirs("before"))
         await rig.apply(shadow_policy(), shadow_policy("late"))
-        await worked_off(rig)
+        await rig.caught_up()
         assert (rig.tally().compared, rig.tally("late").compared) == (1, 0)
 
     async def test_a_policy_of_the_same_name_and_generation_does_not_answer_as_the_one_before_it(self, rig):

@@ -16,22 +16,14 @@ from podwright.engine.shadow.shadow_time import SHARE, ShadowTime, earliest
 from podwright.engine.shadow.tally import Skip
 from podwright.engine.slices import Undecided
 from support.engine.kit import deciding, on_node, settle, values
-from support.engine.shadows import ShadowRig, shadow_policy, theirs
+from support.engine.shadows import shadow_policy, small_and_large, theirs
 
 
 @pytest.fixture
 async def rig():
-    found = ShadowRig()
-    found.node("a", allocatable={"cpu": "1000", "pods": "100000"})
-    found.node("b", allocatable={"cpu": "9000", "pods": "100000"})
+    found = small_and_large()
     async with deciding(found):
         yield found
-
-
-async def worked_off(rig):
-    shadow = rig.engine.shadow
-    while shadow.waiting or shadow.worlds.has_work:
-        await settle()
 
 
 async def test_of_too_many_pods_at_once_the_oldest_are_not_compared(rig, monkeypatch):
@@ -42,7 +34,7 @@ async def test_of_too_many_pods_at_once_the_oldest_are_not_compared(rig, monkeyp
         rig.engine.shadow.pods.put(raw)
         rig.engine.assigned.put(on_node(raw, "b"))
         assert rig.engine.shadow.waiting <= 5
-    await worked_off(rig)
+    await rig.caught_up()
     assert (rig.tally().skipped, rig.tally().compared) == ({Skip.LATE: 3}, 5)
     assert values(rig, "podwright_shadow_skipped_pods_total") == {("eye", "late"): 3.0}
 
@@ -52,7 +44,7 @@ async def test_few_disagreements_are_remembered_and_their_texts_are_short(rig):
     await rig.apply(shadow_policy(rules={"filters": [rule]}))
     for number in range(tally.REMEMBERED + 5):
         await rig.placed(theirs(f"p-{number}"), "a")
-    await worked_off(rig)
+    await rig.caught_up()
     assert len(rig.tally().disagreements) == tally.REMEMBERED
     assert rig.tally().disagreements[-1].pod == f"default/p-{tally.REMEMBERED + 4}"
     await rig.appears(theirs("web", unschedulable="y" * 100_000))
@@ -98,7 +90,7 @@ async def test_a_costly_pod_is_decided_when_it_appears_where_attempts_may_pause_
     await rig.appears(raw)
     assert rig.engine.shadow.pods.get("default/big").seen.outlooks.keys() == {rig.tally().number}
     await rig.placed(raw, "a")
-    await worked_off(rig)
+    await rig.caught_up()
     assert rig.tally().compared == 1
     world = rig.report()["policies"][0]["world"]
     assert (world["undecided"], world["elsewhere"]) == (1, 0)
@@ -115,13 +107,13 @@ async def test_a_pod_that_must_be_decided_early_is_not_compared_if_that_was_too_
         await rig.appears(raw)
         rig.node("c")
     await rig.placed(raw, "a")
-    await worked_off(rig)
+    await rig.caught_up()
     assert (rig.outcomes(), rig.tally().skipped) == ({}, {Skip.UNSEEN: 1})
 
 
 async def test_a_pod_that_the_cluster_leaves_no_time_for_is_given_up(rig, monkeypatch):
     await rig.apply(shadow_policy())
-    await worked_off(rig)
+    await rig.caught_up()
     tried = []
 
     def interrupted(_decide, **_options):
@@ -130,24 +122,24 @@ async def test_a_pod_that_the_cluster_leaves_no_time_for_is_given_up(rig, monkey
 
     monkeypatch.setattr(rig.engine.slices, "decide", interrupted)
     await rig.placed(theirs("web"), "a")
-    await worked_off(rig)
+    await rig.caught_up()
     assert (len(tried), rig.tally().skipped) == (module.TRIES, {Skip.CHANGING: 1})
 
 
 async def test_memory_comes_back_when_pods_and_policies_go(rig):
     await rig.apply(shadow_policy(), shadow_policy("other", strategy={"type": "MostAllocated"}))
-    await worked_off(rig)
+    await rig.caught_up()
     kept = []
     for number in range(300):
         raw = theirs(f"p-{number}", requests={"cpu": "1"}, labels={f"key-{number}": f"value-{number}"})
         await rig.placed(raw, "a")
         kept.append(weakref.ref(rig.engine.cache.placement(raw["metadata"]["uid"]).pods[raw["metadata"]["uid"]]))
-    await worked_off(rig)
+    await rig.caught_up()
     world = rig.engine.shadow.worlds.of(rig.tally())
     assert world.cache.pod_count == 300
     for number in range(300):
         rig.engine.assigned.drop(f"default/p-{number}", None)
-    await worked_off(rig)
+    await rig.caught_up()
     assert world.cache.pod_count == 0
     compact_all()
     gc.collect()

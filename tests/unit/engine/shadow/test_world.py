@@ -16,15 +16,6 @@ from support.objects.builders import make_pod
 PACK = {"strategy": {"type": "MostAllocated"}}
 
 
-async def idle(rig):
-    """Until the worlds have taken everything over."""
-    for _ in range(2_000):
-        if not rig.engine.shadow.worlds.has_work and not rig.engine.shadow.waiting:
-            return
-        await settle()
-    raise AssertionError("the worlds have not settled")
-
-
 @pytest.fixture
 async def rig():
     found = ShadowRig()
@@ -36,7 +27,7 @@ async def rig():
 
 async def leaves(rig, raw):
     rig.engine.assigned.drop(raw["metadata"]["uid"], None)
-    await idle(rig)
+    await rig.caught_up()
 
 
 def world(rig, name="eye"):
@@ -55,7 +46,7 @@ async def test_each_decision_is_made_on_what_came_of_the_one_before(rig):
     await rig.apply(shadow_policy(**PACK))
     for name, node in (("x", "a"), ("y", "b"), ("z", "c")):
         await rig.placed(theirs(name, requests={"cpu": "1", "memory": "1Gi"}), node)
-    await idle(rig)
+    await rig.caught_up()
     assert len(set(places(rig).values())) == 1
     found = world(rig)
     assert (found["cluster"]["inUse"], found["shadow"]["inUse"], found["cluster"]["nodes"]) == (3, 1, 3)
@@ -70,11 +61,11 @@ async def test_each_decision_is_made_on_what_came_of_the_one_before(rig):
 async def test_what_was_there_before_and_what_the_policy_does_not_look_at_is_where_it_is(rig):
     await rig.placed(theirs("old", requests={"cpu": "1"}), "c")
     await rig.apply(shadow_policy(match={"podSelector": {"matchLabels": {"app": "web"}}}, **PACK))
-    await idle(rig)
+    await rig.caught_up()
     await rig.placed(theirs("other", requests={"cpu": "1"}), "b")
     await rig.placed(theirs("static"), "a", seen=False)
     await rig.placed(theirs("mine", requests={"cpu": "1", "memory": "1Gi"}, labels={"app": "web"}), "a")
-    await idle(rig)
+    await rig.caught_up()
     found = places(rig)
     assert (found["old"], found["other"], found["static"]) == ("c", "b", "a")
     assert found["mine"] in ("b", "c")
@@ -89,7 +80,7 @@ async def test_a_pod_that_leaves_the_cluster_leaves_the_world_and_makes_room(rig
     await rig.placed(first, "small")
     big = theirs("big", requests={"cpu": "4"})
     await rig.placed(big, "a")
-    await idle(rig)
+    await rig.caught_up()
     assert places(rig) == {"first": "a"}
     assert (world(rig)["waiting"], world(rig)["elsewhere"]) == (1, 1)
     await leaves(rig, first)
@@ -103,11 +94,11 @@ async def test_a_pod_that_only_the_policy_would_place_is_in_its_world_until_it_g
     await rig.apply(shadow_policy())
     raw = theirs("web", requests={"cpu": "1"}, unschedulable="0/3 nodes")
     await rig.appears(raw)
-    await idle(rig)
+    await rig.caught_up()
     assert places(rig) == {"web": "a"}
     assert (world(rig)["unplaced"], world(rig)["elsewhere"]) == (1, 0)
     rig.engine.shadow.pods.drop("default/web", raw)
-    await idle(rig)
+    await rig.caught_up()
     assert places(rig) == {}
 
 
@@ -115,9 +106,9 @@ async def test_such_a_pod_stays_where_the_policy_has_put_it_when_the_other_place
     await rig.apply(shadow_policy())
     raw = theirs("web", requests={"cpu": "1"}, unschedulable="0/3 nodes")
     await rig.appears(raw)
-    await idle(rig)
+    await rig.caught_up()
     await rig.placed(raw, "b")
-    await idle(rig)
+    await rig.caught_up()
     assert places(rig) == {"web": "a"}
     assert (world(rig)["unplaced"], world(rig)["elsewhere"]) == (0, 1)
 
@@ -125,46 +116,44 @@ async def test_such_a_pod_stays_where_the_policy_has_put_it_when_the_other_place
 async def test_a_node_that_goes_makes_the_policy_decide_again_about_its_pods(rig):
     await rig.apply(shadow_policy(strategy={"type": "NodeName"}))
     await rig.placed(theirs("web", requests={"cpu": "1"}), "c")
-    await idle(rig)
+    await rig.caught_up()
     assert places(rig) == {"web": "a"}
     rig.engine.nodes.drop("a", None)
-    await idle(rig)
+    await rig.caught_up()
     assert places(rig) == {"web": "b"}
     rig.node("new")
-    await idle(rig)
+    await rig.caught_up()
     assert world(rig)["shadow"]["nodes"] == 3
+
+
+async def ten_wait(rig, monkeypatch):
+    """Ten pods are on the only node, which the policy rejects. Three that wait are tried at a time."""
+    monkeypatch.setattr(world_module, "RETRIED", 3)
+    for name in ("a", "b"):
+        rig.engine.nodes.drop(name, None)
+    rig.node("c", allocatable={"cpu": "100"}, taints=[{"key": "spot", "effect": "NoSchedule"}])
+    await rig.apply(shadow_policy(strategy={"type": "NodeName"}))
+    for number in range(10):
+        await rig.placed(theirs(f"p-{number}", requests={"cpu": "1"}), "c")
+    await rig.caught_up()
 
 
 async def test_when_a_node_has_room_for_all_that_wait_all_are_placed(rig, monkeypatch):
     """Not only the first few that are tried: as long as some can be placed, the next ones are tried."""
-    monkeypatch.setattr(world_module, "RETRIED", 3)
-    for name in ("a", "b"):
-        rig.engine.nodes.drop(name, None)
-    rig.node("c", allocatable={"cpu": "100"}, taints=[{"key": "spot", "effect": "NoSchedule"}])
-    await rig.apply(shadow_policy(strategy={"type": "NodeName"}))
-    for number in range(10):
-        await rig.placed(theirs(f"p-{number}", requests={"cpu": "1"}), "c")
-    await idle(rig)
+    await ten_wait(rig, monkeypatch)
     assert (world(rig)["waiting"], world(rig)["settled"]) == (10, True)
     rig.node("big", allocatable={"cpu": "7"})
     await settle()
-    await idle(rig)
+    await rig.caught_up()
     assert (world(rig)["waiting"], world(rig)["settled"]) == (3, True)
     rig.node("bigger", allocatable={"cpu": "100"})
     await settle()
-    await idle(rig)
+    await rig.caught_up()
     assert (world(rig)["waiting"], world(rig)["elsewhere"], world(rig)["settled"]) == (0, 10, True)
 
 
 async def test_pods_that_wait_are_tried_in_slices_and_no_more_than_once_while_none_is_placed(rig, monkeypatch):
-    monkeypatch.setattr(world_module, "RETRIED", 3)
-    for name in ("a", "b"):
-        rig.engine.nodes.drop(name, None)
-    rig.node("c", allocatable={"cpu": "100"}, taints=[{"key": "spot", "effect": "NoSchedule"}])
-    await rig.apply(shadow_policy(strategy={"type": "NodeName"}))
-    for number in range(10):
-        await rig.placed(theirs(f"p-{number}", requests={"cpu": "1"}), "c")
-    await idle(rig)
+    await ten_wait(rig, monkeypatch)
     tried = []
     decide = world_module.schedule
 
@@ -175,12 +164,12 @@ async def test_pods_that_wait_are_tried_in_slices_and_no_more_than_once_while_no
     monkeypatch.setattr(world_module, "schedule", counted)
     rig.node("useless", allocatable={"cpu": "0"})
     await settle()
-    await idle(rig)
+    await rig.caught_up()
     assert len(tried) == 3
     tried.clear()
     rig.node("big", allocatable={"cpu": "100"})
     await settle()
-    await idle(rig)
+    await rig.caught_up()
     assert sorted(tried) == sorted(f"p-{number}" for number in range(10))
 
 
@@ -188,15 +177,15 @@ async def test_the_policy_decides_again_about_its_pods_when_their_node_comes_bac
     await rig.placed(theirs("old", requests={"cpu": "1"}), "c")
     await rig.apply(shadow_policy(strategy={"type": "NodeName"}))
     await rig.placed(theirs("web", requests={"cpu": "1"}), "c")
-    await idle(rig)
+    await rig.caught_up()
     assert places(rig) == {"old": "c", "web": "a"}
     rig.engine.nodes.drop("c", None)
-    await idle(rig)
+    await rig.caught_up()
     assert places(rig) == {}
     compact_all()
     rig.node("c", allocatable={"cpu": "4"})
     await settle()
-    await idle(rig)
+    await rig.caught_up()
     assert places(rig) == {"old": "c", "web": "a"}
 
 
@@ -204,7 +193,7 @@ async def test_pods_that_the_policy_could_not_decide_about_are_counted_as_long_a
     await rig.apply(shadow_policy())
     member = theirs("member", spec={"schedulingGroup": {"podGroupName": "g"}})
     await rig.placed(member, "a")
-    await idle(rig)
+    await rig.caught_up()
     assert world(rig)["undecided"] == 1
     await leaves(rig, member)
     assert world(rig)["undecided"] == 0
@@ -212,7 +201,7 @@ async def test_pods_that_the_policy_could_not_decide_about_are_counted_as_long_a
 
 async def test_of_pods_that_come_and_go_while_a_world_has_no_turn_nothing_is_kept(rig):
     await rig.apply(shadow_policy())
-    await idle(rig)
+    await rig.caught_up()
     found = rig.engine.shadow.worlds.of(rig.tally())
     for number in range(50):
         raw = theirs(f"p-{number}", requests={"cpu": "1"})
@@ -229,7 +218,7 @@ async def test_pods_of_daemon_sets_do_not_make_a_node_used(rig):
     await rig.apply(shadow_policy())
     owner = {"controller": True, "kind": "DaemonSet", "name": "d", "uid": "d", "apiVersion": "apps/v1"}
     await rig.placed(theirs("agent", metadata={"ownerReferences": [owner]}), "a")
-    await idle(rig)
+    await rig.caught_up()
     assert (world(rig)["cluster"]["inUse"], world(rig)["shadow"]["inUse"]) == (0, 0)
 
 
@@ -238,7 +227,7 @@ async def test_own_pods_are_decided_in_the_world_too(rig):
     for name in ("x", "y"):
         rig.engine.pending.put(ours(name, requests={"cpu": "1"}))
     await settle()
-    await idle(rig)
+    await rig.caught_up()
     assert places(rig) == {"x": "a", "y": "a"}
     assert len({node for _, node in rig.cluster.bound}) == 2
 
@@ -246,14 +235,14 @@ async def test_own_pods_are_decided_in_the_world_too(rig):
 async def test_only_a_few_policies_have_worlds_and_none_that_reads_signals(rig):
     names = [f"p-{number}" for number in range(MOST + 1)]
     await rig.apply(*(shadow_policy(name) for name in names))
-    await idle(rig)
+    await rig.caught_up()
     assert [each["world"].get("missing", "") for each in rig.report()["policies"]] == [""] * MOST + [TOO_MANY]
     assert SIGNALS.startswith("the policy reads signals")
 
 
 async def test_a_world_goes_with_its_policy(rig):
     await rig.apply(shadow_policy())
-    await idle(rig)
+    await rig.caught_up()
     rig.engine.policies.remove("eye")
     rig.engine.policies_changed()
     await settle()
@@ -287,7 +276,7 @@ async def test_at_random_a_world_of_a_policy_that_always_agrees_is_the_cluster(s
                 rig.engine.assigned.drop(raw["metadata"]["uid"], None)
             if chance.random() < 0.1:
                 await settle()
-            await idle(rig)
+            await rig.caught_up()
         assert places(rig) == {raw["metadata"]["name"]: node for raw, _, node in running.values()}
         found = world(rig)
         assert found["cluster"] == found["shadow"]
@@ -313,6 +302,6 @@ async def test_changes_while_a_world_is_being_filled_are_not_lost():
         rig.engine.nodes.drop("n-1", None)
         rig.node("late")
         rig.engine.assigned.put(on_node(make_pod("late"), "late"))
-        await idle(rig)
+        await rig.caught_up()
         expected = {f"old-{number}": f"n-{number}" for number in range(2, 299)}
         assert places(rig) == {**expected, "late": "late"}

@@ -128,7 +128,7 @@ async def test_an_error_ends_the_decision_and_the_next_one_works(cluster):
 async def test_a_cancelled_request_leaves_nothing_behind(cluster):
     points = []
     asking = asyncio.create_task(cluster.sliced.decide(cluster.deciding(1_000, points.append)))
-    while not points:  # noqa: ASYNC110
+    while not points:
         await asyncio.sleep(0)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):

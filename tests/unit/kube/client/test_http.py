@@ -165,7 +165,7 @@ async def test_connections_of_old_credentials_are_closed():
             await http.call("GET", "/one")
             time.now += 60.0
         async with asyncio.timeout(5):
-            while not all(transport.is_closing() for transport in transports[:2]):  # noqa: ASYNC110
+            while not all(transport.is_closing() for transport in transports[:2]):
                 await asyncio.sleep(0.005)
         assert not any(transport.is_closing() for transport in transports[2:])
         await http.close()

@@ -398,7 +398,7 @@ async def test_connections_left_by_a_burst_are_closed(monkeypatch):
         await asyncio.gather(send(pool), send(pool), send(pool))
         assert script.connections == 3
         async with asyncio.timeout(5):
-            while not all(writer.is_closing() for writer in script.writers):  # noqa: ASYNC110 -- what the server sees
+            while not all(writer.is_closing() for writer in script.writers):
                 await asyncio.sleep(0.01)
 
 
@@ -408,7 +408,7 @@ async def test_a_few_connections_are_kept_for_longer(monkeypatch):
     async with connected(plain(), plain(), plain(), plain()) as (pool, script):
         await asyncio.gather(send(pool), send(pool), send(pool))
         async with asyncio.timeout(5):
-            while sum(writer.is_closing() for writer in script.writers) < 2:  # noqa: ASYNC110 -- what the server sees
+            while sum(writer.is_closing() for writer in script.writers) < 2:
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
         assert sum(writer.is_closing() for writer in script.writers) == 2
@@ -467,7 +467,7 @@ async def test_abort_ends_requests_that_are_under_way():
     async with connected(plain(), "wait", plain()) as (pool, server):
         await pool.send("GET", "/", None, "", 1)
         waiting = asyncio.create_task(pool.send("POST", "/", b"{}", "application/json", 60))
-        while len(server.requests) < 2:  # noqa: ASYNC110
+        while len(server.requests) < 2:
             await asyncio.sleep(0.001)
         pool.abort()
         with pytest.raises(UnreachableError):

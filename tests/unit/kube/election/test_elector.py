@@ -107,7 +107,7 @@ async def elect(lease, clock):
 
 async def soon(condition):
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110
+        while not condition():
             await asyncio.sleep(0.001)
 
 

@@ -95,8 +95,8 @@ async def test_a_new_leader_waits_for_a_version_that_the_api_server_names_then(b
 
 async def test_metrics_say_who_leads_and_which_renewals_had_to_read_the_lease():
     metrics = Metrics(monotonic)
-    status = lambda: metrics.registry.get_sample_value("leader_election_master_status", {"name": "podwright"})  # noqa: E731
-    slow = lambda: metrics.registry.get_sample_value("leader_election_slowpath_total", {"name": "podwright"})  # noqa: E731
+    status = lambda: metrics.registry.get_sample_value("leader_election_master_status", {"name": "podwright"})
+    slow = lambda: metrics.registry.get_sample_value("leader_election_slowpath_total", {"name": "podwright"})
     fast = LeaderElection(leader_elect=True, resource_name="podwright", resource_namespace="ns", retry_period="10ms")
     answers = says(404), says(200, lease("a", 8)), page(version=50), says(409), says(200, lease("a", 9))
     async with serving(*answers, default=says(200, lease("a", 10))) as (source, _http, _script):
@@ -105,7 +105,7 @@ async def test_metrics_say_who_leads_and_which_renewals_had_to_read_the_lease():
         running = asyncio.create_task(leadership.run())
         await leadership.wait_until_leading()
         async with asyncio.timeout(5):
-            while slow() is None:  # noqa: ASYNC110
+            while slow() is None:
                 await asyncio.sleep(0.01)
         assert (status(), slow()) == (1, 1)
         running.cancel()
@@ -137,7 +137,7 @@ async def test_a_standby_says_why_it_cannot_lead():
         leadership = Leadership(ELECTED, source, identity="a", metrics=Metrics(monotonic))
         running = asyncio.create_task(leadership.run())
         async with asyncio.timeout(5):
-            while "the last request for it failed" not in leadership.state():  # noqa: ASYNC110
+            while "the last request for it failed" not in leadership.state():
                 await asyncio.sleep(0.01)
         running.cancel()
         await leadership.release()

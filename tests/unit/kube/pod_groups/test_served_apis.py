@@ -178,7 +178,7 @@ async def test_an_event_of_a_crd_in_use_triggers_no_requests():
 
 
 async def until(holds):
-    while not holds():  # noqa: ASYNC110
+    while not holds():
         await asyncio.sleep(0.01)
 
 

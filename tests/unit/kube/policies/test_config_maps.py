@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from aiohttp import web
 
-from podwright.api.policy_rules import config_map_problem
+from podwright.api.spec.rules import config_map_problem
 from podwright.engine.active_policies import ActivePolicies
 from podwright.kube.policies import config_maps as module
 from podwright.kube.policies.config_maps import ConfigMapReader
@@ -57,8 +57,8 @@ async def reading(monkeypatch, *policies, watched=()):
     async with api(default=server) as (http, script):
         reader = ConfigMapReader(http, engine, is_watched=watched.__contains__)
         task = asyncio.create_task(reader.run())
-        stored = lambda name="tiers": engine.cache.store.get("ConfigMap", name, "team-a")  # noqa: E731
-        missing = lambda key="team-a/ours": engine.policies.work_of(key).missing_params  # noqa: E731
+        stored = lambda name="tiers": engine.cache.store.get("ConfigMap", name, "team-a")
+        missing = lambda key="team-a/ours": engine.policies.work_of(key).missing_params
         try:
             yield SimpleNamespace(server=server, engine=engine, script=script, stored=stored, missing=missing)
         finally:
@@ -68,7 +68,7 @@ async def reading(monkeypatch, *policies, watched=()):
 
 async def until(holds):
     async with asyncio.timeout(5):
-        while not holds():  # noqa: ASYNC110
+        while not holds():
             await asyncio.sleep(0.005)
 
 

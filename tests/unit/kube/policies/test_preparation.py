@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from podwright.api.compiled_rules import uncompiled
-from podwright.api.policy_bounds import MAX_SPEC_BYTES
-from podwright.api.policy_rules import MAX_EXPRESSION
+from podwright.api.spec.bounds import MAX_SPEC_BYTES
+from podwright.api.spec.rules import MAX_EXPRESSION
 from podwright.core.plugins.rules import expression as module
 from support.http.kit import says
 from support.policies.controlled import controlled, policy
@@ -51,7 +51,7 @@ def blocked(monkeypatch):
 
 async def until_compiling(threads):
     async with asyncio.timeout(5):
-        while not threads:  # noqa: ASYNC110
+        while not threads:
             await asyncio.sleep(0.001)
 
 

@@ -152,11 +152,11 @@ class TestClientCertificates:
                 except (OSError, IndexError):
                     return False
 
-            while not await accepted(first):  # noqa: ASYNC110
+            while not await accepted(first):
                 await asyncio.sleep(0.005)
             assert not await accepted(second)
             delegate.authorities = other.certificate
-            while not await accepted(second):  # noqa: ASYNC110
+            while not await accepted(second):
                 await asyncio.sleep(0.005)
             assert not await accepted(first)
             delegate.authorities = "garbage"

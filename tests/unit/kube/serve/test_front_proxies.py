@@ -86,7 +86,7 @@ async def test_only_front_proxies_name_users(delegate, options):
     other = PROXIES.client("prometheus")
     async with serving(delegate=delegate, **options) as server:
         async with asyncio.timeout(20):
-            while await ask(server, NAMED, issued=proxy) != (200, ""):  # noqa: ASYNC110
+            while await ask(server, NAMED, issued=proxy) != (200, ""):
                 await asyncio.sleep(0.01)  # until the lookup has an effect
         assert await ask(server, issued=user) == (200, "")
         anonymous = 'forbidden: User "system:anonymous" cannot get path "/metrics"'

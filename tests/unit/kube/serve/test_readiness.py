@@ -164,7 +164,7 @@ class TestApiServer:
         monkeypatch.setattr(readiness, "ASK_SECONDS", 0.001)
         task = asyncio.create_task(world.contact.run())
         async with asyncio.timeout(20):
-            while len(world.http.asked) < 3:  # noqa: ASYNC110
+            while len(world.http.asked) < 3:
                 await asyncio.sleep(0.001)
         task.cancel()
         assert set(world.http.asked) == {("GET", "/version")}

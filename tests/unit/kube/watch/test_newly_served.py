@@ -68,7 +68,7 @@ async def serving(*answers, default=None, served=ANY):
 
 async def until(holds):
     async with asyncio.timeout(5):
-        while not holds():  # noqa: ASYNC110
+        while not holds():
             await asyncio.sleep(0.005)
 
 

@@ -172,7 +172,7 @@ class TestAtTheStart:
         rig, names = serving()
         async with api(default=down) as (http, script):
             start = asyncio.create_task(audit_of(http, rig, names).audit_at_start())
-            while len(script.requests) < 5:  # noqa: ASYNC110
+            while len(script.requests) < 5:
                 await asyncio.sleep(0.005)
             assert not start.done()
             script.default = page(ours("missed"))

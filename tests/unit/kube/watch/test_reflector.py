@@ -82,7 +82,7 @@ def failures_in_a_row(monkeypatch):
 
 async def until(condition):
     async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110
+        while not condition():
             await asyncio.sleep(0.005)
 
 

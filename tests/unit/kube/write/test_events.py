@@ -200,7 +200,7 @@ async def test_the_end_of_a_series_writes_its_count(monkeypatch):
             recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
         time[0] += events.FINISH_SECONDS + 1
         async with asyncio.timeout(5):
-            while len(script.requests) < 3:  # noqa: ASYNC110
+            while len(script.requests) < 3:
                 await asyncio.sleep(0.005)
         assert script.requests[-1].body["series"]["count"] == 5
         recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")

@@ -120,14 +120,14 @@ async def test_errors_that_may_pass_are_retried(monkeypatch):
         writer.seen("u1", raw)
         writer.write(parse_pod(raw), NO_ROOM, None)
         async with asyncio.timeout(5):
-            while len(script.requests) < 3:  # noqa: ASYNC110
+            while len(script.requests) < 3:
                 await asyncio.sleep(0.005)
         assert script.requests[0].body == script.requests[2].body
 
 
 async def until_asked(script, times):
     async with asyncio.timeout(5):
-        while len(script.requests) < times:  # noqa: ASYNC110
+        while len(script.requests) < times:
             await asyncio.sleep(0.005)
 
 

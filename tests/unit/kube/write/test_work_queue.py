@@ -67,7 +67,7 @@ async def test_items_of_different_keys_are_processed_at_the_same_time():
 
     async def process(key, _item):
         started.append(key)
-        while len(started) < 2:  # noqa: ASYNC110
+        while len(started) < 2:
             await asyncio.sleep(0.001)
 
     async with running(process) as queue:

@@ -67,7 +67,7 @@ class _KnownTerms:
 
     def __init__(self) -> None:
         self._terms: WeakKeyDictionary[PodAffinity, OwnTerms] = WeakKeyDictionary()
-        self._by_reference: dict[ref[PodAffinity], OwnTerms] = self._terms.data  # type: ignore[attr-defined]
+        self._by_reference: dict[ref[PodAffinity], OwnTerms] = self._terms.data  # type: ignore[attr-defined]  # not public
         """The dict behind `_terms`. Each decision reads it, because that calls no Python function."""
         compact_regularly(self)
 

@@ -126,7 +126,7 @@ class Expression:
         return int(min(max(self._number(subject, view), 0), MAX_SCORE))
 
     def _number(self, subject: Subject, view: NodeView) -> float:
-        found = float(self.of_view(subject, view))  # type: ignore[arg-type]
+        found = float(self.of_view(subject, view))  # type: ignore[arg-type]  # a number: the checker saw to that
         if not isfinite(found):
             raise EvaluationError(NOT_FINITE)
         return found

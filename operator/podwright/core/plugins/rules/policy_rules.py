@@ -71,7 +71,7 @@ class PolicyRules(
         self._filter_groups = [FilterGroup(each, self._kept, views) for each in filters[:2] if each]
         self._score_groups = [ScoreGroup(each, self._kept, views) for each in scores[:2] if each]
         self._other_filters, self._other_scores = filters[2], scores[2]
-        self.scope = _scope(self.rules.reads)  # type: ignore[misc]
+        self.scope = _scope(self.rules.reads)  # type: ignore[misc]  # a ClassVar, which depends on the rules here
 
     def params_problem(self, unreadable: Unreadable) -> str:
         """What is wrong with ConfigMaps that the rules take params from; "" if nothing."""

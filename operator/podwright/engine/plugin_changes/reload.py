@@ -5,7 +5,7 @@
     anything fails ─► what was loaded before goes on; log, event and the status of the policies say why
 
 Attempts and binding cycles that have begun end with the plugins that they began with. Each version of a plugin has instances of its own.
-Next: plugin_files.py, plugin_loading.py, recompilation.py.
+Next: recompilation.py, ../plugins/files.py, ../plugins/loading.py.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Final, Literal
 from podwright.core.framework.registry import RegistryError
 from podwright.engine.engine import Engine
 from podwright.engine.metrics.metrics import PLUGIN_RELOADS, Metrics
-from podwright.engine.plugin_files import PluginDirectories, PluginFilesError, Texts
-from podwright.engine.plugin_loading import LoadedPlugins, load_files
-from podwright.engine.policy_events import PolicyEvents
-from podwright.engine.recompilation import Recompilation, RecompilationError
+from podwright.engine.plugin_changes.policy_events import PolicyEvents
+from podwright.engine.plugin_changes.recompilation import Recompilation, RecompilationError
+from podwright.engine.plugins.files import PluginDirectories, PluginFilesError, Texts
+from podwright.engine.plugins.loading import LoadedPlugins, load_files
 from podwright.engine.side_thread import NoAnswerError, SideThread
 
 log = logging.getLogger(__name__)

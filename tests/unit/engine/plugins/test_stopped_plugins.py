@@ -11,7 +11,7 @@ import pytest
 
 from podwright.core.framework.errors import StoppedError
 from podwright.engine.metrics.metrics import PLUGIN_OVERRUNS, PLUGIN_STOPS
-from podwright.engine.plugin_guard import is_in_plugin
+from podwright.engine.plugins.guard import is_in_plugin
 from support.engine.kit import Rig, custom_policy
 from support.plugins.guarded import (
     BeforeBinding,
@@ -43,7 +43,7 @@ class TestCallsThatDoNotComeBack:
         assert it.count(PLUGIN_STOPS) == 1
         assert not it.rig.placed_on("web")
         (stopped,) = [
-            record for record in caplog.records if record.name == "podwright.engine.plugin_guard" and record.exc_info
+            record for record in caplog.records if record.name == "podwright.engine.plugins.guard" and record.exc_info
         ]
         assert "policy custom: plugin Acting did not come back from" in stopped.getMessage()
         assert [each.name for each in traceback.extract_tb(stopped.exc_info[2])][-1] == "act"
@@ -57,11 +57,11 @@ class TestCallsThatDoNotComeBack:
         it.hang()
         handler = logging.Handler()
         handler.emit = lambda _record: it.guard.stop(inspect.currentframe())
-        logging.getLogger("podwright.engine.plugin_guard").addHandler(handler)
+        logging.getLogger("podwright.engine.plugins.guard").addHandler(handler)
         try:
             await it.schedule("web")
         finally:
-            logging.getLogger("podwright.engine.plugin_guard").removeHandler(handler)
+            logging.getLogger("podwright.engine.plugins.guard").removeHandler(handler)
         assert it.count(PLUGIN_STOPS) == 1
         assert "PluginStoppedError: did not come back from" in it.message("web")
 

@@ -4,7 +4,7 @@ from textwrap import dedent
 import pytest
 
 from podwright.core.framework.registry import RegistryError
-from podwright.engine.plugin_loading import load_plugins
+from podwright.engine.plugins.loading import load_plugins
 
 GOOD = """
     from podwright.core.framework.interface import FilterPlugin, Plugin

@@ -1,6 +1,6 @@
 """Watches the calls of third-party plugins: one that does not come back is stopped, one that is often too slow is switched off.
 
-    a call takes more than its budget ─► counted; three times within a minute ─► the listeners switch the plugin off (plugin_switches.py)
+    a call takes more than its budget ─► counted; three times within a minute ─► the listeners switch the plugin off (plugin_changes/switches.py)
     a call takes STOP_SECONDS ─► `stop`, called by a timer in the thread that decides (kube/plugin_alarm.py), raises StoppedError into it
 
 `stop` is not called by another thread, but interrupts the thread that decides between two of its instructions. So it knows for sure where that

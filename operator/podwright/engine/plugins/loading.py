@@ -28,7 +28,7 @@ from podwright.core.framework.registry import Found, RegistryError, merge_plugin
 from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.objects.errors import described
 from podwright.core.plugins import PLUGINS
-from podwright.engine.plugin_files import PluginDirectories, PluginFilesError, Texts
+from podwright.engine.plugins.files import PluginDirectories, PluginFilesError, Texts
 
 ENTRY_POINTS: Final = "podwright.plugins"
 FILE_MODULE: Final = "podwright_plugin_file_"

@@ -22,10 +22,10 @@ from podwright.core.framework.interface import (
     ScorePlugin,
 )
 from podwright.core.framework.status import unresolvable
-from podwright.engine.plugin_exceptions import PluginExceptions
+from podwright.engine.plugins.exceptions import PluginExceptions
 from support.engine.kit import Rig, custom_policy, deciding, on_node, ours, settle, values
 
-FILE = "test_plugin_exceptions.py"
+FILE = "test_exceptions.py"
 THIRD = "rejects every node"
 
 

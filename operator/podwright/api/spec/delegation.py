@@ -7,21 +7,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
-from podwright.api.policy_signals import signal_names
+from podwright.api.spec.signals import signal_names
+from podwright.api.spec.strategy import DelegatedStrategy
 from podwright.core.framework.validation import SET, describe
 
-DelegatedStrategy = Literal[
-    "Default",
-    "LeastAllocated",
-    "MostAllocated",
-    "BalancedAllocation",
-    "RequestedToCapacityRatio",
-    "Random",
-    "NodeName",
-    "LoadAware",
-]
 DEFAULT_BUDGET: Final = "1ms"
 _DURATION: Final = r"^[1-9][0-9]{0,3}(us|ms)$"
 _UNITS: Final = {"us": 1e-6, "ms": 1e-3}

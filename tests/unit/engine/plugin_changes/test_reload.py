@@ -11,8 +11,8 @@ from textwrap import dedent
 import pytest
 
 from podwright.api.permissions import PolicySettings
-from podwright.engine.plugin_files import PluginDirectories
-from podwright.engine.plugin_loading import FILE_MODULE
+from podwright.engine.plugins.files import PluginDirectories
+from podwright.engine.plugins.loading import FILE_MODULE
 from support.engine.kit import deciding, settle
 from support.plugins.reloading import ARGS, Reloading, policy, starting, text
 
@@ -266,7 +266,7 @@ async def test_a_refused_policy_is_outdated_once_its_plugin_appears(start):
 
 
 async def test_a_policy_that_stops_using_a_plugin_lets_its_file_go(start, monkeypatch):
-    monkeypatch.setattr("podwright.engine.plugin_reload.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("podwright.engine.plugin_changes.reload.RETRY_SECONDS", 0.0)
     it = start(("only", text()), ("other", text(name="Other")))
     it.apply(policy("Only"))
     (it.folder / "only.py").unlink()
@@ -330,7 +330,7 @@ async def test_the_plugin_that_orders_the_queue_waits_for_a_restart(tmp_path):
 
 
 async def test_code_that_hangs_at_import_is_stopped_and_named(start, monkeypatch, caplog):
-    monkeypatch.setattr("podwright.engine.plugin_reload.LOAD_SECONDS", 0.5)
+    monkeypatch.setattr("podwright.engine.plugin_changes.reload.LOAD_SECONDS", 0.5)
     it = start()
     it.apply(policy("Only"))
     it.write(text() + "while True:\n    pass\n")

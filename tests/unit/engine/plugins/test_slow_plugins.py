@@ -60,7 +60,7 @@ def pod(rig, name, seconds=0.0, **options):
 async def attempt(rig, name, seconds=0.0):
     pod(rig, name, seconds)
     async with asyncio.timeout(5):
-        while rig.engine.queue.counts()["active"]:  # noqa: ASYNC110
+        while rig.engine.queue.counts()["active"]:
             await asyncio.sleep(0.001)
         await asyncio.sleep(0.02)
 

@@ -3,7 +3,7 @@
 import logging
 
 from podwright.engine.metrics.metrics import Metrics
-from podwright.engine.plugin_indexes import IndexExceptions
+from podwright.engine.plugins.index_exceptions import IndexExceptions
 
 
 class Ports:
@@ -25,7 +25,7 @@ def test_the_same_exception_is_logged_once_and_counted(caplog):
             exceptions.report(Ports, "pod_added", raised(f"pod-{number}"))
         exceptions.report(Ports, "pod_removed", raised("other"))
     first, second = (record.getMessage() for record in caplog.records)
-    assert first.startswith("index Ports raised KeyError at pod_added (test_plugin_indexes.py, line ")
+    assert first.startswith("index Ports raised KeyError at pod_added (test_index_exceptions.py, line ")
     assert "at pod_removed" in second
     assert caplog.records[0].exc_info is not None
     counted = metrics.registry.get_sample_value(

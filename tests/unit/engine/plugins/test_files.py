@@ -9,8 +9,8 @@ from textwrap import dedent
 import pytest
 
 from podwright.core.plugins import PLUGINS
-from podwright.engine import plugin_files as module
-from podwright.engine.plugin_files import MAX_BYTES, InstalledFiles, PluginDirectories, PluginFilesError
+from podwright.engine.plugins import files as module
+from podwright.engine.plugins.files import MAX_BYTES, InstalledFiles, PluginDirectories, PluginFilesError
 
 numbers = count()
 
@@ -153,7 +153,7 @@ async def test_differences_are_logged_while_the_operator_runs(path, monkeypatch,
     task = asyncio.create_task(files.run())
     path.write_text("changed")
     async with asyncio.timeout(5):
-        while not caplog.records:  # noqa: ASYNC110
+        while not caplog.records:
             await asyncio.sleep(0.005)
     await asyncio.sleep(0.05)
     task.cancel()

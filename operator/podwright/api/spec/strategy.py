@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from podwright.api.policy_match import QUALIFIED_NAME
-from podwright.api.policy_signals import MAX_SIGNALS, SIGNAL_NAME
+from podwright.api.spec.match import QUALIFIED_NAME
+from podwright.api.spec.signals import MAX_SIGNALS, SIGNAL_NAME
 from podwright.core.framework.validation import ATOMIC, Rule, describe, unique_by
 from podwright.core.plugins.load_aware import MAX_WEIGHT
 
-StrategyType = Literal[
+DelegatedStrategy = Literal[
     "Default",
     "LeastAllocated",
     "MostAllocated",
@@ -19,8 +19,9 @@ StrategyType = Literal[
     "Random",
     "NodeName",
     "LoadAware",
-    "Custom",
 ]
+"""The strategy types that can be delegated by name. Custom is not one: `delegation.plugins` allows it."""
+StrategyType = Literal[DelegatedStrategy, "Custom"]
 _STRATEGIES_WITH_RESOURCES: Final = (
     "LeastAllocated",
     "MostAllocated",

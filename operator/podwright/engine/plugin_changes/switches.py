@@ -10,7 +10,7 @@ from podwright.api.compile import CompiledPolicy
 from podwright.core.framework.guarded import GuardedPlugin
 from podwright.engine.engine import Engine
 from podwright.engine.metrics.metrics import PLUGINS_OFF, Metrics
-from podwright.engine.policy_events import PolicyEvents
+from podwright.engine.plugin_changes.policy_events import PolicyEvents
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Builds what runs the plugins of a policy, without those that are switched off, and has their calls watched.
 
-A plugin is off for one policy after it was too slow (plugin_guard.py), or for all after it hung until the process was killed (plugin_hangs.py). What
+A plugin is off for one policy after it was too slow (guard.py), or for all after it hung until the process was killed (kube/plugin_hangs.py). What
 that means says `onPluginFailure` of the policy: with Ignore the policy decides as if it did not enable the plugin, with Reject its pods wait. A
 LocalSchedulerPolicy has what the policy says that bounds it.
 """
@@ -25,8 +25,8 @@ from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.state.cache import Cache
 from podwright.engine.interruption import is_interruption
 from podwright.engine.local_budgets import Account, LocalBudgets
-from podwright.engine.plugin_exceptions import PluginExceptions
-from podwright.engine.plugin_guard import PluginGuard
+from podwright.engine.plugins.exceptions import PluginExceptions
+from podwright.engine.plugins.guard import PluginGuard
 from podwright.engine.policy_activity import Activities
 
 _BINDER: Final = "DefaultBinder"

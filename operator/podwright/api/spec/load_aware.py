@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from podwright.api.kube_scheduler_configuration import PluginArgs
-from podwright.api.policy_signals import Definitions
-from podwright.api.policy_strategy import Strategy
+from podwright.api.spec.signals import Definitions
+from podwright.api.spec.strategy import Strategy
 from podwright.core.framework.validation import Problem, Rule
 from podwright.core.plugins.load_aware import LoadAware
 

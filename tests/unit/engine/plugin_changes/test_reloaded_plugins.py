@@ -13,8 +13,8 @@ from podwright.api.permissions import PolicySettings
 from podwright.core.framework.interface import FilterPlugin, Plugin
 from podwright.core.framework.status import unresolvable
 from podwright.core.plugins import PLUGINS
-from podwright.engine import plugin_reload
-from podwright.engine.recompilation import Recompilation
+from podwright.engine.plugin_changes import reload as plugin_reload
+from podwright.engine.plugin_changes.recompilation import Recompilation
 from podwright.engine.side_thread import NoAnswerError
 from support.engine.kit import Rig, custom_policy, deciding, ours, settle
 from support.engine.sliced import Clock, Others, a_preemptor, full_nodes
@@ -149,7 +149,7 @@ class TestAttemptsThatArePaused:
         others = asyncio.create_task(Others(rig, swap).run())
         async with deciding(rig), asyncio.timeout(20):
             await others
-            while not rig.recorder.notes("FailedScheduling"):  # noqa: ASYNC110
+            while not rig.recorder.notes("FailedScheduling"):
                 await asyncio.sleep(0.01)
         assert not rig.evictor.evicted
         notes = rig.recorder.notes("FailedScheduling")
