@@ -15,7 +15,7 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
-from podwright.engine.plugins.loading import load_plugins
+from podwright.kube.guarded_plugins import load_in_time
 from podwright.kube.log_format import one_line
 from podwright.kube.option_values import (
     DIRECTORY,
@@ -144,7 +144,7 @@ def load_options(values: dict[str, Any], snapshot: Snapshot | None = None) -> Lo
         gates, emulated = parse_feature_gates(own["feature_gates"]), own["emulated_version"]
         return LoadOptions(
             features=features_of(snapshot, gates, MINOR.parse(emulated) if emulated else None),
-            classes=load_plugins(own["plugin_dirs"]),
+            classes=load_in_time(own["plugin_dirs"]),
             settings=PolicySettings(
                 scheduler_name=own["scheduler_name"],
                 allowed_scheduler_names=SCHEDULER_NAMES.parse(own["allowed_scheduler_names"]),

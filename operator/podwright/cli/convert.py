@@ -13,7 +13,7 @@ from podwright.cli.printable import echo
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
-from podwright.engine.plugins.loading import load_plugins
+from podwright.kube.guarded_plugins import load_in_time
 from podwright.kube.option_values import DIRECTORY, FEATURE_GATES, OptionsError, parse_feature_gates
 
 
@@ -41,7 +41,7 @@ def convert(file: str, plugin_dirs: tuple[Path, ...], feature_gates: str) -> Non
     """
     try:
         features = Features(parse_feature_gates(feature_gates))
-        result = converted(load_configuration(_content(file)), load_plugins(plugin_dirs), features)
+        result = converted(load_configuration(_content(file)), load_in_time(plugin_dirs), features)
     except ProfileError as error:
         raise click.ClickException(f"{file}: {str(error).removeprefix(': ')}") from error
     except (OptionsError, OSError, RegistryError) as error:

@@ -21,7 +21,7 @@ from podwright.cli.pod_report import report
 from podwright.cli.printable import echo, plain
 from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.registry import RegistryError
-from podwright.engine.plugins.loading import load_plugins
+from podwright.kube.guarded_plugins import load_in_time
 from podwright.kube.option_values import (
     DIRECTORY,
     FEATURE_GATES,
@@ -161,7 +161,7 @@ def evaluate(
                 signals=SIGNALS.parse(signals) if signals else {},
                 namespace=operator_namespace,
             )
-            options = EvaluationOptions(features, load_plugins(plugin_dirs), settings)
+            options = EvaluationOptions(features, load_in_time(plugin_dirs), settings)
             _evaluate_pod(files or ("-",), manifest, options, output, top)
         elif check:
             sys.exit(0 if _check(files or ("-",), features) else 1)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -14,10 +12,8 @@ import click
 from podwright.cli.printable import echo
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
-from podwright.engine.metrics.metrics import Metrics
-from podwright.engine.plugins.guard import PluginGuard, ThreadTimes
+from podwright.kube.guarded_plugins import guarded_plugins
 from podwright.kube.log_format import printable
-from podwright.kube.plugin_alarm import PluginAlarm
 from podwright.policies.cases import SuiteError, read_suite, run_case
 from podwright.policies.junit import junit
 from podwright.simulator.loaded import LoadOptions
@@ -37,19 +33,15 @@ def run_suites(files: Sequence[str], options: LoadOptions, report: str | None) -
     Raises ClickException for files that cannot be used, and SystemExit if a test fails.
     """
     results: dict[str, list[tuple[str, list[str]]]] = {}
-    guard = PluginGuard(ThreadTimes(clock=time.monotonic, cpu=time.thread_time), Metrics(time.monotonic), budget=inf)
-    options = replace(options, guard=guard)
-    alarm = PluginAlarm(guard)
-    alarm.start()
     try:
-        for file in files:
-            results[file] = [(case.name, [*run_case(case, options)]) for case in read_suite(Path(file))]
+        with guarded_plugins() as guard:
+            options = replace(options, guard=guard)
+            for file in files:
+                results[file] = [(case.name, [*run_case(case, options)]) for case in read_suite(Path(file))]
         if report is not None:
             Path(report).write_text(junit(results), encoding="utf-8")
     except (SuiteError, OSError, ProfileError, PluginError) as error:
         raise click.ClickException(str(error)) from error
-    finally:
-        alarm.stop()
     failed = 0
     for file, cases in results.items():
         for name, wrong in cases:

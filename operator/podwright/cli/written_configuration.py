@@ -10,7 +10,7 @@ import yaml
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
-from podwright.engine.plugins.loading import load_plugins
+from podwright.kube.guarded_plugins import load_in_time
 from podwright.kube.options import Options
 from podwright.kube.parts import check_profiles, enabled_features
 from podwright.kube.serve.configz import component_configuration
@@ -20,7 +20,7 @@ _Dumper: Final = yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper
 
 def write_configuration(options: Options, path: Path) -> None:
     """Writes the file, without asking the API server. Raises OSError, and RegistryError for plugins or profiles that cannot be used."""
-    classes = load_plugins(tuple(map(Path, options.plugin_dirs)))
+    classes = load_in_time(tuple(map(Path, options.plugin_dirs)))
     check_profiles(options, classes)
     try:
         built_in = options.policies.built_in(classes, enabled_features(options, None))

@@ -11,12 +11,15 @@ from typing import Final
 
 from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.engine.binding.limiter import BindLimiter
+from podwright.engine.plugins.slow_plugins import SLOW_SECONDS
 from podwright.engine.slices import Slices
 
 PAUSE_SHARE: Final = 0.05
 """After a slow attempt the loop pauses for this share of its duration."""
 PAUSE_SECONDS: Final = (0.01, 0.1)
 """The shortest and the longest of these pauses. An answer to a health check takes some turns of the event loop."""
+ORDINARY_SECONDS: Final = 0.001
+"""About how long others are busy with an ordinary pod that is bound, above all the API server."""
 LANE_PAUSE_SECONDS: Final = 0.1
 """The longest time for ordinary pods between two slices of an attempt in the lane."""
 
@@ -50,11 +53,16 @@ class Attempts:
         """An attempt at a costly pod: other tasks and ordinary pods go between its slices. The lane of these pods is closed afterwards.
 
         In a quiet time, ordinary pods wait too, and all of it counts. A short attempt counts as long as its object keeps others busy: the API
-        server has more to do with a Binding of such a pod than the attempt took.
+        server has more to do with a Binding of such a pod than the attempt took. So does a pause of the loop, in which ordinary pods wait, too.
         """
         seconds = await self.aside(partial(self._schedule_one, queued))
-        self._queue.costly_attempt_took(seconds if queued.cost is None else max(seconds, queued.cost.elsewhere))
-        await self.pause(seconds)
+        self._queue.charge_lane(max(seconds, ORDINARY_SECONDS if queued.cost is None else queued.cost.elsewhere))
+        if seconds >= SLOW_SECONDS:
+            started = self._clock()
+            await self.pause(seconds)
+            self._queue.charge_lane(self._clock() - started)
+        else:
+            await asyncio.sleep(0)
         if self._limiter.full:
             await self._limiter.wait_for_capacity()
 

@@ -135,6 +135,7 @@ class Engine:
             observer=metrics,
             waits=options.waits,
         )
+        self.budgets.charge_to(self.queue.charge_lane)
         self.slow_plugins = SlowPlugins(metrics)
         quiet = Quiet(ports.intake, clock=clock)
         self.slices = Slices(self.cache, quiet, clock=clock, cpu=sources.cpu, guard=self.plugin_guard)

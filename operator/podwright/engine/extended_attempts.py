@@ -236,7 +236,7 @@ class ExtendedAttempts:
         if seconds >= SLOW_SECONDS and sources.cpu() - cpu_started >= SLOW_SECONDS:
             attempt.slow = True
         if attempt.out and attempt.queued.costly:  # otherwise the loop counts the time
-            self._queue.costly_attempt_took(seconds)
+            self._queue.charge_lane(seconds)
 
     async def _capacity(self) -> None:
         await self._state.slices.quiet.over()

@@ -2,7 +2,8 @@
 
 Only what a local policy adds is measured: the calls of its rules and of the plugins that it enables, in CPU time. Two bounds hold.
 A policy's `decisionBudget` is what a decision under it may take on average. And all local policies together get `SHARE` of the time: if they
-take more, those that took most are over their budget, one after the other, until the rest stays within it.
+take more, those that took most are over their budget, one after the other, until the rest stays within it. What they take outside the lane of
+costly pods is taken from the lane's share, so that both together get no more than the lane may have.
 
 For a minute, and twice as long each further time, the scores of a policy over its budget count 0 and its pods wait in the lane of costly pods. Its
 filters always hold. If it is deleted, the policies of its namespace take over the penalty. A policy that is new, or was over its budget, is
@@ -44,7 +45,8 @@ _SCORING: Final = ("pre_score", "score", "score_all", "normalize")
 class Account:
     """The time of one local policy. `budget`: seconds of a decision, on average; `left`: what it may use up before it is over its budget.
 
-    `spent`: seconds since it was settled; `in_window`: seconds in the running window; `decisions`: since it was settled. It is over its budget
+    `spent`: seconds since it was settled; `in_window`: seconds in the running window; `decisions`: since it was settled; `in_lane`: whether the
+    last one was in the lane, whose time is measured there. It is over its budget
     until `over_until`, for the reason `why`, and `muted` meanwhile. `times`: how often it has been; `penalty`: for how many seconds the last time.
     It is `trusted` once a decision `on_trial` stayed within the budget.
     """
@@ -55,6 +57,7 @@ class Account:
     spent: float = 0.0
     in_window: float = 0.0
     decisions: int = 0
+    in_lane: bool = False
     over_until: float = float("-inf")
     why: str = ""
     times: int = 0
@@ -83,6 +86,7 @@ class LocalBudgets:
         self._clock = clock
         self._cpu = cpu
         self._listeners: list[Callable[[], None]] = []
+        self._charge_lane: Callable[[float], None] = lambda _seconds: None
         self._accounts: dict[tuple[str, str], Account] = {}
         self._penalties: dict[str, Penalty] = {}
         """Those of policies that are gone, by namespace."""
@@ -91,6 +95,10 @@ class LocalBudgets:
     def listen(self, changed: Callable[[], None]) -> None:
         """Has `changed` called when a policy goes over its budget, or is back within it."""
         self._listeners.append(changed)
+
+    def charge_to(self, lane: Callable[[float], None]) -> None:
+        """Has `lane` called with the seconds that local policies take in decisions outside the lane."""
+        self._charge_lane = lane
 
     def account(self, key: str, owner: str, budget: float) -> Account:
         """The account of a local policy under the policy `owner`, whose generations share it. `budget`: seconds of a decision."""
@@ -186,18 +194,22 @@ class LocalBudgets:
             account.muted, account.why, account.left = False, "", account.most
             self._tell()
         if account.muted:
+            account.in_lane = in_lane
             return in_lane
         if not account.trusted:
             account.on_trial = in_lane
             if not in_lane:
                 return False
         account.decisions += pods
+        account.in_lane = in_lane
         return True
 
     def _settle(self, account: Account) -> None:
         """Counts what the decisions since the last time took."""
         account.left = min(account.most, account.left + account.decisions * account.budget) - account.spent
         account.in_window += account.spent
+        if account.spent and not account.in_lane:
+            self._charge_lane(account.spent)
         if account.left < 0.0 and not account.muted:
             self._over(account, f"what it adds took more than {account.budget * 1e3:g} ms in a decision, on average")
         elif account.on_trial and account.decisions:

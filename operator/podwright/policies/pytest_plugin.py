@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,14 +33,15 @@ class PolicyFile(pytest.File):
     """A file of tests of policies."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        from podwright.engine.plugins.loading import load_plugins  # noqa: PLC0415 -- pytest loads this module in every project
+        from podwright.core.framework.registry import RegistryError  # noqa: PLC0415 -- pytest loads this module in every project
+        from podwright.kube.guarded_plugins import load_in_time  # noqa: PLC0415 -- likewise
         from podwright.policies.cases import SuiteError, read_suite  # noqa: PLC0415 -- likewise
         from podwright.simulator.loaded import LoadOptions  # noqa: PLC0415 -- likewise
 
-        options = LoadOptions(classes=load_plugins(self.config.getini("podwright_plugin_dirs")))
         try:
+            options = LoadOptions(classes=load_in_time(self.config.getini("podwright_plugin_dirs")))
             cases = read_suite(self.path)
-        except SuiteError as error:
+        except (RegistryError, SuiteError) as error:
             raise self.CollectError(str(error)) from error
         for case in cases:
             yield PolicyItem.from_parent(self, name=case.name, case=case, options=options)
@@ -54,9 +56,11 @@ class PolicyItem(pytest.Item):
         self._options = options
 
     def runtest(self) -> None:
+        from podwright.kube.guarded_plugins import guarded_plugins  # noqa: PLC0415 -- likewise
         from podwright.policies.cases import run_case  # noqa: PLC0415 -- likewise
 
-        wrong = run_case(self._case, self._options)
+        with guarded_plugins() as guard:
+            wrong = run_case(self._case, replace(self._options, guard=guard))
         if wrong:
             raise UnexpectedPlacementError("\n".join(wrong))
 

@@ -18,6 +18,7 @@ from statistics import median
 from typing import Any
 
 from podwright.api.spec.rules import MAX_EXPRESSION
+from podwright.engine.memory import configure_memory, freeze_objects
 from support.engine.kit import Rig, ours
 from support.objects.builders import make_node
 from support.policies.local import delegating, local_policy
@@ -134,7 +135,9 @@ class Teams:
         """Keeps BACKLOG pods of the other team pending and, with `pods`, as many of hostile teams. Measures after the warm-up."""
         engine, bound = self.rig.engine, self.rig.cluster.bound
         clock = time.thread_time
-        gc.collect()
+        gc.unfreeze()
+        configure_memory()
+        freeze_objects()
         loop = asyncio.create_task(engine.run())
         started, others = clock(), {"p": 0, "h": 0}
         made, seen, counted_from, counted_at = {"p": 0, "h": 0}, 0, 0, 0.0

@@ -1,9 +1,12 @@
 """`podwright plugin new` and `podwright plugin test`."""
 
+import re
+
 import pytest
 from click.testing import CliRunner
 
 from podwright.cli.main import main
+from podwright.kube import guarded_plugins
 from podwright.policies.new_plugin import dashed
 
 
@@ -83,6 +86,31 @@ def test_a_plugin_that_cannot_be_loaded_is_named(run, tmp_path):
     assert result.exit_code == 1
     assert "file team-nodes/plugins/team_nodes.py: cannot be imported: ModuleNotFoundError" in result.output
     assert "(line 1)" in result.output
+
+
+@pytest.mark.parametrize(
+    "hangs",
+    [
+        "while True:\n    pass\n",
+        "while True:\n    try:\n        len(())\n    except BaseException:\n        pass\n",
+    ],
+    ids=["it only loops", "it catches whatever it is stopped by"],
+)
+def test_a_plugin_whose_import_does_not_come_back_is_stopped_and_named(run, monkeypatch, tmp_path, hangs):
+    monkeypatch.setattr(guarded_plugins, "LOAD_SECONDS", 0.3)
+    run("new", "TeamNodes")
+    path = tmp_path / "team-nodes/plugins/team_nodes.py"
+    text = path.read_text()
+    path.write_text(f"{text}\n{hangs}")
+    result = run("test", "team-nodes")
+    assert result.exit_code == 1
+    lines = len(text.splitlines()) + 2, len(path.read_text().splitlines())
+    (line,) = re.findall(
+        r"file team-nodes/plugins/team_nodes.py: cannot be imported: PluginStoppedError: "
+        r"did not come back within 0.3 s, and was stopped \(line (\d+)\)",
+        result.output,
+    )
+    assert lines[0] <= int(line) <= lines[1]
 
 
 def test_a_plugin_that_decides_otherwise_fails_its_test(run, tmp_path):

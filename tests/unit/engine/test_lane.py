@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 
 from podwright.core.framework.interface import FilterPlugin, Plugin
 from podwright.core.framework.status import unresolvable
+from podwright.engine import attempts
 from support.engine.kit import Rig, custom_policy, deciding, ours, settle
 from support.hostile import objects
 from support.objects.builders import in_group, make_pod_group
@@ -112,6 +114,32 @@ async def test_a_quick_attempt_counts_as_long_as_its_object_keeps_others_busy():
         pass
     waits = [later - sooner for (_, sooner), (_, later) in itertools.pairwise(Timed.begun)]
     assert waits == [pytest.approx(9 * cost.elsewhere, abs=0.005)] * 4
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.002, 0.15])
+async def test_costly_pods_and_the_pauses_after_them_together_get_a_tenth_of_the_time(monkeypatch, seconds):
+    rig = timed_rig()
+
+    async def sleep(pause):
+        rig.now += pause
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(attempts, "asyncio", SimpleNamespace(sleep=sleep))
+    async with until_begun(rig, 1):
+        rig.engine.pending.put(costly("first"))
+    began = rig.now = rig.now + 10
+    small = 0.001 if seconds < 0.1 else 0.05
+    async with until_begun(rig, 300, step=0.0):
+        for number in range(50):
+            rig.engine.pending.put(pod(f"big-{number:03}", seconds))
+            rig.engine.queue.get(f"default/big-{number:03}").slow = True
+            rig.engine.pending.put(pod(f"big-{number:03}", seconds, labels={"new": "label"}))
+        rig.now += 0.001
+        for number in range(300):
+            rig.engine.pending.put(pod(f"small-{number:03}", small))
+    smalls = sum(name.startswith("small") for name in names())
+    assert len(names()) - smalls > 2, "the lane has its turns"
+    assert smalls * small >= 0.89 * (rig.now - began)
 
 
 async def test_after_a_restart_costly_pods_do_not_go_first_and_other_tasks_have_their_turns():

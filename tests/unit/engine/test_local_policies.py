@@ -8,7 +8,9 @@ import pytest
 
 from podwright.core.framework.interface import FilterPlugin, Plugin, ScorePlugin
 from podwright.core.framework.status import unschedulable
+from podwright.core.queue.active_pods import SHARE
 from podwright.engine import local_budgets
+from podwright.engine.attempts import ORDINARY_SECONDS
 from podwright.engine.local_budgets import BURST, FORGIVEN_AFTER, OVER_SECONDS, LocalBudgets
 from support.engine.kit import Rig, deciding, settle, values
 from support.policies.local import delegating, local_policy
@@ -189,6 +191,33 @@ async def test_all_local_policies_together_get_a_share_of_the_time(rig):
                 break
         (note,) = rig.recorder.notes("PolicyOverBudget")
         assert "of the time; all local policies together get 5%" in note
+
+
+async def test_what_local_policies_take_outside_the_lane_closes_it_for_as_long_as_an_attempt_in_it(rig):
+    apply(rig, **HEAVY)
+    async with deciding(rig):
+        await place(rig, "trusted")
+        rig.now += 100
+        opens_at = rig.engine.queue.lane_opens_at
+        assert opens_at < rig.now
+        Heavy.seconds = 0.9 * BUDGET / 5  # it filters three nodes, and scores two
+        assert await place(rig, "measured") is not None
+        Heavy.seconds = 0.0
+        assert await place(rig, "settles") is not None
+        assert rig.engine.queue.lane_opens_at == pytest.approx(rig.now + 0.9 * BUDGET * (1 / SHARE - 1))
+
+
+async def test_decisions_in_the_lane_are_not_counted_twice(rig):
+    apply(rig, **HEAVY)
+    Heavy.seconds = 0.9 * BUDGET / 6
+    async with deciding(rig):
+        await place(rig, "on-trial")
+        opens_at = rig.engine.queue.lane_opens_at
+        assert opens_at == pytest.approx(rig.now + ORDINARY_SECONDS * (1 / SHARE - 1))
+        rig.now += 100
+        Heavy.seconds = 0.0
+        await place(rig, "settles")
+        assert rig.engine.queue.lane_opens_at == opens_at
 
 
 async def test_decisions_and_faults_are_counted_by_policy(rig, monkeypatch):

@@ -42,7 +42,7 @@ class ActivePods:
         self._line_is_next = False
         """Whether the next turn in the lane goes to the pod that has waited the longest."""
         self._held = HeldPods()
-        self._opens_at: float | None = None
+        self.opens_at: float | None = None
         """When the lane opens or has opened; None until it opens for the first time."""
         self._started_at: float | None = None
         compact_regularly(self)
@@ -95,7 +95,7 @@ class ActivePods:
 
     def pop(self) -> QueuedPod | None:
         """Removes the pod whose turn it is, and returns it; None if there is none."""
-        if self._opens_at is None:
+        if self.opens_at is None:
             self._start()
         if not self._costly or not self._costly_goes_first():
             return self._ordinary.pop()
@@ -134,7 +134,7 @@ class ActivePods:
 
     def _costly_goes_first(self) -> bool:
         head, costly = self._ordinary.peek(), self._costly.peek()
-        if costly is None or self._opens_at is None or self._clock() < self._opens_at:
+        if costly is None or self.opens_at is None or self._clock() < self.opens_at:
             return False
         return head is None or bool(costly[0] < head[0])
 
@@ -144,12 +144,12 @@ class ActivePods:
         if self._started_at is None:
             self._started_at = now
         if not self._ordinary or now >= self._started_at + START_SECONDS:
-            self._opens_at = now
+            self.opens_at = now
 
     def charge(self, seconds: float) -> None:
-        """An attempt at a costly pod took that long, and ends now."""
-        now = self._clock()
-        self._opens_at = max(now, self._opens_at or now) + seconds * (1.0 / SHARE - 1.0)
+        """An attempt at a costly pod, or what else counts to the lane's share, took that long, and ends now."""
+        if self.opens_at is not None:
+            self.opens_at = max(self._clock(), self.opens_at) + seconds * (1.0 / SHARE - 1.0)
 
     def due(self, now: float) -> float | None:
         """The clock time from which on `pop` returns a pod; None if there is no pod."""
@@ -157,7 +157,7 @@ class ActivePods:
             return now
         if not self._costly:
             return None
-        return now if self._opens_at is None else max(now, self._opens_at)
+        return now if self.opens_at is None else max(now, self.opens_at)
 
     @property
     def costly(self) -> int:

@@ -214,9 +214,14 @@ class SchedulingQueue:
         queued.attempts -= known
         return known
 
-    def costly_attempt_took(self, seconds: float) -> None:
-        """An attempt at a costly pod has ended: see ActivePods."""
+    def charge_lane(self, seconds: float) -> None:
+        """An attempt at a costly pod, or what else counts to the lane's share of the time, took that long: see ActivePods."""
         self._active.charge(seconds)
+
+    @property
+    def lane_opens_at(self) -> float | None:
+        """When the lane of costly pods opens or has opened, by the clock; None until it opens for the first time."""
+        return self._active.opens_at
 
     def stop_recording(self, uid: str) -> None:
         """Stops recording events for a pod whose Binding is being posted, and which therefore is unlikely to be retried.

@@ -61,9 +61,10 @@ class PluginGuard(CallGuard):
         """When the attempt paused."""
         self._away: Sample = (0.0, 0)
         """What the thread used in pauses."""
-        self._building = 0
-        self._ticks_in_plugin = 0
-        """How many ticks in a row found the thread in a plugin while plugins are built."""
+        self._building: list[float] = []
+        """How many seconds plugins have, for each that is built or loaded now."""
+        self._in_plugin: tuple[str, int] = "", 0
+        """While plugins are built: the module that the thread is in, and how many ticks in a row found it there."""
         self._switch: Callable[[GuardedPlugin, str], None] = lambda _plugin, _why: None
 
     def listen(self, switch: Callable[[GuardedPlugin, str], None]) -> None:
@@ -122,23 +123,25 @@ class PluginGuard(CallGuard):
     # Calls that do not come back
 
     @contextmanager
-    def building(self) -> Iterator[None]:
-        """Plugins are constructed and their arguments checked: their code may run outside of calls."""
-        self._building += 1
+    def building(self, seconds: float | None = None) -> Iterator[None]:
+        """Plugins are loaded, or constructed and their arguments checked: their code may run outside of calls, for so many seconds each; None: STOP_SECONDS."""
+        self._building.append(STOP_SECONDS if seconds is None else seconds)
         try:
             yield
         finally:
-            self._building -= 1
-            self._ticks_in_plugin = 0
+            self._building.pop()
+            self._in_plugin = "", 0
 
     def overdue(self) -> bool:
-        """Whether a call takes too long."""
-        return self.current is not None and self.clock() - self.since >= STOP_SECONDS
+        """Whether a call, or what plugins do while they are built, takes too long."""
+        if self.current is not None:
+            return self.clock() - self.since >= STOP_SECONDS
+        return bool(self._building) and self._in_plugin[1] > self._building[-1] / TICK_SECONDS
 
     def stop(self, frame: FrameType | None) -> None:
         """Called in the thread that decides, every TICK_SECONDS, and again soon while a call is overdue. `frame`: where the thread is.
 
-        Raises StoppedError into a call that is overdue, and PluginStoppedError into the construction of a plugin.
+        Raises StoppedError into a call that is overdue, and PluginStoppedError into the import or the construction of a plugin.
         """
         plugin = self.current
         if plugin is None:
@@ -148,13 +151,13 @@ class PluginGuard(CallGuard):
 
     def _stop_building(self, frame: FrameType | None) -> None:
         if not self._building or not is_in_plugin(frame):
-            self._ticks_in_plugin = 0
+            self._in_plugin = "", 0
             return
-        self._ticks_in_plugin += 1
-        if self._ticks_in_plugin > STOP_SECONDS / TICK_SECONDS:
-            self._ticks_in_plugin = 0
-            log.error("the construction of a plugin did not come back, and was stopped at:\n%s", stack_of(frame))
-            raise PluginStoppedError(f"did not come back within {STOP_SECONDS:g} s, and was stopped")
+        module, (before, ticks) = _outermost_plugin(frame), self._in_plugin
+        self._in_plugin = module, ticks + 1 if module == before else 1
+        if self.overdue():
+            log.error("code of a plugin did not come back, and was stopped at:\n%s", stack_of(frame))
+            raise PluginStoppedError(f"did not come back within {self._building[-1]:g} s, and was stopped")
 
 
 def is_in_plugin(frame: FrameType | None) -> bool:
@@ -169,6 +172,20 @@ def is_in_plugin(frame: FrameType | None) -> bool:
             return True
         outside, frame = True, frame.f_back
     return False
+
+
+def _outermost_plugin(frame: FrameType | None) -> str:
+    """The module of the plugin that runs, not that of a library which it uses."""
+    found = ""
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        package = name.partition(".")[0]
+        if package == "podwright":
+            return found
+        if package not in _NO_PLUGINS:
+            found = name
+        frame = frame.f_back
+    return found
 
 
 def _end_in_plugin(error: BaseException) -> None:

@@ -38,7 +38,7 @@ class Lane(Harness):
             return None
         if queued.costly:
             self.clock.now += seconds
-            self.queue.costly_attempt_took(seconds)
+            self.queue.charge_lane(seconds)
         return queued.pod.name
 
     def all(self, seconds=1.0):
@@ -216,7 +216,7 @@ def rejected_again_and_again(h, attempts, *, seconds=1.2):
             h.queue.activate_all()
             continue
         h.clock.now += seconds
-        h.queue.costly_attempt_took(seconds)
+        h.queue.charge_lane(seconds)
         h.queue.reject(queued, ["Fit"])
         names.append(queued.pod.name)
     return names
