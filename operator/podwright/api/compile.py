@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from podwright.api.compiled_rules import LOCAL_RULES, RULES, compile_rules, owner_of, with_plugin, with_rules
@@ -52,14 +52,26 @@ PROFILE_PREFIX: Final = "profile/"
 Classes = Mapping[str, type[Any]]
 """Plugin classes by name."""
 
-_NO_EXTENDERS: Final[Extenders] = {}
-_NO_DEFINITIONS: Final[Definitions] = {}
 _FIT: Final = "NodeResourcesFit"
 _BALANCE: Final = "NodeResourcesBalancedAllocation"
 _FIT_STRATEGIES: Final = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
 """Strategy types that are scoring strategies of NodeResourcesFit."""
 _ONLY_SCORE_PLUGIN: Final = {"Random": "RandomScore", "NodeName": "NodeNameScore"}
 """The score plugin that replaces all others, by strategy type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorDefinitions:
+    """What the operator's options define for policies: the extenders and signals that they may name, and the `namespace` whose ConfigMaps may
+    have their params.
+    """
+
+    extenders: Extenders = field(default_factory=dict)
+    signals: Definitions = field(default_factory=dict)
+    namespace: str = ""
+
+
+_NOTHING_DEFINED: Final = OperatorDefinitions()
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -120,18 +132,16 @@ def compile_policy(
     classes: Classes,
     features: Features,
     queue_sort: str = QUEUE_SORT,
-    extenders: Extenders = _NO_EXTENDERS,
-    namespace: str = "",
+    *,
+    defined: OperatorDefinitions = _NOTHING_DEFINED,
     rules: Mapping[str, RuleSet] | None = None,
-    signals: Definitions = _NO_DEFINITIONS,
 ) -> CompiledPolicy:
     """Compiles the policy for the plugins in `classes`. Raises PolicyError naming the fields that are wrong.
 
-    `queue_sort` is the plugin that orders the queue, which all policies share; `extenders`: those that the policy may name; `namespace`:
-    the operator's, whose ConfigMaps may have params; `rules`: by the plugin that runs them, instead of those in the spec; `signals`: all
-    that are defined.
+    `queue_sort` is the plugin that orders the queue, which all policies share; `rules`: by the plugin that runs them, instead of those in
+    the spec.
     """
-    spec = policy.spec
+    spec, signals = policy.spec, defined.signals
     _check_plugin_names(policy, classes)
     try:
         config = _merged_plugin_config(spec)
@@ -141,7 +151,7 @@ def compile_policy(
         if problems := load_problems(spec, signals):
             raise ArgsError(problems)
         if rules is None:
-            owner = owner_of(policy.name, spec.params, spec.params_from, namespace)
+            owner = owner_of(policy.name, spec.params, spec.params_from, defined.namespace)
             rules = {RULES: compile_rules(spec.rules, owner, given)}
         sets = with_weight(_with_queue_sort(_plugin_sets(spec), classes, queue_sort), spec.devices)
         for name, rule_set in rules.items():
@@ -150,7 +160,7 @@ def compile_policy(
         for name, rule_set in rules.items():
             profile = with_rules(profile, rule_set, name)
         _check_queue_sort(policy, profile, classes, queue_sort)
-        profile = with_extenders(profile, named_extenders(spec.extenders, extenders, "spec.extenders"), classes)
+        profile = with_extenders(profile, named_extenders(spec.extenders, defined.extenders, "spec.extenders"), classes)
     except ArgsError as error:
         raise PolicyError(policy.name, "Invalid", _paths_as_written(spec, error.problems)) from error
     except ProfileError as error:
@@ -303,8 +313,8 @@ def _merged_plugin_config(spec: PolicySpec) -> Sequence[PluginArgs]:
     args = strategy_args(spec.strategy, spec.signals)
     if args is not None:
         config = _with_args(config, args, f"strategy type {spec.strategy.type}")
-    for field, value in spec.devices.args().items():
-        config = _with_args(config, StrategyArgs(DEVICES, field, value), f"spec.devices.{field}")
+    for name, value in spec.devices.args().items():
+        config = _with_args(config, StrategyArgs(DEVICES, name, value), f"spec.devices.{name}")
     return config
 
 

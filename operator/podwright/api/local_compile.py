@@ -75,13 +75,11 @@ def compose(
     source = SchedulerPolicy(local.key, local.generation, spec, local.created)
     own_args = len(spec.plugin_config) - len(local.spec.plugin_config)
     try:
-        defined = settings.signal_definitions
-        rules = _rules(base, local, named_signals(local.spec.signals, defined, "spec.signals"))
-        if problems := load_problems(local.spec, defined):
+        defined = settings.definitions
+        rules = _rules(base, local, named_signals(local.spec.signals, defined.signals, "spec.signals"))
+        if problems := load_problems(local.spec, defined.signals):
             raise ArgsError(problems)
-        compiled = compile_policy(
-            source, classes, features, queue_sort, extenders=settings.extenders, rules=rules, signals=defined
-        )
+        compiled = compile_policy(source, classes, features, queue_sort, defined=defined, rules=rules)
     except ArgsError as error:
         raise PolicyError(local.key, "Invalid", error.problems) from error
     except PolicyError as error:

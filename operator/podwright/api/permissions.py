@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
 
-from podwright.api.compile import PROFILE_PREFIX, Classes, CompiledPolicy, built_in_of, built_in_policy
+from podwright.api.compile import (
+    PROFILE_PREFIX,
+    Classes,
+    CompiledPolicy,
+    OperatorDefinitions,
+    built_in_of,
+    built_in_policy,
+)
 from podwright.api.configuration.extenders import Extenders
 from podwright.api.configuration.load import Configuration
 from podwright.api.configuration.signals import Signals
@@ -72,6 +79,11 @@ class PolicySettings:
     def signal_definitions(self) -> Definitions:
         """What the signals mean, by name."""
         return {name: signal.definition for name, signal in self.signals.items()}
+
+    @property
+    def definitions(self) -> OperatorDefinitions:
+        """What policies may name."""
+        return OperatorDefinitions(extenders=self.extenders, signals=self.signal_definitions, namespace=self.namespace)
 
     def allows_scheduler_name(self, name: str) -> bool:
         """Whether policies may serve this scheduler name."""

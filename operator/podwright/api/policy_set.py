@@ -129,7 +129,7 @@ class PolicySet:
         self._shadows: dict[str, CompiledPolicy] = {}
         self._namespace_labels = namespace_labels
         self.local = LocalPolicies(
-            self._bases_of, self._compose, self.default.profile, waits=settings.waits_for_bad_policies
+            self._bases_of, self.composed, self.default.profile, waits=settings.waits_for_bad_policies
         )
         self._selections: weakref.WeakKeyDictionary[LabelSet, dict[_Key, _Selection]]
         self._selections = weakref.WeakKeyDictionary()
@@ -200,24 +200,19 @@ class PolicySet:
         return refused_policy(source, self.built_in_for(source.spec.scheduler_name).profile, message)
 
     def _accept(self, raw: Mapping[str, Any], generation: int) -> _Accepted:
-        source = parse_policy(raw)
-        self._check_scheduler_name(source)
-        policy = self._compiled(source, self._classes, self.built_in_for(source.spec.scheduler_name).profile)
+        policy = self.compiled(parse_policy(raw))
         if self._check is not None:
             self._check(policy)
         return _Accepted(policy, LastAccepted(generation, raw["spec"]))
 
+    def compiled(self, source: SchedulerPolicy) -> CompiledPolicy:
+        """The policy as it would decide. Raises PolicyError, and what plugins raise."""
+        self._check_scheduler_name(source)
+        return self._compiled(source, self._classes, self.built_in_for(source.spec.scheduler_name).profile)
+
     def _compiled(self, source: SchedulerPolicy, classes: Classes, built_in: Profile) -> CompiledPolicy:
         """Raises PolicyError, and what plugins raise."""
-        policy = compile_policy(
-            source,
-            classes,
-            self._features,
-            self.queue_sort,
-            extenders=self._settings.extenders,
-            namespace=self._settings.namespace,
-            signals=self._settings.signal_definitions,
-        )
+        policy = compile_policy(source, classes, self._features, self.queue_sort, defined=self._settings.definitions)
         if not self._settings.allow_unsafe:
             check_safety(policy, built_in, classes)
         return policy
@@ -471,8 +466,8 @@ class PolicySet:
         match = policy.spec.match.compiled(policy.namespace)
         return served.bases_of(match, policy.namespace, self._namespace_labels(policy.namespace))
 
-    def _compose(self, base: CompiledPolicy, local: LocalPolicy) -> CompiledPolicy:
-        """Raises PolicyError, and what `check` raises."""
+    def composed(self, base: CompiledPolicy, local: LocalPolicy) -> CompiledPolicy:
+        """The local policy as it would decide where `base` does otherwise. Raises PolicyError, and what plugins raise."""
         policy = compose(base, local, self._classes, self._features, self.queue_sort, self._settings)
         if self._check is not None:
             self._check(policy)

@@ -14,12 +14,10 @@ from typing import Any, Final, get_args
 import yaml
 
 from podwright.api.compile import CompiledPolicy, compile_policy
-from podwright.api.local_compile import compose
 from podwright.api.local_policy import LOCAL_KIND, LocalPolicy, parse_local_policy
-from podwright.api.permissions import check_safety, check_scheduler_name
 from podwright.api.policy_result import problem_of
 from podwright.api.policy_set import PolicySet
-from podwright.api.scheduler_policy import GROUP, KIND, PolicyError, SchedulerPolicy, parse_policy
+from podwright.api.scheduler_policy import GROUP, KIND, PolicyError, parse_policy
 from podwright.api.spec.strategy import DelegatedStrategy
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
@@ -82,7 +80,7 @@ def lint(files: Iterable[str], options: LoadOptions) -> Sequence[Finding]:
     for policy in policies:
         given[policy.raw["kind"]] += 1
         if policy.raw["kind"] == KIND:
-            findings += _cluster_findings(policy, accepted, options)
+            findings += _cluster_findings(policy, accepted)
     for policy in policies:
         if policy.raw["kind"] == LOCAL_KIND:
             findings += _local_findings(policy, accepted, options, bounded=given[KIND] > 0)
@@ -119,32 +117,14 @@ def _unreadable(file: str, message: str) -> Finding:
     return Finding(file, line, column, "error", "YAML", text)
 
 
-def _cluster_findings(policy: _Policy, accepted: PolicySet, options: LoadOptions) -> Iterator[Finding]:
+def _cluster_findings(policy: _Policy, accepted: PolicySet) -> Iterator[Finding]:
     try:
-        compiled = _compiled(parse_policy(policy.raw), accepted, options)
+        compiled = accepted.compiled(parse_policy(policy.raw))
     except (PolicyError, ProfileError, PluginError) as error:
         yield from _errors(policy, error)
         return
     accepted.apply(policy.raw)
     yield from _interpreted(policy, compiled)
-
-
-def _compiled(source: SchedulerPolicy, accepted: PolicySet, options: LoadOptions) -> CompiledPolicy:
-    """As the operator compiles it. Raises PolicyError, ProfileError and PluginError."""
-    settings = options.settings
-    check_scheduler_name(source, settings)
-    compiled = compile_policy(
-        source,
-        options.classes,
-        options.features,
-        accepted.queue_sort,
-        extenders=settings.extenders,
-        namespace=settings.namespace,
-        signals=settings.signal_definitions,
-    )
-    if not settings.allow_unsafe:
-        check_safety(compiled, accepted.built_in_for(source.spec.scheduler_name).profile, options.classes)
-    return compiled
 
 
 def _local_findings(policy: _Policy, accepted: PolicySet, options: LoadOptions, *, bounded: bool) -> Iterator[Finding]:
@@ -162,7 +142,7 @@ def _local_findings(policy: _Policy, accepted: PolicySet, options: LoadOptions, 
         yield policy.finding("note", "Delegation", "spec", "what it may do is not checked: no SchedulerPolicy is given")
     for base in bases:
         try:
-            compiled = compose(base, local, options.classes, options.features, accepted.queue_sort, options.settings)
+            compiled = accepted.composed(base, local)
         except (PolicyError, ProfileError, PluginError) as error:
             yield from _errors(policy, error)
             if isinstance(error, PolicyError) and error.reason == _EXCEEDS:
@@ -175,7 +155,7 @@ def _errors_within(policy: _Policy, local: LocalPolicy, accepted: PolicySet, opt
     """What else is wrong with a policy that exceeds its bounds. The operator looks no further than these."""
     base = _unbounded(local, accepted, options)
     try:
-        compose(base, local, options.classes, options.features, accepted.queue_sort, options.settings)
+        accepted.composed(base, local)
     except (PolicyError, ProfileError, PluginError) as error:
         if not isinstance(error, PolicyError) or error.reason != _EXCEEDS:
             yield from _errors(policy, error)
@@ -185,8 +165,8 @@ def _unbounded(local: LocalPolicy, accepted: PolicySet, options: LoadOptions) ->
     delegation = {**_UNBOUNDED, "signals": [*options.settings.signals]}
     spec = {"schedulerName": local.spec.scheduler_name, "delegation": delegation}
     source = parse_policy({"apiVersion": f"{GROUP}/v1alpha1", "kind": KIND, "metadata": {"name": "any"}, "spec": spec})
-    defined = options.settings.signal_definitions
-    return compile_policy(source, options.classes, options.features, accepted.queue_sort, signals=defined)
+    defined = options.settings.definitions
+    return compile_policy(source, options.classes, options.features, accepted.queue_sort, defined=defined)
 
 
 def _errors(policy: _Policy, error: Exception) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from podwright.api.compile import CompiledPolicy, compile_policy
+from podwright.api.compile import CompiledPolicy, OperatorDefinitions, compile_policy
 from podwright.api.scheduler_policy import parse_policy
 from podwright.core.cycle import Decision, schedule
 from podwright.core.framework.features import Features
@@ -31,7 +31,7 @@ def policy_of(
 
     whole = {"rules": {"filters": rules(filters), "scores": rules(scores)}, **spec}
     raw = {"metadata": {"name": "pol", "generation": 1}, "spec": whole}
-    return compile_policy(parse_policy(raw), PLUGINS, Features(), namespace=namespace)
+    return compile_policy(parse_policy(raw), PLUGINS, Features(), defined=OperatorDefinitions(namespace=namespace))
 
 
 def framework_of(world: World, policy: CompiledPolicy) -> Framework:

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from podwright.api import crd
-from podwright.api.compile import compile_policy
+from podwright.api.compile import OperatorDefinitions, compile_policy
 from podwright.api.configuration.signals import load_signals
 from podwright.api.permissions import PolicySettings
 from podwright.api.policy_set import PolicySet
@@ -113,7 +113,9 @@ def test_examples_are_valid_and_compile(path):
     schema = Schema(SCHEMA)
     assert schema.problems(raw) == []
     assert schema.prune(raw) == []
-    compiled = compile_policy(parse_policy(raw), PLUGINS, Features(), signals=SETTINGS.signal_definitions)
+    compiled = compile_policy(
+        parse_policy(raw), PLUGINS, Features(), defined=OperatorDefinitions(signals=SETTINGS.signal_definitions)
+    )
     assert compiled.name == path.stem
 
 

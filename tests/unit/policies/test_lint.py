@@ -64,6 +64,11 @@ def test_what_the_operator_would_refuse_is_an_error_with_its_place(
     assert (result.exit_code, result.output.count(found)) == (1, 1), result.output
 
 
+@pytest.mark.parametrize(("mode", "code"), [("Shadow", 0), ("Enforce", 1)])
+def test_only_a_policy_in_shadow_mode_may_look_at_the_pods_of_any_scheduler(tmp_path, mode, code):
+    assert run(tmp_path, POLICY + f"spec: {{mode: {mode}, schedulerName: default-scheduler}}\n").exit_code == code
+
+
 def test_valid_policies_and_other_objects_are_no_findings(tmp_path: Path) -> None:
     content = f"{POLICY}spec: {{}}\n---\nkind: Pod\nspec: [1]\n---\napiVersion: other.dev/v1\nkind: SchedulerPolicy\n"
     result = run(tmp_path, content)

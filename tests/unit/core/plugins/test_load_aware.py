@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from podwright.api.compile import compile_policy
+from podwright.api.compile import OperatorDefinitions, compile_policy
 from podwright.api.scheduler_policy import parse_policy
 from podwright.core.cycle import Placement, schedule
 from podwright.core.framework.errors import PluginError
@@ -47,7 +47,11 @@ def pod(name="p", **requests):
 def framework(made, named=("cpu",), **strategy):
     spec = {"strategy": {"type": "LoadAware", **strategy}, "signals": list(named)}
     raw = {"metadata": {"name": "p"}, "spec": spec}
-    return Framework(compile_policy(parse_policy(raw), PLUGINS, Features(), signals=DEFINED).profile, PLUGINS, made)
+    return Framework(
+        compile_policy(parse_policy(raw), PLUGINS, Features(), defined=OperatorDefinitions(signals=DEFINED)).profile,
+        PLUGINS,
+        made,
+    )
 
 
 def plugin(made, *signals, **strategy):
@@ -125,7 +129,9 @@ def test_any_value_gives_a_score_from_0_to_100(value):
     made.fill({"nodes": [make_node("a", allocatable={"cpu": "10"})]})
     made.cache.signals.take("cpu", samples({"a": value}))
     raw = {"metadata": {"name": "p"}, "spec": {"strategy": {"type": "LoadAware"}, "signals": ["cpu"]}}
-    compiled = compile_policy(parse_policy(raw), PLUGINS, Features(), signals=made.cache.signals.definitions)
+    compiled = compile_policy(
+        parse_policy(raw), PLUGINS, Features(), defined=OperatorDefinitions(signals=made.cache.signals.definitions)
+    )
     found = Framework(compiled.profile, PLUGINS, made).plugins["LoadAware"]
     (score,) = raw_scores(found, pod(cpu="1")).values()
     assert score == (90 if value <= 0 else 0)
@@ -196,7 +202,7 @@ def custom(*signals, defined=DEFINED, named=("cpu",)):
         "signals": list(named),
     }
     raw = {"metadata": {"name": "p"}, "spec": spec}
-    return compile_policy(parse_policy(raw), PLUGINS, Features(), signals=defined)
+    return compile_policy(parse_policy(raw), PLUGINS, Features(), defined=OperatorDefinitions(signals=defined))
 
 
 def test_without_signals_it_cannot_be_built():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.api.compile import compile_policy
+from podwright.api.compile import OperatorDefinitions, compile_policy
 from podwright.api.scheduler_policy import PolicyError, parse_policy
 from podwright.core.cel_columns.attributes import Signal
 from podwright.core.cycle import Placement, Rejection
@@ -28,7 +28,7 @@ def policy(*filters, scores=(), signals=("load",), defined=DEFINED):
         "scores": [{"name": f"s{i}", "expression": each} for i, each in enumerate(scores)],
     }
     raw = {"metadata": {"name": "pol"}, "spec": {"signals": list(signals), "rules": rules}}
-    return compile_policy(parse_policy(raw), PLUGINS, Features(), signals=defined)
+    return compile_policy(parse_policy(raw), PLUGINS, Features(), defined=OperatorDefinitions(signals=defined))
 
 
 def world(**loads):
