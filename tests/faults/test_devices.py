@@ -287,7 +287,7 @@ def test_no_device_is_held_twice_while_slices_and_taints_change_and_the_api_serv
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("claims")
-def test_no_device_is_held_twice_in_three_outages_of_the_api_server(arena: Arena) -> None:
-    disturb(arena, 500, 3)
+def test_no_device_is_held_twice_in_five_outages_of_the_api_server(arena: Arena) -> None:
+    disturb(arena, 1000, 5)

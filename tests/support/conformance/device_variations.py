@@ -293,10 +293,11 @@ class _Variation:
 
     @_change
     def have_the_pod_share_a_claim(self) -> None:
-        claim, entry = self.any(self.used_claims()), self.any(self.case["pod"]["spec"].get("resourceClaims", []))
-        if claim is None or entry is None or "resourceClaimName" not in entry:
-            return
-        entry["resourceClaimName"] = claim["metadata"]["name"]
+        open_names = {raw["metadata"]["name"] for raw in self.open_claims(self.case)}
+        entries = self.case["pod"]["spec"].get("resourceClaims", [])
+        entry = self.any([entry for entry in entries if entry.get("resourceClaimName") in open_names])
+        if (claim := self.any(self.used_claims())) is not None and entry is not None:
+            entry["resourceClaimName"] = claim["metadata"]["name"]
 
     # What the pod asks for
 

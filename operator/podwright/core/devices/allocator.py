@@ -7,6 +7,7 @@ from typing import Final
 
 from podwright.core.devices.choice import AS_KUBE_SCHEDULER, Choice
 from podwright.core.devices.counters import AvailableCounters
+from podwright.core.devices.meter import Meter
 from podwright.core.devices.problem import Problem, Problems, Signature
 from podwright.core.devices.selectors import Selectors
 from podwright.core.devices.verdicts import Verdicts
@@ -31,9 +32,8 @@ class Allocator:
         self._cache = cache
         devices = cache.devices
         self._counters = AvailableCounters(devices.claims.usage)
-        self._problems = Problems(
-            devices, Selectors(compile_expression, devices.index.numbers, cache.pauses.point_in_plugin)
-        )
+        self._meter = Meter(cache.pauses.point_in_plugin)
+        self._problems = Problems(devices, Selectors(compile_expression, devices.index.numbers, self._meter))
         self._known: RecentCache[tuple[tuple[ClaimSpec, ...], tuple[DeviceClass | None, ...]], Problem] = RecentCache(
             MAX_PROBLEMS
         )
@@ -54,7 +54,7 @@ class Allocator:
         key = problem.signature, choice
         found = self._verdicts.get(key)
         if found is None:
-            found = Verdicts(problem, self._cache, self._counters, choice)
+            found = Verdicts(problem, self._cache, self._counters, self._meter, choice)
             of_fits = 0 if choice.scoring == "Default" else _BYTES_OF_FITS
             self._verdicts.put(key, found, self._cache.table.size * (_BYTES_PER_NODE + of_fits))
         return found

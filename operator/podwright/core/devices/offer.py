@@ -37,8 +37,6 @@ class Offer:
             if pool.usable:
                 self.devices += pool.devices
                 self.pools += [pool] * len(pool.devices)
-        self.evaluations = 0
-        """How many selectors were evaluated on a device because no result was known."""
         self._wanted: dict[PreparedAsk, list[int]] = {}
 
     def validate(self) -> None:
@@ -78,10 +76,7 @@ class Offer:
         assert ask.matcher is not None, "the ask was not validated"
         number = self.devices[position].shape_number
         known = ask.matcher.results()[number]
-        if known:
-            return known
-        self.evaluations += not ask.matcher.takes_all
-        return ask.matcher.match(number)
+        return known or ask.matcher.match(number)
 
     def consumption(self, ask: PreparedAsk, position: int, claim: int) -> Consumption | None:
         """What the ask consumes of the device; None if it can never have it. Raises AllocationError."""

@@ -20,6 +20,7 @@ from podwright.core.devices.capacity import Consumption
 from podwright.core.devices.constraints import ConstraintState
 from podwright.core.devices.counters import AvailableCounters
 from podwright.core.devices.errors import AllocationError
+from podwright.core.devices.meter import Meter
 from podwright.core.devices.offer import MAX_RESULTS, Offer, needs_no_check
 from podwright.core.devices.problem import PreparedAsk
 from podwright.core.devices.selectors import FAILS
@@ -36,10 +37,6 @@ _EXCEEDED: Final = 2
 
 _FAILING: Final = "fails"
 """The role of a device on which a selector fails: no other is like it."""
-
-
-EVALUATION_STEPS: Final = 16
-"""The evaluation of a selector counts as so many steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +72,14 @@ class _Frame:
 class Search:
     """See the module. `solution`: the picks of each claim, once `solved`."""
 
-    def __init__(self, offer: Offer, counters: AvailableCounters, order: Order | None = None) -> None:
-        """`order`: in which order an ask tries the positions of devices, None: ascending. Raises AllocationError, and so does `run`."""
+    def __init__(self, offer: Offer, counters: AvailableCounters, meter: Meter, order: Order | None = None) -> None:
+        """`order`: in which order an ask tries the positions of devices, None: ascending. `meter`: of the selectors.
+
+        Raises AllocationError or SearchTimeoutError, and so does `run`.
+        """
         self.offer = offer
         self._order: Final = order
         self._orders: dict[PreparedAsk, Sequence[int]] = {}
-        self.steps = 0
         self.solved: bool | None = None
         """None until the search has ended."""
         self.can_go_on = True
@@ -103,8 +102,10 @@ class Search:
         """Not where a constraint on all devices can fail the attempt: which device it names depends on what is tried first."""
         self._roles: dict[int, tuple[Hashable, ...]] = {}
         self._pool_numbers = {pool: number for number, pool in enumerate(dict.fromkeys(offer.pools))}
-        self._evaluations = 0
+        self._meter = meter
+        metered = meter.steps
         offer.validate()
+        self.steps = meter.steps - metered
 
     @property
     def solution(self) -> Sequence[Sequence[Pick]]:
@@ -116,20 +117,23 @@ class Search:
         until = self.steps + steps
         self.can_go_on = False
         while self.solved is None and self.steps < until:
-            self.steps += 1 + EVALUATION_STEPS * (self.offer.evaluations - self._evaluations)
-            self._evaluations = self.offer.evaluations
-            if self._signal == _FORWARD:
-                self._forward()
-            elif self._stack:
-                self._backward(self._stack[-1])
-            elif self._signal == _EXCEEDED and self._exceeded_claim == 0:
-                raise AllocationError("allocation max size exceeded")
-            else:
-                self.solved = False
+            metered = self._meter.steps
+            self._step()
+            self.steps += 1 + self._meter.steps - metered
         self.can_go_on = True
         return self.solved is not None
 
     # Moving
+
+    def _step(self) -> None:
+        if self._signal == _FORWARD:
+            self._forward()
+        elif self._stack:
+            self._backward(self._stack[-1])
+        elif self._signal == _EXCEEDED and self._exceeded_claim == 0:
+            raise AllocationError("allocation max size exceeded")
+        else:
+            self.solved = False
 
     def _forward(self) -> None:
         claim, request, alternative, k, start = self._at

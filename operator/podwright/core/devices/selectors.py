@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from podwright.core.devices.meter import Meter
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.objects.devices.slices import DeviceShape
 from podwright.core.state.devices.shapes import ShapeNumbers
@@ -46,25 +47,22 @@ class Failure:
 class Matcher:
     """Whether devices match the selectors of a class and then those of a request."""
 
-    __slots__ = ("_failures", "_numbers", "_pause", "_results", "_selectors", "_seq", "evaluations")
+    __slots__ = ("_failures", "_meter", "_numbers", "_passed", "_results", "_selectors", "_seq", "evaluations")
 
     def __init__(
-        self, selectors: tuple[tuple[bool, int, Evaluate | SelectorError], ...], numbers: ShapeNumbers, pause: Pause
+        self, selectors: tuple[tuple[bool, int, Evaluate | SelectorError], ...], numbers: ShapeNumbers, meter: Meter
     ) -> None:
         """`selectors`: (of the class, index, what evaluates it, or why it cannot be compiled)."""
         self._selectors = selectors
         self._numbers = numbers
         self._results = bytearray(numbers.size)
         self._failures: dict[int, Failure] = {}
+        self._passed: dict[int, int] = {}
+        """By number of the shape: how many selectors a device has passed in an evaluation that was interrupted."""
         self._seq = numbers.reused.seq
-        self._pause = pause
+        self._meter = meter
         self.evaluations = 0
         """How many devices were evaluated."""
-
-    @property
-    def takes_all(self) -> bool:
-        """Whether there is no selector."""
-        return not self._selectors
 
     def results(self) -> bytearray:
         """By number of the shape: YES, NO, FAILS, or UNKNOWN until `match` is called. Valid until the slices change."""
@@ -75,20 +73,21 @@ class Matcher:
             if changed is None:
                 self._results = results = bytearray(numbers.size)
                 self._failures.clear()
+                self._passed.clear()
             else:
                 for number in changed:
                     if number < len(results):
                         results[number] = UNKNOWN
                         self._failures.pop(number, None)
+                    self._passed.pop(number, None)
         if len(results) < numbers.size:
             results.extend(bytes(numbers.size - len(results)))
         return results
 
     def match(self, number: int) -> int:
-        """Evaluates the selectors on the shape with this number. May pause."""
-        if self._selectors:
-            self._pause()
+        """Evaluates the selectors on the shape with this number. May pause. Raises SearchTimeoutError; the next call goes on from there."""
         result = self._evaluate(number)
+        self._passed.pop(number, None)
         self._results[number] = result
         return result
 
@@ -99,11 +98,14 @@ class Matcher:
     def _evaluate(self, number: int) -> int:
         shape = self._numbers.shape(number)
         self.evaluations += 1
-        for of_class, index, evaluate in self._selectors:
+        for position in range(self._passed.get(number, 0), len(self._selectors)):
+            of_class, index, evaluate = self._selectors[position]
+            self._passed[number] = position
+            self._meter.evaluation()
             try:
                 if isinstance(evaluate, SelectorError):
                     raise evaluate.with_traceback(None)  # a kept one would keep frames of each raise
-                if not evaluate(shape, self._pause):
+                if not evaluate(shape, self._meter.point):
                     return NO
             except SelectorError as error:
                 compiling = isinstance(evaluate, SelectorError)
@@ -113,12 +115,12 @@ class Matcher:
 
 
 class Selectors:
-    """The matchers in use. `compile_expression`: see `Compile`; `pause`: called in long evaluations."""
+    """The matchers in use. `compile_expression`: see `Compile`."""
 
-    def __init__(self, compile_expression: Compile, numbers: ShapeNumbers, pause: Pause) -> None:
+    def __init__(self, compile_expression: Compile, numbers: ShapeNumbers, meter: Meter) -> None:
         self._compile = compile_expression
         self._numbers = numbers
-        self._pause = pause
+        self._meter = meter
         self._compiled: RecentCache[str, Evaluate | SelectorError] = RecentCache(MAX_MATCHERS)
         self._matchers: RecentCache[tuple[tuple[str, ...], tuple[str, ...]], Matcher] = RecentCache(MAX_MATCHERS)
 
@@ -129,7 +131,7 @@ class Selectors:
         if found is None:
             selectors = [(True, i, self._evaluator(text)) for i, text in enumerate(of_class)]
             selectors += [(False, i, self._evaluator(text)) for i, text in enumerate(of_request)]
-            found = Matcher(tuple(selectors), self._numbers, self._pause)
+            found = Matcher(tuple(selectors), self._numbers, self._meter)
             self._matchers.put(key, found)
         return found
 

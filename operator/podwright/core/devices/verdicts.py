@@ -17,6 +17,7 @@ from podwright.core.devices.choice import AS_KUBE_SCHEDULER, Choice
 from podwright.core.devices.counters import AvailableCounters
 from podwright.core.devices.errors import AllocationError, SearchTimeoutError
 from podwright.core.devices.measures import Fit, KnownMeasures, Measures
+from podwright.core.devices.meter import Meter
 from podwright.core.devices.node_fits import NodeFits
 from podwright.core.devices.offer import Offer
 from podwright.core.devices.problem import Problem
@@ -80,9 +81,16 @@ class Verdicts:
     """
 
     def __init__(
-        self, problem: Problem, cache: Cache, counters: AvailableCounters, choice: Choice = AS_KUBE_SCHEDULER
+        self,
+        problem: Problem,
+        cache: Cache,
+        counters: AvailableCounters,
+        meter: Meter,
+        choice: Choice = AS_KUBE_SCHEDULER,
     ) -> None:
+        """`meter`: of the problem's selectors."""
         self._problem = problem
+        self._meter = meter
         self._choice = choice
         self._known = KnownMeasures(cache.devices.claims.usage)
         self._fits = None if choice.scoring == "Default" else NodeFits(choice.scoring)
@@ -135,7 +143,7 @@ class Verdicts:
         if known is not None and version == self._versions[slot]:
             return known
         try:
-            self._run(self._start(problem, slot), slot, limits)
+            self._run(self._start(problem, slot, limits), slot, limits)
         except AllocationError as error:
             self._keep(error, problem, slot)
             return error
@@ -152,7 +160,7 @@ class Verdicts:
 
     def solve(self, problem: Problem, slot: int, limits: Limits) -> Search:
         """The solved search of a row with the code FITS. Raises AllocationError or SearchTimeoutError if devices have changed."""
-        search = self._start(problem, slot)
+        search = self._start(problem, slot, limits)
         self._run(search, slot, limits)
         if not search.solved:
             raise AllocationError("devices have changed since the node was chosen")
@@ -160,8 +168,11 @@ class Verdicts:
 
     def would_fit(self, problem: Problem, slot: int, usage: DeviceUsage, steps: int) -> bool:
         """Whether the node in this row could serve the claims if devices were used like this. False after so many steps. Raises AllocationError."""
-        search = self._start(problem, slot, usage)
-        return search.run(steps) and bool(search.solved)
+        try:
+            search = self._start(problem, slot, Limits(steps, steps), usage)
+            return search.run(steps) and bool(search.solved)
+        except SearchTimeoutError:
+            return False
 
     # Internals
 
@@ -201,7 +212,11 @@ class Verdicts:
     def _solved(self, slot: int, limits: Limits) -> _Result:
         version = int(self._versions[slot])
         known, paused = self._paused.pop(slot, (-1, None))
-        search = paused if paused is not None and known == version else self._start(self._problem, slot)
+        if paused is not None and known == version:
+            search = paused
+            self._allow(slot, limits)
+        else:
+            search = self._start(self._problem, slot, limits)
         before = search.steps
         try:
             return self._result(search, slot, limits)
@@ -239,8 +254,14 @@ class Verdicts:
                 self._paused[slot] = int(self._versions[slot]), search
             raise
 
-    def _start(self, problem: Problem, slot: int, usage: DeviceUsage | None = None) -> Search:
+    def _allow(self, slot: int, limits: Limits) -> None:
+        """What evaluations may cost from now on, for this row."""
+        steps = min((each for each in (limits.steps, limits.steps_at_once) if each is not None), default=None)
+        self._meter.allow(self._cache.table.names[slot], steps)
+
+    def _start(self, problem: Problem, slot: int, limits: Limits, usage: DeviceUsage | None = None) -> Search:
         """`usage`: instead of that of the cache."""
+        self._allow(slot, limits)
         cache = self._cache
         node = cache.table.nodes[slot]
         self.searches += 1
@@ -249,20 +270,19 @@ class Verdicts:
         offer = Offer(problem, node, devices.index.pools_of(slot), usage or devices.claims.usage)
         counters = self._counters if usage is None else AvailableCounters(usage)
         if self._choice.allocation == "FirstFit":
-            return Search(offer, counters)
+            return Search(offer, counters, self._meter)
         known = self._known if usage is None else KnownMeasures(usage)
         measures = Measures(offer, counters, known)
-        return Search(offer, counters, partial(measures.order, allocation=self._choice.allocation))
+        return Search(offer, counters, self._meter, partial(measures.order, allocation=self._choice.allocation))
 
     def _run(self, search: Search, slot: int, limits: Limits) -> None:
-        pauses = self._cache.pauses
         began = search.steps
         while not search.run(STEPS_AT_ONCE):
             if limits.steps is not None and search.steps > limits.steps:
                 raise SearchTimeoutError(self._cache.table.names[slot])
             if limits.steps_at_once is not None and search.steps - began > limits.steps_at_once:
                 raise SearchTimeoutError(self._cache.table.names[slot])
-            pauses.point_in_plugin()
+            self._meter.pause()
 
 
 def _score(search: Search) -> int:

@@ -1,6 +1,7 @@
 import pytest
 
 from podwright.core.devices.compiling import compile_expression
+from podwright.core.devices.meter import Meter
 from podwright.core.devices.selectors import FAILS, SelectorError, Selectors
 from podwright.core.objects.devices.slices import parse_slice
 from podwright.core.state.devices.shapes import ShapeNumbers
@@ -37,7 +38,7 @@ def test_a_selector_that_cannot_be_compiled_keeps_no_frame_for_each_device():
         raise error
 
     numbers = ShapeNumbers()
-    matcher = Selectors(compile_nothing, numbers, lambda: None).matcher((), ("no",))
+    matcher = Selectors(compile_nothing, numbers, Meter(lambda: None)).matcher((), ("no",))
     for shape in shapes():
         numbers.add(shape)
     matcher.results()

@@ -1,0 +1,104 @@
+"""Costly selectors: a search that evaluates them times out, and the next attempt knows what was evaluated."""
+
+from __future__ import annotations
+
+import pytest
+
+from podwright.core.devices.allocator import allocator_of
+from podwright.core.devices.errors import SearchTimeoutError
+from podwright.core.devices.verdicts import FITS, TOO_FEW, Limits
+from podwright.core.objects.devices.claims import claim_spec_of
+from podwright.core.state.cache import Cache
+from support.objects.builders import make_node
+from support.objects.devices import exactly, make_claim, make_class, make_device, make_slice, selector
+from support.plugins.kit import make_cache
+
+TEN = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
+LONG = ".all(a, ".join([TEN] * 4) + ".all(a, a > 0" + ")" * 4
+"""Takes about 111 points of an evaluation."""
+DEVICES = 12
+
+
+def cluster() -> Cache:
+    cache = make_cache([make_node("a")])
+    cache.set_object("DeviceClass", make_class("gpu"))
+    devices = [make_device(f"d{i}", attributes={"index": i}) for i in range(DEVICES)]
+    cache.set_object("ResourceSlice", make_slice("s", devices, node="a"))
+    return cache
+
+
+def costly(index: int, **fields):
+    """A request for the device with this number, whose selector is as costly on each device."""
+    text = f'{LONG} && device.attributes["gpu.example.com"].index == {index}'
+    return make_claim("c", exactly(selectors=[selector(text)], **fields))
+
+
+def code(cache: Cache, claim, limits: Limits) -> int:
+    cache.devices.index.refresh()
+    allocator = allocator_of(cache)
+    return allocator.verdicts(allocator.problem([claim_spec_of(claim["spec"])])).code(0, limits)
+
+
+def evaluated(cache: Cache, claim) -> int:
+    (request,) = allocator_of(cache).problem([claim_spec_of(claim["spec"])]).claims[0].requests
+    matcher = request.asks[0].matcher
+    assert matcher is not None
+    return sum(result > 0 for result in matcher.results())
+
+
+@pytest.mark.parametrize("fields", [{}, {"allocationMode": "All"}], ids=["one device", "all devices"])
+@pytest.mark.parametrize("limits", [Limits(3_000, None), Limits(None, 3_000)], ids=["timeout", "no pause"])
+def test_a_search_times_out_and_the_next_one_knows_what_was_evaluated(fields, limits):
+    cache, claim, known = cluster(), costly(DEVICES - 1, **fields), [0]
+    while known[-1] < DEVICES:
+        try:
+            assert code(cache, claim, limits) == FITS
+        except SearchTimeoutError:
+            known.append(evaluated(cache, claim))
+            assert known[-1] > known[-2]
+        else:
+            break
+    assert len(known) > 2
+    with pytest.raises(SearchTimeoutError, match="a"):
+        code(cluster(), claim, limits)
+
+
+def test_a_search_without_a_limit_evaluates_everything():
+    cache = cluster()
+    assert code(cache, costly(99), Limits(None, None)) == TOO_FEW
+    assert evaluated(cache, costly(99)) == DEVICES
+
+
+def test_what_others_evaluate_in_a_pause_does_not_count():
+    alone, cache, others = cluster(), cluster(), iter((50, 51))
+
+    def pause() -> None:
+        cache.pauses.pause = None
+        if (index := next(others, None)) is not None:
+            assert code(cache, costly(index), Limits(None, None)) == TOO_FEW
+        cache.pauses.pause = pause
+
+    cache.pauses.pause = pause
+    limits = Limits(3_000, None)
+    known = []
+    for each in (alone, cache):
+        with pytest.raises(SearchTimeoutError):
+            code(each, costly(DEVICES - 1), limits)
+        known.append(evaluated(each, costly(DEVICES - 1)))
+    assert known[0] == known[1] > 0
+    assert next(others, None) is None, "there were enough pauses"
+
+
+def test_selectors_of_which_one_costs_more_than_the_limit_are_evaluated_one_by_one():
+    """None of them is evaluated again on a device that has passed it."""
+    cache = cluster()
+    texts = [f'{LONG} && device.attributes["gpu.example.com"].index >= {least}' for least in (0, -1, -2)]
+    claim, timeouts = make_claim("c", exactly(selectors=[selector(text) for text in texts])), 0
+    while timeouts < 9:
+        try:
+            assert code(cache, claim, Limits(None, 100)) == FITS
+        except SearchTimeoutError:
+            timeouts += 1
+        else:
+            break
+    assert timeouts == len(texts)
