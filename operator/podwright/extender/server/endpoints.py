@@ -53,6 +53,7 @@ from podwright.extender.wire import (
     decode_binding_args,
     encode,
 )
+from podwright.kube.serve.repeated_requests import REPEATS
 
 log = logging.getLogger(__name__)
 
@@ -147,6 +148,7 @@ class ExtenderEndpoints:
     async def _handle(self, verb: str, request: web.Request) -> web.StreamResponse:
         started, result = time.monotonic(), "error"
         held = 0
+        policy = request.match_info.get("policy", "")
         try:
             length = self._length(verb, request)
             body = await self._start_of_body(request, length)
@@ -154,25 +156,48 @@ class ExtenderEndpoints:
                 held = await self._room(length)
                 await self._rest_of_body(request, body, length)
             try:
-                answer = await self._answer(verb, body, request.match_info.get("policy", ""))
-                result = "success"
-            except _Failure as failure:
-                if verb not in _ERRORS:
-                    raise
-                answer = _ERRORS[verb](str(failure))
-            if len(answer) <= SMALL and not held:
-                return web.Response(body=answer, content_type=_JSON)
-            more = max(len(answer) - held, 0)
-            self._budget.add(more)
-            held += more  # it counts until the answer has been sent
-            return await send_in_pieces(request, answer)
+                answer, result = await self._answer_or_error(verb, policy, body)
+                if len(answer) <= SMALL and not held:
+                    return web.Response(body=answer, content_type=_JSON)
+                more = max(len(answer) - held, 0)
+                self._budget.add(more)
+                held += more  # it counts until the answer has been sent
+                return await send_in_pieces(request, answer)
+            finally:
+                request.app[REPEATS](request, partial(self.answer_again, verb, policy))
         except _Failure as failure:
             return web.Response(status=failure.status, text=f"{failure}\n")
         finally:
             if held:
                 self._budget.give_back(held)
-            self._metrics.count(EXTENDER_REQUESTS, verb, result)
-            self._metrics.observe(EXTENDER_REQUEST_SECONDS, time.monotonic() - started, verb)
+            self._count(verb, result, started)
+
+    async def answer_again(self, verb: str, policy: str, body: bytearray) -> bytes | None:
+        """The answer to another body, if it needs nothing of what `_handle` does besides. See `RepeatedRequests`."""
+        started = time.monotonic()
+        if len(body) > BODY_BYTES.get(verb, self._body_bytes):
+            return None
+        try:
+            answer, result = await self._answer_or_error(verb, policy, body)
+        except _Failure:
+            return None
+        if len(answer) > SMALL:
+            return None
+        self._count(verb, result, started)
+        return answer
+
+    def _count(self, verb: str, result: str, started: float) -> None:
+        self._metrics.count(EXTENDER_REQUESTS, verb, result)
+        self._metrics.observe(EXTENDER_REQUEST_SECONDS, time.monotonic() - started, verb)
+
+    async def _answer_or_error(self, verb: str, policy: str, body: bytearray) -> tuple[bytes, str]:
+        """The answer, and whether it is a success or an error. Raises _Failure if it is an error that the answer cannot hold."""
+        try:
+            return await self._answer(verb, body, policy), "success"
+        except _Failure as failure:
+            if verb not in _ERRORS:
+                raise
+            return _ERRORS[verb](str(failure)), "error"
 
     def _length(self, verb: str, request: web.Request) -> int:
         """How long the body is. Raises _Failure for a body that is not read."""

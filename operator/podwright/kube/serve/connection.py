@@ -10,6 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+
+from aiohttp import web
+
+from podwright.kube.serve.deadline import Deadline
+from podwright.kube.serve.repeated_requests import Answer, RepeatedRequests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +68,13 @@ class Connection(asyncio.Protocol):
         self._opening: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
         loop = asyncio.get_running_loop()
-        self._total = loop.call_later(limits.total_seconds, self.drop, "total")
+        self._total = Deadline(partial(self.drop, "total"))
+        self._total.set(limits.total_seconds)
         self._waits = loop.call_later(limits.head_seconds, self.drop, "head")
         self._over = False
+        self._repeated: RepeatedRequests | None = None
+        if limits.keep_alive:
+            self._repeated = RepeatedRequests(http, idle_seconds=limits.idle_seconds, arrived=self.request_arrived)
 
     def opens_with(self, opening: asyncio.Task[None]) -> None:
         """The task of the TLS handshake, which is cancelled if the connection ends before."""
@@ -80,14 +90,17 @@ class Connection(asyncio.Protocol):
         self.answering = True
         self._waits.cancel()
         if self._limits.keep_alive and not self._over:
-            self._total.cancel()
-            self._total = asyncio.get_running_loop().call_later(self._limits.total_seconds, self.drop, "total")
+            self._total.set(self._limits.total_seconds)
+
+    def repeats(self, request: web.Request, answer: Answer) -> None:
+        """See `RepeatedRequests.repeats`."""
+        if self._repeated is not None:
+            self._repeated.repeats(request, answer)
 
     def lasts(self, seconds: float) -> None:
         """The answer to the request that has arrived takes so many seconds at most, whatever `Limits.total_seconds` says."""
         if not self._over:
-            self._total.cancel()
-            self._total = asyncio.get_running_loop().call_later(seconds, self.drop, "total")
+            self._total.set(seconds)
 
     def drop(self, limit: str) -> None:
         """Ends the connection at once, because of this limit."""
@@ -109,12 +122,16 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        if self._repeated is not None:
+            self._repeated.opened(transport)
         self.http.connection_made(transport)
         if self._over:
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end("")
+        if self._repeated is not None:
+            self._repeated.closed()
         self.http.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -126,7 +143,7 @@ class Connection(asyncio.Protocol):
             return
         self.byte_count += len(data)
         self._received(len(data))
-        if not self._over:
+        if not self._over and (self._repeated is None or not self._repeated.take(data)):
             self.http.data_received(data)
 
     def _receive_no_more(self) -> None:
@@ -143,8 +160,12 @@ class Connection(asyncio.Protocol):
         self._waits.cancel()
         if not self._over:
             self._waits = asyncio.get_running_loop().call_later(self._limits.stall_seconds, self.drop, "stall")
+        if self._repeated is not None:
+            self._repeated.pause_writing()
         self.http.pause_writing()
 
     def resume_writing(self) -> None:
         self._waits.cancel()
+        if self._repeated is not None:
+            self._repeated.resume_writing()
         self.http.resume_writing()

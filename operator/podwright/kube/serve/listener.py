@@ -17,7 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
+from aiohttp import web
+
 from podwright.kube.serve.connection import Connection, Limits
+from podwright.kube.serve.repeated_requests import Answer
 
 log = logging.getLogger(__name__)
 
@@ -143,6 +146,12 @@ class Listener:
         connection = self._by_http.get(http)
         if connection is not None:
             connection.request_arrived()
+
+    def repeats(self, request: web.Request, answer: Answer) -> None:
+        """See `RepeatedRequests.repeats`."""
+        connection = self._by_http.get(request.protocol)
+        if connection is not None:
+            connection.repeats(request, answer)
 
     def lasts(self, http: asyncio.BaseProtocol, seconds: float) -> None:
         """The answer at this protocol takes so many seconds at most: see `Connection.lasts`."""

@@ -19,12 +19,12 @@ from podwright.kube.serve.endpoints import Handler
 from podwright.kube.serve.gates import Gate
 from podwright.kube.serve.listener import Context, Listener
 from podwright.kube.serve.page.routes import LASTS
+from podwright.kube.serve.repeated_requests import HEADERS, REPEATS, Answer
 
 log = logging.getLogger(__name__)
 
 DROPPED: Final = ("connections", "descriptors", "handshake", "head", "size", "stall", "total")
 """Why connections are dropped: the label `reason`."""
-_HEADERS: Final = {"Cache-Control": "no-cache, private", "X-Content-Type-Options": "nosniff"}
 _HTTP: Final[dict[str, Any]] = {
     "access_log": None,
     "handle_signals": False,
@@ -84,8 +84,13 @@ async def open_port(
     routes: Iterable[web.RouteDef], gate: Gate, address: Address, limits: Limits, dropped: Callable[[str], None]
 ) -> Port:
     """Opens a port. `dropped` gets the reason of each connection that is dropped. Raises OSError, which names the option."""
+
+    def repeats(request: web.Request, answer: Answer) -> None:
+        listener.repeats(request, answer)
+
     application = web.Application(middlewares=[_middleware(gate, lambda: listener, keep_alive=limits.keep_alive)])
     application[LASTS] = lambda request, seconds: listener.lasts(request.protocol, seconds)
+    application[REPEATS] = repeats
     application.add_routes(routes)
     runner = web.AppRunner(
         application, logger=_quiet, shutdown_timeout=1.0, **{**_HTTP, "keepalive_timeout": limits.idle_seconds}
@@ -120,7 +125,7 @@ def _middleware(gate: Gate, listener: Callable[[], Listener], *, keep_alive: boo
         if not response.prepared:
             if not keep_alive:
                 response.force_close()
-            response.headers.update(_HEADERS)
+            response.headers.update(HEADERS)
         return response
 
     return middleware
