@@ -8,6 +8,7 @@ turns then.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from podwright.core.queue import QueuedPod
@@ -17,6 +18,8 @@ from podwright.engine.state import EngineState
 
 MOST: Final = 1_000
 """How many pods get a turn after one slow attempt at most."""
+LOOKS: Final = 10_000
+"""How many active pods are looked at after one slow attempt at most."""
 
 
 class Turns:
@@ -29,6 +32,8 @@ class Turns:
         self._uids: list[str] = []
         """The pods whose turn it is, the first one last."""
         self._end = 0.0
+        self._looked_at = 0
+        """How many of the active pods were looked at. If they are too many for one look, the next one begins after these."""
 
     def __len__(self) -> int:
         return len(self._uids)
@@ -37,12 +42,20 @@ class Turns:
         """An attempt under this policy took that long."""
         others = [
             queued
-            for queued in self._queue.active()
+            for queued in self._next_active()
             if not queued.costly and self._policies.of(queued.pod) is not policy
         ]
         others.sort(key=lambda queued: (-queued.pod.priority, queued.timestamp))
         self._uids = [queued.uid for queued in reversed(others[:MOST])]
         self._end = self._clock() + seconds
+
+    def _next_active(self) -> Sequence[QueuedPod]:
+        active = self._queue.active()
+        if len(active) <= LOOKS:
+            return active
+        start = self._looked_at % len(active)
+        self._looked_at = start + LOOKS
+        return (active[start:] + active[:start])[:LOOKS]
 
     def pop(self) -> QueuedPod | None:
         """The next pod whose turn it is, popped from the queue; None if the queue's own order applies."""

@@ -8,6 +8,7 @@ import pytest
 
 from podwright.api.permissions import PolicySettings
 from podwright.core.framework.interface import FilterPlugin, Plugin, QueueSortPlugin
+from podwright.engine import turns
 from support.engine.kit import Rig, custom_policy, ours
 
 
@@ -100,3 +101,9 @@ async def test_a_pod_of_higher_priority_that_arrives_goes_before_the_turns():
 async def test_a_custom_queue_sort_keeps_its_order():
     begun = await order_of(*TWELVE[:2], timed("fast-0", "fast", 0), policies=PolicySettings(queue_sort="ByArrival"))
     assert list(begun) == ["slow-0", "slow-1", "fast-0"]
+
+
+async def test_looks_at_so_many_pods_after_a_slow_attempt_and_goes_on_there_after_the_next_one(monkeypatch):
+    monkeypatch.setattr(turns, "LOOKS", 5)
+    begun = await order_of(*TWELVE, timed("fast", "fast", 0.001))
+    assert 2 <= [*begun].index("fast") <= 4
