@@ -76,7 +76,7 @@ _NOTHING_DEFINED: Final = OperatorDefinitions()
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class CompiledPolicy:
-    """A policy that can decide about pods. Hashed by identity: each generation is an object of its own, which `adopt` alone changes.
+    """A policy that can decide about pods. Hashed by identity: each generation is an object of its own. Only `adopt` changes it.
 
     `refusal`: why the policy was refused, "" if it was accepted. Nothing is known of a refused policy but which pods it is for; its profile
     is the built-in one, and places no pods. `misnamed`: it stands for all policies that pods name and that do not take them.
@@ -92,7 +92,7 @@ class CompiledPolicy:
     own_plugins: frozenset[str] = frozenset()
 
     def adopt(self, fresh: CompiledPolicy) -> None:
-        """The same generation was compiled again, with other plugin classes."""
+        """Takes over the profile of `fresh`, which is the same generation compiled with other plugin classes."""
         self.profile, self.own_plugins = fresh.profile, fresh.own_plugins
 
     @property
@@ -109,7 +109,7 @@ class CompiledPolicy:
 
     @property
     def shadow(self) -> bool:
-        """Whether it only decides beside others, and takes no pods."""
+        """Whether it is in shadow mode, and takes no pods."""
         return self.source.spec.mode == "Shadow"
 
     @property

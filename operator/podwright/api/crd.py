@@ -134,14 +134,14 @@ def _printer_columns(which: _Kind) -> list[dict[str, Any]]:
             "name": "Mode",
             "type": "string",
             "jsonPath": ".spec.mode",
-            "description": "Enforce, or Shadow: it only decides beside others.",
+            "description": "Enforce, or Shadow: the policy takes no pods.",
             "priority": 1,
         },
         {
             "name": "Agreement",
             "type": "string",
             "jsonPath": ".status.shadow.agreement",
-            "description": "With mode Shadow: how far it agrees with who places the pods, as of then.",
+            "description": "With mode Shadow: how often it agrees with the scheduler that places the pods, as of then.",
             "priority": 1,
         },
     ]

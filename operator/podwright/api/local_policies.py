@@ -194,7 +194,10 @@ class LocalPolicies:
         self._make_due(known.key for known in self.namespaces.get(namespace, ()))
 
     def plugins_changed(self, profile: Profile) -> None:
-        """Other plugins are loaded, and what is in force is compiled for them: those that were not accepted are due. `profile`: see the constructor."""
+        """Other plugin classes are in use, and the active policies are compiled for them. Policies that were not accepted are due for a check.
+
+        `profile`: see the constructor.
+        """
         self._profile = profile
         for known in self._known.values():
             for waiting in (known.refused, known.unchecked):
@@ -203,7 +206,7 @@ class LocalPolicies:
         self._make_due(key for key, known in self._known.items() if known.result is None or not known.result.accepted)
 
     def source_of(self, compiled: CompiledPolicy) -> LocalPolicy:
-        """What this variant of an active generation was compiled from."""
+        """The local policy from which this variant of an active generation was compiled."""
         active = self._known[compiled.name].active
         assert active is not None, "it has no active generation"
         return active
@@ -244,7 +247,7 @@ class LocalPolicies:
 
     @staticmethod
     def _relate(policies: Sequence[_Known]) -> None:
-        """Finds out which policies of a namespace, given in their order, take the pods of others. Only those in force count: at most
+        """Sets `shadow` and `overlap` of the policies of a namespace, which are given in their order. Only active ones count: at most
         MAX_IN_NAMESPACE.
         """
         active = [known for known in policies if known.active is not None]
@@ -366,12 +369,12 @@ class LocalPolicies:
         return None if known is None else (known.refused, *known.variants.values())
 
     def shadowed_by(self, key: str) -> str | None:
-        """The policy of the namespace in force that takes every pod which this one could take; None if there is none."""
+        """The active policy of the same namespace that takes all pods of this one; None if there is none."""
         known = self._known.get(key)
         return None if known is None else known.shadow
 
     def overlapping(self, key: str) -> Overlap | None:
-        """The policies of the namespace in force of the same precedence that may match the same pods; None if there are none."""
+        """The active policies of the same namespace and precedence that may match the same pods; None if there are none."""
         known = self._known.get(key)
         return None if known is None else known.overlap
 

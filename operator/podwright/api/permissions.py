@@ -61,7 +61,7 @@ class PolicySettings:
     `waits_for_bad_policies`: the pods of a policy without an accepted generation wait. Otherwise the next policy that matches decides
     about them, in the end the built-in one.
 
-    `shadow_only`: policies in shadow mode are the only ones that matter. None takes pods, the built-in ones neither.
+    `shadow_only`: only policies in shadow mode have an effect. No policy takes pods, not even a built-in one.
     """
 
     scheduler_name: str = PODWRIGHT_SCHEDULER_NAME

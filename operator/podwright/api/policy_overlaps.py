@@ -25,7 +25,7 @@ _Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """The policies of the same precedence that may match the same pods as another one: those that go before it, those after it, by name.
+    """The policies of the same precedence that may match the same pods as a policy: the names of those that go before it, and of those after it.
 
     `more`: there are others.
     """
@@ -105,7 +105,7 @@ class _Member:
 
 
 def may_take_the_same_pods(first: CompiledMatch, second: CompiledMatch) -> bool:
-    """Whether labels and a priority class are possible with which both match a pod, whatever they say about namespaces."""
+    """Whether a pod is possible that both match, whatever they say about namespaces."""
     ours, theirs = _allowed_pods(first), _allowed_pods(second)
     if not all(values.possible for values in (*ours.values(), *theirs.values())):
         return False
@@ -113,7 +113,7 @@ def may_take_the_same_pods(first: CompiledMatch, second: CompiledMatch) -> bool:
 
 
 def takes_all_pods_of(first: CompiledMatch, second: CompiledMatch) -> bool:
-    """Whether the first matches each pod that the second matches, whatever they say about namespaces."""
+    """Whether the first matches all pods that the second matches, whatever they say about namespaces."""
     theirs = _allowed_pods(second)
     return all(key in theirs and theirs[key].within(values) for key, values in _allowed_pods(first).items())
 
@@ -168,7 +168,7 @@ class Overlaps:
         member.count = wanted
 
     def of(self, policy: CompiledPolicy) -> tuple[Sequence[CompiledPolicy], int]:
-        """How many policies of the same precedence may match a pod which this one matches; and some of them, KEPT at most."""
+        """At most KEPT policies of the same precedence that may match the same pods, and how many such policies there are."""
         member = self._groups.get(_group(policy), {}).get(policy)
         return ((), 0) if member is None else (member.others, member.count)
 

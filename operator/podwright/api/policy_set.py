@@ -119,7 +119,7 @@ class PolicySet:
         """The plugin that orders the queue, for all policies."""
         self._known: dict[str, _KnownPolicy] = {}
         self.outdated: set[str] = set()
-        """The names of refused policies that are to be applied again: the plugins have changed."""
+        """The names of refused policies that must be applied again, because the plugins have changed."""
         self._wake: Callable[[], None] = _do_nothing
         self._served: dict[str, ServedName] = {}
         """By scheduler name, what serves it."""
@@ -187,7 +187,7 @@ class PolicySet:
         return result
 
     def listen(self, wake: Callable[[], None]) -> None:
-        """Has `wake` called when policies are outdated."""
+        """Calls `wake` when policies become outdated."""
         self._wake = wake
 
     def _claim(self, raw: Mapping[str, Any], message: str) -> CompiledPolicy | None:
@@ -360,7 +360,7 @@ class PolicySet:
         return None if known is None or known.active is None else known.active.source
 
     def shadowed_by(self, name: str) -> str | None:
-        """The policy that takes every pod which this one could take, if there is one."""
+        """The policy that takes all pods of this one; None if there is none."""
         policy = self.active_generation_of(name)
         if not self._takes(policy) or policy.spec.by_name != "Never":
             return None
@@ -437,7 +437,7 @@ class PolicySet:
         return self._compiled(policy.source, classes, profile)
 
     def adopt(self, classes: Classes, fresh: Mapping[CompiledPolicy, CompiledPolicy]) -> None:
-        """From now on these plugin classes are known, and these policies are as they were compiled for them. Refused ones are outdated."""
+        """Uses these plugin classes from now on, and the policies that were compiled for them. Refused policies become outdated."""
         self._classes = classes
         for policy, compiled in fresh.items():
             policy.adopt(compiled)

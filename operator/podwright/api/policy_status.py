@@ -1,8 +1,9 @@
 """The status of a SchedulerPolicy: observedGeneration, its conditions, and lastAccepted.
 
-Accepted says whether the newest generation is valid, Active whether the policy decides about pods. The condition PluginFailed
-exists only if a plugin of the active generation raised an exception, PluginOutdated if newer versions of its plugins cannot be loaded, PluginSwitchedOff if some of them are off, Conflict only if only the age decides between this policy and others. lastAccepted lets an operator that restarts go back to the last
-accepted generation when the newest one is invalid. The caller passes the time; a condition keeps its lastTransitionTime while its
+Accepted says whether the newest generation is valid, Active whether the policy decides about pods. Each other condition exists only while it holds:
+PluginFailed (a plugin of the active generation raised an exception), PluginOutdated (newer versions of its plugins cannot be loaded), PluginSwitchedOff
+(some of its plugins are off), ParamsMissing, OverBudget, and Conflict (only the age decides between this policy and others). With lastAccepted, an
+operator that restarts can go back to the last accepted generation when the newest one is invalid. The caller passes the time; a condition keeps its lastTransitionTime while its
 status stays the same.
 """
 
@@ -49,8 +50,12 @@ class ShadowWork:
 class Work:
     """What a policy has done since the operator started, its generations together.
 
-    `exceptions`: what plugins of the active generation raised, in short, `outdated_plugins`: why newer versions of them are not loaded,
-    `switched_off`: which of them are off, and why, and `over_budget`: why a local policy is over its time budget; "" if nothing. `missing_params`: what is wrong with the ConfigMaps of its params. `faults`: times in seconds since the epoch, and texts; `causes`: theirs. `interpreted`: rules that are evaluated node by node, with the reason.
+    Problems of the active generation, each "" if there is none: `exceptions` that its plugins raised, in short; `outdated_plugins`: why newer
+    versions of them are not loaded; `switched_off`: which of them are off, and why; `over_budget`: why a local policy is over its time budget;
+    `missing_params`: what is wrong with the ConfigMaps of its params.
+
+    `faults`: times in seconds since the epoch, and texts; `causes`: the plugins and rules that caused them. `interpreted`: rules that are
+    evaluated node by node, with the reason.
     """
 
     exceptions: str = ""
@@ -100,7 +105,7 @@ class ShadowStatus:
         ),
     )
     agreed: int = _count("How often the policy and the other scheduler agreed.")
-    tied: int = _count("How often the other scheduler chose one of several nodes that are the best for the policy.")
+    tied: int = _count("How often the other scheduler chose one of several nodes with the policy's best score.")
     disagreed: int = _count("How often they disagreed.")
 
 
@@ -134,7 +139,7 @@ class Condition:
     type: str = field(
         metadata=describe(
             "Accepted (the newest generation is valid), Active (the policy decides about pods), PluginFailed (a plugin "
-            "raised an exception since this generation is active), PluginOutdated (the plugin files have changed, and cannot be loaded), PluginSwitchedOff (a plugin took too long, or did not come back), ParamsMissing (a ConfigMap that has params does not exist), OverBudget (what a local policy adds takes too long), or Conflict (some "
+            "raised an exception since this generation is active), PluginOutdated (the plugin files have changed, and cannot be loaded), PluginSwitchedOff (a plugin took too long, or did not return), ParamsMissing (a ConfigMap that has params does not exist), OverBudget (what a local policy adds takes too long), or Conflict (some "
             "pods may match this policy and others of the same precedence).",
             maxLength=316,
         )

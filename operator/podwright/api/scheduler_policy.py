@@ -158,9 +158,9 @@ class PolicySpec:
     mode: Mode = field(
         default="Enforce",
         metadata=describe(
-            "Enforce: the policy schedules its pods. Shadow: it only decides what it would do with them, beside whatever schedules them, writes "
-            "nothing on pods, and reports how far it agrees. It then takes no pods from other policies, and schedulerName may be any, "
-            "default-scheduler too; precedence has no effect."
+            "Enforce: the policy schedules its pods. Shadow: the policy decides about pods that another scheduler places, writes nothing to them, "
+            "and reports how often it agrees with that scheduler. It then takes no pods from other policies, precedence has no effect, and "
+            "schedulerName may be any name, also default-scheduler."
         ),
     )
     strategy: Strategy = field(
@@ -191,8 +191,8 @@ class PolicySpec:
     on_plugin_failure: OnPluginFailure = field(
         default="Reject",
         metadata=describe(
-            "What becomes of the pods when a plugin that is not one of Podwright's own is switched off, because it takes too long or does not "
-            "come back. Reject: they wait until it is on again. Ignore: they are scheduled without it."
+            "What happens to the pods when the operator switches off a third-party plugin that takes too long or does not return. Reject: the "
+            "pods wait until the plugin is on again. Ignore: they are scheduled without it."
         ),
     )
     params: Mapping[str, str] = field(default_factory=dict, metadata=PARAMS)

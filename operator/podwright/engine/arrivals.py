@@ -1,6 +1,6 @@
-"""Tells policies in shadow mode which pods have got nodes, and counts what else has changed. See `engine.shadow`.
+"""Reports pods that have got nodes to the policies in shadow mode, and counts other changes. See `engine.shadow`.
 
-Without such a policy, that costs a comparison for each pod.
+Without such a policy, this costs one comparison for each pod.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Arrivals:
 
     def __init__(self) -> None:
         self.listener: Listener | None = None
-        """None: nobody wants to know."""
+        """None while no policy is in shadow mode."""
         self.changes = 0
         """How many changes decisions may depend on, other than that pods got nodes."""
 

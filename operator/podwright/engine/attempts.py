@@ -1,5 +1,5 @@
-"""Attempts in the engine's loop: each in slices, with other work between them. Attempts at costly pods, and decisions of policies in shadow mode, let
-ordinary pods go first.
+"""Attempts in the engine's loop: each runs in slices, with other work between them. Between the slices of attempts at costly pods, and of decisions in
+shadow mode, ordinary pods are scheduled.
 """
 
 from __future__ import annotations

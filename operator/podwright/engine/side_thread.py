@@ -1,4 +1,4 @@
-"""Calls that may not come back, in threads beside the event loop: they delay nothing, and the process can end while they run."""
+"""Calls that may not return, in threads beside the event loop: they delay nothing, and the process can end while they run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 END_SECONDS: Final = 1.0
 """How long a call may go on after it was told to end."""
 MOST_LEFT: Final = 3
-"""How many calls may be left behind that did not end, if nobody says otherwise. Each has a thread."""
+"""How many calls may be left behind that did not end, by default. Each has a thread."""
 
 
 class NoAnswerError(Exception):

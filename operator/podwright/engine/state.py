@@ -27,7 +27,7 @@ from podwright.engine.slices import Slices
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """Time and chance. `clock` never steps back; `wall` is seconds since the epoch; `cpu` is the CPU time in seconds of the thread that
-    decides, `waits` how often it has waited by its own will; `below(n)`: a random 0 to n - 1.
+    decides, `waits` the number of its voluntary context switches; `below(n)`: a random 0 to n - 1.
     """
 
     clock: Callable[[], float]

@@ -112,7 +112,7 @@ class Options(ServingOptions, UnusedOptions):
     )
     shadow_only: bool = option(
         SWITCH,
-        "Let only policies with mode Shadow decide. The process schedules no pods, needs no right to write on them, and refuses to. See docs/shadow.md.",
+        "Run only policies with mode Shadow. The process schedules no pods, needs no right to change them, and refuses to do so. See docs/shadow.md.",
         default="false",
     )
     leader_elect: bool | None = option(
@@ -170,8 +170,8 @@ class Options(ServingOptions, UnusedOptions):
     )
     plugin_state_dir: str | None = option(
         DIRECTORY,
-        "A directory that outlives the container, such as an emptyDir. There it is remembered that a plugin hung until the container was "
-        "restarted: it then starts switched off. Default: that is not remembered.",
+        "A directory that outlives the container, such as an emptyDir. It keeps which plugins hung until the container was restarted: these "
+        "start switched off. Default: that is not remembered.",
     )
     plugin_budget: float = option(
         DURATION,

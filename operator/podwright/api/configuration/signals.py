@@ -1,7 +1,7 @@
-"""Which signals exist: the file of --signals, with what each means and where its numbers come from.
+"""The file of --signals: which signals exist, what each means, and where its numbers come from.
 
-Only those who run the operator define signals, because a source is an address that the operator sends requests to, perhaps with a token. A
-policy only names those that it uses. How sources are read: see podwright/kube/node_signals.
+Only those who run the operator define signals, because a source is an address to which the operator sends requests, perhaps with a token. A
+policy only names those that it uses. podwright/kube/node_signals asks the sources.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinedSignal:
-    """A signal: what it means, and the source that is asked; None and None: nobody is asked. `interval` and `timeout` in seconds."""
+    """A signal: what it means, and the source that is asked, if there is one. `interval` and `timeout` in seconds."""
 
     definition: SignalDefinition
     interval: float = 15.0

@@ -1,4 +1,4 @@
-"""`spec.signals` of a policy: the names of the signals that it uses. What they are, only the operator's configuration says."""
+"""`spec.signals` of a policy: the names of the signals that it uses. The operator's configuration defines them."""
 
 from __future__ import annotations
 

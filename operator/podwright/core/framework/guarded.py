@@ -1,7 +1,7 @@
 """Which method of a third-party plugin is being called, since when, and how long each plugin takes for a pod.
 
-All plugins share the thread that decides. So whoever watches it must know in which plugin it is (`engine.plugins.guard`), to stop the plugin and
-nothing else. Only third-party plugins are wrapped, so all others cost nothing.
+All plugins share the thread that decides. To stop a plugin and nothing else, its watcher (`engine.plugins.guard`) must know in which plugin the
+thread is. Only third-party plugins are wrapped, so all others cost nothing.
 
 Invariant: `current` is set exactly while code of that plugin is on the stack, except in a pause (`core.state.pauses`). The methods that one plugin
 calls of another count for the first.
@@ -27,7 +27,7 @@ _SAME_SECONDS: Final = 1e-4
 """Calls without a state that begin within this time share one sample, because a sample takes longer than a short call."""
 
 Sample = tuple[float, int]
-"""Of the thread that decides: CPU time in seconds, and how often it has waited by its own will. Pauses of attempts count for neither."""
+"""Of the thread that decides: CPU time in seconds, and the number of voluntary context switches. Neither counts in pauses of attempts."""
 
 
 def is_third_party(plugin: type[Any]) -> bool:

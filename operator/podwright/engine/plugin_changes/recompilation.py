@@ -1,4 +1,4 @@
-"""Compiles the active policies for other plugin classes, beside what decides meanwhile, and then has all of them decide at once.
+"""Compiles the active policies for other plugin classes while the old ones decide, and then replaces all of them at once.
 
     steps: built-in policies ─► SchedulerPolicies ─► local policies ─► finish, with no pause after the last step
 

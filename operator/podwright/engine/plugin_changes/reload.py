@@ -2,7 +2,7 @@
 
     read the directories ─► two readings agree ─► load changed files in a thread ─► compile the policies that use them, step by step
                                                                                     └─► swap, between two decisions
-    anything fails ─► what was loaded before goes on; log, event and the status of the policies say why
+    anything fails ─► the plugins that were loaded before stay in use; log, event and the status of the policies say why
 
 Attempts and binding cycles that have begun end with the plugins that they began with. Each version of a plugin has instances of its own.
 Next: recompilation.py, ../plugins/files.py, ../plugins/loading.py.

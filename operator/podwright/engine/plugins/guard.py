@@ -1,11 +1,11 @@
-"""Watches the calls of third-party plugins: one that does not come back is stopped, one that is often too slow is switched off.
+"""Watches the calls of third-party plugins: a call that does not return is stopped, and a plugin that is often too slow is switched off.
 
     a call takes more than its budget ─► counted; three times within a minute ─► the listeners switch the plugin off (plugin_changes/switches.py)
     a call takes STOP_SECONDS ─► `stop`, called by a timer in the thread that decides (kube/plugin_alarm.py), raises StoppedError into it
 
-`stop` is not called by another thread, but interrupts the thread that decides between two of its instructions. So it knows for sure where that
-thread is, and raises only if that is code of the plugin: not if the plugin has just returned, and not in a function of the core that the plugin
-calls, which would be left half done.
+`stop` is not called by another thread, but in the thread that decides, between two of its instructions. So it knows where that thread is, and
+raises only in code of the plugin: not if the plugin has just returned, and not in a function of the core that the plugin calls, which would be
+left half done.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NO_PLUGINS: Final = sys.stdlib_module_names | {"google", "greenlet", "kopf", "n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadTimes:
-    """Of the thread that decides: its CPU time in seconds, and how often it has waited by its own will. `clock` never steps back."""
+    """Of the thread that decides: its CPU time in seconds, and the number of its voluntary context switches (`waits`). `clock` never steps back."""
 
     clock: Callable[[], float]
     cpu: Callable[[], float]

@@ -1,8 +1,8 @@
-"""Builds what runs the plugins of a policy, without those that are switched off, and has their calls watched.
+"""Builds the framework that runs a policy's plugins, without those that are switched off, and has their calls watched.
 
-A plugin is off for one policy after it was too slow (guard.py), or for all after it hung until the process was killed (kube/plugin_hangs.py). What
-that means says `onPluginFailure` of the policy: with Ignore the policy decides as if it did not enable the plugin, with Reject its pods wait. A
-LocalSchedulerPolicy has what the policy says that bounds it.
+A plugin is off for one policy after it was too slow (guard.py), or for all policies after it hung until the process was killed (kube/plugin_hangs.py).
+`onPluginFailure` of the policy says what that means: with Ignore the policy decides as if it did not enable the plugin, with Reject its pods wait.
+For a LocalSchedulerPolicy, the value of the policy that bounds it applies.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class PolicyPlugins:
         self._off: weakref.WeakKeyDictionary[CompiledPolicy, dict[str, str]] = weakref.WeakKeyDictionary()
 
     def building(self) -> AbstractContextManager[None]:
-        """Code of plugins may run within: one that does not come back is stopped."""
+        """Within this context, code of plugins may run: if it does not return, it is stopped."""
         return nullcontext() if self._conduct.guard is None else self._conduct.guard.building()
 
     def reporter(self, policy: CompiledPolicy) -> ReportException:

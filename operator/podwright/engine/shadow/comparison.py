@@ -1,7 +1,7 @@
 """Compares what a policy decides about a pod with the node that the pod has got. The core decides; nothing is changed.
 
-Both are judged on one state of the cluster: the one in which the pod had no node yet (`on_former_state`), or, for a pod whose volumes or devices the
-other scheduler has bound with it, the one in which the pod appeared (`Outlook`).
+The policy decides on the state of the cluster in which the pod had no node yet (`on_former_state`). For a pod with volumes or devices, which the
+other scheduler has bound together with the pod, it decides on the state in which the pod appeared (`Outlook`).
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from podwright.core.state.transaction import CacheTransaction
 
 
 class Outcome(Enum):
-    """What a comparison says. The first two and the last but one agree; TIED and FAILED say nothing either way."""
+    """What a comparison says: see `agrees` and `differs`. TIED and FAILED count neither way."""
 
     AGREED = "agreed"
-    """The policy would have chosen the same node, and no other."""
+    """The policy would have chosen the same node, and gives no other node the same score."""
     WAITS_TOO = "waitsToo"
     """The other scheduler finds no node, and neither does the policy."""
     TIED = "tied"
-    """For the policy, that node is one of several best ones."""
+    """The policy gives several nodes the best score, and that node is one of them."""
     LOWER = "lower"
-    """For the policy, another node is better."""
+    """The policy gives another node a better score."""
     REJECTED = "rejected"
     """The policy rejects that node, and would have chosen another."""
     UNPLACED = "unplaced"

@@ -53,7 +53,7 @@ def _report(tally: Tally, unplaced: Mapping[tuple[str, str], int]) -> Report:
 
 
 def _world(worlds: Worlds, tally: Tally) -> Report:
-    """How the cluster is used, and how it would be had all decisions of the policy been carried out."""
+    """How the cluster is used, and how it would be used if all decisions of the policy had been carried out."""
     world, usage = worlds.of(tally), worlds.usage(tally)
     if world is None or usage is None:
         return {"missing": worlds.why_missing(tally) or "it is about to be made"}
@@ -114,5 +114,5 @@ def _plugins(comparison: Comparison) -> Sequence[Report]:
 
 
 def _present(**values: Any) -> Report:
-    """Those that are known."""
+    """The values that are known."""
     return {key: value for key, value in values.items() if value is not None and value != ""}

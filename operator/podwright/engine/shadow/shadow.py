@@ -1,7 +1,7 @@
-"""Shadow: has the policies in shadow mode decide, one decision at a time, and counts how far they agree with who places the pods.
+"""Shadow: has the policies in shadow mode decide, one decision at a time, and counts how often they agree with the scheduler that places the pods.
 
-A pod is compared once it has its node (`placed_pods`), or when the other scheduler says that it finds none, and every minute while that lasts
-(`unplaced_pods`). Bounded: MOST_WAITING pods wait for their turn. The engine gives the turns (`engine.attempts`).
+A pod is compared when it gets its node (`placed_pods`). A pod for which the other scheduler finds no node is compared when its condition says so, and
+then every minute (`unplaced_pods`). Bounded: MOST_WAITING pods wait for their turn. `shadow_time` says when a decision may be made.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ log = logging.getLogger(__name__)
 MOST_WAITING: Final = 10_000
 """How many pods with nodes may wait for their turn. Of more, the oldest are not compared."""
 UNSEEN_SECONDS: Final = 60.0
-"""How long the watch of pending pods may be behind the watch that tells of a pod's node. Later, the pod counts as created with its node."""
+"""How long the watch of pending pods may be behind the watch of pods with nodes. After that, the pod counts as created with its node."""
 AGAIN_SECONDS: Final = 60.0
 """How often the policies decide again about a pod that the other scheduler cannot place."""
 TRIES: Final = 3
-"""How often a decision is begun that changes of the cluster interrupt."""
+"""How often a decision is begun again when changes of the cluster interrupt it."""
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class Shadow:
         """Whether this instance decides: a standby does not."""
         self._arrived: deque[Arrival] = deque()
         self._unseen: OrderedDict[str, tuple[float, Arrival]] = OrderedDict()
-        """Pods with nodes that the watch of pending pods has not told of, by uid, with the time: they may have been created with them."""
+        """Pods with nodes that the watch of pending pods has not shown, by uid, with the time: they may have been created with their nodes."""
         self._checks: OrderedDict[str, None] = OrderedDict()
         """The uids of waiting pods about which the policies are to decide now."""
         self._again: OrderedDict[str, float] = OrderedDict()

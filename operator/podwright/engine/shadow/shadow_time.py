@@ -1,4 +1,6 @@
-"""The time that policies in shadow mode get: all that is idle, and at most a tenth while pods wait to be scheduled or Bindings are in progress."""
+"""The time that policies in shadow mode get: the loop's idle time, and at most a tenth of the time while pods wait to be scheduled or Bindings are in
+progress.
+"""
 
 from __future__ import annotations
 

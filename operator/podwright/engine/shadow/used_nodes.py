@@ -1,4 +1,4 @@
-"""UsedNodes: on which nodes pods run that do not belong to the node itself, kept up to date with a cache, and how much of the nodes is requested."""
+"""UsedNodes: which nodes have pods that are neither static nor of a DaemonSet, kept up to date with a cache, and how much of the nodes is requested."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from podwright.core.state.cache import Cache
 
 
 class Changes(Protocol):
-    """Learns of what changes in a cache. The cache has changed already, but for a node that is about to be removed."""
+    """Called with what changes in a cache. The cache has already changed, except that a node that is removed is still there."""
 
     def pod_changed(self, uid: str) -> None: ...
 

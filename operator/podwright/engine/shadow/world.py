@@ -1,10 +1,10 @@
-"""World: the cluster as it would be if one policy in shadow mode had carried out all its decisions since it was first in force.
+"""World: the cluster as it would be if all decisions of one policy in shadow mode had been carried out since the policy became active.
 
-It is a cache of its own, which shares pods and objects with the real one. Nodes and objects change there as they do in the cluster, and pods leave
-as they leave the cluster; but the pods that the policy looks at, and that came since, are on the nodes that the policy chooses, on the state of this
-world. So one decision has its effect on the next, as it had to with a policy that packs nodes.
+It is a cache of its own, which shares pods and objects with the real one. Nodes, objects and departing pods change there as in the cluster. But the
+pods that the policy looks at, and that came since, are on the nodes that the policy has chosen on the state of this world. So each decision affects
+the next one, as it would in a cluster.
 
-Bounded: it has the pods and nodes of the cluster, and nothing else. What changes is noted by name, and taken over in short steps.
+Bounded: it has the pods and nodes of the cluster, and nothing else. Changes are noted by name, and applied in short steps.
 """
 
 from __future__ import annotations

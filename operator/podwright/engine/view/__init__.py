@@ -1,5 +1,4 @@
-"""What a scheduler shows of itself to people who look: its nodes, its queue, its decisions and its policies, as plain values.
+"""Nodes, queue and policies of a scheduler as plain values, for the page (kube/serve/page) of the operator and of `podwright simulate --serve`.
 
-Nothing is computed unless somebody asks, and everything in steps of about a millisecond of the scheduler's loop. The page
-(kube/serve/page) asks, in the operator and in `podwright simulate --serve`.
+Nothing is computed unless the page asks for it, and then in steps of about a millisecond of the scheduler's loop.
 """

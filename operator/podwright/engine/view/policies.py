@@ -1,6 +1,6 @@
 """The policies: which generation of each decides, what is wrong with it, and what it has decided.
 
-SchedulerPolicies are for everybody who looks, and LocalSchedulerPolicies for those who may see the pods of their namespace.
+Every viewer sees SchedulerPolicies. Only viewers who may see the pods of its namespace see a LocalSchedulerPolicy.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ def about_policy(policies: ActivePolicies, key: str, *, faults: bool) -> Answer:
         "decisions": work.decisions,
         "errors": work.evaluation_errors,
         "spec": None if accepted is None else accepted.spec,
-        "problems": [text for text in (work.over_budget, work.missing_params, work.outdated_plugins) if text],
+        "problems": [
+            text for text in (work.switched_off, work.over_budget, work.missing_params, work.outdated_plugins) if text
+        ],
         "interpreted": [*work.interpreted],
     }
     if faults:

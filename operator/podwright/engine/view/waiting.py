@@ -1,7 +1,7 @@
 """The pods that wait: how many by state and age, and those that have waited longest.
 
-Whoever looks may not be allowed to see the pods of all namespaces, so the pods that are named are chosen for each sight apart. A sight is
-a namespace, or ALL of them. Counts are for everybody.
+A viewer may not be allowed to see the pods of all namespaces, so the listed pods are chosen separately for each sight: a namespace, or ALL of them.
+Counts are for everybody.
 """
 
 from __future__ import annotations

@@ -65,6 +65,16 @@ def test_faults_are_only_for_some():
     assert "faults" not in about_policy(rig.engine.policies, "web", faults=False)
 
 
+def test_a_plugin_that_is_switched_off_is_a_problem():
+    rig = Rig()
+    policies = rig.engine.policies
+    policies.apply(policy("web"))
+    policies.switch_off(policies.policy_set.active_generation_of("web"), "ImageLocality", "it was too slow")
+    (problem,) = about_policy(policies, "web", faults=False)["problems"]
+    assert "ImageLocality" in problem
+    assert "it was too slow" in problem
+
+
 def test_few_of_many_policies_are_listed_in_short_steps(monkeypatch):
     monkeypatch.setattr(view, "MOST_POLICIES", 6)
     monkeypatch.setattr(view, "POLICIES_A_STEP", 2)
