@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from podwright.api.policy_result import ApplyResult
+from podwright.api.scheduler_policy import identity_of
 from podwright.core.cycle import Placement
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
@@ -131,12 +132,14 @@ class Trial:
         self._changed(undo)
 
     def apply_policy(self, raw: Raw) -> ApplyResult:
-        """Applies a SchedulerPolicy in place of one of the same name. The result says what is wrong with it."""
+        """Applies a SchedulerPolicy in place of one of the same name, even of the same generation. The result says what is wrong with it."""
         known, policies = self.cluster.policy_objects, self.cluster.policies
+        name, _, _ = identity_of(raw)
+        before = known.get(name)
+        if before is not None:
+            policies.remove(name)
         result = policies.apply(raw)
         policies.check_due()
-        name = result.name
-        before = known.get(name)
         known[name] = raw
 
         def undo() -> None:

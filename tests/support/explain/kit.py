@@ -56,9 +56,11 @@ def apply(change: Change, cluster: Cluster, pod: dict[str, Any]) -> tuple[Cluste
     """The cluster and the pod after the change."""
     objects = {name: [copy.deepcopy(each) for each in items] for name, items in cluster.objects.items()}
     pod, groups = copy.deepcopy(pod), [copy.deepcopy(each) for each in cluster.groups]
+    policies = [copy.deepcopy(each) for each in cluster.policies]
     for edit in change.edits:
         own = edit.kind == "Pod" and edit.name == pod["metadata"]["name"]
-        items = groups if edit.kind == "PodGroup" else objects.setdefault(LISTS[edit.kind], [])
+        others = {"PodGroup": groups, "SchedulerPolicy": policies}
+        items = others[edit.kind] if edit.kind in others else objects.setdefault(LISTS[edit.kind], [])
         index = next((i for i, each in enumerate(items) if _is(each, edit)), None)
         match edit.verb:
             case "patch" | "recreate" if own:
@@ -75,7 +77,7 @@ def apply(change: Change, cluster: Cluster, pod: dict[str, Any]) -> tuple[Cluste
                 items[index]["spec"]["nodeName"] = edit.node
             case verb:
                 raise AssertionError(verb)
-    return Cluster(objects, cluster.policies, groups, cluster.settings), pod
+    return Cluster(objects, policies, groups, cluster.settings), pod
 
 
 def _is(raw: Mapping[str, Any], edit: Any) -> bool:

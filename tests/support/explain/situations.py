@@ -134,6 +134,7 @@ SITUATIONS = (
         waiting(spec={"schedulerName": "team"}),
         "PolicyNotAccepted",
         "Tetris",
+        ("ask for the scheduler podwright instead of team",),
     ),
     Situation(
         "victims that have not ended",
@@ -383,6 +384,7 @@ SITUATIONS = (
         waiting(labels={"tier": "silver"}),
         "PolicyRule",
         "node(s) had another tier than the pod",
+        ("take the rule same-tier out of policy team",),
     ),
     Situation(
         "a gang that lacks one member",

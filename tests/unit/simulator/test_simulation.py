@@ -442,3 +442,15 @@ def test_simulations_leave_no_trace_and_their_results_do_not_depend_on_earlier_o
         again = simulate(many(), hypothesis, try_to_empty=3)
         if not result.preempted and not again.preempted:  # among equal victims, preemption starts elsewhere each time
             assert result.as_dict() == again.as_dict()
+
+
+def test_a_policy_is_tried_even_if_it_has_the_generation_of_the_one_in_the_cluster():
+    """As one that was written by `kubectl get -o yaml`, and edited."""
+    known = policy("p", schedulerName="podwright", strategy={"type": "LeastAllocated"})
+    known["metadata"] |= {"uid": "1", "generation": 3}
+    edited = {**known, "spec": {"schedulerName": "podwright", "strategy": {"type": "MostAllocated"}}}
+    cluster = loaded(node("n1"), node("n2"), pod("a", on="n1"), pod("b"), known)
+    before = copy_of(cluster)
+    assert simulate(cluster, Hypothesis()).landed[0].node == "n2"
+    assert simulate(cluster, Hypothesis(policies=[edited])).landed[0].node == "n1"
+    assert copy_of(cluster) == before

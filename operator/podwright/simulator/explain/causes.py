@@ -5,7 +5,9 @@ Each cause has a reason for programs, which is one of the words here, and a sent
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from podwright.core.framework.framework import Framework
@@ -68,20 +70,48 @@ def causes_of(
 
 def _of_pre_filter(cache: Cache, pod: PodInfo, status: Status) -> Cause:
     nodes = cache.table.count
-    reason, text = "Rejected", f"{status.plugin} rejects the pod on all nodes: {status.message}"
-    missing = [name for name, _ in claims_of(pod) if cache.store.get(_CLAIM, name, pod.namespace) is None]
+    reason = _REASONS.get(status.plugin, "Rejected")
+    text = f"{status.plugin} rejects the pod on all nodes: {status.message}"
+    missing = missing_claims(cache, pod)
     if "persistentvolumeclaim" in status.message and missing:
-        reason, text = "ClaimMissing", f"its PersistentVolumeClaim {pod.namespace}/{missing[0]} does not exist"
+        reason, text = "ClaimMissing", _missing(cache, pod, missing)
+    elif "persistentvolume " in status.message and "not found" in status.message:
+        reason, text = "VolumeMissing", "; ".join(_without_volume(cache, pod)) or text
     elif "unbound immediate" in status.message:
         reason, text = "ClaimUnbound", "; ".join(unbound(cache, pod)) or status.message
     elif _IN_USE in status.message:
         reason, text = "ClaimInUse", _in_use(cache, pod)
-    elif status.plugin == "NodeAffinity":
-        reason = "NodeAffinity"
     return Cause(reason=reason, text=text, plugin=status.plugin, nodes=nodes)
 
 
+def missing_claims(cache: Cache, pod: PodInfo) -> list[str]:
+    """The names of the pod's PersistentVolumeClaims that do not exist."""
+    return [name for name, _ in claims_of(pod) if cache.store.get(_CLAIM, name, pod.namespace) is None]
+
+
+def similar_claim(cache: Cache, namespace: str, name: str) -> str:
+    """The name of an existing claim of which this one is a misspelt form; empty if there is none."""
+    known = [str(raw["metadata"]["name"]) for raw in islice(cache.store.list(_CLAIM, namespace), _CLAIMS_READ)]
+    return next(iter(difflib.get_close_matches(name, known, n=1)), "")
+
+
+def _missing(cache: Cache, pod: PodInfo, missing: list[str]) -> str:
+    if len(missing) > 1:
+        return f"its PersistentVolumeClaims {listed([f'{pod.namespace}/{name}' for name in missing])} do not exist"
+    close = similar_claim(cache, pod.namespace, missing[0])
+    return f"its PersistentVolumeClaim {pod.namespace}/{missing[0]} does not exist{f'; did you mean {close!r}?' if close else ''}"
+
+
+def _without_volume(cache: Cache, pod: PodInfo) -> Iterator[str]:
+    for name, _ in claims_of(pod):
+        claim = cache.store.get(_CLAIM, name, pod.namespace)
+        volume = (claim or {}).get("spec", {}).get("volumeName")
+        if volume and cache.store.get("PersistentVolume", str(volume)) is None:
+            yield f"claim {pod.namespace}/{name} is bound to the volume {volume}, which does not exist"
+
+
 _CLAIM: Final = "PersistentVolumeClaim"
+_CLAIMS_READ: Final = 1000
 _IN_USE: Final = "ReadWriteOncePod"
 
 
@@ -98,11 +128,19 @@ def unbound(cache: Cache, pod: PodInfo) -> Iterator[str]:
         if not class_name:
             yield f"{claimed} names no storage class and is bound to no volume"
         elif storage_class is None:
-            yield f"{claimed} names the storage class {class_name}, which does not exist"
+            close = similar_class(cache, class_name)
+            hint = f"; did you mean {close!r}?" if close else ""
+            yield f"{claimed} names the storage class {class_name}, which does not exist{hint}"
         elif storage_class.get("provisioner") == NO_PROVISIONER:
             yield f"{claimed} is of storage class {class_name}, which has no provisioner, and no PersistentVolume of it is free"
         elif storage_class.get("volumeBindingMode") != WAIT_FOR_FIRST_CONSUMER:
             yield f"{claimed} waits for its provisioner {storage_class.get('provisioner')}"
+
+
+def similar_class(cache: Cache, name: str) -> str:
+    """The storage class of which this is a misspelt form; empty if there is none."""
+    known = [str(raw["metadata"]["name"]) for raw in islice(cache.store.list("StorageClass"), _CLAIMS_READ)]
+    return next(iter(difflib.get_close_matches(name, known, n=1)), "")
 
 
 def claim_users(cache: Cache, pod: PodInfo) -> list[PodInfo]:
@@ -191,10 +229,11 @@ def _resources(framework: Framework, cache: Cache, pod: PodInfo, node: NodeInfo,
     table = cache.table
     most = int(table.allocatable(resource)[table.valid].max()) if table.count else 0
     if not most:
-        return (
-            "NoSuchResource",
-            f"no node offers {called(resource)}, of which the pod requests {readable(resource, amount)}",
-        )
+        offered = {name for each in table.nodes if each is not None for name in each.allocatable if "/" in name}
+        close = next(iter(difflib.get_close_matches(resource, sorted(offered), n=1)), "")
+        hint = f" (did you mean {close!r}?)" if close else ""
+        text = f"no node offers {called(resource)}, of which the pod requests {readable(resource, amount)}{hint}"
+        return "NoSuchResource", text
     if amount > most:
         return "TooBig", (
             f"the pod requests {readable(resource, amount)} {called(resource)}, more than any node has"
@@ -212,8 +251,10 @@ def _resources(framework: Framework, cache: Cache, pod: PodInfo, node: NodeInfo,
             "WaitsForTerminatingPods",
             f"its room is held by pods that are still terminating ({listed([each.key for each in ending])})",
         )
-    above = [other for other in node.pods.values() if other.priority > pod.priority and not stays(other)]
-    if above and fits_without(framework, pod, node, above):
+    movable = [other for other in node.pods.values() if not stays(other)]
+    above = [other for other in movable if other.priority > pod.priority]
+    below = [other for other in movable if other.priority < pod.priority]
+    if above and fits_without(framework, pod, node, above + below) and not fits_without(framework, pod, node, below):
         return "PriorityTooLow", (
             f"too little {called(resource)} is free, and the pods there have a higher priority"
             f" (up to {max(other.priority for other in above)}, this pod {pod.priority})"

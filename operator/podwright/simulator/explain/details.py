@@ -131,7 +131,8 @@ def _ports(_framework: Framework, _cache: Cache, pod: PodInfo, node: NodeInfo) -
             for each in other.ports:
                 used.add(each)
             if used.conflicts(port):
-                found.append(f"host port {port.port}/{port.protocol} is taken by {other.key}")
+                ends = ", which is being deleted" if other.terminating else ""
+                found.append(f"host port {port.port}/{port.protocol} is taken by {other.key}{ends}")
     return "; ".join(found[:_MOST_REQUIREMENTS])
 
 
@@ -154,8 +155,9 @@ def _spread(_framework: Framework, _cache: Cache, pod: PodInfo, node: NodeInfo) 
         if each.topology_key not in labels:
             found.append(f"the node has no label {each.topology_key}")
         else:
+            domains = f" and at least {each.min_domains} domains" if each.min_domains > 1 else ""
             found.append(
-                f"maxSkew {each.max_skew} over {each.topology_key}, the node is in {labels[each.topology_key]}"
+                f"maxSkew {each.max_skew} over {each.topology_key}{domains}, the node is in {labels[each.topology_key]}"
             )
     return "; ".join(found[:_MOST_REQUIREMENTS])
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import PostFilterResult
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.preemption.evaluator import DryRun
 from podwright.core.preemption.units import priority_of
 from podwright.core.state.cache import Cache
@@ -21,7 +21,8 @@ from podwright.engine.active_policies import ActivePolicy
 from podwright.simulator.explain.amounts import counted, listed
 from podwright.simulator.explain.causes import causes_of
 from podwright.simulator.explain.changes.entering import entering
-from podwright.simulator.explain.changes.search import Search, tried
+from podwright.simulator.explain.changes.place import Option
+from podwright.simulator.explain.changes.search import Search, after, tried
 from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.details import miss
 from podwright.simulator.explain.events import events_for
@@ -55,15 +56,29 @@ def explain_pod(
     trials = Trials(cluster, stopped) if changes else None
     found = _explained(cluster, pod, trials)
     if trials and not found.changes and found.state in (State.IGNORED, State.GATED, State.WAITS_FOR_POLICY):
-        found = replace(found, changes=tuple(trials.in_time(_to_be_tried(trials, pod))))
+        found = _entered(trials, pod, found)
     if trials and trials.cut_short:
         found = replace(found, notes=(*found.notes, "there was no time to try everything that could help"))
     return found
 
 
-def _to_be_tried(trials: Trials, pod: PodInfo) -> Iterable[Change]:
-    """Changes of a pod that the scheduler does not try at all."""
-    for text, raw in entering(trials.cluster, pod):
+def _entered(trials: Trials, pod: PodInfo, found: Explanation) -> Explanation:
+    """With what lets the scheduler try the pod. If that is not enough, also with what would then be in the way, and what would help then."""
+    options = [*entering(trials.cluster, pod)]
+    changes = tuple(trials.in_time(_enough(trials, pod, options)))
+    if changes or trials.cut_short:
+        return replace(found, changes=changes)
+    for text, raw in options[:1]:
+        then = _explained(trials.cluster, parse_pod(raw, keep_raw=True), trials)
+        if then.state is State.PENDING:
+            changes = tuple(after(change, pod, text, raw) for change in then.changes)
+            return replace(found, causes=(*found.causes, *then.causes), nearest=then.nearest, changes=changes)
+    return found
+
+
+def _enough(trials: Trials, pod: PodInfo, options: Iterable[Option]) -> Iterable[Change]:
+    """The first of these changes that places the pod."""
+    for text, raw in options:
         change = tried(trials, pod, text, raw)
         if change is not None:
             yield change

@@ -5,8 +5,7 @@ import copy
 import pytest
 
 from podwright.core.objects.pod import parse_pod
-from podwright.simulator.explain import groups
-from podwright.simulator.explain.changes import search
+from podwright.simulator.explain.changes import groups, search
 from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.explanation import explain_pod
 from podwright.simulator.explain.results import State, as_object

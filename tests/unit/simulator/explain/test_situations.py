@@ -1,12 +1,13 @@
-"""Thirty situations: the true cause comes first, and each proposed change, applied, places the pod."""
+"""Thirty situations, and variants of them: the true cause comes first, and each proposed change, applied, places the pod."""
 
 import pytest
 
 from podwright.simulator.explain.results import State
 from support.explain.kit import apply
 from support.explain.situations import SITUATIONS
+from support.explain.variants import VARIANTS
 
-EACH = [pytest.param(each, id=each.id) for each in SITUATIONS]
+EACH = [pytest.param(each, id=each.id) for each in (*SITUATIONS, *VARIANTS)]
 
 
 @pytest.mark.parametrize("situation", EACH)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from podwright.core.objects.pod import POLICY_ANNOTATION, PodInfo
 from podwright.simulator.explain.amounts import listed
-from podwright.simulator.explain.changes.pod_edits import Option
+from podwright.simulator.explain.changes.place import Option
 from podwright.simulator.loaded import LoadedCluster
 
 
@@ -17,17 +17,17 @@ def entering(cluster: LoadedCluster, pod: PodInfo) -> Iterator[Option]:
     if pod.raw is None:
         return
     policy = cluster.policies.of(pod)
-    if policy is None:
-        served = sorted(cluster.policies.policy_set.scheduler_names)
-        for name in dict.fromkeys((*difflib.get_close_matches(pod.scheduler_name, served, n=1), *served)):
-            made = copy.deepcopy(dict(pod.raw))
-            made["spec"] = {**(made.get("spec") or {}), "schedulerName": name}
-            yield f"ask for the scheduler {name} instead of {pod.scheduler_name}", made
-    elif policy.compiled.misnamed:
+    if policy is not None and policy.compiled.misnamed:
         made = copy.deepcopy(dict(pod.raw))
         annotations = made["metadata"].get("annotations") or {}
         made["metadata"]["annotations"] = {key: value for key, value in annotations.items() if key != POLICY_ANNOTATION}
         yield f"take away its annotation {POLICY_ANNOTATION}", made
+    elif policy is None or policy.refusal:
+        served = sorted(cluster.policies.policy_set.scheduler_names - {pod.scheduler_name})
+        for name in dict.fromkeys((*difflib.get_close_matches(pod.scheduler_name, served, n=1), *served)):
+            made = copy.deepcopy(dict(pod.raw))
+            made["spec"] = {**(made.get("spec") or {}), "schedulerName": name}
+            yield f"ask for the scheduler {name} instead of {pod.scheduler_name}", made
     elif pod.gates:
         made = copy.deepcopy(dict(pod.raw))
         made["spec"] = {key: value for key, value in made["spec"].items() if key != "schedulingGates"}

@@ -1,6 +1,6 @@
 """Merge patches: what differs between two versions of an object, for people to read and for `kubectl patch`.
 
-Containers and their ports merge by their keys, as in a strategic merge patch; all other lists are replaced.
+Containers, their ports and topology spread constraints merge by their keys, as in a strategic merge patch; all other lists are replaced.
 """
 
 from __future__ import annotations
@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-_KEYS: Final = {"containers": "name", "initContainers": "name", "ports": "containerPort"}
+_KEYS: Final = {
+    "containers": "name",
+    "initContainers": "name",
+    "ports": "containerPort",
+    "topologySpreadConstraints": "topologyKey",
+}
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
@@ -18,7 +23,7 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
         old = before.get(key)
         if old == value:
             continue
-        if key in _KEYS and isinstance(old, list) and len(old) == len(value):
+        if key in _KEYS and isinstance(old, list) and _same_keys(old, value, _KEYS[key]):
             patch[key] = [
                 {_KEYS[key]: new.get(_KEYS[key]), **difference(was, new)}
                 for was, new in zip(old, value, strict=True)
@@ -29,3 +34,18 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
         else:
             patch[key] = value
     return patch
+
+
+def _same_keys(before: list[Any], after: list[Any], key: str) -> bool:
+    """Whether both lists have the same entries by their keys, each once."""
+    keys = [each.get(key) for each in before]
+    return keys == [each.get(key) for each in after] and len({*keys}) == len(keys)
+
+
+def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """One patch for both, of which the second counts where they differ."""
+    made = dict(first)
+    for key, value in second.items():
+        old = made.get(key)
+        made[key] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return made

@@ -5,8 +5,7 @@ The nearest nodes are tried first, and the search ends after MOST_TRIALS decisio
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
@@ -15,6 +14,7 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import PostFilterResult
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.state.cache import Cache
 from podwright.core.state.devices.claims import CLAIM_KIND
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.simulator.explain.amounts import counted, listed
@@ -22,10 +22,12 @@ from podwright.simulator.explain.causes import claim_users, stays
 from podwright.simulator.explain.changes.claims import claim_options, having_devices, open_claims
 from podwright.simulator.explain.changes.moves import Moves, ending, moves_from
 from podwright.simulator.explain.changes.node_edits import NodeEdit, edit_for, manifest, shapes
-from podwright.simulator.explain.changes.patches import difference
-from podwright.simulator.explain.changes.pod_edits import Option, Place, edits_for, safely
+from podwright.simulator.explain.changes.patches import difference, merged
+from podwright.simulator.explain.changes.place import Option
+from podwright.simulator.explain.changes.pod_edits import OPTIONS, combined
+from podwright.simulator.explain.changes.rules import without_rule
 from podwright.simulator.explain.changes.trials import Trials
-from podwright.simulator.explain.changes.volumes import lacking
+from podwright.simulator.explain.changes.volumes import lacking, remounted
 from podwright.simulator.explain.results import Change, Edit, Victim
 from podwright.simulator.explain.verdicts import Verdicts, verdicts_of
 
@@ -34,10 +36,10 @@ MOST_TRIALS: Final = 60
 NODES_TRIED: Final = 6
 SHAPES_TRIED: Final = 6
 MOVES_TRIED: Final = 3
-OPTIONS: Final = 6
 CLAIMS_TRIED: Final = 8
 USERS_TRIED: Final = 4
 _DEVICES: Final = "DynamicResources"
+_RULES: Final = "PolicyRules"
 _LIVE: Final = frozenset(("tolerations", "schedulingGates"))
 """Fields of a pod's spec that may be changed while it is pending. With any other, the pod has to be created anew."""
 _FAR_ABOVE: Final = 2_000_000_000
@@ -62,12 +64,14 @@ class Search:
         yield from islice(self._of_pod(), 2)
         # Sources that change nodes come last, because a diagnosis belongs to the node table as it was.
         for source in (
+            self._of_mounts,
             self._of_priority,
             self._of_moves,
             self._of_endings,
             self._of_volumes,
             self._of_claims,
             self._of_devices,
+            self._of_rules,
             self._of_node,
             self._of_new_node,
         ):
@@ -95,38 +99,23 @@ class Search:
     # The pod
 
     def _of_pod(self) -> Iterator[Change]:
-        tried_texts: set[str] = set()
+        known: list[Option] = []
         helped: list[set[str]] = []
         """The plugins for which a change was found. A farther node that they and others reject needs a greater one."""
         for row in self._rows:
             plugins = self._plugins(row)
-            if any(known <= {*plugins} for known in helped):
+            if any(each <= {*plugins} for each in helped):
                 continue
-            for text, raw in islice(self._combined(plugins, self._node(row)), OPTIONS):
-                if text in tried_texts or self._spent:
+            found = combined(self._framework, self._cache, self._pod.raw or {}, plugins, self._node(row))
+            for text, raw in islice(found, OPTIONS):
+                if (text, raw) in known or self._spent:
                     continue
-                tried_texts.add(text)
+                known.append((text, raw))
                 change = tried(self._trials, self._pod, text, raw)
                 if change is not None:
                     helped.append({*plugins})
                     yield change
                     break
-
-    def _combined(self, plugins: Sequence[str], node: NodeInfo) -> Iterator[Option]:
-        """Changes of the pod for all plugins that reject the node."""
-        assert self._pod.raw is not None, "a pod that is explained has its raw object"
-        options: list[Option] = [("", copy.deepcopy(dict(self._pod.raw)))]
-        for plugin in plugins:
-            options = [
-                (f"{text} and {more}" if text else more, changed)
-                for text, raw in options
-                for more, changed in islice(self._options(plugin, raw, node), OPTIONS)
-            ][:OPTIONS]
-        return (option for option in options if option[0])
-
-    def _options(self, plugin: str, raw: dict[str, Any], node: NodeInfo) -> Iterator[Option]:
-        place = Place(self._framework, self._cache, parse_pod(raw, keep_raw=True), raw, node)
-        return safely(edits_for(plugin, place))
 
     # One node
 
@@ -186,13 +175,26 @@ class Search:
             info.present for info in islice(self._cache.nodes.values(), NODES_TRIED) if info.node is not None
         ]
         for node in nodes:
-            for text, objects in lacking(self._cache, self._pod, node):
-                if self._spent:
-                    return
-                with self._trials.with_objects(objects):
-                    placed = self._trials.place(self._pod)
-                if placed:
-                    yield Change(of="cluster", text=text, node=placed, edits=tuple(_created(*each) for each in objects))
+            text, objects = lacking(self._cache, self._pod, node)
+            if not objects or self._spent:
+                continue
+            with self._trials.with_objects(objects):
+                placed = self._trials.place(self._pod)
+            if placed:
+                edits = tuple(_created(self._cache, *each) for each in objects)
+                yield Change(of="cluster", text=text, node=placed, edits=edits)
+
+    def _of_mounts(self) -> Iterator[Change]:
+        """Claims of which the pod misspells the names."""
+        for text, raw in remounted(self._cache, self._pod):
+            change = tried(self._trials, self._pod, text, raw)
+            if change is not None:
+                yield change
+
+    def _of_rules(self) -> Iterator[Change]:
+        """The policy without the rule that rejects the nearest nodes."""
+        if any(_RULES in self._plugins(row) for row in self._rows):
+            yield from without_rule(self._trials, self._pod)
 
     def _of_claims(self) -> Iterator[Change]:
         """Claims that ask for less."""
@@ -275,10 +277,23 @@ def tried(trials: Trials, pod: PodInfo, text: str, raw: dict[str, Any]) -> Chang
     if not placed or pod.raw is None:
         return None
     patch = difference(pod.raw, raw)
-    live = set(patch) <= {"spec", "metadata"} and set(patch.get("spec", ())) <= _LIVE
-    verb = "patch" if live else "recreate"
-    edit = Edit(verb=verb, kind="Pod", name=pod.name, namespace=pod.namespace, object=patch)
+    edit = Edit(verb=_verb(patch), kind="Pod", name=pod.name, namespace=pod.namespace, object=patch)
     return Change(of="pod", text=text, node=placed, edits=(edit,))
+
+
+def after(change: Change, pod: PodInfo, text: str, raw: Mapping[str, Any]) -> Change:
+    """A change of the pod as `raw` has it, together with what made it so, which `text` says."""
+    own = [edit for edit in change.edits if edit.kind == "Pod" and edit.name == pod.name]
+    both = merged(difference(pod.raw or {}, raw), own[0].object or {}) if own else difference(pod.raw or {}, raw)
+    edit = Edit(verb=_verb(both), kind="Pod", name=pod.name, namespace=pod.namespace, object=both)
+    others = tuple(each for each in change.edits if each not in own)
+    return replace(change, text=f"{text} and {change.text}", edits=(edit, *others))
+
+
+def _verb(patch: Mapping[str, Any]) -> str:
+    """How a pending pod gets the patch."""
+    live = set(patch) <= {"spec", "metadata"} and set(patch.get("spec", ())) <= _LIVE
+    return "patch" if live else "recreate"
 
 
 def _of_edits(edits: Sequence[NodeEdit], moves: Moves | None, placed: str) -> Change:
@@ -300,6 +315,9 @@ def _of_edits(edits: Sequence[NodeEdit], moves: Moves | None, placed: str) -> Ch
     return Change(of="cluster", text=" and ".join(texts), node=placed, edits=tuple(made))
 
 
-def _created(kind: str, raw: Any) -> Edit:
+def _created(cache: Cache, kind: str, raw: Any) -> Edit:
     metadata = raw["metadata"]
+    if cache.store.get(kind, metadata["name"], metadata.get("namespace", "")) is not None:
+        changed = {"spec": raw["spec"]}
+        return Edit(verb="recreate", kind=kind, name=metadata["name"], namespace=metadata["namespace"], object=changed)
     return Edit(verb="create", kind=kind, name=metadata["name"], namespace=metadata.get("namespace", ""), object=raw)

@@ -105,6 +105,12 @@ class Trials:
             yield
 
     @contextmanager
+    def with_policy(self, raw: Mapping[str, Any]) -> Iterator[bool]:
+        """Another version of a SchedulerPolicy. Gives whether it is accepted."""
+        with Trial(self.cluster) as trial:
+            yield trial.apply_policy(raw).accepted
+
+    @contextmanager
     def with_objects(self, objects: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[None]:
         """Objects of the store by kind, added or in another version."""
         with Trial(self.cluster) as trial:

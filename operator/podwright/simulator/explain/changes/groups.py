@@ -1,0 +1,266 @@
+"""What would help a pod group: more members, a smaller minimum, smaller or other members, one more node. Each was proved by a decision about all members."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Final
+
+from podwright.core.cycle import Rejection
+from podwright.core.framework.framework import Framework
+from podwright.core.gangs.decisions import GangDecision, GangPlacement, GangRejection
+from podwright.core.gangs.plan import Planner
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.pod_group import APIS, PodGroup
+from podwright.core.plugins.gang_scheduling import GangScheduling
+from podwright.core.state.cache import Cache
+from podwright.simulator.explain.changes.node_edits import manifest, shapes
+from podwright.simulator.explain.changes.patches import difference
+from podwright.simulator.explain.changes.place import Option, Place
+from podwright.simulator.explain.changes.pod_edits import OPTIONS, combined
+from podwright.simulator.explain.changes.request_edits import lacking, with_less
+from podwright.simulator.explain.changes.trials import Trials
+from podwright.simulator.explain.results import Change, Edit
+from podwright.simulator.explain.verdicts import FIT, Verdicts, verdicts_of
+
+_SHAPES: Final = 6
+_FEWER: Final = 3
+_PARTS: Final = 16
+"""The steps in which smaller requests are tried."""
+_NODES_TRIED: Final = 3
+_MEMBERS_EDITED: Final = 200
+"""How many members may be changed alike."""
+_KINDS: Final[Mapping[str, str]] = {api: kind for kind, api in APIS.items()}
+
+
+def planner_for(framework: Framework, cache: Cache, group: PodGroup) -> Planner:
+    """Plans as the scheduler does, with the same choice among equals each time."""
+    args = framework.profile.args.get(GangScheduling.name)
+    pack_by = "" if args is None else args.topology_key
+    return Planner(framework=framework, cache=cache, group=group, below=lambda _: 0, pack_by=pack_by)
+
+
+def _plan(trials: Trials, framework: Framework, key: str, waiting: Sequence[PodInfo]) -> GangDecision | None:
+    """The decision about these members now."""
+    trials.begin()
+    group = trials.cache.groups.get(key)
+    return None if group is None else planner_for(framework, trials.cache, group).plan(waiting)
+
+
+def _node_of(decision: GangDecision | None, pod: PodInfo) -> str:
+    """The node that the decision gives to this member."""
+    if not isinstance(decision, GangPlacement):
+        return ""
+    return next((each.node_name for each in decision.placements if each.pod.uid == pod.uid), "")
+
+
+def for_too_few(trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo, lacking: int) -> Iterator[Change]:
+    members = [replace(pod, name=f"{pod.name}-{i}", uid=f"{pod.uid}/{i}") for i in range(lacking)]
+    for member in members:
+        trials.cache.groups.add_waiting(member)
+    try:
+        waiting = trials.cache.groups.members(group.key).unplaced()
+        node = _node_of(_plan(trials, framework, group.key, waiting), pod)
+    finally:
+        for member in members:
+            trials.cache.groups.remove_waiting(member.uid)
+    if node and pod.raw is not None:
+        edits = tuple(
+            Edit(verb="create", kind="Pod", name=m.name, namespace=m.namespace, object=_copy(pod.raw, m.name))
+            for m in members
+        )
+        yield Change(
+            of="cluster",
+            text=f"{lacking} more {'member' if lacking == 1 else 'members'} like this pod",
+            node=node,
+            edits=edits,
+        )
+    yield from _smaller(trials, framework, group, pod)
+
+
+def _copy(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    metadata = {key: raw["metadata"][key] for key in ("namespace", "labels") if key in raw["metadata"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**metadata, "name": name},
+        "spec": copy.deepcopy(raw["spec"]),
+    }
+
+
+def for_rejected(
+    trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo, decision: GangRejection
+) -> Iterator[Change]:
+    yield from _less(trials, framework, group, pod, decision)
+    yield from _alike(trials, framework, group, pod, decision)
+    yield from _smaller(trials, framework, group, pod)
+    yield from _one_more_node(trials, framework, group, pod)
+
+
+def _one_more_node(trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo) -> Iterator[Change]:
+    waiting = trials.cache.groups.members(group.key).unplaced()
+    nodes = (info.present for info in list(trials.cache.nodes.values()) if info.node is not None)
+    for node in [*shapes(nodes, _SHAPES)]:
+        with trials.one_more_node(node.name) as added:
+            placed = _node_of(_plan(trials, framework, group.key, waiting), pod)
+        if placed:
+            edit = Edit(verb="create", kind="Node", name=added.name, object=manifest(added))
+            yield Change(of="cluster", text=f"one more node like {node.name}", node=placed, edits=(edit,))
+            return
+
+
+def _smaller(trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo) -> Iterator[Change]:
+    """A smaller minimum."""
+    for fewer in range(1, min(_FEWER, group.min_count - 1) + 1):
+        changed = copy.deepcopy(dict(group.raw))
+        spec, minimum = changed["spec"], group.min_count - fewer
+        if "minMember" in spec:
+            spec["minMember"] = minimum
+        else:
+            spec["schedulingPolicy"]["gang"]["minCount"] = minimum
+        with trials.with_objects([(_KINDS[group.api], changed)]):
+            waiting = trials.cache.groups.members(group.key).unplaced()
+            node = _node_of(_plan(trials, framework, group.key, waiting), pod) if waiting else ""
+        if node:
+            patch = difference(group.raw, changed)
+            edit = Edit(verb="patch", kind="PodGroup", name=group.name, namespace=group.namespace, object=patch)
+            text = f"a minimum of {minimum} instead of {group.min_count} in PodGroup {group.label}"
+            yield Change(of="cluster", text=text, node=node, edits=(edit,))
+            return
+
+
+def _less(
+    trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo, decision: GangRejection
+) -> Iterator[Change]:
+    """Smaller requests of all members: at most what the first one that fits nowhere lacks on the nearest node, at least a part of it."""
+    waiting = trials.cache.groups.members(group.key).unplaced()
+    if any(each.raw is None for each in waiting):
+        return
+    for less in _lacking(trials, framework, decision):
+        best: tuple[GangDecision, Sequence[tuple[str, PodInfo]]] | None = None
+        enough, too_little = _PARTS, 0
+        while enough - too_little > (0 if best is None else 1):
+            parts = enough if best is None else (enough + too_little) // 2
+            members = _members_with_less(waiting, less, parts)
+            planned = None if members is None else _plan(trials, framework, group.key, [each for _, each in members])
+            if planned is not None and members is not None and _node_of(planned, pod):
+                best, enough = (planned, members), parts
+            elif best is None:
+                break
+            else:
+                too_little = parts
+        if best is not None:
+            planned, members = best
+            yield Change(
+                of="pod",
+                text=f"let each member {members[0][0]}",
+                node=_node_of(planned, pod),
+                edits=tuple(_recreated(before, after) for before, (_, after) in zip(waiting, members, strict=True)),
+            )
+            return
+
+
+def _lacking(trials: Trials, framework: Framework, decision: GangRejection) -> Iterator[Mapping[str, int]]:
+    """What the nearest nodes lack for the first member that fits nowhere, while those before it have their nodes."""
+    rejected = _first_rejected(decision)
+    if rejected is None:
+        return
+    found = []
+    with _beside_others(trials, framework, decision, rejected) as verdicts:
+        for row in verdicts.nearest(_SHAPES):
+            less = lacking(
+                Place(framework, trials.cache, rejected, dict(rejected.raw or {}), trials.cache.node_at(row))
+            )
+            if less and less not in found:
+                found.append(less)
+    yield from found
+
+
+def _first_rejected(decision: GangRejection) -> PodInfo | None:
+    """The first member that fits nowhere."""
+    rejected = next((each.pod for each in decision.attempts.values() if isinstance(each, Rejection)), None)
+    return None if rejected is None or rejected.raw is None else rejected
+
+
+@contextmanager
+def _beside_others(
+    trials: Trials, framework: Framework, decision: GangRejection, rejected: PodInfo
+) -> Iterator[Verdicts]:
+    """The verdicts about this member while those before it have their nodes. Raises PluginError."""
+    with trials.placed([each for each in decision.attempts.values() if not isinstance(each, Rejection)]):
+        yield verdicts_of(framework, trials.cache, rejected)
+
+
+def _alike(
+    trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo, decision: GangRejection
+) -> Iterator[Change]:
+    """One change of the spec of all members, for what rejects the first one that fits nowhere."""
+    waiting, rejected = trials.cache.groups.members(group.key).unplaced(), _first_rejected(decision)
+    if rejected is None or len(waiting) > _MEMBERS_EDITED or any(each.raw is None for each in waiting):
+        return
+    for text, changed in _options(trials, framework, decision, rejected):
+        members = [_with_spec_of(changed, each, rejected) for each in waiting]
+        if None in members:
+            continue
+        made = [member for member in members if member is not None]
+        node = _node_of(_plan(trials, framework, group.key, made), pod)
+        if node:
+            edits = tuple(_recreated(before, after) for before, after in zip(waiting, made, strict=True))
+            yield Change(of="pod", text=f"let each member {_of_all(text)}", node=node, edits=edits)
+            return
+
+
+def _of_all(text: str) -> str:
+    """The change, said of each member: `not select` in place of `do not select`."""
+    return " and ".join(
+        part.replace("do not ", "not ", 1) if part.startswith("do not ") else part for part in text.split(" and ")
+    )
+
+
+def _options(trials: Trials, framework: Framework, decision: GangRejection, rejected: PodInfo) -> Sequence[Option]:
+    """Changes of this member that are not of its requests alone, the nearest node first."""
+    found: list[Option] = []
+    with _beside_others(trials, framework, decision, rejected) as verdicts:
+        for row in verdicts.nearest(_NODES_TRIED):
+            plugins = [name for name, mask in verdicts.rejects.items() if mask[row]]
+            if plugins and plugins != [FIT]:
+                options = combined(framework, trials.cache, rejected.raw or {}, plugins, trials.cache.node_at(row))
+                found += [option for option in islice(options, OPTIONS) if option not in found]
+    return found
+
+
+def _with_spec_of(changed: Mapping[str, Any], member: PodInfo, model: PodInfo) -> PodInfo | None:
+    """The member with the changed spec; None if its spec was another one than the model's."""
+    raw = dict(member.raw or {})
+    if raw.get("spec") != (model.raw or {}).get("spec"):
+        return None
+    try:
+        return parse_pod({**raw, "spec": copy.deepcopy(changed["spec"])}, keep_raw=True)
+    except InvalidObjectError:
+        return None
+
+
+def _members_with_less(
+    waiting: Sequence[PodInfo], less: Mapping[str, int], parts: int
+) -> Sequence[tuple[str, PodInfo]] | None:
+    """The members with requests that are smaller by so many of the _PARTS of `less`; None if one does not request so much."""
+    amounts = {resource: -(-amount * parts // _PARTS) for resource, amount in less.items()}
+    found = []
+    for pod in waiting:
+        try:
+            option = with_less(dict(pod.raw or {}), pod, amounts)
+        except (InvalidObjectError, AttributeError, KeyError, TypeError):
+            return None
+        if option is None:
+            return None
+        found.append((option[0], parse_pod(option[1], keep_raw=True)))
+    return found
+
+
+def _recreated(before: PodInfo, after: PodInfo) -> Edit:
+    patch = difference(before.raw or {}, after.raw or {})
+    return Edit(verb="recreate", kind="Pod", name=before.name, namespace=before.namespace, object=patch)
