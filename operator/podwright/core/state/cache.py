@@ -262,38 +262,43 @@ class Cache:
 
     # For transactions, which also restore the order of pods
 
-    def remove_pods(self, node_name: str, pods: Sequence[PodInfo]) -> Collection[str]:
-        """`remove_pod` for several pods on one node, which must exist. Each sum of the node is written once.
+    def remove_pods(self, by_node: Mapping[str, Sequence[PodInfo]]) -> Collection[str]:
+        """`remove_pod` for several pods, by the names of their nodes, which must exist. Each sum of a node is written once.
 
         Returns the uids of the pods that were assumed.
         """
         self._changes += 1
-        info, placed = self.nodes[node_name], self._placed
+        nodes, placed = self.nodes, self._placed
+        removed = [(pod, nodes[name].slot) for name, pods in by_node.items() for pod in pods]
         for observer in self._observers:
-            removed = observer.pod_removed
-            for pod in pods:
-                removed(pod, info.slot)
-        for pod in pods:
+            remove = observer.pod_removed
+            for pod, slot in removed:
+                remove(pod, slot)
+        for pod, _ in removed:
             del placed[pod.uid]
-        assumed = self._assumed.intersection([pod.uid for pod in pods])
+        assumed = self._assumed.intersection([pod.uid for pod, _ in removed]) if self._assumed else frozenset()
         self._assumed -= assumed
-        self._write_usage(info, info.remove_all(pods))
+        self._write_usage_of({name: nodes[name].remove_all(pods) for name, pods in by_node.items()})
         return assumed
 
-    def restore_pods(self, node_name: str, pods: Sequence[PodInfo], assumed: Collection[str]) -> None:
+    def restore_pods(self, by_node: Mapping[str, Sequence[PodInfo]], assumed: Collection[str]) -> None:
         """Undoes `remove_pods`, except for the order of pods. `assumed`: the uids of pods to assume again."""
         self._changes += 1
-        info, placed = self.nodes[node_name], self._placed
-        resources = info.add_all(pods)
-        for pod in pods:
-            placed[pod.uid] = info
-        if assumed:
-            self._assumed.update([pod.uid for pod in pods if pod.uid in assumed])
-        for observer in self._observers:
-            added = observer.pod_added
+        nodes, placed = self.nodes, self._placed
+        resources = {name: nodes[name].add_all(pods) for name, pods in by_node.items()}
+        restored: list[tuple[PodInfo, int]] = []
+        for name, pods in by_node.items():
+            info = nodes[name]
             for pod in pods:
-                added(pod, info.slot)
-        self._write_usage(info, resources)
+                placed[pod.uid] = info
+                restored.append((pod, info.slot))
+        if assumed:
+            self._assumed.update([pod.uid for pod, _ in restored if pod.uid in assumed])
+        for observer in self._observers:
+            add = observer.pod_added
+            for pod, slot in restored:
+                add(pod, slot)
+        self._write_usage_of(resources)
 
     # Other objects
 
@@ -345,6 +350,18 @@ class Cache:
     def _write_usage(self, info: NodeInfo, resources: Iterable[str]) -> None:
         self.table.write_usage(info.slot, resources)
         self._write_counts(info)
+
+    def _write_usage_of(self, resources: Mapping[str, Iterable[str]]) -> None:
+        """The same for several nodes, by name."""
+        infos = [self.nodes[name] for name in resources]
+        for info, changed in zip(infos, resources.values(), strict=True):
+            self.table.write_usage(info.slot, changed)
+        self.table.set_counts_of(
+            [info.slot for info in infos],
+            pods=[len(info.pods) for info in infos],
+            scoring_cpu=[info.scoring_cpu for info in infos],
+            scoring_memory=[info.scoring_memory for info in infos],
+        )
 
     def _write_counts(self, info: NodeInfo) -> None:
         self.table.set_counts(info.slot, len(info.pods), info.scoring_cpu, info.scoring_memory)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from podwright.core.objects.compaction import shrink
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import HostPort, PodInfo
-from podwright.core.objects.resources import CPU, MEMORY
+from podwright.core.objects.resources import CPU, MEMORY, Requests
 
 WILDCARD = "0.0.0.0"  # noqa: S104 -- the host IP that means all addresses
 
@@ -126,6 +126,10 @@ class NodeInfo:
                 self.ports.remove(port)
         return self._count(pods, -1)
 
+    def move_to_end(self, uid: str) -> None:
+        """Makes a pod the last one."""
+        self.pods[uid] = self.pods.pop(uid)
+
     def restore_order(self, before: dict[str, PodInfo]) -> None:
         """Brings the pods into the order of `before`, an earlier copy of `pods`, which may be kept. Other pods come last."""
         current = self.pods
@@ -136,24 +140,27 @@ class NodeInfo:
         self.pods.update({uid: pod for uid, pod in current.items() if uid not in before})
 
     def _count(self, pods: Sequence[PodInfo], sign: int) -> Collection[str]:
-        """Multiplies the requests of pods of one template, instead of adding them one by one."""
+        """Multiplies the requests of pods of one template, instead of adding them one by one. `pods`: at least one."""
+        first = pods[0].requests
+        if all(pod.requests is first for pod in pods):
+            self._count_alike(first, sign * len(pods))
+            return first.amounts
         resources: set[str] = set()
-        requested = self.requested
-        alike = (
-            Counter([pod.requests for pod in pods]).items() if len(pods) > 1 else [(pod.requests, 1) for pod in pods]
-        )
-        for requests, pods_alike in alike:
-            times = sign * pods_alike
-            for resource, amount in requests.amounts.items():
-                total = requested.get(resource, 0) + times * amount
-                if total or resource in (CPU, MEMORY):
-                    requested[resource] = total
-                else:
-                    requested.pop(resource, None)
-            self.scoring_cpu += times * requests.scoring_cpu
-            self.scoring_memory += times * requests.scoring_memory
+        for requests, pods_alike in Counter([pod.requests for pod in pods]).items():
+            self._count_alike(requests, sign * pods_alike)
             resources.update(requests.amounts)
         return resources
+
+    def _count_alike(self, requests: Requests, times: int) -> None:
+        requested = self.requested
+        for resource, amount in requests.amounts.items():
+            total = requested.get(resource, 0) + times * amount
+            if total or resource in (CPU, MEMORY):
+                requested[resource] = total
+            else:
+                requested.pop(resource, None)
+        self.scoring_cpu += times * requests.scoring_cpu
+        self.scoring_memory += times * requests.scoring_memory
 
     def compact(self) -> None:
         """Frees the memory that the dictionaries needed when there were more pods, or pods with more resources and ports."""

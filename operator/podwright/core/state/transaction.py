@@ -99,6 +99,42 @@ class _Pending:
     groups: dict[str, Mapping[str, PodInfo]] = field(default_factory=dict)
     partial: Collection[str] | None = None
 
+    def __bool__(self) -> bool:
+        return bool(self.removed or self.nodes or self.groups) or self.partial is not None
+
+
+@dataclass(slots=True)
+class _Repeated:
+    """Removals and additions without anything else between them, to be repeated together.
+
+    Pods that were removed and added back stay on their nodes, as the last ones there; members of groups are removed and added back, for the order
+    in their groups.
+    """
+
+    changes: list[_Removed | _AddedBack] = field(default_factory=list)
+    taken: dict[str, None] = field(default_factory=dict)
+    put: dict[str, None] = field(default_factory=dict)
+    last: dict[str, None] = field(default_factory=dict)
+    """The uids of all pods that were added back, in order."""
+
+    def remove(self, change: _Removed) -> None:
+        self.changes.append(change)
+        for uid in change.uids:
+            self.last.pop(uid, None)
+            if uid in self.put:
+                del self.put[uid]
+            else:
+                self.taken[uid] = None
+
+    def add_back(self, change: _AddedBack, known: Mapping[str, PodInfo]) -> None:
+        self.changes.append(change)
+        for uid in change.uids:
+            self.last[uid] = None
+            if uid in self.taken and not known[uid].group:
+                del self.taken[uid]
+            else:
+                self.put[uid] = None
+
 
 class CacheTransaction:
     """See the module. A context manager; leaving the block rolls everything back.
@@ -176,8 +212,7 @@ class CacheTransaction:
             self._save_group(key)
         for name in by_node:
             self._save_node(name)
-        for name, siblings in by_node.items():
-            self._assumed.update(cache.remove_pods(name, siblings))
+        self._assumed.update(cache.remove_pods(by_node))
         self._out.update(uids)
         self._log.append(_Removed(uids))
 
@@ -265,24 +300,43 @@ class CacheTransaction:
         """Does everything again, in order. The cache must be as `suspend` has left it. Raises what `redo` of `on_rollback` raises."""
         assert self._suspended is not None, "the transaction is not suspended"
         (log, saved, partially_placed), self._suspended = self._suspended, None
+        repeated = _Repeated()
         for change in log:  # after an exception, the transaction rolls back what was done until then
+            match change:
+                case _Removed():
+                    repeated.remove(change)
+                    continue
+                case _AddedBack():
+                    repeated.add_back(change, self._pods)
+                    continue
+            repeated = self._repeat(repeated)
             match change:
                 case _Assumed():
                     self.cache.assume(change.pod, change.node_name)
-                case _Removed():
-                    self._take(change.uids)
-                case _AddedBack():
-                    self._put(change.uids)
                 case _NominationCleared():
                     self.cache.nominator.remove(change.uid)
                 case _Callbacks():
                     change.redo()
             self._log.append(change)
+        self._repeat(repeated)
         self.cache.groups.restore_partially_placed(partially_placed)  # `forget` may have changed their order
         self._saved = saved
 
+    def _repeat(self, repeated: _Repeated) -> _Repeated:
+        """Repeats these changes and returns an empty collection for the next ones."""
+        if not repeated.changes:
+            return repeated
+        self._take(repeated.taken)
+        self._put(repeated.put)
+        for uid in repeated.last:
+            self.cache.nodes[self._node_of[uid]].move_to_end(uid)
+        self._log += repeated.changes
+        return _Repeated()
+
     def _undo(self, pending: _Pending) -> _Pending:
         """Undoes these changes and returns an empty collection for the next ones."""
+        if not pending:
+            return pending
         out = self._out
         self._take([uid for uid, removed in pending.removed.items() if removed and uid not in out])
         self._put([uid for uid, removed in pending.removed.items() if not removed and uid in out])
@@ -297,13 +351,15 @@ class CacheTransaction:
     # Internals
 
     def _take(self, uids: Collection[str]) -> None:
-        for name, pods in self._by_node(uids).items():
-            self.cache.remove_pods(name, pods)
+        if not uids:
+            return
+        self.cache.remove_pods(self._by_node(uids))
         self._out.update(uids)
 
     def _put(self, uids: Collection[str]) -> None:
-        for name, pods in self._by_node(uids).items():
-            self.cache.restore_pods(name, pods, self._assumed)
+        if not uids:
+            return
+        self.cache.restore_pods(self._by_node(uids), self._assumed)
         self._out.difference_update(uids)
 
     def _by_node(self, uids: Iterable[str]) -> Mapping[str, list[PodInfo]]:

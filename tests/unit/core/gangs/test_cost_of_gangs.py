@@ -35,9 +35,9 @@ def counted() -> Iterator[Counter[str]]:
     counts: Counter[str] = Counter()
     remove_pods, schedule, reprieve_unit = Cache.remove_pods, Simulation.schedule, Reprieve.reprieve_unit
 
-    def count_removed(self: Cache, node_name: str, pods: Any) -> Any:
-        counts["removed"] += len(pods)
-        return remove_pods(self, node_name, pods)
+    def count_removed(self: Cache, by_node: Any) -> Any:
+        counts["removed"] += sum(map(len, by_node.values()))
+        return remove_pods(self, by_node)
 
     def count_scheduled(self: Simulation, pod: Any) -> Any:
         counts["scheduled"] += 1

@@ -286,6 +286,22 @@ def test_each_sum_of_a_node_is_written_once_for_all_of_its_pods(cache, monkeypat
     assert cache.nodes["a"].requested["cpu"] == 3000
 
 
+def test_pods_that_were_added_back_stay_on_their_nodes_when_the_rest_is_repeated(cache):
+    with CacheTransaction(cache) as transaction:
+        transaction.remove(pods_on(cache, "a"))
+        transaction.add_back(["default/p1"])
+        transaction.add_back(["default/p0"])
+        cache.pauses.suspend()
+        recorder = PlacementRecorder()
+        cache.attach(recorder)
+        reported = []
+        recorder.pod_removed = lambda pod, _slot: reported.append(pod.name)
+        recorder.pod_added = lambda pod, _slot: reported.append(pod.name)
+        cache.pauses.resume()
+        assert reported == ["p2"]
+        assert [pod.name for pod in pods_on(cache, "a")] == ["p1", "p0"]
+
+
 class TestMisuse:
     def test_a_pod_without_a_node_cannot_be_removed(self, cache):
         with CacheTransaction(cache) as transaction, pytest.raises(ValueError, match="on no node"):

@@ -36,6 +36,13 @@ class ChangeLog:
             del self._entries[: self._limit]
             self._base += self._limit
 
+    def extend(self, slots: Sequence[int]) -> None:
+        self._entries += slots
+        if len(self._entries) > 2 * self._limit:
+            gone = len(self._entries) - self._limit
+            del self._entries[:gone]
+            self._base += gone
+
     def since(self, seq: int) -> Sequence[int] | None:
         """The slots that changed after `seq`, possibly repeated; None if the log no longer has all of them."""
         if seq < self._base:

@@ -217,6 +217,16 @@ class NodeTable:
         self._columns["scoring_memory"][slot] = min(scoring_memory, MAX_INT64)
         self.usage_changes.append(slot)
 
+    def set_counts_of(
+        self, slots: Sequence[int], *, pods: Sequence[int], scoring_cpu: Sequence[int], scoring_memory: Sequence[int]
+    ) -> None:
+        """`set_counts` for several rows."""
+        rows = np.array(slots, np.intp)
+        self._columns["pods"][rows] = pods
+        self._columns["scoring_cpu"][rows] = [min(amount, MAX_INT64) for amount in scoring_cpu]
+        self._columns["scoring_memory"][rows] = [min(amount, MAX_INT64) for amount in scoring_memory]
+        self.usage_changes.extend(slots)
+
     def _write(self, slot: int, node: Node, requested: Amounts | None) -> None:
         """`requested` None: the same mapping as before."""
         before = self.nodes[slot]

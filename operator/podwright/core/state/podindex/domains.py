@@ -130,6 +130,15 @@ class Sums:
                 self.values[domain] += delta
                 self.total += delta
 
+    def add_many(self, slots: Rows, deltas: Int32s) -> None:
+        """`add` for each of these rows."""
+        domains = self.domains
+        known = slots < len(domains.counted)
+        changes = np.bincount(domains.counted[slots[known]], deltas[known], domains.count + 1)
+        changes[domains.count] = 0
+        self.values += changes.astype(self.values.dtype)
+        self.total += int(changes.sum())
+
     @property
     def least(self) -> int:
         """The least sum of a domain with eligible nodes; 0 if there is none."""

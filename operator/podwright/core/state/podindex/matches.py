@@ -1,8 +1,10 @@
 """Counters of the placed pods that a selector matches, per row.
 
-A counter is built from the classes of placed pods when it is first requested, and is updated with each pod from then on. Unused
-and least recently used ones are dropped. Pods with many terms use tallies instead, which are not updated and not kept. Invariant:
-each counter equals a recount over all placed pods.
+A counter is built from the classes of placed pods when it is first requested, and is kept from then on. Unused
+and least recently used ones are dropped. Pods with many terms use tallies instead, which are not updated and not kept.
+
+Of many changes between two requests, most are noted, and counted together at the next one: so a large transaction that is rolled back, or suspended
+and resumed, costs the counters next to nothing. Invariant: each counter that is requested equals a recount over all placed pods.
 """
 
 from __future__ import annotations
@@ -37,8 +39,12 @@ MAX_COUNTERS_PER_CLASS: Final = 32
 """A placed pod changes at most so many counters, and is compared with at most so many candidates. Pods with broad selectors would otherwise
 make each other pod expensive. The least recently used counters are dropped.
 """
+FEW_CHANGES: Final = 16
+"""After so many changes without a request of a counter, further ones are only noted."""
+MAX_NOTED: Final = 32_768
+"""After so many, they are counted although no counter is requested."""
 UNUSED_CHANGES: Final = 4096
-"""A counter is dropped after this many pods were added or removed since it was last used. Counting them costs more than a new counter."""
+"""A counter is dropped after this many changes were counted since it was last used. Counting them costs more than a new counter."""
 
 
 class MatchCounter:
@@ -54,7 +60,7 @@ class MatchCounter:
         self.used = True
         """Since the last compaction."""
         self.used_at = 0
-        """The `PlacedPods.version` when it was last requested."""
+        """How many changes all counters together had counted when it was last requested."""
 
     def column(self, rows: int) -> Int32s:
         """int32[rows], not to be modified."""
@@ -96,6 +102,13 @@ class MatchCounter:
         for sums in self.sums.values():
             sums.add(slot, delta)
 
+    def add_many(self, slots: Rows, deltas: Int32s) -> None:
+        """`add` for each of these rows, which may repeat."""
+        self.column(int(np.max(slots)) + 1)
+        self._rows += np.bincount(slots, deltas, len(self._rows)).astype(np.int32)
+        for sums in self.sums.values():
+            sums.add_many(slots, deltas)
+
     def _grow(self, rows: int) -> None:
         grown = np.zeros(max(rows, 2 * len(self._rows)), np.int32)
         grown[: len(self._rows)] = self._rows
@@ -122,19 +135,27 @@ class MatchIndex:
         self._by_selector: SelectorIndex[MatchCounter] = SelectorIndex()
         self._counters_of: dict[PodClass, tuple[MatchCounter, ...]] = {}
         """A cache of the counters that count a class; cleared when counters are added or removed."""
+        self._noted: dict[PodClass, tuple[tuple[MatchCounter, ...], dict[int, int]]] = {}
+        """By class: the counters that count it, and by row how many pods were added that they have not counted, or removed if negative."""
+        self._unread = 0
+        """How many changes there were since a counter was requested."""
+        self._counted_changes = 0
         self._namespace_labels: dict[str, Labels] = {}
         self._columns: PodColumns | None = None
         compact_regularly(self)
 
     def counter(self, selectors: tuple[PodSelector, ...], *, exclude_terminating: bool = False) -> MatchCounter:
         """The counter of the pods that match all these selectors. `exclude_terminating` leaves out terminating pods."""
+        if self._noted:
+            self._count_noted()
+        self._unread = 0
         key = (selectors, exclude_terminating)
         counter = self._counters.get(key)
         if counter is None:
             counter = self._keep(key, self._count(selectors, exclude_terminating=exclude_terminating))
         else:
             self._counters.move_to_end(key)
-        counter.used_at = self._placed.version
+        counter.used_at = self._counted_changes
         counter.used = True
         return counter
 
@@ -169,6 +190,7 @@ class MatchIndex:
 
     def compact(self) -> None:
         """Drops the counters that no decision has used since the last compaction, and memory of pods that are gone."""
+        self._count_noted()
         for key in [key for key, counter in self._counters.items() if not counter.used]:
             self._drop(key)
         self._counters_of.clear()
@@ -230,24 +252,62 @@ class MatchIndex:
 
     def pod_added(self, pod: PodInfo, slot: int) -> None:
         pod_class = self._placed.add(pod, slot)
-        for counter in self._counters_for(pod_class):
-            counter.add(slot, 1)
+        self._change(pod_class, slot, 1)
         if self._columns is not None and pod_class.row < 0:
             self._columns.append(pod_class)
             self._drop_unused_columns()
-        if not self._placed.version % UNUSED_CHANGES:
-            self._drop_unused_counters()
 
     def pod_removed(self, pod: PodInfo, slot: int) -> None:
         pod_class = self._placed.remove(pod, slot)
-        for counter in self._counters_for(pod_class):
-            counter.add(slot, -1)
+        self._change(pod_class, slot, -1)
         if not pod_class.at:
-            del self._counters_of[pod_class]
+            self._counters_of.pop(pod_class, None)
             if self._columns is not None:
                 self._columns.removed()
                 self._drop_unused_columns()
-        if not self._placed.version % UNUSED_CHANGES:
+
+    def _change(self, pod_class: PodClass, slot: int, delta: int) -> None:
+        """Counts the change, or notes it if there were many since a counter was requested."""
+        counters = self._counters_for(pod_class)
+        if not counters:
+            return
+        self._unread += 1
+        if self._unread > FEW_CHANGES:
+            self._note(pod_class, counters, slot, delta)
+            return
+        for counter in counters:
+            counter.add(slot, delta)
+        self._counted_changes += 1
+        if not self._counted_changes % UNUSED_CHANGES:
+            self._drop_unused_counters()
+
+    def _note(self, pod_class: PodClass, counters: tuple[MatchCounter, ...], slot: int, delta: int) -> None:
+        at = self._noted.setdefault(pod_class, (counters, {}))[1]
+        pods = at.get(slot, 0) + delta
+        if pods:
+            at[slot] = pods
+        else:
+            del at[slot]
+        if self._unread >= MAX_NOTED:
+            self._count_noted()
+
+    def _count_noted(self) -> None:
+        """Counts what was noted."""
+        noted, before = list(self._noted.values()), self._counted_changes
+        self._unread = 0
+        self._noted.clear()
+        by_counters: dict[tuple[MatchCounter, ...], list[Mapping[int, int]]] = {}
+        for counters, at in noted:
+            if at:
+                by_counters.setdefault(counters, []).append(at)
+        for counters, changes in by_counters.items():
+            count = sum(map(len, changes))
+            self._counted_changes += count
+            slots = np.fromiter(chain.from_iterable(changes), np.intp, count)
+            deltas = np.fromiter(chain.from_iterable(at.values() for at in changes), np.int32, count)
+            for counter in counters:
+                counter.add_many(slots, deltas)
+        if self._counted_changes // UNUSED_CHANGES != before // UNUSED_CHANGES:
             self._drop_unused_counters()
 
     def _drop_unused_columns(self) -> None:
@@ -255,7 +315,7 @@ class MatchIndex:
             self._columns = None
 
     def _drop_unused_counters(self) -> None:
-        least = self._placed.version - UNUSED_CHANGES
+        least = self._counted_changes - UNUSED_CHANGES
         unused = [key for key, counter in self._counters.items() if counter.used_at < least]
         for key in unused:
             self._drop(key)

@@ -149,6 +149,8 @@ class Counts(RuleBasedStateMachine):
     candidates = 256
     few_selectors = 16
     per_class = 32
+    few_changes = 16
+    noted = 32_768
 
     def __init__(self):
         super().__init__()
@@ -160,6 +162,8 @@ class Counts(RuleBasedStateMachine):
         patch.setattr(index, "COMBINE_THRESHOLD", self.threshold)
         patch.setattr(matches, "FEW_CLASSES", self.few_classes)
         patch.setattr(matches, "UNUSED_CHANGES", self.unused)
+        patch.setattr(matches, "FEW_CHANGES", self.few_changes)
+        patch.setattr(matches, "MAX_NOTED", self.noted)
         patch.setattr(matches, "MAX_CANDIDATES", 2 * self.per_class)
         patch.setattr(matches, "MAX_COUNTERS_PER_CLASS", self.per_class)
         patch.setattr(pod_columns, "UNUSED_CHANGES", self.unused)
@@ -287,6 +291,8 @@ class CountsWithLowLimits(Counts):
     candidates = 0
     few_selectors = 1
     per_class = 1
+    few_changes = 0
+    noted = 3
 
 
 TestCounts = Counts.TestCase

@@ -11,9 +11,11 @@ from podwright.core.objects.pod import parse_pod
 from podwright.core.state.podindex import Eligibility, PodSelector, terms
 from podwright.core.state.podindex import matches as matches_module
 from podwright.core.state.podindex.domains import ALL_WITH_KEY
+from podwright.core.state.podindex.matches import FEW_CHANGES, MatchCounter
 from podwright.core.state.podindex.placed import MAX_PAIRS, PlacedPods
 from podwright.core.state.podindex.selecting import SelectorIndex
 from podwright.core.state.podindex.terms import COMBINE_THRESHOLD
+from podwright.core.state.transaction import CacheTransaction
 from support.objects.builders import make_namespace, make_node, make_pod
 from support.plugins.kit import make_cache, pending
 
@@ -71,15 +73,38 @@ def test_selectors_with_a_common_label_are_indexed_by_their_other_labels():
 
 def test_a_counter_follows_the_pods():
     cache = make_cache([make_node("a"), make_node("b")])
-    counter = cache.pods_index.counter(in_namespace(selector(app="x")))
+    wanted = in_namespace(selector(app="x"))
+    counter = cache.pods_index.counter(wanted)
     cache.set_pod(placed(1, app="x"))
     cache.set_pod(placed(2, app="x"))
     cache.set_pod(placed(3, app="y"))
     cache.set_pod(placed(4, namespace="other", app="x"))
+    assert cache.pods_index.counter(wanted) is counter
     assert counter.column(2).tolist() == [2, 0]
     cache.set_pod(placed(1, node="b", app="x"))
     cache.remove_pod("default/p2")
+    assert cache.pods_index.counter(wanted) is counter
     assert counter.column(2).tolist() == [0, 1]
+
+
+def test_what_a_large_transaction_does_and_undoes_costs_the_counters_next_to_nothing(monkeypatch):
+    pods = [make_pod(f"p{number}", labels={"app": "x"}, node="a" if number else "b") for number in range(101)]
+    cache = make_cache([make_node("a"), make_node("b")], pods)
+    wanted = in_namespace(selector(app="x"))
+    counter = cache.pods_index.counter(wanted)
+    counted = []
+    add, add_many = MatchCounter.add, MatchCounter.add_many
+    monkeypatch.setattr(MatchCounter, "add", lambda *args: counted.append(1) or add(*args))
+    monkeypatch.setattr(MatchCounter, "add_many", lambda *args: counted.append(len(args[1])) or add_many(*args))
+    with CacheTransaction(cache) as transaction:
+        transaction.remove(list(cache.nodes["a"].pods.values()))
+        for number in range(100):
+            transaction.assume(placed(200 + number, node="", app="x"), "b")
+        cache.pauses.suspend()
+        cache.pauses.resume()
+    assert cache.pods_index.counter(wanted) is counter
+    assert counter.column(2).tolist() == [100, 1]
+    assert sum(counted) == FEW_CHANGES + 1, "the first ones are counted, and all of them are undone together"
 
 
 def test_pods_with_very_many_labels_are_counted_without_an_entry_for_each_label():
@@ -104,10 +129,12 @@ def test_a_new_counter_counts_pods_that_were_placed_before():
 
 def test_a_counter_grows_with_the_nodes():
     cache = make_cache([make_node("a")])
-    counter = cache.pods_index.counter(in_namespace(selector(app="x")))
+    wanted = in_namespace(selector(app="x"))
+    counter = cache.pods_index.counter(wanted)
     for number in range(100):
         cache.set_node(parse_node(make_node(f"n{number}")))
         cache.set_pod(placed(number, node=f"n{number}", app="x"))
+    assert cache.pods_index.counter(wanted) is counter
     assert counter.column(101).tolist() == [0] + [1] * 100
 
 
