@@ -159,6 +159,16 @@ def test_measured_load_places_pods_and_a_source_that_fails_harms_nothing_else(cl
         wait_until(lambda: measuring.questions > questions + 2, 30, "the new numbers were asked for")
         assert placed(cluster, namespace, "third", "load") == "c"
 
+        defined = yaml.safe_load(signals.read_text())["signals"]
+        nope = {"name": "nope", "annotation": {"key": "example.com/nope"}}
+        signals.write_text(yaml.safe_dump({"signals": [*defined, nope]}))
+        wait_until(lambda: kit.condition(cluster.client.get(path), "Accepted")["status"] == "True", 30, "it is defined")
+        assert operator.metric("podwright_signal_reloads_total", result="success") == 1
+        assert operator.metric("podwright_signal_nodes", signal="used") == 3, "the others keep their numbers"
+        signals.write_text(yaml.safe_dump({"signals": [nope]}))
+        wait_until(lambda: operator.metric("podwright_signal_reloads_total", result="error") == 1, 30, "it is refused")
+        assert "policy load: signal 'used' is not defined" in operator.get("/readyz?verbose")[1]
+
         measuring.hanging.set()
         errors = operator.metric("podwright_signal_errors_total", signal="used")
         wait_until(lambda: operator.metric("podwright_signal_errors_total", signal="used") > errors, 30, "it hangs")

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeGuard, TypeVar
 
 from podwright.api.compile import Classes, CompiledPolicy, compile_policy, queue_sort_of, refused_policy
+from podwright.api.configuration.signals import Signals
+from podwright.api.known_policy import Accepted, KnownPolicy, Selection
 from podwright.api.local_compile import compose
 from podwright.api.local_policies import LocalPolicies
 from podwright.api.local_policy import LocalPolicy
@@ -43,42 +45,6 @@ _MAX_SELECTIONS: Final = 256
 """For each set of labels: how many selections are cached. A set may have as many as there are namespaces."""
 _Key = tuple[str, str, str, str]
 """(scheduler name, namespace, priority class, the policy that the pod names)"""
-
-
-@dataclass(frozen=True, slots=True)
-class _Accepted:
-    """An accepted generation of a policy: compiled, and as it was written."""
-
-    policy: CompiledPolicy
-    source: LastAccepted
-
-
-@dataclass(frozen=True, slots=True)
-class _KnownPolicy:
-    """A policy object: the newest generation that was applied, and the generation that is active.
-
-    `spec`: only of objects that have no generation, whose specs are compared instead.
-    """
-
-    uid: str
-    generation: int
-    spec: Any
-    result: ApplyResult
-    active: _Accepted | None
-    refused: CompiledPolicy | None
-    """What could be understood of a policy of which no generation is active. None if that does not say which pods it is for."""
-
-    @property
-    def decider(self) -> CompiledPolicy | None:
-        return self.refused if self.active is None else self.active.policy
-
-
-@dataclass(frozen=True, slots=True)
-class _Selection:
-    """The policy selected for a pod. Valid while the namespace's labels are this very mapping."""
-
-    namespace_labels: Mapping[str, str]
-    policy: CompiledPolicy
 
 
 def _do_nothing() -> None:
@@ -117,9 +83,9 @@ class PolicySet:
         self.default = found[0]
         self.queue_sort = queue_sort_of(self.default.profile, classes)
         """The plugin that orders the queue, for all policies."""
-        self._known: dict[str, _KnownPolicy] = {}
+        self._known: dict[str, KnownPolicy] = {}
         self.outdated: set[str] = set()
-        """The names of refused policies that must be applied again, because the plugins have changed."""
+        """The names of refused policies that must be applied again, because the plugins or the signals have changed."""
         self._wake: Callable[[], None] = _do_nothing
         self._served: dict[str, ServedName] = {}
         """By scheduler name, what serves it."""
@@ -131,7 +97,7 @@ class PolicySet:
         self.local = LocalPolicies(
             self._bases_of, self.composed, self.default.profile, waits=settings.waits_for_bad_policies
         )
-        self._selections: weakref.WeakKeyDictionary[LabelSet, dict[_Key, _Selection]]
+        self._selections: weakref.WeakKeyDictionary[LabelSet, dict[_Key, Selection]]
         self._selections = weakref.WeakKeyDictionary()
         self.version = 0
         self.scheduler_names: frozenset[str] = frozenset()
@@ -154,7 +120,7 @@ class PolicySet:
         if known is not None and same and (generation or _equal(known.spec, raw.get("spec"))):
             return known.result
         accepted, reason, message = True, "Accepted", "The policy is valid."
-        active: _Accepted | None
+        active: Accepted | None
         try:
             active = self._accept(raw, generation)
         except Exception as error:  # noqa: BLE001 -- plugins validate their args, and may raise anything
@@ -175,7 +141,7 @@ class PolicySet:
             refused = self._claim(raw, message) if active is None else None
             self._replace(
                 name,
-                _KnownPolicy(
+                KnownPolicy(
                     uid=uid,
                     generation=generation,
                     spec=None if generation else raw.get("spec"),
@@ -199,11 +165,11 @@ class PolicySet:
             return None
         return refused_policy(source, self.built_in_for(source.spec.scheduler_name).profile, message)
 
-    def _accept(self, raw: Mapping[str, Any], generation: int) -> _Accepted:
+    def _accept(self, raw: Mapping[str, Any], generation: int) -> Accepted:
         policy = self.compiled(parse_policy(raw))
         if self._check is not None:
             self._check(policy)
-        return _Accepted(policy, LastAccepted(generation, raw["spec"]))
+        return Accepted(policy, LastAccepted(generation, raw["spec"]))
 
     def compiled(self, source: SchedulerPolicy) -> CompiledPolicy:
         """The policy as it would decide. Raises PolicyError, and what plugins raise."""
@@ -227,7 +193,7 @@ class PolicySet:
         if source.spec.mode != "Shadow":
             check_scheduler_name(source, self._settings)
 
-    def _fallback(self, known: _KnownPolicy | None, raw: Mapping[str, Any]) -> tuple[_Accepted | None, str]:
+    def _fallback(self, known: KnownPolicy | None, raw: Mapping[str, Any]) -> tuple[Accepted | None, str]:
         """The generation that is active when the newest one is rejected, and a sentence about it."""
         active, problem = known.active if known is not None else None, ""
         if active is None:
@@ -239,7 +205,7 @@ class PolicySet:
             return None, f"No generation of this policy is in force{problem}"
         return active, f"Generation {active.policy.generation} stays in force"
 
-    def _last_accepted(self, raw: Mapping[str, Any]) -> _Accepted | None:
+    def _last_accepted(self, raw: Mapping[str, Any]) -> Accepted | None:
         """The generation in the object's `status.lastAccepted`, checked like any other."""
         last = parse_last_accepted(raw)
         if last is None or last.spec == raw.get("spec"):
@@ -276,7 +242,7 @@ class PolicySet:
             policy = served.first(subject)
             if local:
                 policy = self.local.select(policy, subject)
-            selection = selections[key] = _Selection(namespace_labels, policy)
+            selection = selections[key] = Selection(namespace_labels, policy)
         return selection.policy
 
     @property
@@ -378,7 +344,7 @@ class PolicySet:
         after = tuple(other.name for other in others if order(other) > order(policy))
         return Overlap(policy.spec.precedence, before, after, more=count > len(found))
 
-    def _replace(self, name: str, known: _KnownPolicy | None) -> None:
+    def _replace(self, name: str, known: KnownPolicy | None) -> None:
         """Stores what is known of a policy, None if it was removed."""
         before = self.decider(name)
         self.outdated.discard(name)
@@ -443,10 +409,19 @@ class PolicySet:
             policy.adopt(compiled)
         for served in self._served.values():
             served.built_in_changed()
+        self.local.plugins_changed(self.default.profile)
+        self._outdate_refused()
+
+    def define_signals(self, signals: Signals) -> None:
+        """From now on these signals are defined, which are enough for all active policies. Refused ones are outdated."""
+        self._settings = replace(self._settings, signals=signals)
+        self.local.recheck_all()
+        self._outdate_refused()
+
+    def _outdate_refused(self) -> None:
         self.outdated.update(name for name, known in self._known.items() if not known.result.accepted)
         if self.outdated:
             self._wake()
-        self.local.plugins_changed(self.default.profile)
         self._changed()
 
     # Local policies

@@ -150,7 +150,7 @@ def load_options(values: dict[str, Any], snapshot: Snapshot | None = None) -> Lo
                 allowed_scheduler_names=SCHEDULER_NAMES.parse(own["allowed_scheduler_names"]),
                 allow_unsafe=own["allow_unsafe_policies"],
                 waits_for_bad_policies=own["when_policy_is_bad"] == WAIT,
-                signals=SIGNALS.parse(own["signals"]) if own["signals"] else {},
+                signals=SIGNALS.parse(own["signals"]).signals if own["signals"] else {},
                 namespace=own["operator_namespace"],
             ),
         )

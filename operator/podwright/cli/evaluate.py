@@ -158,7 +158,7 @@ def evaluate(
                 allowed_scheduler_names=SCHEDULER_NAMES.parse(allowed_scheduler_names),
                 allow_unsafe=allow_unsafe_policies,
                 waits_for_bad_policies=when_policy_is_bad == WAIT,
-                signals=SIGNALS.parse(signals) if signals else {},
+                signals=SIGNALS.parse(signals).signals if signals else {},
                 namespace=operator_namespace,
             )
             options = EvaluationOptions(features, load_in_time(plugin_dirs), settings)

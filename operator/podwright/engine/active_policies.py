@@ -19,6 +19,8 @@ from podwright.api.policy_result import ApplyResult, problem_of
 from podwright.api.policy_set import PolicySet
 from podwright.api.policy_status import Work
 from podwright.api.scheduler_policy import identity_of
+from podwright.api.signal_changes import lacking_signals
+from podwright.api.spec.signals import Definitions
 from podwright.core.framework.cluster_events import ClusterEvent, EventHint
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features
@@ -235,6 +237,15 @@ class ActivePolicies:
             self._built[policy] = ActivePolicy.of(policy, framework, self._conduct)
         self._misnamed.clear()
         self._has_hints.clear()
+
+    def lacking(self, definitions: Definitions) -> Sequence[str]:
+        """What active policies need of signals that other definitions do not give, for people."""
+        return [
+            f"policy {policy.name}: {problem}"
+            for policy in self._built
+            if not policy.refusal
+            for problem in lacking_signals(policy, definitions)
+        ]
 
     def switch_off(self, policy: CompiledPolicy, plugin: str, why: str) -> str:
         """Has the policy go on without the plugin, or its pods wait. Returns what has changed, "" if nothing has."""

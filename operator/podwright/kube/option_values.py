@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from podwright.api.configuration.documents import MAX_BYTES
 from podwright.api.configuration.extenders import Extenders, load_extenders
 from podwright.api.configuration.load import Configuration, load_configuration
-from podwright.api.configuration.signals import Signals, load_signals
+from podwright.api.configuration.signals import SignalsFile, load_signals
 from podwright.api.scheduler_policy import SCHEDULER_NAME as SCHEDULER_NAME_FORM
 from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.features import GATES, NEWEST_MINOR, OLDEST_MINOR, expand_groups
@@ -206,8 +206,8 @@ def _extenders(text: str) -> Extenders:
     return _loaded(text, load_extenders)
 
 
-def _signals(text: str) -> Signals:
-    return _loaded(text, load_signals)
+def _signals(text: str) -> SignalsFile:
+    return _loaded(text, lambda content: SignalsFile(text, content, load_signals(content)))
 
 
 def _loaded(path: str, load: Callable[[bytes], T]) -> T:
@@ -370,7 +370,7 @@ CONFIGURATION: Final = ValueType("FILE", _configuration)
 EXTENDERS: Final = ValueType("FILE", _extenders)
 """Extenders by name, read from a file."""
 SIGNALS: Final = ValueType("FILE", _signals)
-"""Signals by name, read from a file."""
+"""The definitions of signals, read from their file."""
 FILE: Final = ValueType("FILE", _file)
 """A path, or None of nothing, as with kube-scheduler."""
 DIRECTORY: Final = ValueType("DIRECTORY", _directory)

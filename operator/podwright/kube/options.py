@@ -15,7 +15,7 @@ from typing import Any, Final
 from podwright.api.configuration.extenders import Extenders
 from podwright.api.configuration.load import Configuration
 from podwright.api.configuration.schema import LeaderElection
-from podwright.api.configuration.signals import Signals
+from podwright.api.configuration.signals import SignalsFile
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.permissions import ANY_NAME, WAIT, PolicySettings
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
@@ -160,10 +160,10 @@ class Options(ServingOptions, UnusedOptions):
         "How many attempts may be out at an extender at once. With 1, it is asked about one pod after the other, as by kube-scheduler.",
         default="32",
     )
-    signals: Signals | None = option(  # noqa: RUF009 -- a field, as the others
+    signals: SignalsFile | None = option(  # noqa: RUF009 -- a field, as the others
         SIGNALS,
         "A file that defines the signals that policies may name: numbers of each node from metrics.k8s.io, from Prometheus or from "
-        "annotations.",
+        "annotations. It is read again when it changes.",
     )
     plugin_dirs: tuple[str, ...] = option(
         DIRECTORY, "A directory of plugin files (*.py). Can be repeated.", flag="--plugin-dir", repeatable=True
@@ -287,7 +287,7 @@ class Options(ServingOptions, UnusedOptions):
             shadow_only=self.shadow_only,
             configuration=self.config,
             extenders={**(self.extenders or {}), **({} if self.config is None else self.config.extenders)},
-            signals=self.signals or {},
+            signals={} if self.signals is None else self.signals.signals,
             namespace=own_namespace(),
         )
 

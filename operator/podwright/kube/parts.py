@@ -32,6 +32,7 @@ from podwright.kube.api_cluster import ApiCluster, RetryingPodReader
 from podwright.kube.background import BackgroundTasks
 from podwright.kube.client.http import Http
 from podwright.kube.node_signals.feeds import SignalFeeds
+from podwright.kube.node_signals.reload import SignalReload
 from podwright.kube.options import Options
 from podwright.kube.pod_groups.foreign_pod_lister import ForeignPodLister
 from podwright.kube.pod_groups.group_status import PodGroupStatusWriter
@@ -95,6 +96,8 @@ class Parts:
     shadow_watches: ShadowWatches
     config_maps: ConfigMapReader
     signals: SignalFeeds
+    signal_reload: SignalReload | None
+    """None without a file of signals."""
 
 
 def build_parts(base: Base, server_minor: int | None) -> Parts:
@@ -174,6 +177,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         scheduler_name=base.options.scheduler_name,
         own=engine.other_instances.own_deployment,
     )
+    signals = SignalFeeds(base.options.policies.signals, http, intake=engine.node_signals, metrics=metrics, wall=wall)
     return Parts(
         engine=engine,
         features=features,
@@ -198,9 +202,10 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         foreign_pods=ForeignPodLister(http, engine),
         shadow_watches=ShadowWatches(engine.shadow, base.watches),
         config_maps=ConfigMapReader(http, engine, is_watched=lambda name: _watches_params(base, name)),
-        signals=SignalFeeds(
-            base.options.policies.signals, http, intake=engine.node_signals, metrics=metrics, wall=wall
-        ),
+        signals=signals,
+        signal_reload=None
+        if base.options.signals is None
+        else SignalReload(base.options.signals, engine=engine, feeds=signals, metrics=metrics),
     )
 
 

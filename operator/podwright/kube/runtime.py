@@ -220,7 +220,7 @@ class Runtime:
             "scheduler-names": Note(self._unseen_names()),
             "leader-election": Note(self.leadership.state()),
             "permissions": Note("" if self._rights is None else self._rights.problem()),
-            **({"signals": Note(self.parts.signals.problem())} if self.parts.signals else {}),
+            **({} if self.options.signals is None else {"signals": Note(self.parts.signals.problem())}),
         }
 
     def _passing(self) -> Mapping[tuple[str, str], float]:
@@ -350,8 +350,10 @@ class Runtime:
                 ("foreign pods", parts.foreign_pods.run),
                 ("params of local policies", parts.config_maps.run),
             )
-        if parts.signals:
-            self._start_tasks(("signals", lambda: self._read_signals(parts)))
+        if parts.signal_reload is not None:
+            self._start_tasks(
+                ("signals", lambda: self._read_signals(parts)), ("definitions of signals", parts.signal_reload.run)
+            )
 
     async def _read_signals(self, parts: Parts) -> None:
         """Only once the nodes are known that sources say something about."""

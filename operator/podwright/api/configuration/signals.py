@@ -219,8 +219,17 @@ class _File:
             yield from entry.problems(f"signals[{i}]")
 
 
+@dataclass(frozen=True, slots=True)
+class SignalsFile:
+    """The file of `--signals` as it was read."""
+
+    path: str
+    content: bytes
+    signals: Signals
+
+
 def load_signals(content: bytes) -> Signals:
-    """The file of `--signals`. Raises ProfileError, or ArgsError with all problems, each with the path of its field."""
+    """What the file of `--signals` defines. Raises ProfileError, or ArgsError with all problems, each with the path of its field."""
     return parse_signals(read_document(content))
 
 

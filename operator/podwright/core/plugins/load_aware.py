@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -59,11 +59,6 @@ class LoadAwareArgs:
                 yield f"{where}.signals[{i}].name", f"{signal.name!r} is given twice"
 
 
-class _Load(NamedTuple):
-    definition: SignalDefinition
-    weight: int
-
-
 class LoadAware(Plugin, ScorePlugin):
     """See the module."""
 
@@ -76,16 +71,18 @@ class LoadAware(Plugin, ScorePlugin):
         args = args or LoadAwareArgs()
         super().__init__(args, handle)
         self._signals = signals = handle.cache.signals
-        self._loads = [_Load(_definition(signal.name, handle), signal.weight) for signal in args.signals]
+        self._loads = args.signals
         if not self._loads:
             raise ValueError("args.signals: at least one signal is required")
         self._weights = sum(load.weight for load in self._loads)
         for load in self._loads:
-            signals.track(load.definition.name, self, handle.cache.nodes.values())
+            _check(load.name, handle)
+            signals.track(load.name, self, handle.cache.nodes.values())
 
     def score(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         total = 0.0
-        for definition, weight in self._loads:
+        for load in self._loads:
+            definition, weight = self._signals.definition(load.name), load.weight
             allocatable = float(node.allocatable(definition.resource))
             if allocatable:
                 placed = int(self._signals.placed(definition.name)[node.slot])
@@ -96,7 +93,8 @@ class LoadAware(Plugin, ScorePlugin):
 
     def score_all(self, _state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s:
         total = np.zeros(len(feasible))
-        for definition, weight in self._loads:
+        for load in self._loads:
+            definition, weight = self._signals.definition(load.name), load.weight
             amounts = feasible.take(feasible.table.allocatable(definition.resource)).astype(np.float64)
             there = amounts != 0.0
             allocatable = np.where(there, amounts, 1.0)
@@ -118,13 +116,13 @@ class LoadAware(Plugin, ScorePlugin):
         return float(definition.share(self._signals.value(name, node.name), allocatable))
 
 
-def _definition(name: str, handle: Handle) -> SignalDefinition:
+def _check(name: str, handle: Handle) -> None:
+    """Raises ValueError for a signal that does not exist, or measures no resource."""
     found = handle.cache.signals.definitions.get(name)
     if found is None:
         raise ValueError(f"signal {name!r} is not defined; only the operator's option --signals defines signals")
     if not found.resource:
         raise ValueError(f"signal {name!r} measures no resource: its definition needs one")
-    return found
 
 
 def _request(pod: PodInfo, definition: SignalDefinition) -> float:

@@ -31,7 +31,7 @@ from podwright.core.state.pauses import Pauses
 from podwright.core.state.pod_groups import OnInvalidGroup, PodGroups
 from podwright.core.state.podindex import PodIndex
 from podwright.core.state.services import ServiceSelectors
-from podwright.core.state.signals import Signals
+from podwright.core.state.signals import SignalDefinition, Signals
 from podwright.core.state.volumes import Volumes
 
 NODES_AT_ONCE: Final = 10_000
@@ -68,8 +68,7 @@ class Cache:
         self._assumed: set[str] = set()
         self._observers: list[PlacementObserver] = [self.volumes, self.groups]
         if self.signals:
-            self.signals.attach(self.table)
-            self._observers.append(self.signals)
+            self._attach_signals()
         self._by_slot: dict[int, NodeInfo] = {}
         self._next_compacted = 0
         self._extensions: dict[type[Any], Any] = {}
@@ -111,6 +110,17 @@ class Cache:
         if self._contain is not None and not kind.__module__.startswith(_OWN):
             self._observers[-1] = Contained(made, self._contain)
         return made
+
+    def _attach_signals(self) -> None:
+        self.signals.attach(self.table)
+        self._observers.append(self.signals)
+
+    def define_signals(self, definitions: Sequence[SignalDefinition], afresh: Collection[str]) -> None:
+        """From now on these signals exist: see `Signals.define`."""
+        self._changes += 1
+        if definitions and self.signals not in self._observers:
+            self._attach_signals()
+        self.signals.define(definitions, afresh)
 
     def contain_indexes(self, report: ReportIndexException) -> None:
         """From now on, exceptions of third-party observers are reported, instead of ending the change of the cache halfway."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from podwright.core.framework.cluster_events import SIGNAL, Action, ClusterEvent
@@ -11,6 +12,8 @@ from podwright.engine.intake.stream import Stream
 from podwright.engine.ports import Ports
 from podwright.engine.state import EngineState
 
+READ_AT_ONCE: Final = 200
+"""So many nodes are read at once, which takes a few milliseconds at most."""
 CHANGED: Final = ClusterEvent(SIGNAL, Action.UPDATE_OTHER)
 
 
@@ -45,6 +48,20 @@ class NodeSignals(Stream):
         """
         await self._quiet.over()
         return self._signals.take(name, samples, asked)
+
+    async def may_change(self) -> None:
+        """Returns when it is not quiet: nothing changes in a quiet time."""
+        await self._quiet.over()
+
+    async def read_nodes(self, names: Collection[str]) -> None:
+        """Takes what the nodes say of these signals, which were defined just now, in short steps."""
+        known = [*self._cache.nodes]
+        for first in range(0, len(known), READ_AT_ONCE):
+            await self._quiet.over()
+            part = (self._cache.nodes.get(name) for name in known[first : first + READ_AT_ONCE])
+            self._signals.read(names, [info for info in part if info is not None])
+            await asyncio.sleep(0)
+        self.tick()
 
     def tick(self) -> None:
         """Drops what is too old, and lets the waiting pods know what has changed. A quiet time puts that off to the next tick."""

@@ -318,6 +318,11 @@ DEVICE_RIVALS: Final = Counter(
     "Claims that got what another claim had got earlier, by another scheduler: a device, or too much of a capacity or a counter.",
     ("kind",),
 )
+SIGNAL_RELOADS: Final = Counter(
+    "podwright_signal_reloads",
+    "Changes of the file of --signals: taken (success) or refused (error).",
+    ("result",),
+)
 CERTIFICATE_RELOADS: Final = Counter(
     "podwright_certificate_reloads",
     "Changes of the server's certificate files that were found, by result.",

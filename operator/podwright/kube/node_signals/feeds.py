@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Final
 
@@ -21,6 +21,8 @@ from podwright.kube.node_signals.answers import metrics_reader, prometheus_reade
 from podwright.kube.node_signals.feed import SignalFeed
 from podwright.kube.node_signals.sources import MetricsApiSource, PrometheusSource
 
+Feeds = Mapping[str, SignalFeed]
+"""Feeds by the names of their signals."""
 TICK_SECONDS: Final = 1.0
 FIRST_SECONDS: Final = 1.0
 """So long decisions wait for the first answers."""
@@ -36,27 +38,73 @@ class SignalFeeds:
     ) -> None:
         """Raises ConfigError for a proxy that cannot be used."""
         self._signals = signals
+        self._http = http
         self._intake = intake
-        self.feeds: list[SignalFeed] = []
-        """Those of the signals whose sources are asked."""
-        for defined in signals.values():
-            feed = _feed(defined, http, intake=intake, metrics=metrics, wall=wall)
-            if feed is not None:
-                self.feeds.append(feed)
+        self._metrics = metrics
+        self._wall = wall
+        self.refusal = ""
+        """Why the newest definitions are not in force; "" if they are."""
+        self._group: asyncio.TaskGroup | None = None
+        self._tasks: dict[SignalFeed, asyncio.Task[None]] = {}
+        self._feeds = self.feeds_of(signals.values())
         metrics.compute(SIGNAL_AGE, self._ages)
         metrics.compute(SIGNAL_NODES, self._nodes)
-        for name in signals:
-            metrics.counter(SIGNAL_ERRORS).of(name)
+        self._count_errors()
 
-    def __bool__(self) -> bool:
-        return bool(self._signals)
+    @property
+    def feeds(self) -> Collection[SignalFeed]:
+        """Those of the signals whose sources are asked."""
+        return self._feeds.values()
+
+    @property
+    def signals(self) -> Signals:
+        """The definitions that are in force."""
+        return self._signals
+
+    def feeds_of(self, signals: Iterable[DefinedSignal]) -> Feeds:
+        """New feeds of these signals, by name. Raises ConfigError for a proxy that cannot be used."""
+        made = {
+            each.definition.name: _feed(each, self._http, intake=self._intake, metrics=self._metrics, wall=self._wall)
+            for each in signals
+        }
+        return {name: feed for name, feed in made.items() if feed is not None}
+
+    def define(self, signals: Signals, fresh: Feeds) -> Sequence[SignalFeed]:
+        """From now on these signals are defined. `fresh`: the feeds of those whose definitions have changed. Returns the feeds to close."""
+        kept = {
+            name: feed
+            for name, feed in self._feeds.items()
+            if name not in fresh and signals.get(name) == self._signals[name]
+        }
+        gone = [feed for name, feed in self._feeds.items() if name not in kept]
+        for feed in gone:
+            if (task := self._tasks.pop(feed, None)) is not None:
+                task.cancel()
+        self._signals, self._feeds = signals, kept | dict(fresh)
+        self._count_errors()
+        for feed in fresh.values():
+            self._start(feed)
+        return gone
+
+    def _count_errors(self) -> None:
+        for name in self._signals:
+            self._metrics.counter(SIGNAL_ERRORS).of(name)
 
     async def run(self) -> None:
         """Asks all sources, and lets time pass, until it is cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for feed in self.feeds:
-                group.create_task(feed.run(), name=f"podwright signal {feed.name}")
-            group.create_task(self._tick(), name="podwright signals")
+        try:
+            async with asyncio.TaskGroup() as self._group:
+                for feed in self.feeds:
+                    self._start(feed)
+                self._group.create_task(self._tick(), name="podwright signals")
+        finally:
+            self._group = None
+            self._tasks.clear()
+
+    def _start(self, feed: SignalFeed) -> None:
+        """Asks the source from now on, if sources are asked already."""
+        if self._group is not None:
+            self._tasks[feed] = self._group.create_task(feed.run(), name=f"podwright signal {feed.name}")
 
     async def first_answers(self) -> None:
         """Waits a moment until each source has been asked once, so that first decisions know what it says."""
@@ -76,7 +124,8 @@ class SignalFeeds:
 
     def problem(self) -> str:
         """What is wrong with sources and annotations; "" if nothing."""
-        found = [f"signal {feed.name}: {feed.problem}" for feed in self.feeds if feed.problem]
+        found = [self.refusal] if self.refusal else []
+        found += [f"signal {feed.name}: {feed.problem}" for feed in self.feeds if feed.problem]
         for name, defined in self._signals.items():
             coverage = self._intake.coverage(name)
             if defined.definition.time_annotation and not coverage.nodes and isfinite(coverage.age):

@@ -87,7 +87,7 @@ class PolicyController:
         self._announced_names = engine.policies.policy_set.scheduler_names
         self._announced_at = 0.0
         self._served: bool | None = None
-        self._signals = tuple(engine.policies.policy_set.signal_names)
+        self._policy_set = engine.policies.policy_set
         self._relist_now = asyncio.Event()
         self._kind.listen(self._arrived.set, self._relist_now.set)
 
@@ -113,7 +113,7 @@ class PolicyController:
         elif (
             not self._waiting
             and asyncio.get_running_loop().time() >= self._free_at
-            and is_prepared(event["object"], self._signals)
+            and is_prepared(event["object"], self._policy_set.signal_names)
         ):
             self.apply(event["object"])
         else:
@@ -138,7 +138,7 @@ class PolicyController:
     async def _apply_first(self) -> None:
         """Applies the change whose turn it is, unless a newer one or a deletion comes while its expressions are compiled."""
         key, raw = self._waiting.first()
-        await prepare(raw, self._signals, self._kind.pause_factor)
+        await prepare(raw, self._policy_set.signal_names, self._kind.pause_factor)
         if self._waiting.get(key) is raw:
             self._waiting.take(key)
             self.apply(raw)
@@ -266,7 +266,7 @@ class PolicyController:
             if self._is_newer(raw):
                 await (asyncio.sleep(0) if at_once else self._pause())
                 if not at_once:
-                    await prepare(raw, self._signals, self._kind.pause_factor)
+                    await prepare(raw, self._policy_set.signal_names, self._kind.pause_factor)
                 if self._is_newer(raw) and uid not in self._deleted_during_list:
                     self._waiting.discard(key)
                     self.apply(raw)

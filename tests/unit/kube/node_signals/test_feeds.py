@@ -8,21 +8,18 @@ import os
 import threading
 from dataclasses import replace
 
-import orjson
 import pytest
 from aiohttp import web
 
 from podwright.api.configuration.signals import load_signals
 from podwright.api.permissions import PolicySettings
 from podwright.kube.client.errors import ConfigError
-from podwright.kube.client.http import Http
 from podwright.kube.node_signals import sources
-from podwright.kube.node_signals.feeds import SignalFeeds
 from support.engine.kit import Rig, deciding, ours, settle, values
-from support.http.kit import api, forever, hangs_up, says, served, source_of
+from support.http.kit import api, forever, hangs_up, says, served
+from support.signals.feeds import WALL, feeds_of, prometheus_says, vector
 
 NOT_ENDED = "bearerTokenFile and caFile: an earlier attempt to read them has not ended"
-WALL = 1_800_000_000.0
 LOAD = """
 - name: load
   default: 50
@@ -44,29 +41,6 @@ def rig_with(file, url, nodes=("a", "b")):
     for name in nodes:
         rig.node(name, allocatable={"cpu": "10"})
     return rig
-
-
-def feeds_of(rig, http=None):
-    return SignalFeeds(
-        rig.signals,
-        http or Http(source_of("http://127.0.0.1:1")),
-        intake=rig.engine.node_signals,
-        metrics=rig.ports.metrics,
-        wall=lambda: WALL,
-    )
-
-
-def vector(age=1.0, **loads):
-    result = [{"metric": {"node": name, "x": "y"}, "value": [WALL - age, str(load)]} for name, load in loads.items()]
-    return {"status": "success", "data": {"resultType": "vector", "result": result}}
-
-
-def prometheus_says(body, status=200, content_type="application/json"):
-    async def answer(_request):
-        content = body if isinstance(body, bytes) else orjson.dumps(body)
-        return web.Response(status=status, body=content, headers={"Content-Type": content_type})
-
-    return answer
 
 
 def loads(rig, name="load"):

@@ -11,7 +11,7 @@ Invariant: a node has its default, or its last sample, and nothing else has an i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Final, NamedTuple
@@ -143,7 +143,41 @@ class Signals:
         """The table whose nodes the columns are about. Only for the cache."""
         self._table = table
 
+    def define(self, definitions: Sequence[SignalDefinition], afresh: Collection[str]) -> None:
+        """From now on these signals exist. Nobody may read one that is gone. Those of `afresh` have no samples, not even of annotations before `read`;
+        the others are as before. Only for the cache.
+        """
+        before, now = self._columns, self._clock()
+        self._columns = {}
+        for each in definitions:
+            known = before.get(each.name)
+            column = self._columns[each.name] = _Column(each) if known is None or each.name in afresh else known
+            column.grow(self._size)
+            if known is not None and known is not column and known.placed is not None:
+                column.readers, column.placed = known.readers, np.zeros(len(column.values), np.int64)
+        self._horizon = max((each.horizon for each in definitions), default=0.0)
+        for name in afresh:
+            if name in self._columns:
+                self._recount(self._columns[name], now)
+        for slot in range(self._size):
+            self.changes.append(slot)
+        self.version += 1
+
+    def read(self, names: Collection[str], nodes: Iterable[NodeInfo]) -> None:
+        """Takes what these nodes say of these signals themselves."""
+        now = self._clock()
+        rows = [(info.slot, info.node) for info in nodes if info.node is not None]
+        slots = np.array([slot for slot, _ in rows], np.intp)
+        for column in [self._columns[name] for name in names if name in self._columns]:
+            for slot, node in rows:
+                self._read_node(column, slot, None, node, now)
+            self._refresh(column, slots, now)
+
     # Reading
+
+    def definition(self, name: str) -> SignalDefinition:
+        """Raises KeyError for an unknown signal."""
+        return self._columns[name].definition
 
     @property
     def definitions(self) -> Mapping[str, SignalDefinition]:
@@ -291,10 +325,8 @@ class Signals:
                 column.samples[slot] = 0.0
                 if column.placed is not None:
                     column.placed[slot] = 0
-            if after is not None and column.definition.annotation:
-                self._read(column, slot, before, after, now)
-            elif after is not None and column.definition.fixed is not None:
-                self._read_fixed(column, slot, after, now)
+            if after is not None:
+                self._read_node(column, slot, before, after, now)
             if after is None:
                 self._reset(column, slot)
             elif before is None or before.allocatable != after.allocatable or column.definition.annotation:
@@ -309,6 +341,13 @@ class Signals:
             column.values[slot] = column.definition.default
             self.changes.append(slot)
             self.version += 1
+
+    def _read_node(self, column: _Column, slot: int, before: Node | None, after: Node, now: float) -> None:
+        """Takes the sample that the node or the definition has."""
+        if column.definition.annotation:
+            self._read(column, slot, before, after, now)
+        elif column.definition.fixed is not None:
+            self._read_fixed(column, slot, after, now)
 
     def _read(self, column: _Column, slot: int, before: Node | None, after: Node, now: float) -> None:
         """Takes the sample in the node's annotations, if there is one and it is new."""

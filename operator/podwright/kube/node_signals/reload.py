@@ -1,0 +1,136 @@
+"""Takes the definitions of signals from the file of --signals again when it changes, whole or not at all.
+
+    read the file ─► two readings agree ─► parse it in a thread ─► can all policies go on? ─► swap, between two decisions
+    anything fails ─► the definitions before go on; log, metric and /readyz say why
+
+A signal whose definition has changed begins without samples, as at the start. The others keep theirs, and their feeds go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from podwright.api.configuration.documents import MAX_BYTES
+from podwright.api.configuration.signals import Signals, SignalsFile, load_signals
+from podwright.core.framework.profile import ProfileError
+from podwright.engine.engine import Engine
+from podwright.engine.metrics.metrics import SIGNAL_RELOADS, Metrics
+from podwright.engine.side_thread import NoAnswerError, SideThread
+from podwright.kube.bounded_files import read_at_most
+from podwright.kube.client.errors import ConfigError
+from podwright.kube.node_signals.feeds import SignalFeeds
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS: Final = 1.0
+"""How often the file is read."""
+READ_SECONDS: Final = 10.0
+"""How long it may take to read or to parse it: a network file system may hang."""
+RETRY_SECONDS: Final = 10.0
+"""How often definitions are tried again that lack something which a policy needs."""
+_SHOWN: Final = 5
+
+
+class SignalReload:
+    """See the module."""
+
+    def __init__(self, file: SignalsFile, *, engine: Engine, feeds: SignalFeeds, metrics: Metrics) -> None:
+        """`file`: as it was read at the start."""
+        self._path = Path(file.path)
+        self._running = file.content
+        self._engine = engine
+        self._feeds = feeds
+        self._metrics = metrics
+        self._thread = SideThread("podwright file of --signals")
+        self._seen: bytes | None = None
+        """The last reading, if it differs from what is in force."""
+        self._failed: bytes | str | None = None
+        """What could not be used: a content, or why there is none."""
+        self._retry_at: float | None = None
+        """When that is tried again, by the clock of the event loop. None: once it changes."""
+
+    async def run(self) -> None:
+        """Takes what changes, until it is cancelled."""
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            await self.poll()
+
+    async def poll(self) -> None:
+        """Reads the file once, and takes what two readings agree on. Never raises for what is in the file."""
+        try:
+            content = await self._thread.call(lambda: read_at_most(self._path, MAX_BYTES), READ_SECONDS)
+        except OSError as error:
+            self._fail(error.strerror or str(error), None)
+            return
+        except NoAnswerError as error:
+            self._fail(str(error), None)
+            return
+        if content == self._running:
+            if self._failed is not None:
+                log.info("the file of --signals is the one that is in force again")
+                self._succeed()
+            self._seen = None
+        elif content != self._seen:
+            self._seen = content
+        elif content != self._failed or self._is_due():
+            await self._take(content)
+
+    def _is_due(self) -> bool:
+        return self._retry_at is not None and asyncio.get_running_loop().time() >= self._retry_at
+
+    async def _take(self, content: bytes) -> None:
+        try:
+            signals = await self._thread.call(lambda: load_signals(content), READ_SECONDS)
+            await self._engine.node_signals.may_change()
+            before = self._feeds.signals
+            afresh = [name for name, defined in signals.items() if defined != before.get(name)]
+            feeds = self._feeds.feeds_of([signals[name] for name in afresh])
+        except ProfileError as error:
+            self._fail(str(error).removeprefix(": "), content)
+            return
+        except (ConfigError, NoAnswerError) as error:
+            self._fail(str(error), content)
+            return
+        definitions = {name: defined.definition for name, defined in signals.items()}
+        if lacking := self._engine.policies.lacking(definitions):
+            more = f"; and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""
+            self._fail("; ".join(lacking[:_SHOWN]) + more, content, retry=True)
+            return
+        gone = [name for name in before if name not in signals]
+        self._engine.cache.define_signals([*definitions.values()], afresh)
+        self._engine.policies.policy_set.define_signals(signals)
+        self._engine.policies_changed()
+        closed = self._feeds.define(signals, feeds)
+        self._running = content
+        self._metrics.count(SIGNAL_RELOADS, "success")
+        log.info("the file of --signals was taken: %s", _changes(before, afresh, gone))
+        self._succeed()
+        await self._engine.node_signals.read_nodes(afresh)
+        for feed in closed:
+            await feed.close()
+
+    def _succeed(self) -> None:
+        self._seen = self._failed = self._retry_at = None
+        self._feeds.refusal = ""
+
+    def _fail(self, problem: str, content: bytes | None, *, retry: bool = False) -> None:
+        """The file cannot be used. `content`: None if it cannot be read. `retry`: the policies may change."""
+        failed = problem if content is None else content
+        again, self._failed = failed == self._failed, failed
+        self._retry_at = asyncio.get_running_loop().time() + RETRY_SECONDS if retry else None
+        text = f"the file of --signals was not taken, and the signals that were defined before go on: {self._path}: {problem}"
+        self._feeds.refusal = text
+        if not again:
+            self._metrics.count(SIGNAL_RELOADS, "error")
+            log.error("%s", text)
+
+
+def _changes(before: Signals, afresh: Sequence[str], gone: Sequence[str]) -> str:
+    new = [name for name in afresh if name not in before]
+    changed = [name for name in afresh if name in before]
+    parts = (("new", new), ("changed", changed), ("gone", gone))
+    return "; ".join(f"{what}: {', '.join(names)}" for what, names in parts if names) or "its signals are as before"
