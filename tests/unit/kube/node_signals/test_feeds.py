@@ -24,13 +24,14 @@ LOAD = """
 - name: load
   default: 50
   staleness: 60s
-  timeout: 300ms
+  timeout: 30s
   interval: 1s
   maximum: 1000
   prometheus: {url: URL, query: up, nodeLabel: node}
 """
+IMPATIENT = LOAD.replace("30s", "300ms")
 METRICS = """
-- {name: used, default: 50, resource: cpu, timeout: 300ms, metricsAPI: {}}
+- {name: used, default: 50, resource: cpu, timeout: 30s, metricsAPI: {}}
 """
 
 
@@ -141,7 +142,7 @@ async def test_a_source_that_hangs_is_given_up_and_delays_nothing():
         await forever()
 
     async with served(default=hang) as (url, _):
-        rig = rig_with(LOAD, url)
+        rig = rig_with(IMPATIENT, url)
         feeds = feeds_of(rig)
         async with deciding(rig):
             task = asyncio.create_task(feeds.run())
@@ -162,7 +163,7 @@ async def test_a_body_that_never_ends_is_given_up():
         await forever()
 
     async with served(default=trickle) as (url, _):
-        rig = rig_with(LOAD, url)
+        rig = rig_with(IMPATIENT, url)
         feeds = feeds_of(rig)
         assert await asked(rig, feeds) == "signal load: no answer within 0.3 s"
         await feeds.close()
@@ -225,7 +226,7 @@ async def test_a_source_that_comes_back_is_believed_again(caplog):
 async def test_other_tasks_run_while_a_long_answer_is_read():
     many = {f"n{i}": i % 100 for i in range(3000)}
     async with served(prometheus_says(vector(**many))) as (url, _):
-        rig = rig_with(LOAD.replace("300ms", "60s"), url, nodes=many)
+        rig = rig_with(LOAD, url, nodes=many)
         feeds = feeds_of(rig)
         turns = 0
 
@@ -297,7 +298,7 @@ async def test_files_that_do_not_answer_hold_up_one_thread_and_only_their_own_so
         return b"token"
 
     async with served(default=prometheus_says(vector(a=1))) as (url, script):
-        rig = rig_with(LOAD, url)
+        rig = rig_with(IMPATIENT, url)
         settings = replace(rig.signals["load"].prometheus, bearer_token_file=str(tmp_path / "token"))
         rig.signals = {"load": replace(rig.signals["load"], prometheus=settings)}
         feeds = feeds_of(rig)
