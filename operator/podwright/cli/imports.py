@@ -1,4 +1,4 @@
-"""Imports that the garbage collector does not look at: what modules define stays until the process ends."""
+"""Imports with the garbage collector off: what modules define stays until the process ends."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def plugin() -> None:
     help="Where to write the files. Default: a new directory with the plugin's name.",
 )
 def new(name: str, directory: str | None) -> None:
-    """Write a plugin NAME, such as TeamNodes, with a policy that enables it and a test of both. All of it works, and waits to be changed.
+    """Write a plugin NAME, such as TeamNodes, with a policy that enables it and a test of both. All of it works as it is; change it as you need.
 
     Existing files are not replaced.
     """

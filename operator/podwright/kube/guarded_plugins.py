@@ -1,4 +1,4 @@
-"""Plugins in commands and tests: what they do not come back from is stopped there as in the operator, also the import of their files."""
+"""Plugins in commands and tests: a call or an import that does not return is stopped, as in the operator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from podwright.kube.plugin_alarm import PluginAlarm
 
 @contextmanager
 def guarded_plugins() -> Iterator[PluginGuard]:
-    """A guard for plugins that run within, in the main thread. It sets no budget: how fast they are, this machine does not say."""
+    """A guard for plugins that run within, in the main thread. It sets no time budget, because the speed of this machine says nothing about the operator's."""
     guard = PluginGuard(ThreadTimes(clock=time.monotonic, cpu=time.thread_time), Metrics(time.monotonic), budget=inf)
     alarm = PluginAlarm(guard)
     alarm.start()

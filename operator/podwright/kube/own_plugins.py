@@ -1,4 +1,4 @@
-"""The plugins that are not Podwright's own, in a process that decides: they are loaded, watched, loaded again, and switched off if they hung.
+"""Third-party plugins in a process that decides: they are loaded, watched, loaded again when their files change, and switched off if they hung.
 
 load ─► the engine is built ─► start: the alarm rings, the directories are read again and again ─► stop
 """
@@ -28,7 +28,7 @@ class OwnPlugins:
     """See the module."""
 
     def __init__(self, directories: Iterable[str], state: str | None) -> None:
-        """`state`: the directory where it is remembered that a plugin hung. Raises RegistryError for plugins that cannot be loaded."""
+        """`state`: the directory that keeps which plugins hung. Raises RegistryError for plugins that cannot be loaded."""
         self._directories = PluginDirectories(map(Path, directories))
         self._hangs = PluginHangs(None if state is None else Path(state))
         self._installed_texts: dict[Path, bytes] = {}

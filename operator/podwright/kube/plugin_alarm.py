@@ -18,7 +18,7 @@ from podwright.engine.plugins.guard import TICK_SECONDS, PluginGuard
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS: Final = 0.002
-"""At most so long after a call was found overdue, it is looked at again. The time varies, so that it also finds a plugin where it catches nothing."""
+"""The longest time until an overdue call is looked at again. The time varies, so that the signal also arrives where a plugin catches nothing."""
 
 
 class PluginAlarm:

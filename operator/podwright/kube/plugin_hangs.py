@@ -3,9 +3,9 @@
     arm ─► the event loop does not run for HANG_SECONDS ─► the stacks go to a file, without the interpreter ─► the kubelet kills the process
     restart ─► the innermost plugin of the main thread's stack is remembered ─► it starts switched off, or its file is not loaded
 
-Native code that does not come back may hold the interpreter's lock, so nothing written in Python can tell of it: `faulthandler` has a thread of its
-own that needs no lock. The files are in a directory that outlives the container, but not the pod: an emptyDir. So this needs no right
-on the API server, another pod tries the plugin once more, and whoever replaces the pod has switched it on.
+Native code that does not return may hold the interpreter's lock, so no Python code can report it: `faulthandler` has a thread of its own that needs no
+lock. The files are in a directory that outlives the container, but not the pod: an emptyDir. So this needs no right on the API server, and a new
+pod tries the plugin once more.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from typing import IO, Any, Final
 log = logging.getLogger(__name__)
 
 HANG_SECONDS: Final = 20
-"""For so long the event loop has not run. The liveness probe fails later."""
+"""After how long without a turn of the event loop the stacks are written. The liveness probe fails later."""
 ARM_SECONDS: Final = 1.0
-"""How often the time begins anew."""
+"""How often the timer is reset."""
 MAX_BYTES: Final = 1 << 20
 MOST: Final = 100
 """How many files are remembered, the newest."""
@@ -88,13 +88,13 @@ class PluginHangs:
             self._give_up(error)
 
     async def run(self) -> None:
-        """Says that the event loop runs, until it is cancelled."""
+        """Resets the timer as long as the event loop runs, until it is cancelled."""
         while True:
             await asyncio.sleep(ARM_SECONDS)
             self.alive()
 
     def alive(self) -> None:
-        """The event loop runs: the time begins anew."""
+        """The event loop runs: resets the timer."""
         if self._file is None:
             return
         try:

@@ -137,7 +137,7 @@ SHADOWING: Final = (
     *(each for each in SCHEDULING if each.verb in access.READ and each.resource not in (LOCAL_POLICY, *_GROUPS)),
     next(each for each in SCHEDULING if each.resource is POLICY and each.verb == "patch"),
 )
-"""The rights of an instance with --shadow-only. None is a right to write, but on the status of policies."""
+"""The rights of an instance with --shadow-only. The only right to write is that to the status of policies."""
 TOKENS: Final = Right(TOKEN_REVIEW, "create", "nobody can read metrics with a token")
 AUTHORITIES: Final = Right(
     CONFIG_MAP,

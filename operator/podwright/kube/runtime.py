@@ -356,7 +356,7 @@ class Runtime:
             )
 
     async def _read_signals(self, parts: Parts) -> None:
-        """Only once the nodes are known that sources say something about."""
+        """Only after the first list of nodes, because sources report numbers of nodes."""
         await self.watches.wait_until_synced()
         await parts.signals.run()
 
@@ -409,7 +409,7 @@ class Runtime:
         await parts.engine.run()
 
     async def _list_pending(self, parts: Parts) -> None:
-        """Kopf does not tell when it has shown all pending pods, and may show the most important one last."""
+        """Kopf does not report when it has shown all pending pods, and may show the most important one last."""
         if self.kopf_watches_pods and not self._pending_complete.is_set():
             await parts.pending_audit.audit_at_start()
 

@@ -1,4 +1,4 @@
-"""What becomes of ResourceClaims without a cluster, in the place of its controllers.
+"""ResourceClaims in simulations: makes and frees them, as the controllers of a cluster do.
 
     a pod comes ─► claims of its templates ─► it gets a node: allocated, reserved for it ─► it leaves: its own claims go, shared ones are free of it
 

@@ -21,7 +21,7 @@ class Reads(IntFlag):
     PLACED = 512
     """Pods on other nodes."""
     SIGNALS = 1024
-    """Numbers that come from outside, which change without the node."""
+    """Numbers from outside, which change while the node object stays the same."""
 
     @property
     def usage(self) -> bool:

@@ -44,7 +44,7 @@ class ContractError(Exception):
 
 
 class StoppedError(ControlFlowError):
-    """Raised into code of a plugin that takes too long. No Exception, so that the code does not take it for one of its own."""
+    """Raised in code of a plugin that takes too long. It does not inherit Exception, so that `except Exception` in the plugin does not catch it."""
 
 
 class PluginStoppedError(Exception):

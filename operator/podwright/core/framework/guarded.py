@@ -36,7 +36,7 @@ def is_third_party(plugin: type[Any]) -> bool:
 
 
 class GuardedPlugin:
-    """A plugin of one policy. `owner`: what the policy is called by whoever is told. `off`: whether it is no longer used."""
+    """A plugin of one policy. `owner`: the policy, as the guard's subclass knows it. `off`: whether the plugin is no longer used."""
 
     __slots__ = ("name", "off", "over", "owner")
 
@@ -44,12 +44,12 @@ class GuardedPlugin:
         self.name = name
         self.owner = owner
         self.over: list[float] = []
-        """When it took longer than its budget lately."""
+        """The times at which it exceeded its budget lately."""
         self.off = False
 
 
 class _Unwrapped:
-    """A plugin's methods for one node, for a loop that is watched as a whole: to watch each call would double what a short one takes."""
+    """A plugin's methods for one node. The loop over nodes is watched as a whole, because to watch each call would double the time of a short one."""
 
     __slots__ = ("filter", "name", "report_exception", "score")
 

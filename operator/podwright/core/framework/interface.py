@@ -119,7 +119,7 @@ class Handle(Protocol):
         """The pods of all profiles that wait in Permit."""
 
     def record(self, pod: PodInfo, kind: EventType, reason: str, note: str) -> None:
-        """Writes an event on the pod, beside those that tell of its attempts. Never blocks and never fails."""
+        """Writes an event on the pod, in addition to those about its attempts. Never blocks and never fails."""
 
 
 FollowUp = Callable[[], Awaitable[None]]
@@ -281,7 +281,7 @@ class ExtensionPoint(ABC):
     report_exception: ReportException | None = None
     """Set by the framework: it calls this with every exception that a method of the plugin raises."""
     loop: Callable[..., Any] | None = None
-    """Set by who watches the plugin (`guarded`): calls what calls `filter` or `score` for one node after the other."""
+    """Set by the plugin's watcher (`guarded`): calls the loop that calls `filter` or `score` node by node."""
 
 
 class DomainPlugin(ExtensionPoint):

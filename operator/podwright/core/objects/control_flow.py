@@ -1,4 +1,4 @@
-"""What guards around code that is not ours let through. Everything else that such code raises is contained, also what is no Exception.
+"""The exceptions that guards around third-party code let through. Everything else that such code raises is contained, even a BaseException.
 
 In a method that is not awaited, a CancelledError is the plugin's own: a task is cancelled at an `await` only. For awaited methods see
 `framework.built_plugins`.

@@ -1,4 +1,4 @@
-"""LoadAware: prefers nodes that are little used, by signals that measure the use of CPU or memory.
+"""LoadAware: prefers nodes with a low load, by signals that measure the use of CPU or memory.
 
     used = what the signal says + what the pods request that were placed too late to show in it + what the pod requests
     score = (1 - used / allocatable) · 100, from 0 to 100, rounded; the weighted mean of several signals

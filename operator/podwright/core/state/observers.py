@@ -1,4 +1,4 @@
-"""What the cache reports its changes to, and how exceptions of a third-party plugin's index of placed pods harm nothing else.
+"""The observers to which the cache reports its changes. Exceptions of a third-party plugin's observer affect nothing else.
 
 The cache tells its observers of each change, also while decisions are carried out. So an exception in one of them would leave the others without the change, and the
 pod between two states.

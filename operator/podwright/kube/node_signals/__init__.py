@@ -1,1 +1,1 @@
-"""Signals: asks their sources for numbers of the nodes, bounded in time and size, beside the decisions. Start with `feeds`."""
+"""Asks the sources of signals for numbers of the nodes, while decisions go on. Times and sizes are bounded. Start with `feeds`."""

@@ -1,4 +1,4 @@
-"""SignalFeed: asks one source again and again, and passes on what it says. Whatever the source does, only the age of its signal suffers.
+"""SignalFeed: asks one source again and again, and passes on what it says. Whatever the source does, only the numbers of its own signal grow old.
 
 A question has a time limit, an answer a limit on its bytes and its entries. Answers are read in short steps, between which the loop goes on.
 """

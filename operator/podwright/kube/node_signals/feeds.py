@@ -1,4 +1,4 @@
-"""SignalFeeds: the feeds of all signals, and the time that passes for those that nobody brings.
+"""SignalFeeds: the feeds of all signals, and the clock by which their numbers grow old.
 
 feeds ─► feed (one source) ─► sources (HTTP) ─► entries (JSON) ─► answers (samples) ─► engine/intake/node_signals ─► core/state/signals
 """
@@ -25,7 +25,7 @@ Feeds = Mapping[str, SignalFeed]
 """Feeds by the names of their signals."""
 TICK_SECONDS: Final = 1.0
 FIRST_SECONDS: Final = 1.0
-"""So long decisions wait for the first answers."""
+"""How long the first decisions wait for the first answers."""
 SHOWN: Final = 5
 """How many problems a note has at most."""
 
@@ -152,7 +152,7 @@ class SignalFeeds:
 def _feed(
     defined: DefinedSignal, http: Http, *, intake: NodeSignals, metrics: Metrics, wall: Callable[[], float]
 ) -> SignalFeed | None:
-    """None for a signal whose numbers nobody is asked for."""
+    """None for a signal without a source to ask."""
     if defined.prometheus is not None:
         proxy = proxy_from_environment(defined.prometheus.url, os.environ)
         source, read = PrometheusSource(defined.prometheus, proxy), prometheus_reader(defined.prometheus.node_label)

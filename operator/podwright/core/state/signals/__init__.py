@@ -1,4 +1,4 @@
-"""Signals: numbers of each node that come from outside, such as its measured load. Start with `signals`."""
+"""Signals: numbers for each node from outside, such as its measured load. Start with `signals`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SignalDefinition: what a signal means, as those who run the operator have defined it. Where its numbers come from: `api/configuration/signals`."""
+"""SignalDefinition: what a signal means, as the operator's configuration defines it. `api/configuration/signals` also says where its numbers come from."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
 CHUNK: Final = 4096
 MAX_GONE: Final = 1 << 16
-"""So many pods that are off their nodes are remembered."""
+"""How many pods that have left their nodes are remembered."""
 FORGOTTEN_AT_ONCE: Final = 8
 """How many chunks one call of `forget` drops, which takes milliseconds."""
 MAX_AMOUNT: Final = 2**44

@@ -1,4 +1,4 @@
-"""What all who look at the page get: read from the scheduler a few times a second, once for all of them, and only while somebody looks.
+"""The data of the page: read from the scheduler a few times a second, once for all viewers, and only while there are any.
 
 The scheduler is asked in steps of about a millisecond, between which it decides. A viewer who does not read fast enough is dropped.
 """
@@ -33,7 +33,7 @@ QUEUE_SECONDS: Final = 1.0
 PODS_A_SECOND: Final = 10_000
 """How many queued pods are read each second, on average."""
 KEEP_SECONDS: Final = 10.0
-"""How long what was read is kept when nobody looks any more: who comes back soon costs the scheduler little."""
+"""How long data is kept after the last viewer has left, so that a viewer who comes back soon costs little."""
 COMPLETE_SECONDS: Final = 10.0
 """The pause between two complete readings of the nodes that further resources ask for."""
 MOST_MESSAGES: Final = 32
@@ -45,7 +45,7 @@ LONGEST: Final = 300
 
 
 class Viewer:
-    """Somebody who looks. `messages`: to be sent, None at the end."""
+    """A viewer of the page. `messages`: to be sent, None at the end."""
 
     def __init__(self, sight: Sight) -> None:
         self.sight = sight

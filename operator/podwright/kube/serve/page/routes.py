@@ -27,7 +27,7 @@ from podwright.kube.serve.steps import Asker, SteppedAnswers
 STREAM_SECONDS: Final = 1800.0
 """How long a stream lasts. Then the page asks for another, and its right to it is reviewed again."""
 SILENT_SECONDS: Final = 10.0
-"""How long nothing is sent, at most: so the page and proxies know that the stream is alive."""
+"""The longest time without a message, so that the page and proxies know that the stream is alive."""
 
 WRITE_SECONDS: Final = 15.0
 """How long it may take until somebody has read a message. Then the stream is broken off."""
@@ -56,7 +56,7 @@ class Page:
         ]
 
     async def close(self) -> None:
-        """Ends what runs for those who look. Their connections are closed by then."""
+        """Ends the feed. The connections of viewers are closed by then."""
         await self._feed.close()
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:

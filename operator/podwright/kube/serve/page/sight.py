@@ -1,4 +1,4 @@
-"""Whose pods somebody may see on the page. The gate of the port decides it, before the request is handled."""
+"""Sight: whose pods a viewer may see on the page. The gate of the port decides it, before the request is handled."""
 
 from __future__ import annotations
 
