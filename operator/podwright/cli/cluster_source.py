@@ -15,7 +15,6 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
-from podwright.kube.guarded_plugins import load_in_time
 from podwright.kube.log_format import one_line
 from podwright.kube.option_values import (
     DIRECTORY,
@@ -26,6 +25,7 @@ from podwright.kube.option_values import (
     OptionsError,
     parse_feature_gates,
 )
+from podwright.kube.plugins.guarded import load_in_time
 from podwright.simulator.live import Connection, snapshot_of
 from podwright.simulator.loaded import LoadedCluster, LoadOptions, features_of, load
 from podwright.simulator.snapshot import Snapshot, SnapshotError, read_snapshot

@@ -13,8 +13,8 @@ from podwright.cli.printable import echo
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
-from podwright.kube.guarded_plugins import load_in_time
 from podwright.kube.option_values import DIRECTORY, FEATURE_GATES, OptionsError, parse_feature_gates
+from podwright.kube.plugins.guarded import load_in_time
 
 
 @click.command(short_help="Turn a KubeSchedulerConfiguration into SchedulerPolicies.")

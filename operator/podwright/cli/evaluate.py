@@ -21,7 +21,6 @@ from podwright.cli.pod_report import report
 from podwright.cli.printable import echo, plain
 from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.registry import RegistryError
-from podwright.kube.guarded_plugins import load_in_time
 from podwright.kube.option_values import (
     DIRECTORY,
     FEATURE_GATES,
@@ -31,6 +30,7 @@ from podwright.kube.option_values import (
     OptionsError,
     parse_feature_gates,
 )
+from podwright.kube.plugins.guarded import load_in_time
 from podwright.simulator.cases import Case, CaseError, read_cases, run_case
 from podwright.simulator.comparison import differences
 from podwright.simulator.dump import EvaluationOptions, dump_kinds, evaluate_pod

@@ -12,8 +12,8 @@ import click
 from podwright.cli.printable import echo
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
-from podwright.kube.guarded_plugins import guarded_plugins
 from podwright.kube.log_format import printable
+from podwright.kube.plugins.guarded import guarded_plugins
 from podwright.policies.cases import SuiteError, read_suite, run_case
 from podwright.policies.junit import junit
 from podwright.simulator.loaded import LoadOptions

@@ -10,9 +10,9 @@ import yaml
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
-from podwright.kube.guarded_plugins import load_in_time
 from podwright.kube.options import Options
 from podwright.kube.parts import check_profiles, enabled_features
+from podwright.kube.plugins.guarded import load_in_time
 from podwright.kube.serve.configz import component_configuration
 
 _Dumper: Final = yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper

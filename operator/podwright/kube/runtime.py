@@ -39,8 +39,8 @@ from podwright.kube.descriptors import raise_descriptor_limit
 from podwright.kube.election.leadership import Leadership
 from podwright.kube.kinds import CRD, NODE, POD, REQUIRED, STORED, Resource, params_in
 from podwright.kube.options import Options
-from podwright.kube.own_plugins import OwnPlugins
 from podwright.kube.parts import Base, Parts, build_parts, check_profiles
+from podwright.kube.plugins.third_party import ThirdPartyPlugins
 from podwright.kube.policies.controller import PolicyController
 from podwright.kube.rights import (
     NODE_LOADS,
@@ -100,7 +100,7 @@ class Runtime:
         self.leadership.protect(self._http)
         self._tasks = BackgroundTasks(restarted=self.task_restarted)
         self.watches = Watches(self._http, self._tasks.start)
-        self._plugins = OwnPlugins(options.plugin_dirs, options.plugin_state_dir)
+        self._plugins = ThirdPartyPlugins(options.plugin_dirs, options.plugin_state_dir)
         classes = self._plugins.classes
         check_profiles(options, classes)
         self._base = Base(

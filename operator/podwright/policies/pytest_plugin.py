@@ -34,7 +34,7 @@ class PolicyFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         from podwright.core.framework.registry import RegistryError  # noqa: PLC0415 -- pytest loads this module in every project
-        from podwright.kube.guarded_plugins import load_in_time  # noqa: PLC0415 -- likewise
+        from podwright.kube.plugins.guarded import load_in_time  # noqa: PLC0415 -- likewise
         from podwright.policies.cases import SuiteError, read_suite  # noqa: PLC0415 -- likewise
         from podwright.simulator.loaded import LoadOptions  # noqa: PLC0415 -- likewise
 
@@ -56,7 +56,7 @@ class PolicyItem(pytest.Item):
         self._options = options
 
     def runtest(self) -> None:
-        from podwright.kube.guarded_plugins import guarded_plugins  # noqa: PLC0415 -- likewise
+        from podwright.kube.plugins.guarded import guarded_plugins  # noqa: PLC0415 -- likewise
         from podwright.policies.cases import run_case  # noqa: PLC0415 -- likewise
 
         with guarded_plugins() as guard:

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from podwright.cli.main import main
-from podwright.kube import guarded_plugins
+from podwright.kube.plugins import guarded as guarded_plugins
 from podwright.policies.new_plugin import dashed
 
 

@@ -1,6 +1,6 @@
 """Builds the framework that runs a policy's plugins, without those that are switched off, and has their calls watched.
 
-A plugin is off for one policy after it was too slow (guard.py), or for all policies after it hung until the process was killed (kube/plugin_hangs.py).
+A plugin is off for one policy after it was too slow (guard.py), or for all policies after it hung until the process was killed (kube/plugins/hangs.py).
 `onPluginFailure` of the policy says what that means: with Ignore the policy decides as if it did not enable the plugin, with Reject its pods wait.
 For a LocalSchedulerPolicy, the value of the policy that bounds it applies.
 """

@@ -45,8 +45,8 @@ from podwright.kube.client.http import Http
 from podwright.kube.client.retry import retry_until_answered
 from podwright.kube.descriptors import raise_descriptor_limit
 from podwright.kube.kinds import LOCAL_POLICY, NODE, POD, POLICY, REQUIRED, STORED, params_in
-from podwright.kube.own_plugins import OwnPlugins
 from podwright.kube.parts import Base, Parts, build_parts, check_profiles
+from podwright.kube.plugins.third_party import ThirdPartyPlugins
 from podwright.kube.runtime import start_policies
 from podwright.kube.serve.checks import Problems
 from podwright.kube.serve.configz import configuration
@@ -89,7 +89,7 @@ class ExtenderRuntime:
         self._http = Http(source, metrics)
         self._tasks = BackgroundTasks(restarted=lambda name: metrics.count(TASK_RESTARTS, name))
         self.watches = Watches(self._http, self._tasks.start)
-        self._plugins = OwnPlugins(common.plugin_dirs, common.plugin_state_dir)
+        self._plugins = ThirdPartyPlugins(common.plugin_dirs, common.plugin_state_dir)
         classes = self._plugins.classes
         check_profiles(common, classes)
         self._base = Base(

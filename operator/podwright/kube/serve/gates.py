@@ -40,7 +40,7 @@ class LoopbackGate:
         return web.Response(status=403, text=text)
 
     def _refusal_on_loopback(self, request: web.Request) -> web.StreamResponse | None:
-        """This port has no authentication, so another website in a browser on this machine must not get anything about pods."""
+        """The port has no authentication, so another website in a browser on this machine must not get anything about pods."""
         if request.path not in ABOUT_PODS:
             return None
         if not is_own_name(request.host) or is_foreign(request):

@@ -12,8 +12,8 @@ PROGRAM = """
     from podwright.engine.plugins import guard as plugin_guard
     from podwright.engine.metrics.metrics import Metrics
     from podwright.engine.plugins.guard import PluginGuard, ThreadTimes
-    from podwright.kube import plugin_alarm
-    from podwright.kube.plugin_alarm import PluginAlarm
+    from podwright.kube.plugins import alarm as plugin_alarm
+    from podwright.kube.plugins.alarm import PluginAlarm
 
     plugin_guard.STOP_SECONDS = 0.05
     plugin_alarm.TICK_SECONDS = 0.02

@@ -18,13 +18,13 @@ from podwright.engine.plugin_changes.reload import PluginReload
 from podwright.engine.plugins.files import InstalledFiles, PluginDirectories, Texts
 from podwright.engine.plugins.loading import load
 from podwright.kube.background import BackgroundTasks
-from podwright.kube.plugin_alarm import PluginAlarm
-from podwright.kube.plugin_hangs import PluginHangs
+from podwright.kube.plugins.alarm import PluginAlarm
+from podwright.kube.plugins.hangs import PluginHangs
 
 log = logging.getLogger(__name__)
 
 
-class OwnPlugins:
+class ThirdPartyPlugins:
     """See the module."""
 
     def __init__(self, directories: Iterable[str], state: str | None) -> None:

@@ -13,7 +13,7 @@ from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.plugin_changes.reload import LOAD_SECONDS
 from podwright.engine.plugins.guard import PluginGuard, ThreadTimes
 from podwright.engine.plugins.loading import load_plugins
-from podwright.kube.plugin_alarm import PluginAlarm
+from podwright.kube.plugins.alarm import PluginAlarm
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import sys
 import zipfile
 from textwrap import dedent
 
-from podwright.kube.own_plugins import OwnPlugins
+from podwright.kube.plugins.third_party import ThirdPartyPlugins
 
 PLUGIN = """
     from podwright.core.framework.interface import FilterPlugin, Plugin
@@ -29,7 +29,7 @@ def test_a_plugin_whose_file_cannot_be_read_runs(tmp_path, monkeypatch):
         )
     monkeypatch.syspath_prepend(archive)
     try:
-        plugins = OwnPlugins([], str(tmp_path))
+        plugins = ThirdPartyPlugins([], str(tmp_path))
         assert "Zipped" in plugins.classes
         assert not plugins.disabled()
         plugins.stop()

@@ -10,8 +10,8 @@ from textwrap import dedent
 
 import pytest
 
-from podwright.kube import plugin_hangs
-from podwright.kube.plugin_hangs import PluginHangs
+from podwright.kube.plugins import hangs as plugin_hangs
+from podwright.kube.plugins.hangs import PluginHangs
 
 PROGRAM = """
     import sys, time
@@ -19,8 +19,8 @@ PROGRAM = """
 
     from podwright.engine.plugins.files import PluginDirectories
     from podwright.engine.plugins.loading import load
-    from podwright.kube import plugin_hangs
-    from podwright.kube.plugin_hangs import PluginHangs
+    from podwright.kube.plugins import hangs as plugin_hangs
+    from podwright.kube.plugins.hangs import PluginHangs
 
     plugin_hangs.HANG_SECONDS = 0.3
     hangs = PluginHangs(Path(sys.argv[2]))
@@ -213,7 +213,7 @@ FULL = """
     import resource, signal, sys
     from pathlib import Path
 
-    from podwright.kube.plugin_hangs import PluginHangs
+    from podwright.kube.plugins.hangs import PluginHangs
 
     hangs = PluginHangs(Path(sys.argv[1]))
     texts = {Path("/plugins/a.py"): b"text"}
