@@ -32,6 +32,8 @@ T = TypeVar("T")
 
 SLICE_SECONDS: Final = 0.02
 """How long an attempt runs before it pauses."""
+RARE_SECONDS: Final = 0.06
+"""How much longer it runs if it only comes to points where it should pause rarely."""
 HOLD_SECONDS: Final = 0.1
 """How long a slice may hold the loop with what it takes to resume and suspend the attempt's transactions, if these leave time for it."""
 RESTARTS: Final = 3
@@ -192,7 +194,7 @@ class Slices:
         """
         clock, pauses = self._clock, self._cache.pauses
         suspended_at = clock()
-        if suspended_at < self._ends:
+        if suspended_at < self._ends + RARE_SECONDS * pauses.rarely:
             return
         pauses.suspend()
         version = self._cache.version

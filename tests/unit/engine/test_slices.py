@@ -92,6 +92,22 @@ class TestOneAttempt:
         assert turns > 2
         assert done == [True]
 
+    def test_it_pauses_rarely_where_much_would_have_to_be_done_again(self, rig, slices):
+        def pauses_at(point: Callable[[], None]) -> int:
+            def attempt() -> None:
+                for _ in range(60):
+                    point()
+
+            pauses, ended = 0, slices.start(deciding_in(slices, attempt))
+            while not ended:
+                ended = slices.resume()
+                pauses += 1
+            return pauses
+
+        points = rig.engine.cache.pauses
+        assert pauses_at(points.point_in_plugin) > 3 * pauses_at(points.rare_point_in_plugin) > 0
+        assert not points.rarely
+
     def test_a_short_one_ends_at_once(self, rig, slices):
         assert slices.start(deciding_in(slices, lambda: busy(rig, 1)))
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from podwright.core.devices.errors import SearchTimeoutError
+from podwright.core.state.pauses import Pauses
 
 STEPS_OF_EVALUATION: Final = 16
 """To evaluate a selector takes at least as long as so many steps."""
@@ -19,12 +20,12 @@ STEPS_OF_POINT: Final = 8
 class Meter:
     """See the module."""
 
-    def __init__(self, pause: Callable[[], object]) -> None:
+    def __init__(self, pauses: Pauses) -> None:
         self.steps = 0
         """What the evaluations for the current search and for earlier ones have cost. Only differences mean something."""
         self._until: int | None = None
         self._node = ""
-        self._pause = pause
+        self._pauses = pauses
 
     def allow(self, node: str, steps: int | None) -> None:
         """From now on, evaluations may cost so many steps for a search on this node. None: no limit."""
@@ -35,15 +36,19 @@ class Meter:
         if self._until is not None and self.steps > self._until:
             raise SearchTimeoutError(self._node)
         self.steps += STEPS_OF_EVALUATION
-        self.pause()
+        self._let_others(self._pauses.rare_point_in_plugin)
 
     def point(self) -> None:
         """A place in a long evaluation."""
         self.steps += STEPS_OF_POINT
-        self.pause()
+        self._let_others(self._pauses.rare_point_in_plugin)
 
     def pause(self) -> None:
-        """Others may be decided now, and evaluate selectors for searches of their own."""
+        """A place in a long search, which goes on after a pause."""
+        self._let_others(self._pauses.point_in_plugin)
+
+    def _let_others(self, pause: Callable[[], None]) -> None:
+        """Others may be decided in a pause, and evaluate selectors for searches of their own."""
         own = self.steps, self._until, self._node
-        self._pause()
+        pause()
         self.steps, self._until, self._node = own

@@ -42,8 +42,8 @@ STEPS_OF_START: Final = 8
 """To begin a search takes as long as so many steps."""
 STEPS_OF_DEVICE: Final = 2
 """To find a device for the first time takes as long as so many steps."""
-STEPS_BETWEEN_PAUSES: Final = 65_536
-"""Of short searches on many nodes. So few pauses that the first attempt for a new template seldom has to start anew because of them."""
+STEPS_BETWEEN_PAUSES: Final = 1_024
+"""Of short searches on many nodes."""
 NODES_AT_ONCE: Final = 50
 """An attempt that cannot pause may take so many times the steps that it may take on one node. The next one goes on from there."""
 MAX_PAUSED: Final = 16
@@ -126,7 +126,8 @@ class Verdicts:
             self._decide(slot, limits)
             if self._spent - paused > STEPS_BETWEEN_PAUSES:
                 paused = self._spent
-                self._cache.pauses.point_in_plugin()
+                # Else the first attempt for a new template, which searches all nodes, would often have to start anew.
+                self._cache.pauses.rare_point_in_plugin()
             if limits.steps_at_once is not None and self._spent - began > NODES_AT_ONCE * limits.steps_at_once:
                 raise SearchTimeoutError(self._cache.table.names[slot])
         return self._codes

@@ -247,6 +247,13 @@ class Framework(BuiltPlugins):
                 keys.append(key)
         return (*keys, pod.priority, frozenset(state.skip_filter))
 
+    def prepare(self, pods: Iterable[PodInfo]) -> None:
+        """Lets filters compute what a plan of these members of a pod group needs, where the attempt can still pause. Raises PluginError."""
+        preparing = [plugin for plugin in self.filter_plugins if type(plugin).prepare is not FilterPlugin.prepare]
+        for pod in pods if preparing else ():
+            for plugin in preparing:
+                call(plugin, Point.FILTER, plugin.prepare, pod)
+
     def clear_cached_verdicts(self) -> None:
         """Clears the verdict cache, and the caches of PostFilter plugins."""
         self._verdicts.clear()

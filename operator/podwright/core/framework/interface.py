@@ -378,6 +378,9 @@ class FilterPlugin(ExtensionPoint):
         a pod on it changes. So the verdict must depend on nothing else, such as other objects of the cluster or the time.
         """
 
+    def prepare(self, pod: PodInfo) -> None:
+        """Called for each member before a pod group is planned. A long computation whose results are kept may pause here, and not in the plan."""
+
 
 class ResourceFilter(FilterPlugin):
     """A filter that rejects nodes with too few free resources, or with the maximum number of pods.

@@ -31,6 +31,7 @@ WITHOUT_STATE: Final = (
     "tells_gate",
     "sort_key",
     "verdict_key",
+    "prepare",
     "looks_beyond_node",
     "reaches_beyond_node",
     "influence",

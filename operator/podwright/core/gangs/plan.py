@@ -202,6 +202,10 @@ class Planner:
 
 def decide(planner: Planner, pods: Sequence[PodInfo], now: float) -> GangDecision:
     """Plans the group. If it does not fit, searches for victims. `now`: seconds since the epoch."""
+    try:
+        planner.framework.prepare(pods)
+    except PluginError as fault:
+        return GangFault(planner.group, fault.plugin, str(fault))
     decision = planner.plan(pods)
     if not isinstance(decision, GangRejection):
         return decision

@@ -36,6 +36,8 @@ class Pauses:
     def __init__(self) -> None:
         self.pause: Callable[[], None] | None = None
         """Called at each point; None: attempts run whole. It may call `suspend`, and then `resume` or raise InputsChangedError."""
+        self.rarely = False
+        """Whether `pause` is called at a point where the attempt should pause rarely."""
         self.must_end_soon = False
         """Whether others wait for an attempt that cannot pause, as in the engine."""
         self._open: list[Suspendable] = []
@@ -58,6 +60,14 @@ class Pauses:
         """The same within a plugin's call, where the attempt holds parts of indexes: it does not pause if a transaction is open."""
         if self.pause is not None and not self._open:
             self.pause()
+
+    def rare_point_in_plugin(self) -> None:
+        """The same where much work would have to be done again. So it pauses only after a longer time."""
+        self.rarely = True
+        try:
+            self.point_in_plugin()
+        finally:
+            self.rarely = False
 
     def opened(self, transaction: Suspendable) -> None:
         self._open.append(transaction)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import pytest
 
 from podwright.api.kube_scheduler_configuration import default_profile
+from podwright.core.devices import verdicts
 from podwright.core.framework.framework import Framework
-from podwright.core.gangs.decisions import GangPlacement, GangRejection
-from podwright.core.gangs.plan import Planner
+from podwright.core.gangs.decisions import GangFault, GangPlacement, GangRejection
+from podwright.core.gangs.plan import Planner, decide
+from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API, group_key
 from podwright.core.plugins import PLUGINS
 from podwright.simulator.world import World
 from support.objects.builders import in_group, make_node, make_pod, make_pod_group
-from support.objects.devices import claiming, exactly, make_claim, make_class, make_device, make_slice
+from support.objects.devices import claiming, exactly, make_claim, make_class, make_device, make_slice, selector
+
+GANG = group_key(WORKLOAD_API, "default", "gang")
 
 
 def planned(members: int, devices: int, *, shared: bool = False):
@@ -40,7 +44,7 @@ def planned(members: int, devices: int, *, shared: bool = False):
     for pod in pods:
         cache.groups.add_waiting(pod)
     framework = Framework(default_profile("podwright", PLUGINS, world.features), PLUGINS, world)
-    group = cache.groups.get(group_key(WORKLOAD_API, "default", "gang"))
+    group = cache.groups.get(GANG)
     return Planner(framework, cache, group, lambda _n: 0, "").plan(pods), framework, cache
 
 
@@ -70,3 +74,28 @@ def test_members_share_a_claim_that_the_first_of_them_allocates():
     for placement in decision.placements:
         assert framework.reserve(placement.state, placement.pod, placement.node_name) is None
     assert len(cache.devices.claims.usage) == 1
+
+
+def test_the_nodes_are_searched_before_the_plan_where_the_attempt_can_pause(monkeypatch):
+    monkeypatch.setattr(verdicts, "STEPS_BETWEEN_PAUSES", 1)
+    _, framework, cache = planned(4, 2)
+    names = [f"n{i}" for i in range(20)]
+    for name in names:
+        cache.set_node(parse_node(make_node(name)))
+        cache.set_object("ResourceSlice", make_slice(f"{name}-gpus", [make_device("gpu-0")], node=name))
+    points = []
+    cache.pauses.pause = lambda: points.append(cache.pauses.can_pause)
+    pods = sorted(cache.groups.members(GANG).waiting.values(), key=lambda pod: pod.name)
+    decision = decide(Planner(framework, cache, cache.groups.get(GANG), lambda _n: 0, ""), pods, 0.0)
+    assert isinstance(decision, GangPlacement)
+    assert points.count(True) >= len(names)
+
+
+def test_a_search_that_fails_before_the_plan_fails_the_plan():
+    _, framework, cache = planned(4, 2)
+    broken = make_claim("claim-0", exactly(selectors=[selector('device.attributes["x"].ghost == 1')]))
+    cache.set_object("ResourceClaim", broken)
+    pods = list(cache.groups.members(GANG).waiting.values())
+    decision = decide(Planner(framework, cache, cache.groups.get(GANG), lambda _n: 0, ""), pods, 0.0)
+    assert isinstance(decision, GangFault)
+    assert "no such key: ghost" in decision.message

@@ -10,6 +10,7 @@ get one claim together, which is created in PreBind. Source: kube-scheduler's pl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -213,6 +214,13 @@ class DynamicResources(
             rows[slot] = True
             code = int(self._guarded(self._evaluation.codes, found, rows)[slot])
         return (FREEABLE if found.frees else STATUSES)[code] if code else None
+
+    def prepare(self, pod: PodInfo) -> None:
+        """Searches all nodes. If that fails, the plan fails as well, and says why."""
+        state = CycleState()
+        with suppress(PluginError):
+            if self.pre_filter(state, pod) is None:
+                self.filter_all(state, pod, self.handle.cache.table)
 
     def filter_all(self, state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult | None:
         found = self._claims_of(state, pod)
