@@ -13,18 +13,18 @@ Raw = Mapping[str, Any]
 _OUTCOMES: Final = {
     "agreed": "the same node",
     "waitsToo": "neither finds a node",
-    "tied": "tie: their node is one of several best ones",
-    "lower": "another node is better",
-    "rejected": "their node is rejected",
-    "unplaced": "no node is found, but they found one",
-    "placeable": "a node is found, but they found none",
+    "tied": "tie: several nodes have the best score, the actual one among them",
+    "lower": "the policy prefers another node",
+    "rejected": "the policy rejects the actual node",
+    "unplaced": "only the other scheduler finds a node",
+    "placeable": "only the policy finds a node",
     "failed": "a plugin failed",
 }
 _SKIPPED: Final = {
     "podGroup": "in a pod group",
-    "preemption": "they made room on that node first",
+    "preemption": "placed after a preemption on that node",
     "nodeGone": "the node was deleted too soon",
-    "unseen": "with claims or costly, and placed before the policy had decided",
+    "unseen": "with claims or costly, and placed before the policy decided",
     "late": "too many others waited",
     "gone": "deleted before their turn",
     "changing": "the cluster changed too fast",
@@ -59,43 +59,43 @@ def _policy(policy: Raw, shown: int) -> Iterator[str]:
     for name, words in _OUTCOMES.items():
         if count := outcomes.get(name, 0):
             only = policy.get("onlyChoice", 0) if name == "agreed" else 0
-            yield f"  {count:>9,}  {words}{f' ({only:,} of them had no other)' if only else ''}"
+            yield f"  {count:>9,}  {words}{f' ({only:,} of them had only one feasible node)' if only else ''}"
     for name, words in _SKIPPED.items():
         if count := policy["skipped"].get(name, 0):
             yield f"  {count:>9,}  not compared: {words}"
     if changed := policy["changed"]:
-        yield f"  In {changed:,} comparisons, something else had changed between the two decisions."
+        yield f"  In {changed:,} comparisons, the cluster had changed between the two decisions."
     unplaced: Mapping[str, int] = policy["unplaced"]
     if any(unplaced.values()):
         waits = unplaced["fits"] + unplaced["waits"]
-        yield f"  Now: {_pods(waits)} without a node there; {unplaced['fits']:,} would have one here."
+        yield f"  Now: {_pods(waits)} without a node; the policy would place {unplaced['fits']:,}."
     yield from _world(policy["world"])
     yield from _disagreements(policy["disagreements"], shown)
 
 
 def _world(world: Raw) -> Iterator[str]:
-    """What utilisation is, and what it would be."""
+    """The utilisation of the cluster, and what it would be under the policy."""
     if missing := world.get("missing"):
-        yield f"  What utilisation would have been is not known: {missing}."
+        yield f"  The utilisation under the policy is not known: {missing}."
         return
     cluster, ours = world["cluster"], world["shadow"]
-    yield "  Utilisation, as it is and had all its decisions been carried out:"
+    yield "  Utilisation in the cluster, and if the policy had placed its pods:"
     yield f"    nodes in use: {cluster['inUse']:,} and {ours['inUse']:,} of {cluster['nodes']:,}"
     for resource, share in cluster["utilisation"].items():
         yield f"    {resource} on nodes in use: {percent(share)} and {percent(ours['utilisation'].get(resource, 0.0))}"
     notes = [
         f"{_pods(world['elsewhere'])} on other nodes" if world["elsewhere"] else "",
         f"{_pods(world['waiting'])} without a node" if world["waiting"] else "",
-        f"{_pods(world['unplaced'])} placed that {'has' if world['unplaced'] == 1 else 'have'} no node there"
+        f"{_pods(world['unplaced'])} placed that {'has' if world['unplaced'] == 1 else 'have'} no node in the cluster"
         if world["unplaced"]
         else "",
         f"{_pods(world['undecided'])} left where {'it is' if world['undecided'] == 1 else 'they are'}"
         if world["undecided"]
         else "",
-        "" if world["settled"] else "the last changes are not in it yet",
+        "" if world["settled"] else "the last changes are not included yet",
     ]
     if shown := ", ".join(filter(None, notes)):
-        yield f"    with its decisions: {shown}"
+        yield f"    under the policy: {shown}"
 
 
 def _disagreements(found: Sequence[Raw], shown: int) -> Iterator[str]:
@@ -105,8 +105,8 @@ def _disagreements(found: Sequence[Raw], shown: int) -> Iterator[str]:
         words = _OUTCOMES.get(each["outcome"], each["outcome"])
         changes = f"; {each['changes']:,} other changes between" if each["changes"] else ""
         yield f"    {each['pod']} at {rfc3339(each['at'])}: {words}{changes}"
-        yield f"      here:   {_side(each['ours'])}"
-        yield f"      theirs: {_side(each['theirs'])}"
+        yield f"      policy: {_side(each['ours'])}"
+        yield f"      actual: {_side(each['theirs'])}"
         difference = [pair for pair in each["plugins"] if pair["ours"] != pair["theirs"]]
         if difference:
             parts = (f"{pair['plugin']} {pair['weight'] * (pair['ours'] - pair['theirs']):+d}" for pair in difference)

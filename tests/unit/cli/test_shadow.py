@@ -63,27 +63,27 @@ def test_the_text_has_the_agreement_and_both_reasons_of_each_disagreement(run):
     assert lines[1:6] == [
         "  Agreement, without ties: 25.00 % of 4",
         "          1  the same node",
-        "          1  another node is better",
-        "          1  their node is rejected",
-        "          1  a node is found, but they found none",
+        "          1  the policy prefers another node",
+        "          1  the policy rejects the actual node",
+        "          1  only the policy finds a node",
     ]
     text = "\n".join(lines)
-    assert "  Now: 1 pod without a node there; 1 would have one here." in lines
+    assert "  Now: 1 pod without a node; the policy would place 1." in lines
     assert "  The last 3 disagreements:" in lines
     assert "    nodes in use: 3 and 2 of 3" in lines
     assert any(line.startswith("    cpu on nodes in use: ") for line in lines)
-    assert "    with its decisions: 2 pods on other nodes, 1 pod placed that has no node there" in lines
-    assert "      theirs: spot: TaintToleration: node(s) had untolerated taint(s)" in lines
+    assert "    under the policy: 2 pods on other nodes, 1 pod placed that has no node in the cluster" in lines
+    assert "      actual: spot: TaintToleration: node(s) had untolerated taint(s)" in lines
     assert "      by plugin: NodeResourcesBalancedAllocation +4, NodeResourcesFit -1" in lines
-    assert "      here:   b, score 458" in lines
-    assert "      theirs: a, score 455" in lines
-    assert "default/lower at 1970-01-01T00:16:40Z: another node is better" in text
+    assert "      policy: b, score 458" in lines
+    assert "      actual: a, score 455" in lines
+    assert "default/lower at 1970-01-01T00:16:40Z: the policy prefers another node" in text
 
 
 def test_texts_of_others_cannot_change_the_terminal(run):
     output = run().output
     assert "\x1b" not in output
-    assert r"theirs: no node: 0/3 nodes are available: \x1b[31m." in output
+    assert r"actual: no node: 0/3 nodes are available: \x1b[31m." in output
 
 
 def test_json_is_the_answer_itself(run, answer):
