@@ -315,7 +315,7 @@ class TestStorms:
             assert built == ["p05"]
 
     async def test_failed_writes_of_a_status_are_not_repeated_for_each_edit(self, rig, monkeypatch):
-        monkeypatch.setattr(statuses, "STATUS_RETRY", RetryPolicy(shortest=60.0, longest=60.0))
+        monkeypatch.setattr(statuses, "STATUS_SECONDS", 60.0)
         async with controlled(rig=rig, default=says(500)) as world:
             for number in range(1, 101):
                 world.controller.apply(self.edit(number))
