@@ -123,6 +123,11 @@ def test_a_bad_configuration_is_named(start, kubeconfig, tmp_path, text, problem
     assert len(found) < 2_000
 
 
+def test_a_kubeconfig_that_is_no_file_is_named(start, tmp_path):
+    assert start(f"--kubeconfig={tmp_path}") == f"the kubeconfig {tmp_path} is not a file "
+    assert start(f"--kubeconfig={tmp_path}/no") == f"the kubeconfig {tmp_path}/no does not exist "
+
+
 def test_a_context_that_the_kubeconfig_does_not_have_is_named(start, kubeconfig):
     assert start("--context=missing") == f"kubeconfig {kubeconfig}: contexts: there is no entry 'missing' "
     content = yaml.safe_load(kubeconfig.read_text()) | {"current-context": "gone"}

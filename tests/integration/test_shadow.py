@@ -131,6 +131,7 @@ def policies(cluster):
         cluster.client.delete(policy(name))
 
 
+@pytest.mark.kubernetes(36, "a kube-scheduler that scores balance as 1.37 does")
 def test_with_the_default_policy_it_agrees_with_kube_scheduler_on_all_that_is_no_tie(
     empty_cluster, cluster, overlay, account, policies, namespace
 ):

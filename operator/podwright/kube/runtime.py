@@ -72,6 +72,8 @@ FLUSH_SECONDS: Final = 3.0
 """How much of the grace period is kept for events and statuses, after bindings and evictions."""
 FLUSH_SHARE: Final = 0.5
 """The most that is kept of a short grace period."""
+STATUS_SECONDS: Final = 0.5
+"""For so long the last statuses may delay the next leader, which finds out the same about those pods."""
 
 
 def binding_seconds(grace: float) -> float:
@@ -465,6 +467,8 @@ class Runtime:
             parts.group_phases.finish()
         loop = asyncio.get_running_loop()
         if self._writing:
+            if self.leadership.elected:
+                ends = min(ends, loop.time() + STATUS_SECONDS)
             for flush in (parts.pod_status.flush, parts.group_status.flush):
                 await flush(max(0.1, ends - loop.time()))
         return bound

@@ -42,6 +42,18 @@ class Patient(Slow, ReservePlugin):
         self.unreserved.append(pod.name)
 
 
+class Provisioning(Patient):
+    """PreBind that waits for a gate, and then for a volume that nobody provisions."""
+
+    name = "Provisioning"
+
+    async def pre_bind(self, state, pod, node_name):
+        await super().pre_bind(state, pod, node_name)
+        await self.handle.cluster.wait_for(
+            "PersistentVolumeClaim", "data", "default", lambda claim: claim is not None, LONG
+        )
+
+
 @pytest.fixture(autouse=True)
 def _fresh():
     Waiter.unreserved, Patient.unreserved = [], []
@@ -104,6 +116,28 @@ async def test_shutdown_waits_for_pre_bind():
     Slow.gate.set_result(None)
     await stopping
     assert rig.cluster.bound == [("web", "a")]
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["already", "only after a request"])
+async def test_shutdown_does_not_wait_for_others_in_pre_bind(waits):
+    rig = Rig({"Provisioning": Provisioning})
+    rig.node("a")
+    rig.engine.policies.apply(policy(Provisioning, "reserve", "preBind"))
+    Slow.gate = asyncio.get_running_loop().create_future()
+    if waits:
+        Slow.gate.set_result(None)
+    rig.pod("web")
+    await decide(rig)
+    async with asyncio.timeout(LONG / 4):
+        stopping = asyncio.create_task(rig.engine.stop(LONG / 2))
+        await settle()
+        if not waits:
+            assert not stopping.done()
+            Slow.gate.set_result(None)
+        assert await stopping, "nothing had to be broken off, so the Lease can be released"
+    assert Patient.unreserved == ["web"]
+    assert rig.placed_on("web") == ""
+    assert (rig.cluster.bound, rig.recorder.events) == ([], [])
 
 
 async def test_pods_still_in_pre_bind_after_the_grace_period_are_unreserved():

@@ -53,6 +53,8 @@ class BindingCycle:
     """In state WAITING: the pod as the Permit plugins see it."""
     task: asyncio.Task[None] | None = None
     """In state PRE_BINDING: the cycle's task, which may be cancelled."""
+    waits: int = 0
+    """How many waits for an object its PreBind plugins are in. Someone else changes it: a volume is provisioned, a device becomes ready."""
     nominated: bool = False
     """The pod's status shows our node as its nominated one."""
     readmit: Callable[[], None] | None = None
@@ -134,6 +136,7 @@ class BindingCycles:
 
     def __init__(self) -> None:
         self._cycles: dict[str, BindingCycle] = {}
+        self._ending = False
         compact_regularly(self)
 
     def compact(self) -> None:
@@ -146,6 +149,27 @@ class BindingCycles:
     def remove(self, cycle: BindingCycle) -> None:
         if self._cycles.get(cycle.uid) is cycle:
             del self._cycles[cycle.uid]
+
+    @contextmanager
+    def wait_of(self, cycle: BindingCycle | None) -> Iterator[None]:
+        """A PreBind plugin of the cycle waits for an object while the context is open."""
+        if cycle is None:
+            yield
+            return
+        cycle.waits += 1
+        if self._ending:
+            cycle.stop(SHUTDOWN)
+        try:
+            yield
+        finally:
+            cycle.waits -= 1
+
+    def end_waits(self) -> None:
+        """Stops the cycles that wait in Permit or for an object, and those that come to such a wait later."""
+        self._ending = True
+        for cycle in self:
+            if cycle.waits or (cycle.waiting is not None and not cycle.waiting.allowed):
+                cycle.stop(SHUTDOWN)
 
     def get(self, uid: str) -> BindingCycle | None:
         return self._cycles.get(uid)

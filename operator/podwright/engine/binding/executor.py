@@ -317,12 +317,12 @@ class BindingExecutor:
         await self._unconfirmed.read_back_overdue()
 
     async def drain(self, grace: float) -> bool:
-        """Waits at most `grace` seconds for the cycles in progress, then stops them. Pods that wait in Permit are stopped at once:
-        no further decision is made, so nothing is likely to allow them. Returns whether all cycles have ended by themselves.
+        """Waits at most `grace` seconds for the cycles in progress, then stops them. Returns whether none had to be stopped then.
+
+        Pods that wait in Permit are stopped at once: no further decision is made, so nothing is likely to allow them. So are those whose PreBind
+        plugins wait for an object, which may take minutes.
         """
-        for cycle in self._cycles:
-            if cycle.waiting is not None and not cycle.waiting.allowed:
-                cycle.stop(SHUTDOWN)
+        self._cycles.end_waits()
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=grace)
         ended = all(task.done() for task in self._tasks)

@@ -113,6 +113,11 @@ class BindLimiter:
         """From now on, requests of the current task need no capacity of their own while the holder has some."""
         _HOLDER.set(holder)
 
+    @property
+    def holder(self) -> Hashable | None:
+        """What the current task acts for."""
+        return _HOLDER.get()
+
     async def send(self, request: Callable[[], Awaitable[T]]) -> T:
         """Sends a request of a plugin when there is capacity, and returns its result."""
         if _HOLDER.get() in self:

@@ -18,7 +18,7 @@ from podwright.core.objects.watched_kinds import STORED_KINDS
 from podwright.core.state.cache import Cache
 from podwright.core.state.object_store import Object, ObjectStore
 from podwright.engine.active_policies import EngineHandle
-from podwright.engine.binding.cycle import BindingCycles
+from podwright.engine.binding.cycle import BindingCycle, BindingCycles
 from podwright.engine.binding.limiter import BindLimiter
 from podwright.engine.ports import Ports
 
@@ -58,6 +58,7 @@ class PluginCluster:
         self._cluster = cluster
         self._binding_cycles = binding_cycles
         self._waits = StoreWaits(store)
+        self._limiter = limiter
         self._send = limiter.send
 
     async def get(self, kind: str, name: str, namespace: str = "") -> Mapping[str, Any] | None:
@@ -94,7 +95,9 @@ class PluginCluster:
     async def wait_for(self, kind: str, name: str, namespace: str, done: Done, timeout: float) -> None:
         """See Cluster."""
         wait = self._waits.wait_for if kind in STORED_WHOLE else self._cluster.wait_for
-        await wait(kind, name, namespace, done, timeout)
+        holder = self._limiter.holder
+        with self._binding_cycles.wait_of(holder if isinstance(holder, BindingCycle) else None):
+            await wait(kind, name, namespace, done, timeout)
 
 
 class StoreWaits:

@@ -55,12 +55,13 @@ class KubeConfig:
 def find_kubeconfig(given: str | None) -> list[Path]:
     """The files to read: the given one, else those of KUBECONFIG, else ~/.kube/config. Empty if none exists.
 
-    Raises ConfigError if the given file does not exist.
+    Raises ConfigError if the given one is no file.
     """
     if given:
         path = Path(given).expanduser()
         if not path.is_file():
-            raise ConfigError(f"the kubeconfig {given} does not exist")
+            problem = "is not a file" if path.exists() else "does not exist"
+            raise ConfigError(f"the kubeconfig {given} {problem}")
         return [path]
     listed = os.environ.get("KUBECONFIG")
     paths = [Path(p) for p in listed.split(os.pathsep) if p] if listed else [Path.home() / ".kube" / "config"]

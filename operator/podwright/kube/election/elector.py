@@ -94,6 +94,8 @@ class Elector:
         self._slow_path = slow_path
         self._deadline = float("-inf")
         self._observed: LeaseRecord | None = None
+        self._followed = False
+        """Whether a watch has just shown that the Lease is free, so that it need not be read."""
         self._taken_until = float("-inf")
         """Until when the last holder that we have seen may write, on our clock. It does not matter that the Lease was deleted or edited."""
 
@@ -158,8 +160,18 @@ class Elector:
         return done
 
     async def _take(self) -> bool:
+        followed, self._followed = self._followed, False
+        if followed:
+            try:
+                return await self._take_if_free(self._observed)
+            except ClusterError as error:
+                if not is_conflict(error) and status_of(error) != 404:
+                    raise  # else someone has written since then
         record = await self.lease.read()
         self._observe(record)
+        return await self._take_if_free(record)
+
+    async def _take_if_free(self, record: LeaseRecord | None) -> bool:
         ours = self.holder == self.identity  # the answer to our last try was lost
         if not ours and self._clock() < self._taken_until:
             return False
@@ -186,18 +198,18 @@ class Elector:
     async def _give_up(self) -> bool:
         now = _timestamp()
         spec = {"holderIdentity": "", "leaseDurationSeconds": RELEASED_SECONDS, "acquireTime": now, "renewTime": now}
-        while True:
-            record = await self.lease.read()
-            if record is None or record.holder != self.identity:
-                return True
+        record = self._observed
+        while record is not None and record.holder == self.identity:
             try:
                 await self.lease.write(spec, record)
             except ClusterError as error:
-                # A renewal that was cancelled can still be carried out between the two requests.
+                # A renewal that was cancelled can have been carried out, or be carried out between two requests.
                 if not is_conflict(error) and status_of(error) != 404:
                     raise
             else:
-                return True
+                break
+            record = await self.lease.read()
+        return True
 
     async def _write(self, spec: Mapping[str, Any], earlier: LeaseRecord | None) -> None:
         begun = self._clock()
@@ -237,9 +249,9 @@ class Elector:
         if not self.problem:
             try:
                 async with asyncio.timeout(self._left_to_wait) as expiry:
-                    seen = await self._watch(expiry)
+                    self._followed = seen = await self._watch(expiry)
             except TimeoutError:
-                seen = True
+                self._followed = seen = True
             except (ClusterError, aiohttp.ClientError, OSError, ValueError, KeyError) as error:
                 log.log(V6, "cannot watch lease %s: %s", self.lease, error)
         if not seen and self._left_to_wait > 0:

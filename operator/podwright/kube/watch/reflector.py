@@ -41,13 +41,16 @@ SILENCE_SECONDS: Final = 80.0
 kind that has not changed since the watch began."""
 FORCED_WATCH_SECONDS: Final = 3
 """How long a watch lasts that is to show how far the server has got: it sends a bookmark two seconds before the end."""
-SMALL: Final = 1000
-"""Up to so many objects, a list is a faster way to reach a version."""
 MEDIUM: Final = 10_000
-"""Up to so many, a list of metadata is faster than a bookmark, which comes after one to two seconds."""
+"""Up to so many objects, a list of metadata shows sooner whether the watch has reached a version than a bookmark, which comes after one to
+two seconds."""
+SMALL: Final = 1000
+"""Up to so many, a new list is faster than a bookmark where the watch lacks something."""
 NATURAL_SECONDS: Final = 0.1
 """How long a busy watch may take to reach a version by itself."""
 _REACH_SECONDS: Final = 0.01
+_SHOWN_SECONDS: Final = 1.0
+"""How long a watch of few objects may take to show what a list has."""
 _AGAIN_SECONDS: Final = 5.0
 """After this long, progress is forced once more."""
 _REARM_SECONDS: Final = 1.0
@@ -139,10 +142,13 @@ class Reflector:
         """Returns once the sink has everything up to this resourceVersion. A quiet watch alone would show that only after a minute."""
         reached = await self._passes(version, NATURAL_SECONDS)
         while not reached:
-            if len(self.known) <= SMALL:
-                self.request_relist()
-            elif len(self.known) <= MEDIUM and await self._has_all_of_a_list(version):
+            few = len(self.known) <= SMALL
+            if len(self.known) <= MEDIUM and await self._has_all_of_a_list(
+                version, _SHOWN_SECONDS if few else _AGAIN_SECONDS
+            ):
                 return
+            if few:
+                self.request_relist()
             else:
                 await self._force_bookmark()
             reached = await self._passes(version, _AGAIN_SECONDS)
@@ -157,12 +163,12 @@ class Reflector:
             await asyncio.sleep(_REACH_SECONDS)
         return True
 
-    async def _has_all_of_a_list(self, version: int) -> bool:
-        """Whether the watch soon has everything that a list of metadata shows, which begins now. That is faster than a bookmark."""
+    async def _has_all_of_a_list(self, version: int, seconds: float) -> bool:
+        """Whether the watch has everything within this time that a list of metadata shows, which begins now. That is faster than a bookmark."""
         try:
             async with compared_with_list(self) as comparison:
                 return await self._passes(
-                    version, _AGAIN_SECONDS, lambda: comparison.version >= version and not comparison.missed()
+                    version, seconds, lambda: comparison.version >= version and not comparison.missed()
                 )
         except ClusterError as error:
             log.debug("%s: cannot be compared with a list: %s", self.resource.collection, error)

@@ -151,12 +151,51 @@ async def test_a_lease_that_another_holds_is_left_alone_until_it_expires(elect, 
     await elector.leading.wait()
 
 
-async def test_a_standby_tries_at_once_when_the_lease_is_released(elect, lease):
+async def test_a_standby_takes_a_released_lease_with_one_request(elect, lease):
     lease.set(held_by_another(3600))
     elector = elect("a", dataclasses.replace(TIMES, retry_period=3600))
     await soon(lambda: elector.holder == "another")
+    reads = len(lease.read_versions)
     lease.set(RELEASED)
     await soon(elector.leading.is_set)
+    assert len(lease.read_versions) == reads
+
+
+@pytest.mark.parametrize("spec", [None, {**RELEASED, "leaseTransitions": 7}], ids=["deleted", "edited"])
+async def test_a_standby_reads_a_lease_that_someone_writes_right_after_its_release(elect, lease, monkeypatch, spec):
+    lease.set(held_by_another(3600))
+    elector = elect("a", dataclasses.replace(TIMES, retry_period=3600))
+    await soon(lambda: elector.holder == "another")
+    write = lease.write
+
+    async def is_preceded(own, earlier):
+        monkeypatch.setattr(lease, "write", write)
+        lease.set(spec)
+        return await write(own, earlier)
+
+    monkeypatch.setattr(lease, "write", is_preceded)
+    lease.set(RELEASED)
+    await soon(elector.leading.is_set)
+    assert lease.record.holder == "a"
+    assert lease.record.transitions == (0 if spec is None else 8)
+
+
+async def test_a_standby_leaves_a_lease_alone_that_another_one_takes_first(elect, lease, monkeypatch):
+    lease.set(held_by_another(3600))
+    elector = elect("a")
+    await soon(lambda: elector.holder == "another")
+    write = lease.write
+
+    async def is_preceded(own, earlier):
+        monkeypatch.setattr(lease, "write", write)
+        lease.set({**held_by_another(), "holderIdentity": "faster"})
+        return await write(own, earlier)
+
+    monkeypatch.setattr(lease, "write", is_preceded)
+    lease.set(RELEASED)
+    await soon(lambda: elector.holder == "faster")
+    assert not elector.leading.is_set()
+    assert lease.record.holder == "faster"
 
 
 @pytest.mark.parametrize("spec", [None, {**RELEASED, "leaseDurationSeconds": 15}], ids=["deleted", "edited"])
@@ -303,6 +342,7 @@ async def test_a_released_lease_is_free_at_once(elect, lease):
     await elector.leading.wait()
     await elector.release()
     assert (lease.record.holder, lease.record.seconds) == ("", 1)
+    assert len(lease.read_versions) == 1
     with pytest.raises(NotLeadingError):
         elector.check()
     second = elect("b")
@@ -363,6 +403,7 @@ async def test_a_leader_releases_the_lease_although_its_last_renewal_was_cancell
 async def test_a_lease_is_released_although_a_cancelled_renewal_is_carried_out_meanwhile(elect, lease):
     elector = elect("a", dataclasses.replace(TIMES, retry_period=3600))
     await elector.leading.wait()
+    lease.set({**lease.record.raw["spec"], "renewTime": "earlier"})
     read, reads = lease.read, []
 
     async def is_renewed_afterwards():
@@ -374,6 +415,16 @@ async def test_a_lease_is_released_although_a_cancelled_renewal_is_carried_out_m
     lease.read = is_renewed_afterwards
     await elector.release()
     assert (lease.record.holder, len(reads)) == ("", 2)
+
+
+async def test_a_lease_that_was_taken_or_deleted_is_not_released(elect, lease):
+    for spec in (held_by_another(), None):
+        lease.set(RELEASED)
+        elector = elect("a", dataclasses.replace(TIMES, retry_period=3600))
+        await elector.leading.wait()
+        found = lease.set(spec)
+        await elector.release()
+        assert lease.record is found
 
 
 async def test_only_an_instance_that_does_not_lead_at_once_stands_by(elect, lease):

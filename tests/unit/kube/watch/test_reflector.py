@@ -419,14 +419,26 @@ async def test_a_busy_watch_reaches_a_version_by_itself(monkeypatch):
         assert len(script.requests) == 2
 
 
-async def test_a_quiet_watch_of_few_objects_lists_to_reach_a_version(monkeypatch):
+async def test_a_quiet_watch_that_has_all_of_a_list_goes_on(monkeypatch):
     monkeypatch.setattr(module, "NATURAL_SECONDS", 0.0)
+    watch, same = streams(then=forever), page(item("a", 1), version=12)
+    async with reflecting(page(item("a", 1), version=9), watch, same) as (_, script, reflector):
+        await until(lambda: len(script.requests) == 2)
+        await reflector.reach(12)
+        assert "PartialObjectMetadataList" in script.requests[2].headers["Accept"]
+        assert (reflector.list_count, len(script.requests)) == (1, 3)
+
+
+async def test_a_watch_of_few_objects_that_lacks_something_is_followed_by_a_list(monkeypatch):
+    monkeypatch.setattr(module, "NATURAL_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_SHOWN_SECONDS", 0.05)
     watch, newer = streams(then=forever), page(item("b", 12), version=12)
-    async with reflecting(page(item("a", 1), version=9), watch, newer) as (sink, script, reflector):
+    async with reflecting(page(item("a", 1), version=9), watch, newer, newer) as (sink, script, reflector):
         await until(lambda: len(script.requests) == 2)
         await reflector.reach(12)
         assert sink.objects == {"b": "12"}
-        assert "watch" not in script.requests[2].query
+        assert "watch" not in script.requests[3].query
+        assert reflector.list_count == 2
 
 
 async def test_a_quiet_watch_of_more_objects_is_compared_with_a_list_of_metadata(monkeypatch):
