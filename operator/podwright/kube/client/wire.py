@@ -132,8 +132,9 @@ class ConnectionPool:
         self._closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
-        for connection in self._idle:
-            connection.close()
+        for connection in tuple(self._open):
+            if not connection.busy:
+                connection.abort()  # a TLS connection that is closed in order stays open until the server says that it has ended, too
         self._idle.clear()
         await asyncio.sleep(0)
 
@@ -260,6 +261,11 @@ class _Connection(asyncio.Protocol):
             raise
         finally:
             late.cancel()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a response is awaited."""
+        return self._waiter is not None
 
     def close(self) -> None:
         self.open = False

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+import ssl
 import struct
+import threading
 from contextlib import asynccontextmanager
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from podwright.kube.client import wire as module
 from podwright.kube.client.errors import UnreachableError
 from podwright.kube.client.wire import ConnectionPool
+from support.serve.certificates import Authority
 
 
 class Server:
@@ -444,6 +448,34 @@ async def test_a_closed_pool_makes_no_connection():
         await pool.close()
         with pytest.raises(UnreachableError, match="closed"):
             await send(pool)
+
+
+def test_no_socket_is_left_open_by_a_server_that_does_not_end_its_side(tmp_path):
+    """The loop ends right after the pool, as in commands."""
+    authority = Authority()
+    secured = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    secured.load_cert_chain(*authority.server().write(tmp_path, "server"))
+    trusting = ssl.create_default_context(cadata=authority.certificate)
+    accepted = []
+
+    def serve(listener):
+        connection = secured.wrap_socket(listener.accept()[0], server_side=True)
+        accepted.append(connection)
+        connection.recv(65536)
+        connection.sendall(plain())
+
+    async def ask(port):
+        pool = ConnectionPool(f"https://127.0.0.1:{port}", trusting, ())
+        await get(pool)
+        await pool.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve, args=(listener,))
+        server.start()
+        asyncio.run(ask(listener.getsockname()[1]))
+        server.join()
+        gc.collect()  # warns of a socket that is open, and warnings are errors
+        accepted[0].close()
 
 
 async def test_a_write_can_be_prevented_right_before_it_is_sent():
