@@ -15,6 +15,8 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
+from podwright.kube.client.credentials import namespace_of
+from podwright.kube.client.errors import ConfigError
 from podwright.kube.log_format import one_line
 from podwright.kube.option_values import (
     DIRECTORY,
@@ -97,6 +99,19 @@ def with_cluster(command: Command) -> Command:
     for add in reversed((*_SOURCE, *_POLICIES)):
         command = add(command)
     return command
+
+
+def namespace_in(given: str | None, files: Sequence[str], kubeconfig: str | None, context: str | None) -> str:
+    """The namespace that the command is about: the one that was given, or else that of the kubeconfig's context, as for kubectl.
+
+    `default` if there is no kubeconfig that can be read: who reads the cluster says why.
+    """
+    if given or files:
+        return given or "default"
+    try:
+        return namespace_of(kubeconfig, context)
+    except (ConfigError, OSError):
+        return "default"
 
 
 def with_policies(command: Command) -> Command:

@@ -10,7 +10,7 @@ import click
 import orjson
 import yaml
 
-from podwright.cli.cluster_source import load_options, with_cluster
+from podwright.cli.cluster_source import load_options, namespace_in, with_cluster
 from podwright.cli.explanation_report import Report
 from podwright.cli.operator_flags import with_operator
 from podwright.cli.printable import printable_texts
@@ -31,7 +31,12 @@ FORMATS: Final = ("table", "wide", "json", "yaml")
 @click.command(short_help="Explain why a pod waits, and what would help.")
 @click.argument("target", metavar="KIND/NAME")
 @with_cluster
-@click.option("-n", "--namespace", default="default", show_default=True, metavar="NAME", help="The namespace.")
+@click.option(
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    help="The namespace. Without this flag that of the kubeconfig's context, as for kubectl; in FILES, `default`.",
+)
 @click.option(
     "-o",
     "--output",
@@ -50,7 +55,7 @@ def explain(
     files: tuple[str, ...],
     kubeconfig: str | None,
     context: str | None,
-    namespace: str,
+    namespace: str | None,
     output: str,
     operator: str | None,
     operator_ca: str | None,
@@ -66,7 +71,7 @@ def explain(
     """
     connection = Connection(kubeconfig=kubeconfig, context=context, operator_namespace=values["operator_namespace"])
     try:
-        wanted = parse_target(target, namespace)
+        wanted = parse_target(target, namespace_in(namespace, files, kubeconfig, context))
         answer = _answer(operator, operator_ca, wanted, connection)
         found = _explained(wanted, files, connection, values, answer=answer, changes=changes)
     except (OperatorError, SnapshotError, TargetError, ProfileError, PluginError, OSError) as error:

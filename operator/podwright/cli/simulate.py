@@ -10,7 +10,7 @@ import click
 import orjson
 import yaml
 
-from podwright.cli.cluster_source import cluster_of, with_cluster
+from podwright.cli.cluster_source import cluster_of, namespace_in, with_cluster
 from podwright.cli.printable import printable_texts
 from podwright.cli.simulation_report import each_node_report, report
 from podwright.simulator.hypothesis import AddedNodes, Hypothesis, HypothesisError, parse_scale
@@ -72,7 +72,10 @@ _NO_CHANGE: Final = Hypothesis(policies=[], objects=[], add_nodes=[], remove_nod
     help="Give a workload N pods: deploy/x=50, or deploy/namespace/x=50. Can be repeated.",
 )
 @click.option(
-    "-n", "--namespace", default="default", show_default=True, metavar="NAME", help="The namespace of --scale."
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    help="The namespace of --scale. Without this flag that of the kubeconfig's context, as for kubectl; in FILES, `default`.",
 )
 @click.option(
     "--each-node", type=click.Choice(["drain", "remove"]), help="Instead: try this with each node on its own."
@@ -143,6 +146,9 @@ def simulate(
 
         simulation_server.serve(lambda: cluster_of(dict(values)), listen, token_file, seconds)
         return
+    if values["scale"]:
+        source = (values[name] for name in ("files", "kubeconfig", "context"))
+        values["namespace"] = namespace_in(values["namespace"], *source)
     cluster = cluster_of(values)
     try:
         hypothesis = _hypothesis(values)

@@ -12,6 +12,7 @@ from podwright.cli.main import main
 from podwright.simulator.explain import from_operator
 from podwright.simulator.live import Connection
 from podwright.simulator.operator_client import OperatorError
+from podwright.simulator.snapshot import Snapshot
 from support.explain.objects import cluster, full, gang, member, node, waiting
 from support.explain.situations import SITUATIONS
 from support.objects.builders import make_taint
@@ -175,3 +176,35 @@ def test_without_the_cluster_the_operator_answers_alone(monkeypatch):
 def test_credentials_are_not_sent_in_the_clear(url):
     with pytest.raises(OperatorError, match="expected https"):
         from_operator.ask_about(url, "default", "web", Connection())
+
+
+CONFIG = {
+    "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+    "contexts": [
+        {"name": "c", "context": {"cluster": "c", "namespace": "shop"}},
+        {"name": "bare", "context": {"cluster": "c"}},
+    ],
+    "current-context": "c",
+}
+
+
+@pytest.mark.parametrize(
+    ("args", "namespace"),
+    [
+        pytest.param((), "shop", id="of the current context"),
+        pytest.param(("--context", "bare"), "default", id="of a context without one"),
+        pytest.param(("-n", "other"), "other", id="given"),
+    ],
+)
+def test_the_namespace_is_that_of_the_context_as_for_kubectl(tmp_path, monkeypatch, args, namespace):
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(json.dumps(CONFIG))
+    found = situation("taint that")
+    items = [
+        raw if raw["kind"] == "Node" else {**raw, "metadata": {**raw["metadata"], "namespace": namespace}}
+        for raw in found.cluster.items(found.pod)
+    ]
+    monkeypatch.setattr("podwright.cli.explain.snapshot_of", lambda _connection: Snapshot(objects=items))
+    result = CliRunner().invoke(main, ["explain", "pod/waiting", "--kubeconfig", str(kubeconfig), *args])
+    assert result.exit_code == 0, result.output
+    assert f"pod {namespace}/waiting  Pending" in result.output

@@ -307,6 +307,7 @@ CREDENTIALS_REFUSED_SECONDS: Final = Gauge(
 SERVER_CONNECTIONS: Final = Gauge(
     "podwright_server_connections", "Open connections of the server of health and metrics."
 )
+PAGE_VIEWERS: Final = Gauge("podwright_page_viewers", "Open streams of the page: how many people look at it.")
 SERVER_DROPPED: Final = Counter(
     "podwright_server_dropped_connections", "Connections that the server of health and metrics dropped.", ("reason",)
 )

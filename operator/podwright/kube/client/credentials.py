@@ -216,6 +216,19 @@ def load(
     )
 
 
+def namespace_of(kubeconfig: str | None, context: str | None) -> str:
+    """The namespace of the context, or outside of kubeconfigs that of the pod's service account; `default` if nothing says one. Raises ConfigError."""
+    paths = find_kubeconfig(kubeconfig)
+    if paths:
+        return read_kubeconfig(paths, context, None).namespace
+    return _own_namespace(SERVICE_ACCOUNT)
+
+
+def _own_namespace(folder: Path) -> str:
+    namespace = folder / "namespace"
+    return namespace.read_text().strip() if namespace.exists() else "default"
+
+
 def in_cluster(
     clock: Callable[[], float], folder: Path = SERVICE_ACCOUNT, steady: Callable[[], float] | None = None
 ) -> Source:
@@ -227,14 +240,13 @@ def in_cluster(
     where = "the service account"
 
     def loader(now: float) -> Loaded:
-        namespace = folder / "namespace"
         authority = _read(folder / "ca.crt", where)
         headers = (("Authorization", f"Bearer {_read(folder / 'token', where)}"),)
         credentials = Credentials(
             server=server,
             ssl_context=tls_context(authority, None, None, where=(where, where)),
             headers=_checked(headers, where),
-            namespace=namespace.read_text().strip() if namespace.exists() else "default",
+            namespace=_own_namespace(folder),
             proxy=proxy_from_environment(server, os.environ),
         )
         return Loaded(credentials, now + TOKEN_FILE_SECONDS)

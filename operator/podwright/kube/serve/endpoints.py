@@ -113,6 +113,11 @@ class Endpoints:
             found.append(web.get(SHADOW_PATH, self._shadow.answer))
         return found
 
+    @property
+    def viewers(self) -> int | None:
+        """How many people look at the page; None if it is not served. May be asked in any thread."""
+        return None if self._page is None else self._page.viewers
+
     async def close(self) -> None:
         """Ends what runs beside requests."""
         if self._page is not None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from podwright.engine.log_fields import V6
 from podwright.engine.metrics.metrics import (
     CERTIFICATE_EXPIRES,
     CERTIFICATE_RELOADS,
+    PAGE_VIEWERS,
     SERVER_CONNECTIONS,
     SERVER_DROPPED,
     Metrics,
@@ -64,6 +66,7 @@ class Server:
         self._tasks: list[asyncio.Task[None]] = []
         self._ports: list[Port] = []
         metrics.compute(SERVER_CONNECTIONS, lambda: {(): self._connection_count})
+        metrics.compute(PAGE_VIEWERS, self._viewers)
         metrics.compute(CERTIFICATE_EXPIRES, lambda: {(): self._tls.expires} if self._tls is not None else {})
 
     @property
@@ -74,6 +77,10 @@ class Server:
     @property
     def _connection_count(self) -> int:
         return sum(port.connection_count for port in self._ports)
+
+    def _viewers(self) -> Mapping[tuple[str, ...], float]:
+        viewers = None if self._endpoints is None else self._endpoints.viewers
+        return {} if viewers is None else {(): viewers}
 
     async def start(self) -> None:
         """Listens where the options say. Raises OSError and ConfigError, which name the option."""

@@ -32,6 +32,8 @@ PODS_PER_NODE: Final = 1024
 _NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib")
 _TASK_COLUMNS: Final = ("name", "cpu_milli", "memory_mib", "creation_time")
 _LARGEST: Final = 1e15
+_SHOWN: Final = 40
+"""Characters of a wrong value that an error shows."""
 
 
 def read_nodes(path: str) -> list[Raw]:
@@ -40,7 +42,7 @@ def read_nodes(path: str) -> list[Raw]:
     for row in _rows(path, _NODE_COLUMNS):
         name = row.text("sn")
         if name in nodes:
-            row.fail("sn", f"{name!r} is given twice")
+            row.fail("sn", f"{name[:_SHOWN]!r} is given twice")
         labels = {HOSTNAME: name}
         amounts = {
             "cpu": f"{row.whole('cpu_milli')}m",
@@ -71,7 +73,7 @@ def read_tasks(path: str) -> list[Arrival]:
     for row in _rows(path, _TASK_COLUMNS):
         name = row.text("name")
         if name in names:
-            row.fail("name", f"{name!r} is given twice")
+            row.fail("name", f"{name[:_SHOWN]!r} is given twice")
         names.add(name)
         created = row.number("creation_time")
         deleted = row.number("deletion_time", None)
@@ -180,7 +182,7 @@ class _Row:
         except ValueError:
             found = math.nan
         if not 0 <= found <= _LARGEST:
-            self.fail(column, f"{value[:40]!r} is not a number from 0 to {_LARGEST:g}")
+            self.fail(column, f"{value[:_SHOWN]!r} is not a number from 0 to {_LARGEST:g}")
         return found
 
     def whole(self, column: str, otherwise: int | None = None) -> int:
@@ -199,6 +201,8 @@ def _rows(path: str, required: Sequence[str]) -> Iterator[_Row]:
         if missing:
             some = f"column {missing[0]} is" if len(missing) == 1 else f"columns {', '.join(missing)} are"
             raise StreamError(f"{path}:1: the {some} missing")
+        if twice := [name for name in header if header.count(name) > 1]:
+            raise StreamError(f"{path}:1: the column {twice[0][:_SHOWN]} is given twice")
         for values in reader:
             if not values:
                 continue

@@ -86,6 +86,7 @@ def test_a_filling_stream_ends_before_the_share_is_passed(file):
         (read_nodes, "sn,gpu\na,1\n", ":1: the columns cpu_milli, memory_mib are missing"),
         (read_tasks, "", ":1: the columns name, cpu_milli, memory_mib, creation_time are missing"),
         (read_tasks, TASKS.replace(",creation_time", ",created"), ":1: the column creation_time is missing"),
+        (read_nodes, NODES.replace("gpu", "sn", 1), ":1: the column sn is given twice"),
         (read_tasks, TASKS + "x,1,2\n", ":5: has 3 columns, and the header 11"),
         (read_tasks, TASKS.replace("share,6000", "share,lots"), ":3: cpu_milli: 'lots' is not a number"),
         (read_tasks, TASKS.replace("share,6000", "share,-1"), ":3: cpu_milli: '-1' is not a number"),

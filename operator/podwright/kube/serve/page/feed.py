@@ -88,7 +88,12 @@ class Feed:
     @property
     def full(self) -> bool:
         """Whether there are as many viewers as there may be."""
-        return len(self._viewers) >= MOST_VIEWERS
+        return self.viewers >= MOST_VIEWERS
+
+    @property
+    def viewers(self) -> int:
+        """How many there are."""
+        return len(self._viewers)
 
     @property
     def running(self) -> bool:

@@ -55,6 +55,11 @@ class Page:
             web.get(f"{FILES}/{{name:[a-z_]*(?:[.][a-z]+)?}}", send_file),
         ]
 
+    @property
+    def viewers(self) -> int:
+        """How many people look at the page. May be asked in any thread."""
+        return self._feed.viewers
+
     async def close(self) -> None:
         """Ends the feed. The connections of viewers are closed by then."""
         await self._feed.close()

@@ -276,6 +276,30 @@ async def test_streams_are_few(monkeypatch):
         await hang_up(second[1])
 
 
+async def viewers(server):
+    _, _, body = await get(server, "/metrics")
+    return [line for line in body.decode().splitlines() if line.startswith("podwright_page_viewers")]
+
+
+async def test_a_metric_tells_how_many_people_look():
+    async with serving(told()) as server:
+        assert await viewers(server) == ["podwright_page_viewers 0.0"]
+        first, second = [await stream(server) for _ in range(2)]
+        for reader, _ in (first, second):
+            await read_until(reader, "nodes")
+        assert await viewers(server) == ["podwright_page_viewers 2.0"]
+        await hang_up(first[1])
+        async with asyncio.timeout(20):
+            while await viewers(server) != ["podwright_page_viewers 1.0"]:
+                pass
+        await hang_up(second[1])
+
+
+async def test_without_the_page_there_is_no_metric_of_it():
+    async with serving(Told()) as server:
+        assert await viewers(server) == []
+
+
 async def test_a_stream_lasts_longer_than_other_answers_may():
     limits = Limits(connections=8, total_seconds=0.2)
     async with serving(told(), limits=limits) as server:

@@ -1,4 +1,5 @@
-// The colours of the map. They are custom properties of the style sheet, so that themes change them.
+// The colours of the map. They are custom properties of the style sheet, so that themes change them. A hidden element says which
+// colour each of them is in the present theme.
 
 const STEPS = 50;
 const NAMES = ["card", "none", "cell-text", "cell-text-on-dark", "zone", "zone-line", "text", "quiet", "accent", "over", "bad", "hatch"];
@@ -6,15 +7,21 @@ const NAMES = ["card", "none", "cell-text", "cell-text-on-dark", "zone", "zone-l
 export class Colours {
   #ramp = [];
   #bright = [];
+  #probe = document.createElement("span");
 
   constructor() {
+    this.#probe.hidden = true;
+    document.body.append(this.#probe);
     this.read();
   }
 
   /** Reads the custom properties again. */
   read() {
-    const style = getComputedStyle(document.documentElement);
-    const value = (name) => style.getPropertyValue(`--${name}`).trim();
+    const style = getComputedStyle(this.#probe);
+    const value = (name) => {
+      this.#probe.style.color = `var(--${name})`;
+      return style.color;
+    };
     for (const name of NAMES) this[name] = value(name);
     const stops = [0, 1, 2, 3, 4].map((stop) => parsed(value(`ramp-${stop}`)));
     this.#ramp = [];
@@ -41,7 +48,7 @@ export class Colours {
 }
 
 const step = (share) => Math.round(Math.max(0, Math.min(share, 1)) * STEPS);
-const parsed = (hex) => [1, 3, 5].map((start) => parseInt(hex.slice(start, start + 2), 16));
+const parsed = (colour) => colour.match(/\d+/g).slice(0, 3).map(Number);
 
 function luminance(rgb) {
   const [red, green, blue] = rgb.map((part) => ((part / 255) ** 2.2));
