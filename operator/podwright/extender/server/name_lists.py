@@ -1,6 +1,6 @@
-"""Names of nodes in the order of a request, with what is derived from them: their rows, their JSON, and the JSON of their scores.
+"""Names of nodes in the order of a request, with what is derived from them: their rows and their JSON.
 
-A list has thousands of names. A loop over them in Python would take most of the time of an answer, so each step here is one call, and the next
+A list has thousands of names. A loop over them in Python would take most of the time of an answer, so each step here is one call but for the scores, and the next
 request with the same list (see `known_texts`) does not repeat it.
 """
 
@@ -28,6 +28,8 @@ SHORT: Final = 100
 
 Source: `prioritizeNodes` in pkg/scheduler/schedule_one.go.
 """
+_START: Final = '{"Host":"'
+_ENDS: Final = tuple(f'","Score":{score}}}' for score in range(MAX_EXTENDER_PRIORITY + 1))
 _BYTES_PER_NAME: Final = 128
 """A name as a string, its place in lists, and its row."""
 
@@ -43,7 +45,6 @@ class NameList:
         self.sent = sent
         self._text = sent if _is_plain(sent, len(names)) else ""
         self._slots: tuple[NodeTable, int, Slots] | None = None
-        self._template: tuple[NDArray[np.uint8], Slots] | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -57,7 +58,7 @@ class NameList:
 
     @property
     def memory(self) -> int:
-        """About how many bytes it takes, with the JSON of its scores."""
+        """About how many bytes it takes."""
         return 4 * len(self.text) + _BYTES_PER_NAME * len(self.names)
 
     def slots(self, table: NodeTable) -> Slots:
@@ -75,34 +76,19 @@ class NameList:
         return kept
 
     def encode_scores(self, scores: NDArray[np.int64]) -> bytes:
-        """The HostPriorityList with these scores, from 0 to 10, in the order of the names. A space stands before scores below ten.
+        """The HostPriorityList with these scores, from 0 to 10, in the order of the names.
 
         Of long lists, names with the score 0 are left out, and all names if they have the same score: see SHORT.
         """
-        if len(self.names) > SHORT and (scores == scores[0]).all():
+        is_long = len(self.names) > SHORT
+        if is_long and (scores == scores[0]).all():
             return b"[]"
-        if self._template is None:
-            self._template = self._make_template()
-        template, ends = self._template
-        if not len(ends) or len(ends) != len(self.names):  # some have a brace, or an escape
-            return encode(tuple(map(HostPriority, self.names, scores.tolist())))
-        answer = template.copy()
-        tens, units = np.divmod(scores, MAX_EXTENDER_PRIORITY)
-        answer[ends - 2] = np.where(tens > 0, ord("1"), ord(" "))
-        answer[ends - 1] = units + ord("0")
-        if len(ends) > SHORT and not scores.all():
-            answer = answer[np.repeat(scores > 0, np.diff(ends, prepend=-1))]
-        return b"[" + answer[1:].tobytes() + b"]"
-
-    def _make_template(self) -> tuple[NDArray[np.uint8], Slots]:
-        """The JSON of the scores with room for them: a comma and an object for each name. And the last characters of the objects."""
-        text = self.text
-        if not _is_plain(text, len(self.names)):
-            return np.empty(0, np.uint8), np.empty(0, np.intp)
-        before, after = ',{"Host":"', '","Score":  }'
-        objects = text[2:-2].replace('","', f"{after}{before}")
-        template = np.frombuffer(f"{before}{objects}{after}".encode(), np.uint8)
-        return template, np.flatnonzero(template == ord("}"))
+        scored = zip(self.names, scores.tolist(), strict=True)
+        if not _is_plain(self.text, len(self.names)):
+            return encode(tuple(HostPriority(name, score) for name, score in scored if score or not is_long))
+        ends = _ENDS
+        objects = [name + ends[score] for name, score in scored if score or not is_long]
+        return f"[{_START}{f',{_START}'.join(objects)}]".encode()
 
 
 def _is_plain(text: str, count: int) -> bool:
