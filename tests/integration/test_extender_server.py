@@ -120,3 +120,30 @@ def test_an_unknown_policy_is_in_the_pods_event(cluster, namespace):
     finally:
         scheduler.stop()
         extender.process.stop(20)
+
+
+def test_kube_scheduler_places_pods_by_the_measured_load(cluster, namespace, tmp_path):
+    """`--signals` of the extender, as of the operator."""
+    key = "example.com/load"
+    for name, load in zip("abcd", (90, 80, 5, 70), strict=True):
+        cluster.kubectl("annotate", "node", f"node-{name}", f"{key}={load}")
+    signals = tmp_path / "signals.yaml"
+    signals.write_text(f"signals: [{{name: load, resource: cpu, annotation: {{key: {key}}}}}]\n")
+    spec = {"schedulerName": "nobody", "signals": ["load"], "strategy": {"type": "LoadAware"}}
+    cluster.client.create({**POLICY, "metadata": {"name": "by-load"}, "spec": spec})
+    extender = start_extender(cluster, f"--signals={signals}")
+    configured = {
+        "urlPrefix": f"http://127.0.0.1:{extender.port}/policies/by-load",
+        "prioritizeVerb": "prioritize",
+        "weight": 100,
+        "nodeCacheCapable": True,
+    }
+    scheduler = cluster.start_scheduler({"extenders": [configured]})
+    try:
+        cluster.client.create(pod("idle-wanted", namespace=namespace))
+        kit.wait_bound(cluster, namespace, 1)
+        assert [each["spec"]["nodeName"] for each in kit.pods(cluster, namespace)] == ["node-c"]
+        assert extender.metric("podwright_signal_nodes", signal="load") == 4
+    finally:
+        scheduler.stop()
+        extender.process.stop(20)

@@ -17,6 +17,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
@@ -41,9 +42,9 @@ from podwright.extender.server.requests import (
     read_asked,
     read_victims,
 )
-from podwright.extender.server.sent_nodes import in_place
+from podwright.extender.server.sent_nodes import InPlace
 from podwright.extender.server.sliced import SlicedDecisions, UndecidedError
-from podwright.extender.server.steps import Steps, in_slices
+from podwright.extender.server.steps import in_slices
 from podwright.extender.server.verdicts import UnusablePolicyError, Verdicts
 from podwright.extender.wire import (
     BindingResult,
@@ -122,7 +123,8 @@ class ExtenderEndpoints:
         self._body_bytes = body_bytes
         self._budget = Budget(body_bytes)
         self._known = KnownParts()
-        self._decoding = asyncio.Lock()
+        self._large = asyncio.Lock()
+        """Large bodies are read and answered one after the other: what is read from one can take several times its size."""
         self._answers: Mapping[str, Callable[[bytearray, str], Awaitable[bytes]]] = {
             FILTER: self._filter,
             PRIORITIZE: self._prioritize,
@@ -241,7 +243,8 @@ class ExtenderEndpoints:
         if missing:
             raise _Failure(503, f"the extender is starting: {', '.join(missing)} not complete")
         try:
-            return await self._answers[verb](body, policy)
+            async with self._large if len(body) > SMALL else nullcontext():
+                return await self._answers[verb](body, policy)
         except TooLargeError as error:
             raise _Failure(413, str(error)) from error
         except (GoJSONError, InvalidObjectError) as error:
@@ -281,18 +284,16 @@ class ExtenderEndpoints:
         return asked.names.encode_scores(scores)
 
     async def _decide(self, asked: Asked, decide: Callable[[], T]) -> T:
-        """In slices, unless nodes of the request take the place of the cache's: nobody else must see these."""
         if not asked.differing:
             return await self._decisions.sliced.decide(decide)
-        await self._decisions.sliced.quiet.over()
-        with in_place(self._decisions.cache, asked.differing):
-            return decide()
+        return await self._decisions.sliced.decide_on(InPlace(self._decisions.cache, asked.differing), decide)
 
     async def _preempt(self, body: bytearray, policy: str) -> bytes:
-        asked = await self._read(body, read_victims(body, self._most_nodes(), self._known))
+        asked = await in_slices(read_victims(body, self._most_nodes(), self._known))
         pod = self._pod(asked.pod)
         steps = self._decisions.verdicts.preempt(pod, policy, asked.victims, self._decisions.now())
-        return encode(PreemptionResult(await in_slices(steps)))
+        async with self._decisions.sliced.turns.together():
+            return encode(PreemptionResult(await in_slices(steps)))
 
     async def _bind(self, body: bytearray, policy: str) -> bytes:
         await self._decisions.sliced.quiet.over()
@@ -302,15 +303,7 @@ class ExtenderEndpoints:
         return encode(BindingResult())
 
     async def _asked(self, body: bytearray) -> Asked:
-        steps = read_asked(body, self._decisions.read_node, self._most_nodes(), self._known)
-        return await self._read(body, steps)
-
-    async def _read(self, body: bytearray, steps: Steps[T]) -> T:
-        """What the request asks. Large bodies are decoded one after the other."""
-        if len(body) <= SMALL:
-            return await in_slices(steps)
-        async with self._decoding:
-            return await in_slices(steps)
+        return await in_slices(read_asked(body, self._decisions.read_node, self._most_nodes(), self._known))
 
     def _most_nodes(self) -> int:
         """How many nodes a request may name or bring."""

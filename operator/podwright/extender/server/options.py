@@ -94,6 +94,7 @@ _DECIDING: Final = frozenset(
             "plugin_state_dir",
             "health_address",
             "master",
+            "signals",
         ),
         *("log_level", "logging_format", "verbosity", "vmodule"),
     )

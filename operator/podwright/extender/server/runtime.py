@@ -48,7 +48,7 @@ from podwright.kube.kinds import LOCAL_POLICY, NODE, POD, POLICY, REQUIRED, STOR
 from podwright.kube.parts import Base, Parts, build_parts, check_profiles
 from podwright.kube.plugins.third_party import ThirdPartyPlugins
 from podwright.kube.runtime import start_policies
-from podwright.kube.serve.checks import Problems
+from podwright.kube.serve.checks import Note, Problems
 from podwright.kube.serve.configz import configuration
 from podwright.kube.serve.connection import Limits
 from podwright.kube.serve.delegation import Delegation
@@ -120,6 +120,7 @@ class ExtenderRuntime:
         self._parts: Parts | None = None
         self._port: Port | None = None
         self._started = False
+        self._signals_asked = False
 
     @property
     def port(self) -> int:
@@ -129,10 +130,15 @@ class ExtenderRuntime:
 
     def missing(self) -> list[str]:
         """What the caches still lack."""
-        return self.watches.missing() if self._started else ["start"]
+        if not self._started:
+            return ["start"]
+        return self.watches.missing() or ([] if self._signals_asked else ["signals"])
 
     def _checks(self) -> Problems:
-        return self._readiness.problems()
+        problems = self._readiness.problems()
+        if self._parts is None or self._options.common.signals is None:
+            return problems
+        return {**problems, "signals": Note(self._parts.signals.problem())}
 
     def _known_pods(self) -> Iterable[PodInfo]:
         if self._parts is None:
@@ -191,6 +197,11 @@ class ExtenderRuntime:
         await self._listen(parts, nodes)
         self._started = True
         await self.watches.wait_until_synced()
+        if parts.signal_reload is not None:  # only now are the nodes known that sources say something about
+            self._tasks.start("signals", parts.signals.run)
+            self._tasks.start("definitions of signals", parts.signal_reload.run)
+            await parts.signals.first_answers()
+        self._signals_asked = True
         freeze_objects()
         cache = engine.cache
         log.info("caches are complete: %d nodes, %d placed pods", cache.table.count, cache.pod_count)
@@ -260,5 +271,7 @@ class ExtenderRuntime:
         await self._tasks.stop()
         self._plugins.stop()
         await self._server.stop()
+        if self._parts is not None:
+            await self._parts.signals.close()
         for http in {self._http, *self._clients}:
             await http.close()

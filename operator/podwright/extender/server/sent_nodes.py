@@ -6,8 +6,7 @@ that the watch has delivered: these need no parsing. The others take the place o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from podwright.core.objects.compaction import compact_regularly, shrink
@@ -17,6 +16,7 @@ from podwright.core.objects.selectors import as_mapping
 from podwright.core.state.cache import Cache
 from podwright.engine.intake.nodes import Nodes
 from podwright.engine.intake.object_changes import same_node
+from podwright.extender.server.steps import Steps
 
 Raw = Mapping[str, Any]
 
@@ -69,19 +69,38 @@ def differing(cache: Cache, versions: NodeVersions, raw: Raw) -> tuple[str, Node
     return node.name, None if same else node
 
 
-@contextmanager
-def in_place(cache: Cache, nodes: Iterable[Node]) -> Iterator[None]:
-    """Inside the block, the cache has these nodes instead of its own of the same names. Nothing else may run meanwhile."""
-    before: dict[str, Node | None] = {}
-    try:
-        for node in nodes:
-            known = cache.present(node.name)
-            before.setdefault(node.name, None if known is None else known.node)
-            cache.set_node(node)
-        yield
-    finally:
-        for name, own in before.items():
-            if own is None:
-                cache.remove_node(name)
-            else:
-                cache.set_node(own)
+class InPlace:
+    """Nodes that take the place of the cache's of the same names, for the time of one decision. Nobody else may decide meanwhile."""
+
+    def __init__(self, cache: Cache, nodes: Iterable[Node]) -> None:
+        self._cache = cache
+        self._sent = {node.name: node for node in nodes}
+        self._before: dict[str, Node | None] = {}
+        """The cache's own nodes, as far as others have taken their place."""
+
+    @property
+    def undisturbed(self) -> bool:
+        """Whether the cache has all of these nodes. What a watch has brought since takes their place again."""
+        return all(self._has(name) for name in self._before)
+
+    def put(self) -> Steps[None]:
+        for name, node in self._sent.items():
+            known = self._cache.present(name)
+            self._before[name] = None if known is None else known.node
+            self._cache.set_node(node)
+            yield
+
+    def back(self) -> Steps[None]:
+        """Gives the cache its own nodes back. Can be called again if it was not done to its end."""
+        while self._before:
+            name, own = self._before.popitem()
+            if self._has(name):
+                if own is None:
+                    self._cache.remove_node(name)
+                else:
+                    self._cache.set_node(own)
+                yield
+
+    def _has(self, name: str) -> bool:
+        known = self._cache.present(name)
+        return known is not None and known.node is self._sent[name]

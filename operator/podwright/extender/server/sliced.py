@@ -2,16 +2,22 @@
 
 A decision that is paused when the cache changes starts anew, as the operator's attempts do: see `engine.slices`. After a few times it gets a quiet time, for
 which requests that change the cache wait, too. Several decisions can be paused at the same time, each with slices of its own.
+
+A decision on nodes that the request has brought along is made alone, and in a quiet time: until it ends, the cache has these nodes.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
-from podwright.engine.quiet import Quiet
-from podwright.engine.slices import Slices, Undecided
+from podwright.engine.quiet import SHORTEST_SECONDS, Quiet
+from podwright.engine.slices import STILL_CHANGING, Slices, Undecided
+from podwright.extender.server.sent_nodes import InPlace
+from podwright.extender.server.steps import in_slices
+from podwright.extender.server.turns import Turns
 
 T = TypeVar("T")
 
@@ -26,11 +32,34 @@ class SlicedDecisions:
     def __init__(self, quiet: Quiet, make: Callable[[], Slices]) -> None:
         """`make` makes slices with this quiet time, on the cache that all decide on."""
         self.quiet = quiet
+        self.turns = Turns()
         self._make = make
         self._free: list[Slices] = []
 
     async def decide(self, decide: Callable[[], T]) -> T:
         """The result of `decide`. Raises what it raises, and UndecidedError."""
+        async with self.turns.together():
+            return await self._decided(decide)
+
+    async def decide_on(self, nodes: InPlace, decide: Callable[[], T]) -> T:
+        """As `decide`, with these nodes in the cache."""
+        await self.quiet.over()
+        async with self.turns.alone():
+            self.quiet.begin(SHORTEST_SECONDS)
+            try:
+                await in_slices(nodes.put())
+                found = await self._decided(decide)
+                if not nodes.undisturbed:
+                    raise UndecidedError(STILL_CHANGING)
+                return found
+            finally:
+                try:
+                    await in_slices(nodes.back())
+                finally:  # also if the request is cancelled
+                    deque(nodes.back(), 0)
+                    self.quiet.end()
+
+    async def _decided(self, decide: Callable[[], T]) -> T:
         slices = self._free.pop() if self._free else self._make()
         found: list[T | Undecided] = []
 
