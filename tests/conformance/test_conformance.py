@@ -2,8 +2,8 @@
 
 import pytest
 
-from podwright.simulator.cases import read_cases, run_case
-from podwright.simulator.comparison import differences
+from podwright.simulator.evaluations.cases import read_cases, run_case
+from podwright.simulator.evaluations.comparison import differences
 from support.conformance.files import FILES, NEXT_FILES, name_of
 from support.conformance.quantities import with_canonical_pod_requests
 

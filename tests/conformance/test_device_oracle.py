@@ -14,8 +14,8 @@ from typing import Any
 import orjson
 import pytest
 
-from podwright.simulator.cases import run_case
-from podwright.simulator.comparison import differences
+from podwright.simulator.evaluations.cases import run_case
+from podwright.simulator.evaluations.comparison import differences
 from support.conformance.device_variations import varied
 from support.conformance.devices import device_cases
 from support.conformance.files import FILES, name_of

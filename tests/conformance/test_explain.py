@@ -12,7 +12,7 @@ from podwright.api.kube_scheduler_configuration import convert_profile
 from podwright.core.framework.framework import Framework
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
-from podwright.simulator.cases import NOW, read_cases
+from podwright.simulator.evaluations.cases import NOW, read_cases
 from podwright.simulator.explain.explanation import explain_under
 from podwright.simulator.explain.results import State
 from podwright.simulator.loaded import load

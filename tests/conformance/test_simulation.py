@@ -8,9 +8,9 @@ from podwright.core.framework.interface import CycleState
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME, parse_pod
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
-from podwright.simulator.cases import read_cases
-from podwright.simulator.evaluation import evaluate
-from podwright.simulator.hypothesis import Hypothesis
+from podwright.simulator.evaluations.cases import read_cases
+from podwright.simulator.evaluations.evaluation import evaluate
+from podwright.simulator.hypotheses.hypothesis import Hypothesis
 from podwright.simulator.loaded import LoadOptions, load
 from podwright.simulator.simulation import simulate
 from podwright.simulator.snapshot import Snapshot

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from podwright.cli.main import main
 from podwright.sandbox import SandboxThread
-from podwright.simulator.requests import hypothesis_of
+from podwright.simulator.hypotheses.requests import hypothesis_of
 from podwright.testing.objects import collection_path
 from support.examples.clusters import SandboxApi
 from support.simulator.kit import node, pod, policy

@@ -13,7 +13,7 @@ import pytest
 import podwright
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.simulator.explain.targets import TargetError
-from podwright.simulator.hypothesis import HypothesisError
+from podwright.simulator.hypotheses.hypothesis import HypothesisError
 from podwright.simulator.manifests import ManifestError
 from support.examples.notebook import outputs
 

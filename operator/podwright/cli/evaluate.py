@@ -17,8 +17,8 @@ from rich.table import Table
 
 from podwright.api.permissions import ANY_NAME, INSTALLED_NAMESPACE, WAIT, PolicySettings
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
-from podwright.cli.pod_report import report
 from podwright.cli.printable import echo, plain
+from podwright.cli.reports.pod import report
 from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.registry import RegistryError
 from podwright.kube.option_values import (
@@ -31,9 +31,9 @@ from podwright.kube.option_values import (
     parse_feature_gates,
 )
 from podwright.kube.plugins.guarded import load_in_time
-from podwright.simulator.cases import Case, CaseError, read_cases, run_case
-from podwright.simulator.comparison import differences
-from podwright.simulator.dump import EvaluationOptions, dump_kinds, evaluate_pod
+from podwright.simulator.evaluations.cases import Case, CaseError, read_cases, run_case
+from podwright.simulator.evaluations.comparison import differences
+from podwright.simulator.evaluations.dump import EvaluationOptions, dump_kinds, evaluate_pod
 
 DIFFERENCES_SHOWN = 3
 """For each group of cases."""

@@ -11,9 +11,9 @@ import orjson
 import yaml
 
 from podwright.cli.cluster_source import load_options, namespace_in, with_cluster
-from podwright.cli.explanation_report import Report
 from podwright.cli.operator_flags import with_operator
 from podwright.cli.printable import printable_texts
+from podwright.cli.reports.explanation import Report
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
 from podwright.kube.log_format import one_line

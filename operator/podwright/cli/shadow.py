@@ -11,7 +11,7 @@ import orjson
 from podwright.cli.connection_flags import CONTEXT, KUBECONFIG
 from podwright.cli.operator_flags import with_operator
 from podwright.cli.printable import printable_texts
-from podwright.cli.shadow_text import lines_of
+from podwright.cli.reports.shadow import lines_of
 from podwright.simulator.live import Connection
 from podwright.simulator.operator_client import OperatorError, ask
 

@@ -12,8 +12,8 @@ import yaml
 
 from podwright.cli.cluster_source import cluster_of, namespace_in, with_cluster
 from podwright.cli.printable import printable_texts
-from podwright.cli.simulation_report import each_node_report, report
-from podwright.simulator.hypothesis import AddedNodes, Hypothesis, HypothesisError, parse_scale
+from podwright.cli.reports.simulation import each_node_report, report
+from podwright.simulator.hypotheses.hypothesis import AddedNodes, Hypothesis, HypothesisError, parse_scale
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.manifests import ManifestError, read_manifests
 from podwright.simulator.simulation import simulate as run_simulation

@@ -19,7 +19,7 @@ from podwright.core.framework.validation import describe
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.kube.bounded_files import read_at_most
-from podwright.simulator.evaluation import evaluate
+from podwright.simulator.evaluations.evaluation import evaluate
 from podwright.simulator.loaded import LoadedCluster, LoadOptions, load
 from podwright.simulator.manifests import ManifestError, documents_of, read_manifests
 from podwright.simulator.scheduling import Outcome, Scheduling

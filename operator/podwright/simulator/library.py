@@ -19,7 +19,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.plugins import PLUGINS
 from podwright.simulator.explain.results import Explanation, WorkloadExplanation
 from podwright.simulator.explain.targets import explain_target, parse_target
-from podwright.simulator.hypothesis import AddedNodes, Hypothesis, parse_scale
+from podwright.simulator.hypotheses.hypothesis import AddedNodes, Hypothesis, parse_scale
 from podwright.simulator.live import Connection, snapshot_of
 from podwright.simulator.loaded import LoadedCluster, LoadOptions, features_of, load
 from podwright.simulator.manifests import parse_manifests, read_manifests

@@ -40,7 +40,7 @@ from podwright.engine.plugins.guard import PluginGuard
 from podwright.engine.plugins.policy_plugins import Conduct
 from podwright.engine.policy_activity import Activities
 from podwright.simulator import params
-from podwright.simulator.cases import NOW
+from podwright.simulator.evaluations.cases import NOW
 from podwright.simulator.snapshot import Snapshot
 from podwright.simulator.world import World
 

@@ -29,10 +29,10 @@ from aiohttp import web
 
 from podwright.core.objects.errors import kind_of
 from podwright.kube.serve.page.sight import is_foreign
-from podwright.simulator.hypothesis import TIME_IS_UP, HypothesisError
+from podwright.simulator.hypotheses.hypothesis import TIME_IS_UP, HypothesisError
+from podwright.simulator.hypotheses.requests import hypothesis_of
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.page import POD, SimulationPage, prepare
-from podwright.simulator.requests import hypothesis_of
 from podwright.simulator.results import SimulationResult, as_json
 from podwright.simulator.simulation import EachNode, notes, simulate, simulate_each_node, totals
 

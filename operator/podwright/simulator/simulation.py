@@ -14,10 +14,10 @@ import numpy as np
 
 from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.objects.resources import CPU, MEMORY, PODS
-from podwright.simulator.changes import apply
-from podwright.simulator.hypothesis import Applied, Blocker, Hypothesis, Stopped, Waiting, never
+from podwright.simulator.hypotheses.changes import apply
+from podwright.simulator.hypotheses.hypothesis import Applied, Blocker, Hypothesis, Stopped, Waiting, never
+from podwright.simulator.hypotheses.node_changes import drain_node, remove_node
 from podwright.simulator.loaded import LoadedCluster
-from podwright.simulator.node_changes import drain_node, remove_node
 from podwright.simulator.results import (
     BlockedEviction,
     Emptied,

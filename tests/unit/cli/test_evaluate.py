@@ -141,7 +141,7 @@ def test_a_plugin_that_cannot_be_constructed_is_reported_in_the_answer():
             raise ValueError("cannot be constructed")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("podwright.simulator.cases.PLUGINS", {**PLUGINS, "NodeName": Unconstructible})
+        patch.setattr("podwright.simulator.evaluations.cases.PLUGINS", {**PLUGINS, "NodeName": Unconstructible})
         (first,) = map(json.loads, run(stdin=lines(CASE)).stdout.splitlines())
     assert first == {
         "id": "own/1",

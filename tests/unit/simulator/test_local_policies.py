@@ -2,7 +2,7 @@
 
 from podwright.core.framework.features import Features
 from podwright.core.plugins import PLUGINS
-from podwright.simulator.dump import EvaluationOptions, evaluate_pod
+from podwright.simulator.evaluations.dump import EvaluationOptions, evaluate_pod
 from podwright.simulator.loaded import LoadOptions, load
 from podwright.simulator.snapshot import Snapshot
 from podwright.simulator.trial import Trial

@@ -15,7 +15,7 @@ from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
 from podwright.policies.cases import read_suite, run_case
 from podwright.simulator import params
-from podwright.simulator.dump import EvaluationOptions, evaluate_pod
+from podwright.simulator.evaluations.dump import EvaluationOptions, evaluate_pod
 from podwright.simulator.library import Cluster, Policy, explain, simulate
 from podwright.simulator.loaded import LoadOptions
 from podwright.simulator.params import SHOWN, kept_of, named_in

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
-from podwright.simulator.cases import read_cases, run_case
+from podwright.simulator.evaluations.cases import read_cases, run_case
 from podwright.simulator.redaction import redacted
 from support.conformance.files import FILES, name_of
 from support.objects.builders import make_node, make_pod

@@ -6,7 +6,7 @@ import threading
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from podwright.simulator.hypothesis import TIME_IS_UP
+from podwright.simulator.hypotheses.hypothesis import TIME_IS_UP
 from podwright.simulator.server import Limits, SimulationServer, is_loopback
 from support.simulator.kit import copy_of, loaded, node, pod, policy
 

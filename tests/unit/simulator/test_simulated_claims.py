@@ -2,7 +2,7 @@
 
 import pytest
 
-from podwright.simulator.hypothesis import AddedNodes, Hypothesis, parse_scale
+from podwright.simulator.hypotheses.hypothesis import AddedNodes, Hypothesis, parse_scale
 from podwright.simulator.scheduling import Scheduling
 from podwright.simulator.simulation import simulate, simulate_each_node
 from podwright.simulator.trial import Trial

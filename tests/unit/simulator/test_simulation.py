@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from podwright.simulator.hypothesis import AddedNodes, Hypothesis, HypothesisError, Scale, parse_scale
+from podwright.simulator.hypotheses.hypothesis import AddedNodes, Hypothesis, HypothesisError, Scale, parse_scale
 from podwright.simulator.simulation import simulate, simulate_each_node
 from support.objects.builders import make_pod_group
 from support.simulator.kit import ZONE, copy_of, item, loaded, node, pod, policy
@@ -203,7 +203,7 @@ def test_a_hypothesis_that_cannot_be_tried_is_an_error_and_leaves_no_trace(hypot
 
 
 def test_the_pods_of_all_scaled_workloads_together_are_bounded(monkeypatch):
-    monkeypatch.setattr("podwright.simulator.pod_changes.MAX_PODS", 4)
+    monkeypatch.setattr("podwright.simulator.hypotheses.pod_changes.MAX_PODS", 4)
     cluster = loaded(node("a"), pod("web-0", on="a"), pod("db-0", on="a", owner="db-1"))
     assert (
         len(simulate(cluster, Hypothesis(scale=[parse_scale("deploy/web=3"), parse_scale("deploy/db=3")])).landed) == 2

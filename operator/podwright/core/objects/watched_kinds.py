@@ -2,7 +2,7 @@
 
 An entry defines the kind's path and access check (`kube/kinds.py`), its reflector (`kube/runtime.py`), the fields that are stored
 (`engine/intake`), the group in labels of cluster events (`core/framework/cluster_events.py`), the field of a dump
-(`simulator/world.py`), what `podwright evaluate --kinds` prints (`simulator/dump.py`) and the API that the sandbox serves. To watch
+(`simulator/world.py`), what `podwright evaluate --kinds` prints (`simulator/evaluations/dump.py`) and the API that the sandbox serves. To watch
 another kind, add it here, grant it in `manifests/base/cluster-role.yaml` (a test compares the two), and read it in a plugin with
 `store.get(kind, ...)`.
 

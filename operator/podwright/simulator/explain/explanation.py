@@ -30,7 +30,7 @@ from podwright.simulator.explain.groups import explain_member
 from podwright.simulator.explain.placed import explain_placed
 from podwright.simulator.explain.results import Cause, Change, Explanation, PolicyRef, PreemptionFound, State, Victim
 from podwright.simulator.explain.verdicts import Verdicts, grouped, verdicts_of
-from podwright.simulator.hypothesis import Stopped, never
+from podwright.simulator.hypotheses.hypothesis import Stopped, never
 from podwright.simulator.loaded import LoadedCluster
 
 NEAREST: Final = 5

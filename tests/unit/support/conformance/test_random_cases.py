@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from podwright.simulator.cases import run_case
+from podwright.simulator.evaluations.cases import run_case
 from support.conformance.pod_resources import pod_resources_cases
 from support.conformance.quantities import canonical_quantity
 

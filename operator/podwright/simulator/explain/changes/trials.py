@@ -14,9 +14,9 @@ from podwright.core.framework.interface import PostFilterResult
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.simulator.explain.results import Change
-from podwright.simulator.hypothesis import AddedNodes, Applied, Stopped, never
+from podwright.simulator.hypotheses.hypothesis import AddedNodes, Applied, Stopped, never
+from podwright.simulator.hypotheses.node_changes import add_nodes
 from podwright.simulator.loaded import LoadedCluster
-from podwright.simulator.node_changes import add_nodes
 from podwright.simulator.placing import place
 from podwright.simulator.trial import Trial, created_anew
 

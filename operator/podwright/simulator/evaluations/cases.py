@@ -23,7 +23,7 @@ from podwright.core.objects.errors import InvalidObjectError, kind_of
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
-from podwright.simulator.evaluation import evaluate, placed_node
+from podwright.simulator.evaluations.evaluation import evaluate, placed_node
 from podwright.simulator.world import World, object_of, objects_of
 
 Case = Mapping[str, Any]

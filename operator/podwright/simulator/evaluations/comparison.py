@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from podwright.simulator.allocations import allocation_differences
+from podwright.simulator.evaluations.allocations import allocation_differences
 
 Expectation = Mapping[str, Any]
 

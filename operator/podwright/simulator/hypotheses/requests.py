@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from podwright.core.objects.errors import kind_of
-from podwright.simulator.hypothesis import AddedNodes, Hypothesis, HypothesisError, Scale, parse_scale
+from podwright.simulator.hypotheses.hypothesis import AddedNodes, Hypothesis, HypothesisError, Scale, parse_scale
 
 Raw = Mapping[str, Any]
 

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from podwright.cli.pod_report import report
+from podwright.cli.reports.pod import report
 
 PLUGINS = ("NodeResourcesBalancedAllocation", "NodeResourcesFit", "PodTopologySpread")
 

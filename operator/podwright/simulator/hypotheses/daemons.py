@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
-from podwright.simulator.hypothesis import Applied, Waiting
+from podwright.simulator.hypotheses.hypothesis import Applied, Waiting
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.placing import place
 from podwright.simulator.trial import Trial, created_anew, pods_on

@@ -12,8 +12,8 @@ from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.objects.readable import parse_known_node
 from podwright.core.preemption.budgets import Budgets, StoredBudgets
 from podwright.core.state.object_store import key_of
-from podwright.simulator.daemons import copy_daemons, daemons_on
-from podwright.simulator.hypothesis import MAX_NODES, AddedNodes, Applied, Blocker, HypothesisError, Waiting
+from podwright.simulator.hypotheses.daemons import copy_daemons, daemons_on
+from podwright.simulator.hypotheses.hypothesis import MAX_NODES, AddedNodes, Applied, Blocker, HypothesisError, Waiting
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.trial import Trial, created_anew, pods_on
 

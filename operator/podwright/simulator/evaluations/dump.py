@@ -25,8 +25,8 @@ from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, STORED_KINDS, WATCHED_KINDS
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
 from podwright.core.state.object_store import Object, ObjectStore, key_of
-from podwright.simulator.cases import NOW, CaseError
-from podwright.simulator.evaluation import Expectation, evaluate
+from podwright.simulator.evaluations.cases import NOW, CaseError
+from podwright.simulator.evaluations.evaluation import Expectation, evaluate
 from podwright.simulator.params import label_of, lacking, take
 from podwright.simulator.world import World, objects_of
 

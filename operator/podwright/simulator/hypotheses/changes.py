@@ -8,11 +8,11 @@ from typing import Any
 
 from podwright.api.scheduler_policy import KIND
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.simulator.hypothesis import Applied, Hypothesis, HypothesisError, Stopped, never
+from podwright.simulator.hypotheses.hypothesis import Applied, Hypothesis, HypothesisError, Stopped, never
+from podwright.simulator.hypotheses.node_changes import add_nodes, drain_node, remove_node
+from podwright.simulator.hypotheses.pod_changes import add_pods, scale_workload
 from podwright.simulator.loaded import CLAIM_TEMPLATE_KIND
 from podwright.simulator.manifests import place_of
-from podwright.simulator.node_changes import add_nodes, drain_node, remove_node
-from podwright.simulator.pod_changes import add_pods, scale_workload
 from podwright.simulator.trial import Trial
 from podwright.simulator.tried_policies import enforced
 

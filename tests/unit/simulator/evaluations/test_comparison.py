@@ -1,6 +1,6 @@
 """Answers compared with kube-scheduler's."""
 
-from podwright.simulator.comparison import differences
+from podwright.simulator.evaluations.comparison import differences
 
 
 def test_any_listed_message_node_and_alternative_agrees():

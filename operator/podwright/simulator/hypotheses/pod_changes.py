@@ -9,7 +9,7 @@ from typing import Any
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
-from podwright.simulator.hypothesis import MAX_PODS, Applied, HypothesisError, Scale, Waiting
+from podwright.simulator.hypotheses.hypothesis import MAX_PODS, Applied, HypothesisError, Scale, Waiting
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.trial import Trial, created_anew
 
