@@ -407,7 +407,7 @@ class _Variation:
         spec = self.case["pod"]["spec"]
         if self.maybe(0.5):
             own = self.own_claims(self.case)
-            self.case["resourceClaims"] = [raw for raw in self.case["resourceClaims"] if raw not in own]
+            self.case["resourceClaims"] = [raw for raw in self.case.get("resourceClaims", ()) if raw not in own]
             spec.pop("resourceClaims", None)
             self.case["pod"].pop("status", None)
         if self.maybe(0.3):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntFlag
 from functools import cache
@@ -103,6 +103,18 @@ HintFunction = Callable[[PodInfo, Any, Any], Hint]
 
 
 @dataclass(frozen=True, slots=True)
+class HintKeys:
+    """Which pods an event may help at all, so that the function of a hint is not called for all others.
+
+    `of_event`: (the object before or None, the object after or None) → the key of these pods; None: all pods. `of_pod`: the keys of a waiting pod.
+    Source: `PreQueueingHintFn` in kube-scheduler.
+    """
+
+    of_event: Callable[[Any, Any], Hashable | None]
+    of_pod: Callable[[PodInfo], Iterable[Hashable]]
+
+
+@dataclass(frozen=True, slots=True)
 class EventHint:
     """An event, and optionally a function that decides whether it helps the pod. Without one, every such event requeues the pod."""
 
@@ -110,3 +122,5 @@ class EventHint:
     function: HintFunction | None = None
     opens_gate: bool = True
     """Whether the event may change the plugin's answer at PreEnqueue. If not, the pods that it keeps out of the active queue are left alone."""
+    keys: HintKeys | None = None
+    """None: the event may help any pod."""

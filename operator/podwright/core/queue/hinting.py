@@ -136,9 +136,14 @@ def _call(function: Callable[[PodInfo, Any, Any], Any], pod: PodInfo, occurrence
     return answer.value if isinstance(answer, Hint) else ERROR
 
 
-def registered(hints: Hints, plugin: str, event: ClusterEvent, *, gate: bool = False) -> bool:
-    """Whether the plugin has a hint for this event; `gate`: one that may open its gate."""
-    return any(hint.event.matches(event) and (hint.opens_gate or not gate) for hint in hints.get(plugin, ALWAYS))
+def hints_for(hints: Hints, plugin: str, event: ClusterEvent, *, gate: bool = False) -> Sequence[EventHint]:
+    """The plugin's hints for this event; `gate`: those that may open its gate."""
+    return [each for each in hints.get(plugin, ALWAYS) if each.event.matches(event) and (each.opens_gate or not gate)]
+
+
+def registered(hints: Hints, plugin: str, event: ClusterEvent) -> bool:
+    """Whether the plugin has a hint for this event."""
+    return any(hint.event.matches(event) for hint in hints.get(plugin, ALWAYS))
 
 
 def skips_backoff(queued: QueuedPod, helped: set[str], occurrence: Occurrence) -> bool:

@@ -11,6 +11,7 @@ from typing import Final
 from podwright.core.framework.cluster_events import EventHint
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.cost import AttemptCost
+from podwright.core.queue.held_by import PodsOfPlugin
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class QueuedPod:
     """The hints of the policy under which the pod began to wait; None while it does not wait."""
     reported: dict[Hashable, tuple[str, float]] | None = None
     """Recent events about failures of the pod's group: by cause, the event's text, and when it was last recorded."""
-    buckets: list[dict[str, QueuedPod]] = field(default_factory=list)
+    buckets: list[PodsOfPlugin[QueuedPod]] = field(default_factory=list)
     cost: AttemptCost | None = None
     """The estimated cost of an attempt; None for an ordinary pod."""
     cost_reported: bool = False

@@ -104,6 +104,7 @@ class SchedulingQueue:
         elif queued.place is Place.BACKOFF:
             self._back_off(queued)
         else:
+            self._waiting.updated(queued)
             self._requeue_if_helped(queued, Occurrence(event, before, pod, pod.uid))
 
     def delete(self, uid: str) -> None:
@@ -292,7 +293,7 @@ class SchedulingQueue:
         self._record(event, before, after)
         occurrence = Occurrence(event, before, after)
         check = unchecked if event.resource == ANY else self.room_checks()
-        for queued in self._waiting.candidates(event):
+        for queued in self._waiting.candidates(occurrence):
             if queued.uid == exclude or (up_to_priority is not None and queued.pod.priority > up_to_priority):
                 continue
             if not lacks_room(queued, check):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from podwright.core.framework.cluster_events import ANY, ClusterEvent
+from podwright.core.framework.cluster_events import ANY
 from podwright.core.objects.compaction import shrink
-from podwright.core.queue.hinting import Hints, registered
+from podwright.core.queue.held_by import PodsOfPlugin
+from podwright.core.queue.hinting import Hints, Occurrence, hints_for
 from podwright.core.queue.queued_pod import Place, QueuedPod
 
 
@@ -16,7 +17,7 @@ class WaitingPods:
     def __init__(self) -> None:
         self._unschedulable: dict[str, QueuedPod] = {}
         self._gated: dict[str, QueuedPod] = {}
-        self._buckets: dict[tuple[int, str, bool], tuple[Hints, dict[str, QueuedPod]]] = {}
+        self._buckets: dict[tuple[int, str, bool], tuple[Hints, PodsOfPlugin[QueuedPod]]] = {}
         """By the policy's hints, the plugin that holds the pods, and whether it is their gate."""
 
     def add(self, queued: QueuedPod, plugins: Iterable[str], hints: Hints) -> None:
@@ -26,31 +27,36 @@ class WaitingPods:
         for plugin in plugins:
             key = (id(hints), plugin, queued.place is Place.GATED and plugin == queued.gated_by)
             if key not in self._buckets:
-                self._buckets[key] = (hints, {})
+                self._buckets[key] = (hints, PodsOfPlugin(hints.get(plugin, ())))
             pods = self._buckets[key][1]
-            pods[queued.uid] = queued
+            pods.add(queued.uid, queued.pod, queued)
             queued.buckets.append(pods)
+
+    def updated(self, queued: QueuedPod) -> None:
+        """The pod has changed; one that is not here is not an error."""
+        for pods in queued.buckets:
+            pods.add(queued.uid, queued.pod, queued)
 
     def remove(self, queued: QueuedPod) -> None:
         """Removes a pod; one that is not here is not an error."""
         self._unschedulable.pop(queued.uid, None)
         self._gated.pop(queued.uid, None)
         for bucket in queued.buckets:
-            bucket.pop(queued.uid, None)
+            bucket.remove(queued.uid)
         queued.buckets.clear()
         queued.hints = None
         for pods in (self._unschedulable, self._gated):
             if not pods:
                 pods.clear()  # an empty dict keeps the capacity that a burst needed
 
-    def candidates(self, event: ClusterEvent) -> list[QueuedPod]:
-        """The pods for which a plugin that holds them has a hint about this event."""
-        if event.resource == ANY:
+    def candidates(self, occurrence: Occurrence) -> list[QueuedPod]:
+        """The pods that a plugin holds which has a hint about this event, without those that the keys of the hint leave out."""
+        if occurrence.event.resource == ANY:
             return list(self)
         found: dict[str, QueuedPod] = {}
         for (_, plugin, gate), (hints, pods) in self._buckets.items():
-            if pods and registered(hints, plugin, event, gate=gate):
-                found.update(pods)
+            for hint in hints_for(hints, plugin, occurrence.event, gate=gate) if pods else ():
+                found.update(pods.concerned(hint, occurrence.before, occurrence.after))
         return list(found.values())
 
     @property
@@ -72,7 +78,7 @@ class WaitingPods:
         for container in (self._unschedulable, self._gated, self._buckets):
             shrink(container)
         for _, pods in self._buckets.values():
-            shrink(pods)
+            pods.compact()
 
     def __iter__(self) -> Iterator[QueuedPod]:
         """The unschedulable pods, then the gated ones."""

@@ -5,11 +5,11 @@ Source: `EventsToRegister` and `isSchedulableAfterClaimChange` in kube-scheduler
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
-from podwright.core.framework.cluster_events import NODE, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.cluster_events import NODE, POD, Action, ClusterEvent, EventHint, Hint, HintKeys
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.devices.pod_claims import ClaimsError, claims_of
 from podwright.core.state.devices import CLASS_KIND
@@ -24,13 +24,29 @@ def device_hints(claims: ClaimState) -> Sequence[EventHint]:
     node_actions = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
     return (
         EventHint(ClusterEvent(NODE, node_actions), opens_gate=False),
-        EventHint(ClusterEvent(CLAIM_KIND, Action.ALL), partial(_after_claim, claims)),
+        EventHint(ClusterEvent(CLAIM_KIND, Action.ALL), partial(_after_claim, claims), keys=CLAIM_NAMES),
         EventHint(ClusterEvent(POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM), partial(_after_pod, claims)),
         EventHint(ClusterEvent(CLASS_KIND, Action.ADD | Action.UPDATE), opens_gate=False),
         EventHint(ClusterEvent(SLICE_KIND, Action.ADD | Action.UPDATE), opens_gate=False),
         # kube-scheduler sees a rule as a change of the slices to which it applies.
         EventHint(ClusterEvent(RULE_KIND, Action.ALL), opens_gate=False),
     )
+
+
+def _name_of_claim(before: Raw | None, after: Raw | None) -> tuple[str, str] | None:
+    """None: devices are free now, which may help any pod."""
+    if _allocated(before) and not _allocated(after):
+        return None
+    metadata = (after or before or {}).get("metadata") or {}
+    return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
+
+
+def _names_of_claims(pod: PodInfo) -> Iterable[tuple[str, str]]:
+    for entry in pod.resource_claims:
+        yield pod.namespace, entry.claim or pod.generated_claims.get(entry.name) or ""
+
+
+CLAIM_NAMES: Final = HintKeys(_name_of_claim, _names_of_claims)
 
 
 def _after_claim(claims: ClaimState, pod: PodInfo, before: Raw | None, after: Raw | None) -> Hint:

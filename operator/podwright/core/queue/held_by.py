@@ -1,0 +1,92 @@
+"""PodsOfPlugin: the waiting pods that one plugin holds, found by the keys of its hints.
+
+Keys may come from third-party code. Where that raises, the pod or the event counts as one without keys, so that no pod is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from podwright.core.framework.cluster_events import EventHint, HintKeys
+from podwright.core.objects.compaction import shrink
+from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.pod import PodInfo
+
+P = TypeVar("P")
+
+_ANY_EVENT: Final = object()
+"""The key of pods whose keys are not known."""
+
+_Key = tuple[HintKeys, Hashable]
+
+
+class PodsOfPlugin(Generic[P]):
+    """See the module. `P`: what is found, by the pod's uid."""
+
+    __slots__ = ("_all", "_by_key", "_keys", "_keys_of_hints")
+
+    def __init__(self, hints: Iterable[EventHint]) -> None:
+        self._keys_of_hints: Sequence[HintKeys] = tuple({id(h.keys): h.keys for h in hints if h.keys}.values())
+        self._all: dict[str, P] = {}
+        self._by_key: dict[_Key, dict[str, P]] = {}
+        self._keys: dict[str, list[_Key]] = {}
+        """By uid."""
+
+    def add(self, uid: str, pod: PodInfo, found: P) -> None:
+        """Adds a pod, or replaces what is known of it."""
+        self._all[uid] = found
+        if self._keys_of_hints:
+            self._drop_keys(uid)
+            self._keys[uid] = [key for keys in self._keys_of_hints for key in _keys_of_pod(keys, pod)]
+            for key in self._keys[uid]:
+                self._by_key.setdefault(key, {})[uid] = found
+
+    def remove(self, uid: str) -> None:
+        """One that is not here is not an error."""
+        self._all.pop(uid, None)
+        self._drop_keys(uid)
+
+    def concerned(self, hint: EventHint, before: Any, after: Any) -> Mapping[str, P]:
+        """The pods for which the hint's function must be called, by uid. `before` and `after`: the object of the event."""
+        keys = hint.keys
+        key = None if keys is None else _key_of_event(keys, before, after)
+        if keys is None or key is None:
+            return self._all
+        return self._by_key.get((keys, key), {}) | self._by_key.get((keys, _ANY_EVENT), {})
+
+    def compact(self) -> None:
+        """Frees the memory that the dictionaries needed when there were more pods."""
+        for container in (self._all, self._by_key, self._keys):
+            shrink(container)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def _drop_keys(self, uid: str) -> None:
+        for key in self._keys.pop(uid, ()):
+            pods = self._by_key.get(key)
+            if pods is not None:
+                pods.pop(uid, None)
+                if not pods:
+                    del self._by_key[key]
+
+
+def _keys_of_pod(keys: HintKeys, pod: PodInfo) -> list[_Key]:
+    try:
+        return [(keys, key) for key in dict.fromkeys(keys.of_pod(pod))]
+    except CONTROL_FLOW:
+        raise
+    except BaseException:  # noqa: BLE001 -- see the module
+        return [(keys, _ANY_EVENT)]
+
+
+def _key_of_event(keys: HintKeys, before: Any, after: Any) -> Hashable | None:
+    try:
+        key = keys.of_event(before, after)
+        hash(key)
+    except CONTROL_FLOW:
+        raise
+    except BaseException:  # noqa: BLE001 -- see the module
+        return None
+    return key
