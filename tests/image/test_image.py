@@ -138,7 +138,8 @@ def test_the_deployment_of_the_manifests_runs_and_binds_pods(empty_cluster, name
     port = free_port()
     arguments = [*kit.deployed_command(port)[2:], f"--kubeconfig={kubeconfig}"]
     arguments.append(f"--leader-elect-resource-namespace={kit.ACCOUNT[0]}")
-    program, *rest = getattr(container, way)(*arguments, volume=volume)
+    namespace_of_pod = f"POD_NAMESPACE={kit.ACCOUNT[0]}"
+    program, *rest = getattr(container, way)("env", namespace_of_pod, *arguments, volume=volume)
     command = [shutil.which(program) or program, *rest]
     process = cluster.start_process(
         f"image-{way}", command, {name: ENVIRON[name] for name in ("BUILDAH_ISOLATION", "STORAGE_DRIVER")}
