@@ -45,6 +45,13 @@ class FollowUps:
             await asyncio.wait((task,))
             self._ended(uid, task)
 
+    async def drain(self, grace: float) -> bool:
+        """Waits at most `grace` seconds for all that are running. Returns whether they have ended."""
+        running = set(self._tasks.values())
+        if running:
+            await asyncio.wait(running, timeout=grace)
+        return all(task.done() for task in running)
+
     def _ended(self, uid: str, task: asyncio.Task[None]) -> None:
         if self._tasks.get(uid) is task:
             del self._tasks[uid]

@@ -54,6 +54,17 @@ class Provisioning(Patient):
         )
 
 
+class Undoing(Provisioning):
+    """Unreserve that asks for a request, which waits for another gate."""
+
+    name = "Undoing"
+    undone: asyncio.Future[None]
+
+    def unreserve(self, state, pod, _node_name):
+        super().unreserve(state, pod, _node_name)
+        state.follow_ups.append(lambda: asyncio.shield(self.undone))
+
+
 @pytest.fixture(autouse=True)
 def _fresh():
     Waiter.unreserved, Patient.unreserved = [], []
@@ -138,6 +149,27 @@ async def test_shutdown_does_not_wait_for_others_in_pre_bind(waits):
     assert Patient.unreserved == ["web"]
     assert rig.placed_on("web") == ""
     assert (rig.cluster.bound, rig.recorder.events) == ([], [])
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["in time", "too late"])
+async def test_shutdown_waits_for_what_follows_unreserve(ends):
+    rig = Rig({"Undoing": Undoing})
+    rig.node("a")
+    rig.engine.policies.apply(policy(Undoing, "reserve", "preBind"))
+    Slow.gate, Undoing.undone = (asyncio.get_running_loop().create_future() for _ in range(2))
+    Slow.gate.set_result(None)
+    rig.pod("web")
+    await decide(rig)
+    stopping = asyncio.create_task(rig.engine.stop(LONG if ends else 0.1))
+    if ends:
+        await settle()
+        assert not stopping.done()
+        Undoing.undone.set_result(None)
+    assert await stopping is ends
+    assert Patient.unreserved == ["web"]
+    if not ends:
+        Undoing.undone.set_result(None)
+        await settle()
 
 
 async def test_pods_still_in_pre_bind_after_the_grace_period_are_unreserved():

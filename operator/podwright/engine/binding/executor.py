@@ -317,11 +317,14 @@ class BindingExecutor:
         await self._unconfirmed.read_back_overdue()
 
     async def drain(self, grace: float) -> bool:
-        """Waits at most `grace` seconds for the cycles in progress, then stops them. Returns whether none had to be stopped then.
+        """Waits at most `grace` seconds for the cycles in progress, then stops them, and for what follows Unreserve. Returns whether nothing was
+        broken off.
 
         Pods that wait in Permit are stopped at once: no further decision is made, so nothing is likely to allow them. So are those whose PreBind
         plugins wait for an object, which may take minutes.
         """
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + grace
         self._cycles.end_waits()
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=grace)
@@ -331,4 +334,4 @@ class BindingExecutor:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        return ended
+        return await self._follow_ups.drain(max(0.0, ends - loop.time())) and ended
