@@ -245,6 +245,18 @@ class PolicySet:
             selection = selections[key] = Selection(namespace_labels, policy)
         return selection.policy
 
+    def named(self, name: str) -> CompiledPolicy | None:
+        """The SchedulerPolicy or the built-in policy of this name; None if there is none."""
+        return self.decider(name) or next((policy for policy in self.built_in if policy.name == name), None)
+
+    def within(
+        self, policy: CompiledPolicy | None, pod: PodInfo, namespace_labels: Mapping[str, str]
+    ) -> CompiledPolicy | None:
+        """What decides about the pod if this policy is selected: the policy, or a local one that it bounds."""
+        if policy is None or pod.namespace not in self.local.namespaces:
+            return policy
+        return self.local.select(policy, Subject.of(pod, namespace_labels))
+
     @property
     def built_in(self) -> Sequence[CompiledPolicy]:
         """The built-in policies, the default first."""

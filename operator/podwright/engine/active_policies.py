@@ -433,10 +433,14 @@ class ActivePolicies:
 
     def named(self, name: str) -> ActivePolicy | None:
         """The SchedulerPolicy or the built-in policy of this name; None if there is none."""
-        compiled = self.policy_set.decider(name)
-        if compiled is None:
-            compiled = next((policy for policy in self.policy_set.built_in if policy.name == name), None)
+        compiled = self.policy_set.named(name)
         return None if compiled is None else self._built[compiled]
+
+    def named_for(self, name: str, pod: PodInfo) -> ActivePolicy | None:
+        """What decides about the pod if the policy of this name is selected: the policy, or a local one that it bounds; None if there is none."""
+        labels = self._handle.cache.namespace_labels(pod.namespace)
+        compiled = self.policy_set.within(self.policy_set.named(name), pod, labels)
+        return None if compiled is None else self._built.get(compiled) or self._waiting(compiled)
 
     def passed_over(self, pod: PodInfo) -> ActivePolicy | None:
         """With --when-policy-is-bad=default: the policy with a refusal that the pod would wait for, instead of the one that decides."""

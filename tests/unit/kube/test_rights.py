@@ -13,7 +13,7 @@ import yaml
 from podwright.core.framework.features import AUTOMATIC, Features
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
 from podwright.kube.client.errors import UnreachableError
-from podwright.kube.kinds import PLUGINS_POD_GROUPS, POD_GROUPS, POLICY
+from podwright.kube.kinds import LOCAL_POLICY, PLUGINS_POD_GROUPS, POD_GROUPS, POLICY
 from podwright.kube.options import Options
 from podwright.kube.rights import (
     AUTHORITIES,
@@ -63,7 +63,9 @@ def test_a_role_grants_exactly_what_the_scheduler_uses(file, rights):
 
 
 def test_the_role_of_the_extender_only_lets_it_read_and_bind():
-    kinds = [(kind.group, kind.plural) for kind in (*WATCHED_KINDS, POLICY, POD_GROUPS[0], *PLUGINS_POD_GROUPS)]
+    kinds = [
+        (kind.group, kind.plural) for kind in (*WATCHED_KINDS, POLICY, LOCAL_POLICY, POD_GROUPS[0], *PLUGINS_POD_GROUPS)
+    ]
     expected = {("", group, plural, "", verb) for group, plural in kinds for verb in READ}
     expected |= {("", "", "pods", "", "get"), ("", "", "pods/binding", "", "create")}
     expected |= {("scheduler-extender", "", "configmaps", "", verb) for verb in READ}

@@ -69,9 +69,11 @@ class Verdicts:
     def policy_for(self, pod: PodInfo, policy_name: str) -> ActivePolicy:
         """The policy that decides. Pods whose scheduler name no policy serves get the built-in default."""
         if policy_name:
-            policy = self._policies.named(policy_name)
+            policy = self._policies.named_for(policy_name, pod)
             if policy is None:
                 raise UnusablePolicyError(f'there is no policy "{policy_name}"')
+            if policy.compiled.shadow:
+                raise UnusablePolicyError(f'policy "{policy_name}" has mode Shadow, in which it decides about no pods')
         else:
             policy = self._policies.of(pod) or self._policies.default
         if policy.refusal:

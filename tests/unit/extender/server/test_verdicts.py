@@ -13,6 +13,7 @@ from podwright.extender.wire import MetaVictims
 from support.engine.kit import on_node, ours
 from support.extender.kit import ExtenderRig, run_steps
 from support.objects.builders import make_node, make_pod, make_taint
+from support.policies.local import delegating, local_policy
 
 
 def pod(name="asks", **options):
@@ -132,6 +133,28 @@ def test_pods_of_other_schedulers_get_the_built_in_policy():
 def test_an_unknown_policy_is_named():
     with pytest.raises(UnusablePolicyError, match='there is no policy "none"'):
         ExtenderRig("a").verdicts.filter(pod(), "none", NameList(["a"]))
+
+
+def test_a_policy_in_shadow_mode_decides_nothing_even_if_it_is_named():
+    rig = ExtenderRig("a")
+    rig.policy("tries", mode="Shadow", schedulerName="default-scheduler")
+    for ask in (rig.verdicts.filter, rig.verdicts.prioritize):
+        with pytest.raises(
+            UnusablePolicyError, match='policy "tries" has mode Shadow, in which it decides about no pods'
+        ):
+            ask(pod(), "tries", NameList(["a"]))
+
+
+@pytest.mark.parametrize("name", ["", "base"])
+def test_a_local_policy_decides_about_pods_of_its_namespace_within_the_policy_that_is_selected_or_named(name):
+    rig = ExtenderRig("a", "b")
+    policies = rig.rig.engine.policies
+    assert policies.apply(delegating("base", delegation={"strategies": ["NodeName"]})).accepted
+    assert policies.apply_local(local_policy(strategy={"type": "NodeName"})).accepted
+    rig.rig.engine.policies_changed({"team-a"})
+    names = NameList(["b", "a"])
+    assert rig.verdicts.prioritize(pod(namespace="team-a"), name, names).tolist() == [0, 10]
+    assert rig.verdicts.prioritize(pod(namespace="team-b"), name, names).tolist() == [10, 10]
 
 
 def test_the_pods_of_a_refused_policy_wait_for_it():
