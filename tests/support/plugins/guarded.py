@@ -61,6 +61,20 @@ class FilteringFirst(Acting, PreFilterPlugin):
         return self.act()
 
 
+class DisabledFirst(Filtering, PreFilterPlugin):
+    """Is asked where a profile enables its filter alone."""
+
+    def filter(self, _state, _pod, _node):
+        return None
+
+    def pre_filter(self, _state, _pod):
+        return None
+
+    @classmethod
+    def pre_filter_disabled(cls, _pod, _cache):
+        return cls.act()
+
+
 class Gating(Acting, PreEnqueuePlugin):
     def pre_enqueue(self, _pod):
         return self.act()
@@ -168,7 +182,7 @@ class Together:
     """As much of a Framework as is needed to watch its plugins."""
 
     def __init__(self, **plugins):
-        self.plugins, self.hints = plugins, {}
+        self.plugins, self.hints, self.disabled_checks = plugins, {}, ()
         for name, plugin in plugins.items():
             plugin.name = name
 

@@ -123,7 +123,7 @@ class Framework(BuiltPlugins):
         names: frozenset[str] | None = None
         narrowed_by: list[str] = []
         rejection: Status | None = None
-        for disabled, check in self._disabled_checks:
+        for disabled, check in self.disabled_checks:
             verdict = call(disabled, Point.PRE_FILTER, check, pod, self.handle.cache)
             if (status := contract.status_of(disabled, Point.PRE_FILTER, verdict)) is not None:
                 return PreFilterOutcome(status, None, ())

@@ -124,6 +124,12 @@ class CallGuard:
             if plugin.name in hints:
                 hints[plugin.name] = [self._hint(guarded, hint) for hint in hints[plugin.name]]
         framework.hints = hints
+        framework.disabled_checks = tuple(
+            (plugin, self._single(GuardedPlugin(plugin.name, owner), "pre_filter_disabled", check))
+            if is_third_party(plugin)
+            else (plugin, check)
+            for plugin, check in framework.disabled_checks
+        )
 
     def _summed(self, plugin: GuardedPlugin, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         clock, budget = self.clock, self.budget

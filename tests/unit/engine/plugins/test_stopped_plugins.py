@@ -15,6 +15,7 @@ from podwright.engine.plugins.guard import is_in_plugin
 from support.engine.kit import Rig, custom_policy
 from support.plugins.guarded import (
     BeforeBinding,
+    DisabledFirst,
     Explaining,
     Filtering,
     FilteringAll,
@@ -51,6 +52,14 @@ class TestCallsThatDoNotComeBack:
         assert "PluginStoppedError: did not come back from" in message
         assert "within 1 s, and was stopped" in message
         assert ", in act)" in it.rig.engine.policies.plugin_exceptions_of("custom")
+
+    async def test_so_is_one_that_the_profile_does_not_enable(self):
+        it = Watching(DisabledFirst)
+        it.hang()
+        await it.schedule("web")
+        assert it.count(PLUGIN_STOPS) == 1
+        assert not it.rig.placed_on("web")
+        assert "did not come back from pre_filter_disabled within 1 s, and was stopped" in it.message("web")
 
     async def test_what_logs_that_a_call_was_stopped_is_not_stopped(self):
         it = Watching(Filtering)
