@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from podwright.simulator.explain.from_operator import joined
+from podwright.simulator.explain.results import Explanation
 from support.explain.kit import Cluster
 from support.explain.objects import (
     HOSTNAME,
@@ -44,6 +46,13 @@ class Situation:
     helps: Sequence[str] = ()
     real: bool = False
     """Whether it is tried on a real API server, too."""
+    answer: Mapping[str, Any] | None = None
+    """What the operator says about the pod, if it is asked."""
+
+    def explained(self) -> Explanation:
+        """The explanation, with the operator's answer."""
+        found = self.cluster.explain(self.pod)
+        return found if self.answer is None else joined(found, self.answer)
 
 
 GONE = "2030-01-01T00:00:00Z"
@@ -158,6 +167,14 @@ SITUATIONS = (
         "RoomIsNominated",
         "default/vip",
         ("request 2 CPU less",),
+    ),
+    Situation(
+        "a pod in backoff, which fits by now",
+        cluster([node("one")]),
+        waiting(),
+        "Backoff",
+        "in backoff after 4 attempts: it is tried again in 6 s",
+        answer={"queue": {"place": "backoff", "attempts": 4, "waited": 30.0, "triedIn": 6.0}},
     ),
     Situation(
         "a PodDisruptionBudget in the way",

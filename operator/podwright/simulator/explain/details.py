@@ -16,6 +16,7 @@ from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo, UsedPorts
 from podwright.simulator.explain.amounts import called, listed, readable
+from podwright.simulator.explain.devices import offered, wanted
 from podwright.simulator.explain.results import Miss, Problem
 from podwright.simulator.explain.verdicts import FIT, Verdicts, verdict
 
@@ -224,6 +225,11 @@ def reach_of(volume: Mapping[str, Any]) -> str:
         return ""
 
 
+def _devices(_framework: Framework, cache: Cache, pod: PodInfo, node: NodeInfo) -> str:
+    asked = [*wanted(cache, pod)]
+    return "; ".join((*asked[:_MOST_REQUIREMENTS], offered(cache, node))) if asked else ""
+
+
 _DETAILS: Final[Mapping[str, Callable[[Framework, Cache, PodInfo, NodeInfo], str]]] = {
     FIT: _resources,
     "TaintToleration": _taints,
@@ -234,4 +240,5 @@ _DETAILS: Final[Mapping[str, Callable[[Framework, Cache, PodInfo, NodeInfo], str
     "InterPodAffinity": _pod_affinity,
     "VolumeBinding": _volumes,
     "VolumeZone": _volumes,
+    "DynamicResources": _devices,
 }

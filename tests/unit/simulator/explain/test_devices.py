@@ -105,3 +105,20 @@ def test_a_pod_with_devices_stays_if_no_other_node_has_any():
     big = pod("big", spec={"nodeSelector": {"kubernetes.io/hostname": "n1"}})
     found = explain_pod(loaded(*gpu_node("n1"), node("n2"), gpu_class(), user, claim, big), parse_pod(big, keep_raw=True), raw=big)  # fmt: skip
     assert not [change.text for change in found.changes if "elsewhere" in change.text]
+
+
+@pytest.mark.parametrize(
+    ("objects", "detail"),
+    [
+        pytest.param(
+            [*gpu_node("n1", gpus=2), *from_template("a", on="n1")], "the node has 2 devices, 1 in use", id="in use"
+        ),
+        pytest.param([node("n1")], "the node has no devices", id="none"),
+    ],
+)
+def test_the_cause_says_what_the_claim_asks_for_and_what_the_nearest_node_has(objects, detail):
+    claim = resource("ResourceClaim", make_claim("shared", exactly(count=3)))
+    raw = pod("p", spec=claiming("shared"))
+    found = explain_pod(loaded(*objects, gpu_class(), claim, raw), parse_pod(raw, keep_raw=True), raw=raw)
+    assert found.cause.reason == "Devices"
+    assert f"claim default/shared asks for 3 devices of class gpu; {detail}" in found.cause.text

@@ -22,14 +22,6 @@ Option = tuple[str, Mapping[str, Any]]
 """What is changed, and the claim then."""
 
 
-def open_claims(cache: Cache, pod: PodInfo) -> list[ResourceClaim]:
-    """The claims of the pod that have no devices yet."""
-    try:
-        return [claim for claim in claims_of(pod, cache.devices.claims) if claim.allocation is None]
-    except ClaimsError:
-        return []
-
-
 def claim_options(cache: Cache, claim: ResourceClaim, slots: list[int]) -> Iterator[Option]:
     """Changes of one request, the least first. `slots`: the rows of the nodes whose devices may do."""
     for index, request in enumerate((claim.raw["spec"].get("devices") or {}).get("requests") or ()):

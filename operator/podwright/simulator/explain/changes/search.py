@@ -19,7 +19,7 @@ from podwright.core.state.devices.claims import CLAIM_KIND
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.simulator.explain.amounts import counted, listed
 from podwright.simulator.explain.causes import claim_users, stays
-from podwright.simulator.explain.changes.claims import claim_options, having_devices, open_claims
+from podwright.simulator.explain.changes.claims import claim_options, having_devices
 from podwright.simulator.explain.changes.moves import Moves, ending, moves_from
 from podwright.simulator.explain.changes.node_edits import NodeEdit, edit_for, manifest, shapes
 from podwright.simulator.explain.changes.patches import difference, merged
@@ -28,6 +28,7 @@ from podwright.simulator.explain.changes.pod_edits import OPTIONS, combined
 from podwright.simulator.explain.changes.rules import without_rule
 from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.changes.volumes import lacking, remounted
+from podwright.simulator.explain.devices import open_claims
 from podwright.simulator.explain.results import Change, Edit, Victim
 from podwright.simulator.explain.verdicts import Verdicts, verdicts_of
 

@@ -1,0 +1,42 @@
+"""The devices that a pod waits for, in words: what its claims ask for, and what a node has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podwright.core.objects.devices.claims import ALL, ResourceClaim
+from podwright.core.objects.pod import PodInfo
+from podwright.core.plugins.devices.pod_claims import ClaimsError, claims_of
+from podwright.core.state.cache import Cache
+from podwright.core.state.nodeinfo import NodeInfo
+from podwright.simulator.explain.amounts import counted, listed
+
+
+def open_claims(cache: Cache, pod: PodInfo) -> list[ResourceClaim]:
+    """The claims of the pod that have no devices yet."""
+    try:
+        return [claim for claim in claims_of(pod, cache.devices.claims) if claim.allocation is None]
+    except ClaimsError:
+        return []
+
+
+def wanted(cache: Cache, pod: PodInfo) -> Iterator[str]:
+    """What each open claim asks for; of alternatives, the first one."""
+    for claim in open_claims(cache, pod):
+        asks = [request.asks[0] for request in claim.spec.requests if request.asks]
+        amounts = ["all devices" if ask.mode == ALL else counted(ask.count, "device") for ask in asks]
+        parts = [f"{amount} of class {ask.device_class}" for amount, ask in zip(amounts, asks, strict=True)]
+        yield f"claim {claim.key} asks for {listed(parts)}"
+
+
+def offered(cache: Cache, node: NodeInfo) -> str:
+    """How many devices the node reaches, and how many of them are in use or have taints."""
+    cache.devices.index.refresh()
+    devices = [each for pool in cache.devices.index.pools_of(node.slot) for each in pool.devices]
+    if not devices:
+        return "the node has no devices"
+    used = sum(cache.devices.claims.usage.in_use(each.device_id) for each in devices)
+    tainted = sum(bool(each.taints) for each in devices)
+    parts = [f"{used:,} in use"] if used else []
+    parts += [f"{tainted:,} with taints"] if tainted else []
+    return f"the node has {counted(len(devices), 'device')}{f', {listed(parts)}' if parts else ''}"
