@@ -104,8 +104,8 @@ def _explained(
         return from_answer(answer, wanted.namespace, wanted.name)
     cluster = load(snapshot, load_options(values, snapshot))
     found = explain_target(cluster, snapshot, wanted, changes=changes)
-    for kind, why in cluster.missing.items():
-        click.echo(one_line(f"Without {kind}: {why}"), err=True)
+    for note in cluster.missing_notes:
+        click.echo(one_line(f"{note[0].upper()}{note[1:]}"), err=True)
     return joined(found, answer) if answer is not None and isinstance(found, Explanation) else found
 
 

@@ -30,7 +30,7 @@ from podwright.kube.kinds import (
 )
 from podwright.simulator import params
 from podwright.simulator.redaction import redacted
-from podwright.simulator.snapshot import Snapshot, SnapshotError
+from podwright.simulator.snapshot import NOT_SERVED, Snapshot, SnapshotError
 
 WORKLOADS: Final = (
     Resource("Deployment", "apps", "v1", "deployments", namespaced=True),
@@ -48,7 +48,6 @@ _KINDS: Final[Sequence[Sequence[Resource]]] = (
     *((resource,) for resource in WORKLOADS),
 )
 """Each kind in its versions, the best first."""
-NOT_SERVED: Final = "the API server does not serve it"
 NOT_ALLOWED: Final = "RBAC does not let you list it"
 AT_ONCE: Final = 4
 """How many kinds are listed at the same time."""

@@ -22,7 +22,7 @@ from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MI
 from podwright.core.framework.observer import NO_OBSERVER
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
-from podwright.core.objects.pod_group import APIS
+from podwright.core.objects.pod_group import APIS, WORKLOAD_API
 from podwright.core.objects.pod_group import KIND as GROUP_KIND
 from podwright.core.objects.readable import parse_assigned_pod, parse_known_node
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, STORED_KINDS, trimmed
@@ -41,7 +41,7 @@ from podwright.engine.plugins.policy_plugins import Conduct
 from podwright.engine.policy_activity import Activities
 from podwright.simulator import params
 from podwright.simulator.evaluations.cases import NOW
-from podwright.simulator.snapshot import Snapshot
+from podwright.simulator.snapshot import NOT_SERVED, Snapshot
 from podwright.simulator.world import World
 
 Raw = Mapping[str, Any]
@@ -126,6 +126,15 @@ class LoadedCluster:
         found = self.policies.of(pod)
         return self.policies.default if found is None else found
 
+    @property
+    def missing_notes(self) -> Sequence[str]:
+        """Which kinds count as empty, for each reason why they could not be read. Of a kind that the API server does not serve there is nothing to read."""
+        by_reason: dict[str, list[str]] = {}
+        for kind, why in self.missing.items():
+            if why != NOT_SERVED:
+                by_reason.setdefault(why, []).append(kind)
+        return [f"without {', '.join(kinds)}: {_of(why, len(kinds))}" for why, kinds in by_reason.items()]
+
     def params_note(self, policy: str) -> str:
         """That the named policy decides without its ConfigMap; "" if it does not."""
         return params.note_of(policy, self.policies, self.cache.store, self.unread)
@@ -206,6 +215,7 @@ class _Reading:
         relevant = params.relevant_in(snapshot.objects, self._namespace)
         for raw in by_kind.pop(CONFIG_MAP, ()):
             self._take(CONFIG_MAP, raw, lambda each: self._config_map(each, relevant))
+        self._serve_groups(snapshot)
         for raw in by_kind.pop(GROUP_KIND, ()):
             self._take("PodGroup", raw, self._group)
         for kind in WORKLOAD_KINDS:
@@ -254,6 +264,14 @@ class _Reading:
     def _claim_template(self, raw: Raw) -> None:
         _check_metadata(raw)
         self.claim_templates[template_key(raw)] = spec_of_template(raw)
+
+    def _serve_groups(self, snapshot: Snapshot) -> None:
+        """Of a snapshot of a live cluster it is known which APIs of pod groups there are, even if there is no group."""
+        for api in APIS.values() if snapshot.minor is not None else ():
+            if f"{GROUP_KIND}.{api}" in snapshot.missing:
+                continue
+            if api != WORKLOAD_API or self._world.features.enabled("GenericWorkload"):
+                self._cache.groups.serve(api)
 
     def _group(self, raw: Raw) -> None:
         """Groups of the Workload API count, and their topology constraints, if the feature gates say so, as in the operator."""
@@ -321,6 +339,11 @@ def learn_templates(templates: dict[tuple[str, str], Raw], cache: Cache, pod: Po
             claim = cache.store.get(CLAIM_KIND, made, pod.namespace)
             if claim is not None and isinstance(claim.get("spec"), Mapping):
                 templates[key] = claim["spec"]
+
+
+def _of(why: str, count: int) -> str:
+    """The reason, said of so many kinds."""
+    return why if count == 1 else f"{why.removesuffix(' it')} them" if why.endswith(" it") else why
 
 
 def template_key(raw: Raw) -> tuple[str, str]:

@@ -293,7 +293,7 @@ def _changes(before: _NodeUsage, after: _NodeUsage) -> Sequence[NodeChange]:
 
 def notes(cluster: LoadedCluster) -> Sequence[str]:
     """What limits every answer about this cluster."""
-    found = [f"without {kind}: {why}" for kind, why in cluster.missing.items()]
+    found = [*cluster.missing_notes]
     found += [
         f"policy {each.name}, generation {each.generation}, is not accepted: {each.message}" for each in cluster.refused
     ]

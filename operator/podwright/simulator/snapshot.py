@@ -31,6 +31,10 @@ FIELD: Final = "podwright"
 _EXPECTED: Final = "expected the output of podwright snapshot or of kubectl get … -o json"
 
 
+NOT_SERVED: Final = "the API server does not serve it"
+"""Why a kind is missing of which there can be no objects."""
+
+
 class SnapshotError(Exception):
     """A snapshot cannot be read or taken. The message names the file or the server, and the place."""
 

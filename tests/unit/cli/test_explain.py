@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from podwright.cli.main import main
 from podwright.simulator.explain import from_operator
-from podwright.simulator.live import Connection
+from podwright.simulator.live import NOT_ALLOWED, Connection
 from podwright.simulator.operator_client import OperatorError
-from podwright.simulator.snapshot import Snapshot
+from podwright.simulator.snapshot import NOT_SERVED, Snapshot
 from support.explain.objects import cluster, full, gang, member, node, waiting
 from support.explain.situations import SITUATIONS
 from support.objects.builders import make_taint
@@ -208,3 +208,12 @@ def test_the_namespace_is_that_of_the_context_as_for_kubectl(tmp_path, monkeypat
     result = CliRunner().invoke(main, ["explain", "pod/waiting", "--kubeconfig", str(kubeconfig), *args])
     assert result.exit_code == 0, result.output
     assert f"pod {namespace}/waiting  Pending" in result.output
+
+
+def test_kinds_that_may_not_be_listed_are_named_in_one_line_and_those_that_do_not_exist_not_at_all(monkeypatch):
+    found = situation("taint that")
+    missing = {"Service": NOT_ALLOWED, "PodGroup.scheduling.k8s.io": NOT_SERVED, "SchedulerPolicy": NOT_ALLOWED}
+    snapshot = Snapshot(objects=found.cluster.items(found.pod), missing=missing)
+    monkeypatch.setattr("podwright.cli.explain.snapshot_of", lambda _connection: snapshot)
+    result = CliRunner().invoke(main, ["explain", "pod/waiting", "-n", "default"])
+    assert result.stderr.splitlines() == ["Without Service, SchedulerPolicy: RBAC does not let you list them"]

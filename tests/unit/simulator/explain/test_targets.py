@@ -2,7 +2,9 @@ import pytest
 
 from podwright.simulator.explain.results import State
 from podwright.simulator.explain.targets import TargetError, explain_target, parse_target
-from podwright.simulator.snapshot import Snapshot
+from podwright.simulator.loaded import LoadOptions, load
+from podwright.simulator.snapshot import NOT_SERVED, Snapshot
+from support.explain.kit import GATES
 from support.explain.objects import cluster, full, gang, member, node, waiting
 
 
@@ -109,3 +111,17 @@ def test_a_pod_without_a_spec_is_explained(spec):
     found = explain_target(given.load(), snapshot_of(given), parse_target("pod/bare", "default"))
     assert found.state is State.IGNORED
     assert [change.text for change in found.changes] == ["ask for the scheduler podwright instead of default-scheduler"]
+
+
+@pytest.mark.parametrize(
+    ("missing", "reason"),
+    [
+        pytest.param({}, "GroupMissing", id="the API is served"),
+        pytest.param({"PodGroup.scheduling.k8s.io": NOT_SERVED}, "FitsNow", id="the API is not served"),
+    ],
+)
+def test_a_pod_waits_for_a_group_that_does_not_exist_if_its_api_does(missing, reason):
+    items = cluster([node("one")], [member("waiting")]).items()
+    snapshot = Snapshot(objects=items, minor=37, missing=missing)
+    loaded = load(snapshot, LoadOptions(features=GATES))
+    assert explain_target(loaded, snapshot, parse_target("pod/waiting", "default")).cause.reason == reason
