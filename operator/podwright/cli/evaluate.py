@@ -17,7 +17,7 @@ from rich.table import Table
 
 from podwright.api.permissions import ANY_NAME, INSTALLED_NAMESPACE, WAIT, PolicySettings
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
-from podwright.cli.printable import echo, plain
+from podwright.cli.printable import plain, printable_texts
 from podwright.cli.reports.pod import report
 from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.registry import RegistryError
@@ -31,6 +31,7 @@ from podwright.kube.option_values import (
     parse_feature_gates,
 )
 from podwright.kube.plugins.guarded import load_in_time
+from podwright.sandbox.pods import requests_from_limits
 from podwright.simulator.evaluations.cases import Case, CaseError, read_cases, run_case
 from podwright.simulator.evaluations.comparison import differences
 from podwright.simulator.evaluations.dump import EvaluationOptions, dump_kinds, evaluate_pod
@@ -253,8 +254,8 @@ def _evaluate_pod(
         sys.stdout.buffer.write(orjson.dumps(answer, option=orjson.OPT_INDENT_2) + b"\n")
         return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in report(answer, width, top):
-        echo(line)
+    for line in report(printable_texts(answer), width, top):
+        click.echo(line)
 
 
 def _dump(file: str) -> Any:
@@ -274,4 +275,17 @@ def _manifest(file: str) -> Mapping[str, Any]:
     (pod,) = documents or (None,)
     if not isinstance(pod, dict) or pod.get("kind") != "Pod":
         raise CaseError(f"{file}: expected a manifest of kind Pod")
-    return pod
+    return _with_requests(pod)
+
+
+def _with_requests(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The pod with its limits as requests where it has none, as the API server would store it."""
+    spec = pod.get("spec")
+    if not isinstance(spec, dict):
+        return pod
+    lists = {field: spec[field] for field in ("containers", "initContainers") if isinstance(spec.get(field), list)}
+    changed = {
+        field: [requests_from_limits(each) if isinstance(each, dict) else each for each in containers]
+        for field, containers in lists.items()
+    }
+    return {**pod, "spec": {**spec, **changed}}

@@ -34,13 +34,18 @@ def admit(store: Store, kind: Kind, pod: Obj) -> Obj:
 
 
 def _container(container: Obj) -> Obj:
-    container = CONTAINER_DEFAULTS | container
-    if limits := (container["resources"] or {}).get("limits"):
-        requests = {**limits, **(container["resources"].get("requests") or {})}
-        container["resources"] = container["resources"] | {"requests": requests}
+    container = requests_from_limits(CONTAINER_DEFAULTS | container)
     if ports := container.get("ports"):
         container["ports"] = [{"protocol": "TCP"} | port for port in ports]
     return container
+
+
+def requests_from_limits(container: Obj) -> Obj:
+    """The container with a request for each limit that has none."""
+    resources = container.get("resources")
+    if not isinstance(resources, dict) or not isinstance(limits := resources.get("limits"), dict):
+        return container
+    return container | {"resources": resources | {"requests": limits | (resources.get("requests") or {})}}
 
 
 def _priority(store: Store, kind: Kind, name: str, spec: Obj) -> Obj:

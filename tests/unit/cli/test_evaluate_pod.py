@@ -1,6 +1,7 @@
 """`podwright evaluate --pod` as a user runs it: policies, kinds, gates and plugins of a dumped cluster."""
 
 import json
+from typing import ClassVar
 
 import pytest
 import yaml
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 from podwright.cli.evaluate import evaluate
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
 from support.objects.builders import make_node, make_pod
+from support.objects.devices import claiming, exactly, make_claim, make_class, make_device, make_slice
 
 
 def policy(name, precedence=0, generation=1, status=None, **spec):
@@ -46,12 +48,12 @@ INVALID = {"strategy": {"type": "Custom"}, "plugins": {"score": {"enabled": [{"n
 def asked(tmp_path):
     """Runs `evaluate --pod` on these items."""
 
-    def ask(items, *args, pod=None, manifest=None, spec=None):
+    def ask(items, *args, pod=None, manifest=None, spec=None, color=False):
         dump, path = tmp_path / "dump.json", tmp_path / "pod.yaml"
         dump.write_text(json.dumps({"kind": "List", "items": items}))
         raw = pod or make_pod("p", spec={"schedulerName": "podwright", **(spec or {})})
         path.write_text(manifest or yaml.safe_dump({**raw, "kind": "Pod"}))
-        result = CliRunner().invoke(evaluate, [str(dump), "--pod", str(path), *map(str, args)])
+        result = CliRunner().invoke(evaluate, [str(dump), "--pod", str(path), *map(str, args)], color=color)
         assert result.exit_code == 0, result.output
         return result.stdout
 
@@ -206,3 +208,57 @@ def test_a_manifest_with_separators_around_it_is_read(asked):
 def test_top_limits_the_table(asked):
     text = asked(COMPLETE, "--top", 1)
     assert "and 1 more feasible node\n" in text
+
+
+class TestDevices:
+    ITEMS = (
+        *COMPLETE,
+        item("DeviceClass", make_class("gpu", extendedResourceName="example.com/gpu")),
+        item("ResourceSlice", make_slice("s", [make_device(f"g{i}") for i in range(3)], node="a")),
+        item("ResourceClaim", make_claim("two", exactly(count=2))),
+        item("ResourceClaim", make_claim("one", exactly())),
+    )
+    EXTENDED: ClassVar = {"containers": [{"name": "c", "resources": {"requests": {"example.com/gpu": "1"}}}]}
+
+    @pytest.mark.parametrize(
+        "spec, sentences",
+        [
+            pytest.param(claiming("two"), ["On a, claim two would get gpu.example.com/a/g0, gpu.example.com/a/g1."], id="a claim"),
+            pytest.param(
+                claiming("one", "two"),
+                ["On a, claim one would get gpu.example.com/a/g0.", "On a, claim two would get gpu.example.com/a/g1, gpu.example.com/a/g2."],
+                id="two claims",
+            ),
+            pytest.param(EXTENDED, ["On a, the claim for its extended resources would get gpu.example.com/a/g0."], id="extended resources"),
+            pytest.param(
+                {"resourceClaims": [{"name": name, "resourceClaimName": "one"} for name in "xy"]},
+                ["On a, claim one would get gpu.example.com/a/g0."],
+                id="a claim that the pod names twice",
+            ),
+        ],
+    )  # fmt: skip
+    def test_the_devices_of_each_claim_are_named(self, asked, spec, sentences):
+        assert [line for line in asked(self.ITEMS, spec=spec).splitlines() if "would get" in line] == sentences
+
+    def test_a_pod_that_waits_for_its_devices_is_told_of(self, asked):
+        slow = make_slice("s", [make_device("g0", bindingConditions=["x"])], node="a")
+        claim = item("ResourceClaim", make_claim("one", exactly()))
+        printed = asked(
+            (*COMPLETE, item("DeviceClass", make_class("gpu")), item("ResourceSlice", slow), claim),
+            spec=claiming("one"),
+        )
+        assert "The pod would wait until the binding conditions of its devices on a are met." in printed
+
+    def test_limits_are_requests_where_there_are_none_as_in_the_api_server(self, asked):
+        resources = {"limits": {"example.com/gpu": "2", "cpu": "1"}, "requests": {"cpu": "100m"}}
+        printed = asked(self.ITEMS, spec={"containers": [{"name": "c", "resources": resources}]})
+        assert "the claim for its extended resources would get gpu.example.com/a/g0, gpu.example.com/a/g1." in printed
+
+    def test_a_pod_without_claims_gets_no_devices(self, asked):
+        assert "would get" not in asked(self.ITEMS)
+
+
+def test_the_table_has_its_colours_on_a_terminal_only(asked):
+    assert "\\x1b" not in asked(COMPLETE)
+    assert "\x1b[1mNODE" in asked(COMPLETE, color=True)
+    assert "\x1b" not in asked(COMPLETE)

@@ -32,7 +32,7 @@ def report(answer: Answer, width: int | None, top: int | None) -> Iterator[str]:
         yield from _table(answer, shown, width)
         yield from shown.rest
         yield ""
-    for sentence in (*_notes(answer), *_outcome(answer)):
+    for sentence in (*_notes(answer), *_outcome(answer), *_devices(answer)):
         yield from _wrapped(sentence, width)
 
 
@@ -184,6 +184,21 @@ def _outcome(answer: Answer) -> Iterator[str]:
         yield f"{would_go} {_any_of(best)}, which have the same total."
     else:
         yield f"{would_go} one of {len(best):,} nodes with the same total, such as {_any_of(best[:_NAMES_SHOWN])}."
+
+
+def _devices(answer: Answer) -> Iterator[str]:
+    """Which devices the pod's claims would get."""
+    allocation = answer.get("allocation")
+    if allocation is None:
+        return
+    extended = allocation.get("extendedResourceClaim")
+    given = [(f"claim {name}", raw) for name, raw in allocation["claims"].items()]
+    given += [] if extended is None else [("the claim for its extended resources", extended["allocation"])]
+    for claim, raw in given:
+        found = ("/".join((each["driver"], each["pool"], each["device"])) for each in raw["devices"].get("results", ()))
+        yield f"On {allocation['node']}, {claim} would get {', '.join(found) or 'no device'}."
+    if allocation.get("waits"):
+        yield f"The pod would wait until the binding conditions of its devices on {allocation['node']} are met."
 
 
 def _any_of(names: Iterable[str]) -> str:

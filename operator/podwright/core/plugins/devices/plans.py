@@ -36,9 +36,12 @@ def plan_of(found: CycleClaims, allocated: Mapping[int, Allocation], node: Node)
             "allocation": allocated[len(found.claims)].raw,
             "requestMappings": special.mapped.mappings,
         }
-    own = {i: allocation for i, allocation in allocated.items() if i < len(found.claims)}
+    allocations: dict[str, Raw] = {}
+    for i, allocation in allocated.items():
+        if i < len(found.claims) and i not in found.shared:
+            allocations.setdefault(found.claims[i].name, allocation.raw)  # a pod may name a claim twice
     return Plan(
-        allocations={found.claims[i].name: allocation.raw for i, allocation in own.items() if i not in found.shared},
+        allocations=allocations,
         reserved=sorted({claim.name for claim in found.claims}),
         extended=extended,
         waits=_waits(found, allocated),
