@@ -75,6 +75,17 @@ def beside_services(size: int) -> Subject:
     return Subject(prepare=prepare, change=change)
 
 
+def images_of_nodes(size: int) -> Subject:
+    """A pod with so many containers, whose images are each on one node. Every node has 50 images of its own."""
+
+    def prepare(rig: Rig, nodes: int) -> None:
+        for index in range(nodes):
+            images = [{"names": [objects.image(50 * index + number)], "sizeBytes": 10**8} for number in range(50)]
+            rig.engine.nodes.put(node(index, images=images))
+
+    return Subject(lambda number: objects.containers(size, first=number), prepare=prepare)
+
+
 def beside_nominations(size: int) -> Subject:
     """A pod with an anti-affinity term, beside waiting pods with terms that are nominated to nodes of their own."""
 

@@ -45,6 +45,15 @@ def required_anti_affinity(count: int) -> Spec:
     return {"affinity": {"podAntiAffinity": {_REQUIRED: [_term(i) for i in range(count)]}}}
 
 
+def anti_affinity_with_own_labels(count: int) -> Spec:
+    """Required terms in all namespaces, each of which asks for a label of its own, which no pod has."""
+    terms = []
+    for i in range(count):
+        expression = {"key": f"key-{i}", "operator": "In", "values": [f"v-{i}"]}
+        terms.append({**_term(0), "labelSelector": {"matchExpressions": [expression]}})
+    return {"affinity": {"podAntiAffinity": {_REQUIRED: terms}}}
+
+
 def preferred_affinity(count: int) -> Spec:
     """Preferred NotIn terms in all namespaces."""
     terms = [{"weight": 1 + i % 100, "podAffinityTerm": _term(i)} for i in range(count)]
@@ -216,9 +225,14 @@ def host_ports(count: int) -> Spec:
     return {"containers": [{"name": "main", "image": "app", "ports": ports}]}
 
 
-def containers(count: int) -> Spec:
-    """Containers with different images."""
-    return {"containers": [{"name": f"c-{i}", "image": f"registry.example/image-{i}:1"} for i in range(count)]}
+def image(number: int) -> str:
+    """The name of an image."""
+    return f"registry.example/image-{number}:1"
+
+
+def containers(count: int, first: int = 0) -> Spec:
+    """Containers with different images, whose numbers begin with `first`."""
+    return {"containers": [{"name": f"c-{i}", "image": image(first + i)} for i in range(count)]}
 
 
 def disruption_budget(number: int) -> dict[str, Any]:

@@ -144,7 +144,13 @@ class Cache:
     @cached_property
     def pods_index(self) -> PodIndex:
         """Counts of placed pods by selector and by affinity term. Costs nothing until it is first read."""
-        return PodIndex(self.table, self.derived, namespaces=self._known_labels, attach=self.attach)
+        return PodIndex(
+            self.table,
+            self.derived,
+            namespaces=self._known_labels,
+            attach=self.attach,
+            pause=self.pauses.point_in_plugin,
+        )
 
     # Reading
 

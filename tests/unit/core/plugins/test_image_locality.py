@@ -1,7 +1,8 @@
 import pytest
 
+from podwright.core.framework.interface import CycleState
 from podwright.core.objects.node import parse_node
-from podwright.core.plugins.image_locality import ImageLocality
+from podwright.core.plugins.image_locality import FEW_IMAGES, ImageLocality
 from support.objects.builders import make_node
 from support.plugins.kit import build, make_cache, pending, scores
 
@@ -55,6 +56,29 @@ def test_scores(sizes, pod, expected):
     ]
     plugin = build(ImageLocality, make_cache(nodes))
     assert scores(plugin, pod) == dict(zip("ab", expected, strict=True))
+
+
+@pytest.mark.parametrize("count", [FEW_IMAGES - 1, FEW_IMAGES, FEW_IMAGES + 1, 40])
+def test_many_images_score_like_few(count):
+    names = [f"image-{number % 30}:v1" for number in range(count)]
+    nodes = [
+        make_node("a", images=[image(name, 100 + 10 * number) for number, name in enumerate(dict.fromkeys(names))]),
+        make_node("b", images=[image(name, 900) for name in names[3:6]]),
+        make_node("c"),
+    ]
+    plugin, pod = build(ImageLocality, make_cache(nodes)), running(*names, "none")
+    state, infos = CycleState(), plugin.handle.cache.nodes
+    assert scores(plugin, pod) == {name: plugin.score(state, pod, info) for name, info in infos.items()}
+    assert len(set(scores(plugin, pod).values())) == 3
+
+
+def test_a_pod_with_very_many_images_does_not_look_at_each_node_for_each_image(monkeypatch):
+    names = [f"image-{number}:v1" for number in range(500)]
+    cache = make_cache([make_node("a", images=[image(name, 100) for name in names])])
+    asked = []
+    monkeypatch.setattr(cache.derived, "get", lambda key, *_: asked.append(key))
+    assert scores(build(ImageLocality, cache), running(*names)) == {"a": 9}
+    assert asked == []
 
 
 def test_the_size_of_an_image_comes_from_the_first_node_that_reported_it():

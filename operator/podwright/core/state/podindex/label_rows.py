@@ -90,11 +90,15 @@ class LabelRows:
 
     def index(self, selectors: Iterable[LabelSelector]) -> None:
         """Lists the rows for all keys of these selectors, in one pass over the rows. `matching` does so for one selector."""
-        asked = {requirement.key for selector in selectors for requirement in selector.requirements}
-        asked.difference_update(self._keys)
+        keys = self._keys
+        asked = {
+            requirement.key
+            for selector in selectors
+            for requirement in selector.requirements
+            if requirement.key not in keys
+        }
         if not asked:
             return
-        keys = self._keys
         for key in asked:
             keys[key] = _Key()
         for row, labels in enumerate(self._labels):

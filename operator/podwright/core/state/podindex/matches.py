@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from itertools import chain
 from operator import attrgetter
 from typing import Final
@@ -23,6 +23,7 @@ from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.selectors import Labels
 from podwright.core.state.columns import NodeTable
+from podwright.core.state.pauses import never
 from podwright.core.state.podindex.domains import Int32s, Rows, Sums
 from podwright.core.state.podindex.placed import PlacedPods, PodClass
 from podwright.core.state.podindex.pod_columns import Int64s, PodColumns
@@ -127,7 +128,9 @@ def max_counters(nodes: int) -> int:
 class MatchIndex:
     """All counters, and the placed pods that they count. A `PlacementObserver` of the cache."""
 
-    def __init__(self, table: NodeTable, namespaces: NamespaceLabels) -> None:
+    def __init__(self, table: NodeTable, namespaces: NamespaceLabels, pause: Callable[[], None] = never) -> None:
+        """`pause`: see `PodColumns`."""
+        self._pause = pause
         self._table = table
         self._namespaces = namespaces
         self._placed = PlacedPods()
@@ -207,7 +210,7 @@ class MatchIndex:
 
     def _pod_columns(self) -> PodColumns:
         if self._columns is None:
-            self._columns = PodColumns(self._placed, self._namespaces)
+            self._columns = PodColumns(self._placed, self._namespaces, pause=self._pause)
         return self._columns
 
     def _keep(self, key: _Key, counter: MatchCounter) -> MatchCounter:

@@ -6,7 +6,7 @@ It serves pods with many terms. Those with few terms use counters, which are upd
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import chain
 from operator import attrgetter
 from typing import Final
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.objects.selectors import LabelSelector
+from podwright.core.state.pauses import never
 from podwright.core.state.podindex.label_rows import Bools, LabelRows
 from podwright.core.state.podindex.placed import PlacedPods, PodClass
 from podwright.core.state.podindex.pod_selector import NamespaceLabels, PodSelector
@@ -26,13 +27,17 @@ _MAX_SCOPES: Final = 64
 """The number of sets of namespaces whose rows are kept."""
 UNUSED_CHANGES: Final = 1024
 """Rows are dropped if this many pods' classes were added or removed since they were last used."""
+SELECTORS_AT_ONCE: Final = 128
+"""So many selectors are evaluated between two pauses."""
 _at = attrgetter("at")
 
 
 class PodColumns:
     """See the module. Built from all classes; `append` adds one. Rows of removed classes stay, and no longer count."""
 
-    def __init__(self, placed: PlacedPods, namespaces: NamespaceLabels) -> None:
+    def __init__(self, placed: PlacedPods, namespaces: NamespaceLabels, pause: Callable[[], None] = never) -> None:
+        """`pause` is called between selectors, where an attempt may pause."""
+        self._pause = pause
         self._placed = placed
         self._namespaces = namespaces
         self._labels = LabelRows()
@@ -53,7 +58,9 @@ class PodColumns:
         self._changes = 0
         self._labels.index(selector.selector for selector in selectors)
         found = np.ones(self._labels.count, np.bool_)
-        for selector in selectors:
+        for number, selector in enumerate(selectors):
+            if not number % SELECTORS_AT_ONCE:
+                self._pause()
             found &= self._matching(selector)
         return self._without_terminating(found) if exclude_terminating else found
 
@@ -62,7 +69,9 @@ class PodColumns:
         self._changes = 0
         self._labels.index(selector.selector for selector in weights)
         total = np.zeros(self._labels.count, np.int64)
-        for selector, weight in weights.items():
+        for number, (selector, weight) in enumerate(weights.items()):
+            if not number % SELECTORS_AT_ONCE:
+                self._pause()
             found = self._matching(selector)
             total += found if weight == 1 else np.multiply(found, weight, dtype=np.int64)
         return total

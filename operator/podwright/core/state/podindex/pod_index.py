@@ -10,6 +10,7 @@ from podwright.core.objects.affinity import PodAffinityTerm
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.selectors import Labels
 from podwright.core.state.columns import DerivedColumns, NodeTable
+from podwright.core.state.pauses import never
 from podwright.core.state.podindex.domains import ALL_WITH_KEY, DomainCache, Domains, Eligibility, Sums
 from podwright.core.state.podindex.matches import MatchCounter, MatchIndex
 from podwright.core.state.podindex.pod_selector import NamespaceLabels, PodSelector, includes_namespace
@@ -34,7 +35,10 @@ class PodIndex:
         derived: DerivedColumns,
         namespaces: NamespaceLabels,
         attach: Callable[[Any], None],
+        pause: Callable[[], None] = never,
     ) -> None:
+        """`pause` is called in long loops, where an attempt may pause."""
+        self._pause = pause
         self._table = table
         self._namespaces = namespaces
         self._attach = attach
@@ -45,7 +49,7 @@ class PodIndex:
     @cached_property
     def matches(self) -> MatchIndex:
         """Counts of the placed pods that a selector matches."""
-        index = MatchIndex(self._table, self._namespaces)
+        index = MatchIndex(self._table, self._namespaces, pause=self._pause)
         self._attach(index)
         return index
 

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwright.core.objects.pod import parse_pod
-from podwright.core.state.podindex import pod_columns
+from podwright.core.state.podindex import PodSelector, pod_columns
 from podwright.core.state.podindex.label_rows import LabelRows
+from podwright.core.state.podindex.pod_columns import SELECTORS_AT_ONCE
 from support.costs.call_counts import calls_of
 from support.objects.builders import make_namespace, make_node, make_pod
 from support.plugins.kit import make_cache, pending
@@ -134,6 +135,18 @@ def test_the_calls_of_a_tally_do_not_depend_on_the_pods(pods):
 
     assert tally(terms) <= 50 * 60
     assert tally(terms) - tally(terms[:25]) <= 25 * 60
+
+
+def test_an_attempt_may_pause_while_very_many_selectors_are_evaluated():
+    cache = cluster([("default", {"app": "a"}, 0, False)])
+    terms = terms_of([({"matchLabels": {f"key-{number}": "x"}}, {}) for number in range(4 * SELECTORS_AT_ONCE)])
+    cache.pods_index.tally((term, 1) for term in terms)
+    paused = []
+    cache.pauses.pause = lambda: paused.append(1)
+    cache.pods_index.tally((term, 1) for term in terms)
+    assert len(paused) == 4
+    cache.pods_index.counter(tuple(PodSelector.of_term(term) for term in terms))
+    assert len(paused) == 8
 
 
 def test_sums_of_large_weights_do_not_overflow():
