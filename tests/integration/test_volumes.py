@@ -10,6 +10,7 @@ from support.control_plane import operator_process as kit
 OURS = "podwright"
 HOST = "kubernetes.io/hostname"
 SELECTED = "volume.kubernetes.io/selected-node"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{kit.ACCOUNT[0]}/leases/podwright"
 
 
 def storage_class(name, provisioner):
@@ -127,18 +128,21 @@ def unschedulable_messages(cluster, namespace):
     return [found["message"] for found in conditions if found.get("reason") == "Unschedulable"]
 
 
-def test_a_claim_gets_the_selected_node_and_the_pod_waits_for_its_volume(cluster, namespace):
+def test_a_claim_gets_the_selected_node_and_the_pod_waits_for_its_volume_also_with_the_next_leader(cluster, namespace):
     wanted = claim("made", namespace, "5Gi", storage="made")
     cluster.client.create(wanted)
 
     def selected():
         return cluster.client.read(wanted)["metadata"].get("annotations", {}).get(SELECTED, "")
 
-    with kit.running(cluster):
+    election = ("--leader-elect", f"--leader-elect-resource-namespace={kit.ACCOUNT[0]}")
+    with kit.running(cluster, *election):
         cluster.client.create(mounting("app", namespace, "made"))
         wait_until(lambda: bool(selected()), 30, "a node is selected")
         place = selected()
         assert kit.bound(cluster, namespace) == 0
+    assert cluster.client.get(LEASE)["spec"]["holderIdentity"] == "", "the pod that waits does not keep the Lease"
+    with kit.running(cluster, *election):
         provisioned = volume(f"made-{namespace}", place, "5Gi", storage="made")
         uid = cluster.client.read(wanted)["metadata"]["uid"]
         provisioned["spec"]["claimRef"] = {
