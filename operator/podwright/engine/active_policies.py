@@ -26,6 +26,7 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Cluster, EventType, Handle, WaitingPod
+from podwright.core.framework.observer import NO_OBSERVER, Observer
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import POLICY_ANNOTATION, PodInfo
@@ -60,6 +61,7 @@ class EngineHandle:
     clock: Callable[[], float]
     waiting: Callable[[], Collection[WaitingPod]] = tuple
     recorder: Recorder | None = None
+    observer: Observer = NO_OBSERVER
 
     def now(self) -> float:
         return self.clock()

@@ -8,6 +8,7 @@ from typing import Any, Final
 from podwright.api.spec.signals import Definitions
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Cluster, ClusterError, EventType, WaitingPod
+from podwright.core.framework.observer import NO_OBSERVER
 from podwright.core.objects.errors import InvalidObjectError, kind_of
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
@@ -64,6 +65,7 @@ class World:
         self.cache = Cache(store=store, signals=Signals([*signals.values()], clock=now, wall=now))
         self.features = features or Features()
         self.cluster: Cluster = NoCluster()
+        self.observer = NO_OBSERVER
         self._clock = now
 
     def now(self) -> float:

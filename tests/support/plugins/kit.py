@@ -10,6 +10,7 @@ import numpy as np
 from podwright.core.framework.args import decode_args
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import CycleState, Feasible, PreFilterPlugin, PreFilterResult, PreScorePlugin
+from podwright.core.framework.observer import NO_OBSERVER
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
@@ -33,6 +34,7 @@ class KitHandle:
         self.cache = cache
         self.features = Features(gates)
         self.cluster: Any = NoCluster()
+        self.observer = NO_OBSERVER
         self.events: list[tuple[str, str, str]] = []
         """(pod, reason, note)"""
 

@@ -111,6 +111,8 @@ class Handle(Protocol):
     cache: Cache
     features: Features
     cluster: Cluster
+    observer: Observer
+    """Learns what a plugin does, for metrics."""
 
     def now(self) -> float:
         """Seconds since the epoch."""

@@ -6,7 +6,7 @@ Points and statuses have kube-scheduler's names. `Metrics` in podwright/engine/m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -60,6 +60,18 @@ class Observer:
 
     def point_ended(self, started: float, profile: str, point: str, status: str) -> None:
         """All plugins of a point ran."""
+
+    # Binding cycles
+
+    def claim_created(self, *, created: bool) -> None:
+        """A claim for extended resources was created, or (not `created`) could not be."""
+
+    def binding_conditions_ended(
+        self, started: float, profile: str, status: str, drivers: Iterable[str], waited_for: Iterable[str]
+    ) -> None:
+        """A pod has waited for binding conditions. `status`: `success`, `failure`, `timeout` or `error`; `drivers`: of each device of the pod;
+        `waited_for`: of each device with such conditions.
+        """
 
     # The queue
 

@@ -9,7 +9,8 @@ from podwright.core.objects.devices.claims import ResourceClaim
 from podwright.core.state.cache import Cache
 from podwright.core.state.devices.holders import Rival
 from podwright.engine.log_fields import fields
-from podwright.engine.metrics.metrics import DEVICE_RIVALS, Metrics
+from podwright.engine.metrics.devices import DEVICE_RIVALS
+from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.ports import Recorder, Regarding
 
 log = logging.getLogger(__name__)

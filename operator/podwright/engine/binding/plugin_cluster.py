@@ -46,6 +46,7 @@ def plugin_handle(
         clock=wall,
         waiting=binding_cycles.waiting,
         recorder=ports.recorder,
+        observer=ports.metrics,
     )
 
 

@@ -18,6 +18,7 @@ from prometheus_client.core import Metric
 from podwright import __version__
 from podwright.core.framework.observer import Observer, PluginNames
 from podwright.engine.memory import memory_in_use
+from podwright.engine.metrics import devices
 from podwright.engine.metrics.families import (
     Counter,
     CounterFamily,
@@ -314,11 +315,6 @@ SERVER_DROPPED: Final = Counter(
 OTHER_INSTANCES_BINDINGS: Final = Counter(
     "podwright_other_instances_bindings", "Pods that another instance of Podwright has bound."
 )
-DEVICE_RIVALS: Final = Counter(
-    "podwright_devices_allocated_twice",
-    "Claims that got what another claim had got earlier, by another scheduler: a device, or too much of a capacity or a counter.",
-    ("kind",),
-)
 SIGNAL_RELOADS: Final = Counter(
     "podwright_signal_reloads",
     "Changes of the file of --signals: taken (success) or refused (error).",
@@ -357,7 +353,10 @@ MEMORY_IN_USE: Final = Gauge(
     "podwright_memory_in_use_bytes", "Memory in use, without free memory that the C library keeps."
 )
 
-CATALOGUE: Final = tuple(each for each in list(globals().values()) if isinstance(each, Counter | Histogram | Gauge))
+CATALOGUE: Final = (
+    *(each for each in list(globals().values()) if isinstance(each, Counter | Histogram | Gauge)),
+    *devices.DEVICE_METRICS,
+)
 
 # Served apart, at /metrics/resources: see kube/serve/pod_resources.py
 
@@ -494,6 +493,18 @@ class Metrics(Observer):
 
     def point_ended(self, started: float, profile: str, point: str, status: str) -> None:
         self.observe(POINT_SECONDS, self._clock() - started, point, status, profile)
+
+    def claim_created(self, *, created: bool) -> None:
+        self.count(devices.CLAIM_CREATIONS, "success" if created else "failure", "false", "", "Pod")
+
+    def binding_conditions_ended(
+        self, started: float, profile: str, status: str, drivers: Iterable[str], waited_for: Iterable[str]
+    ) -> None:
+        seconds = self._clock() - started
+        for driver in drivers:
+            self.observe(devices.BINDING_CONDITION_SECONDS, seconds, profile, driver, status)
+        for driver in waited_for:
+            self.count(devices.BINDING_CONDITIONS, profile, driver, status)
 
     def pod_queued(self, queue: str, event: str) -> None:
         self.count(QUEUE_INCOMING_PODS, queue, event)

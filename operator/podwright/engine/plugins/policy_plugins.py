@@ -59,6 +59,7 @@ class ShadowHandle:
         self.cache = handle.cache if cache is None else cache
         self.features = handle.features
         self.cluster = handle.cluster
+        self.observer = NO_OBSERVER
 
     def now(self) -> float:
         return self._handle.now()

@@ -1,7 +1,8 @@
 from podwright.core.state.cache import Cache
 from podwright.engine.binding.device_rivals import DeviceRivals
 from podwright.engine.log_fields import ObjectRef, fields_of
-from podwright.engine.metrics.metrics import DEVICE_RIVALS, Metrics
+from podwright.engine.metrics.devices import DEVICE_RIVALS
+from podwright.engine.metrics.metrics import Metrics
 from support.engine.kit import FakeRecorder
 from support.objects.devices import DRIVER, allocated, exactly, make_claim
 

@@ -34,6 +34,17 @@ RECHECK_SECONDS: Final = 5.0
 class ClaimWriteError(Exception):
     """A claim could not be written. The pod must be scheduled again."""
 
+    status = "error"
+    """How a wait for binding conditions ended, as metrics say it."""
+
+
+class _FailedError(ClaimWriteError):
+    status = "failure"
+
+
+class _TimeoutError(ClaimWriteError):
+    status = "timeout"
+
 
 class ClaimWrites:
     """The writes for one pod on the node that was chosen."""
@@ -124,14 +135,20 @@ class ClaimWrites:
         assert self._found.reservation is not None, "the pod was not reserved"
         note = f"waiting for binding conditions for device on node {self._found.reservation.node_name}"
         self._handle.record(self._pod, "Normal", "BindingConditionsPending", note)
-        for namespace, name in names:
-            left = timeout
-            while not self._is_ready(namespace, name, timeout):
-                if left <= 0:
-                    raise ClaimWriteError(f"device binding timeout: claim={name}")
-                step = min(left, RECHECK_SECONDS)  # counts the time waited instead of reading the clock, which may step
-                await self._changed(namespace, name, step, timeout)
-                left -= step
+        observer, status = self._handle.observer, ClaimWriteError.status
+        started = observer.start()
+        try:
+            for namespace, name in names:
+                await self._until_ready(namespace, name, timeout)
+            status = "success"
+        except ClaimWriteError as error:
+            status = error.status
+            raise
+        finally:
+            devices = [each for claim in claims if claim.allocation is not None for each in claim.allocation.devices]
+            waited_for = [each.device_id[0] for each in devices if each.binding_conditions]
+            profile, drivers = self._pod.scheduler_name, [each.device_id[0] for each in devices]
+            observer.binding_conditions_ended(started, profile, status, drivers, waited_for)
 
     # Internals
 
@@ -183,7 +200,12 @@ class ClaimWrites:
         cluster, pod = self._handle.cluster, self._pod
         wanted = {k: v for k, v in special.claim.raw["metadata"].items() if k not in ("name", "uid")}
         wanted["finalizers"] = [FINALIZER]  # saves the update that adds it
-        raw = await cluster.create(CLAIM_KIND, {"metadata": wanted, "spec": special.claim.raw["spec"]})
+        try:
+            raw = await cluster.create(CLAIM_KIND, {"metadata": wanted, "spec": special.claim.raw["spec"]})
+        except ClusterError:
+            self._handle.observer.claim_created(created=False)
+            raise
+        self._handle.observer.claim_created(created=True)
         self.created = self._written(raw, created=True)
         await self._reserve(self.created, allocation)
         status = {"resourceClaimName": self.created.name, "requestMappings": special.mapped.mappings}
@@ -194,6 +216,15 @@ class ClaimWrites:
         self._handle.cache.devices.claims.written(raw, created=created)
         return parse_resource_claim(raw)
 
+    async def _until_ready(self, namespace: str, name: str, timeout: float) -> None:
+        left = timeout
+        while not self._is_ready(namespace, name, timeout):
+            if left <= 0:
+                raise _TimeoutError(f"device binding timeout: claim={name}")
+            step = min(left, RECHECK_SECONDS)  # counts the time waited instead of reading the clock, which may step
+            await self._changed(namespace, name, step, timeout)
+            left -= step
+
     def _is_ready(self, namespace: str, name: str, timeout: float) -> bool:
         claim = self._handle.cache.devices.claims.get(namespace, name)
         if claim is None:
@@ -202,9 +233,9 @@ class ClaimWrites:
             if ready(claim):
                 return True
         except BindingFailedError as error:
-            raise ClaimWriteError(str(error)) from error
+            raise _FailedError(str(error)) from error
         if timed_out(claim, timeout, self._handle.now()):
-            raise ClaimWriteError(f"device binding timeout: claim={name}")
+            raise _TimeoutError(f"device binding timeout: claim={name}")
         return False
 
     async def _changed(self, namespace: str, name: str, step: float, timeout: float) -> None:

@@ -4,6 +4,7 @@ from podwright.core.framework.interface import ClusterError, CycleState
 from podwright.core.framework.status import SKIP, Code
 from podwright.core.objects.devices.claims import FINALIZER
 from podwright.core.plugins.devices.dynamic_resources import DynamicResources
+from podwright.engine.metrics.metrics import Metrics
 from support.objects.builders import make_node
 from support.objects.devices import (
     DRIVER,
@@ -19,6 +20,9 @@ from support.plugins.claim_server import ClaimServer
 from support.plugins.kit import build, make_cache, pending
 
 DEVICE = (DRIVER, "a", "gpu-0")
+WAITED_FOR = "scheduler_dra_bindingconditions_allocations_total"
+WAITS = "scheduler_dra_bindingconditions_wait_duration_seconds_count"
+CREATIONS = "dynamic_resource_allocation_resourceclaim_creates_total"
 
 
 class Scheduler:
@@ -29,6 +33,7 @@ class Scheduler:
         self.cache.set_object("DeviceClass", make_class("gpu", extendedResourceName="example.com/gpu"))
         self.cache.set_object("ResourceSlice", make_slice("s", [make_device("gpu-0", **device)], node="a"))
         self.plugin = build(DynamicResources, self.cache)
+        self.metrics = self.plugin.handle.observer = Metrics(lambda: 0.0)
         self.server = self.plugin.handle.cluster = ClaimServer(self.cache)
         for claim in claims:
             self.server.add(claim)
@@ -46,6 +51,11 @@ class Scheduler:
         self.plugin.unreserve(self.state, pod, "a")
         for follow_up in self.state.follow_ups:
             await follow_up()
+
+    def metric(self, name):
+        """The samples of a metric that are not 0, by its labels."""
+        samples = (sample for family in self.metrics.registry.collect() for sample in family.samples)
+        return {tuple(each.labels.values()): each.value for each in samples if each.name == name and each.value}
 
     @property
     def in_use(self):
@@ -211,6 +221,8 @@ async def test_the_pod_waits_until_its_devices_are_ready():
     scheduler.server.before_write = driver
     assert await scheduler.bind(POD) is None
     assert len(looks) == 3
+    assert scheduler.metric(WAITED_FOR) == {(POD.scheduler_name, DRIVER, "success"): 1}
+    assert scheduler.metric(WAITS) == {(POD.scheduler_name, DRIVER, "success"): 1}
 
 
 async def test_a_device_that_fails_to_become_ready_fails_the_pod():
@@ -228,6 +240,40 @@ async def test_a_device_that_fails_to_become_ready_fails_the_pod():
     assert status.message == 'device binding failed: claim=mine, reason=R, message="m"'
     event = ("p", "BindingConditionsPending", "waiting for binding conditions for device on node a")
     assert scheduler.plugin.handle.events == [event]
+    assert scheduler.metric(WAITED_FOR) == {(POD.scheduler_name, DRIVER, "failure"): 1}
+
+
+async def test_a_wait_for_devices_that_ends_without_them_is_counted():
+    scheduler = Scheduler(
+        make_claim("mine", exactly()), bindingConditions=["ready"], bindingFailureConditions=["broken"]
+    )
+    scheduler.plugin = build(DynamicResources, scheduler.cache, {"bindingTimeout": "1s"})
+    scheduler.plugin.handle.cluster, scheduler.plugin.handle.observer = scheduler.server, scheduler.metrics
+    status = await scheduler.bind(POD)
+    assert status.message == "device binding timeout: claim=mine"
+    assert scheduler.metric(WAITED_FOR) == {(POD.scheduler_name, DRIVER, "timeout"): 1}
+
+
+async def test_devices_without_conditions_are_not_waited_for():
+    scheduler = Scheduler(make_claim("mine", exactly()))
+    assert await scheduler.bind(POD) is None
+    assert scheduler.metric(WAITED_FOR) == scheduler.metric(WAITS) == {}
+
+
+async def test_creations_of_claims_for_extended_resources_are_counted():
+    scheduler, pod = Scheduler(), pending(name="p", requests={"example.com/gpu": "1"})
+
+    def refuse(what):
+        if what == "create":
+            raise ClusterError("not now", 500)
+
+    scheduler.server.before_write = refuse
+    assert (await scheduler.bind(pod)).message == "not now"
+    await scheduler.unreserve(pod)
+    scheduler.server.before_write = lambda _what: None
+    scheduler.state = CycleState()
+    assert await scheduler.bind(pod) is None
+    assert scheduler.metric(CREATIONS) == {("failure", "false", "", "Pod"): 1, ("success", "false", "", "Pod"): 1}
 
 
 async def test_pods_without_claims_need_no_pre_bind():
