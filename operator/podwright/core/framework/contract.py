@@ -19,12 +19,14 @@ from podwright.core.framework.interface import (
     MAX_SCORE,
     Bools,
     ClusterError,
+    DomainPlugin,
     EnqueueExtensions,
     ExtensionPoint,
     FilterPlugin,
     FilterResult,
     PostFilterResult,
     PreFilterResult,
+    Scope,
 )
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import SKIP, Code, Status
@@ -283,3 +285,10 @@ def _kind(value: Any) -> str:
     return (
         f"{type(value).__name__} {value!r:.40}" if isinstance(value, bool | int | float | str) else type(value).__name__
     )
+
+
+def looks_beyond_node(plugin: Any, pod: PodInfo) -> bool:
+    """Whether the plugin's answers for this pod, the one being scheduled, may depend on pods on other nodes."""
+    if isinstance(plugin, DomainPlugin):
+        return guarded(plugin, Point.FILTER, plugin.looks_beyond_node)(pod)
+    return bool(plugin.scope > Scope.NODE_PODS)

@@ -21,7 +21,6 @@ from podwright.core.framework.errors import PluginError, ReportException
 from podwright.core.framework.interface import (
     Bools,
     CycleState,
-    DomainPlugin,
     ExtensionPoint,
     Feasible,
     FilterPlugin,
@@ -34,7 +33,6 @@ from podwright.core.framework.interface import (
     PreBindPlugin,
     PreFilterPlugin,
     PreFilterResult,
-    Scope,
     ScorePlugin,
 )
 from podwright.core.framework.observed import Call, awaited, caller_of, observed, observed_async
@@ -483,13 +481,6 @@ def _calling(
 ) -> Awaitable[Status | None]:
     answer = contract.awaited(plugin, point, interrupts, method, *args)
     return answer if state.observer is None else awaited(state.observer, plugin, point, answer)
-
-
-def looks_beyond_node(plugin: Any, pod: PodInfo) -> bool:
-    """Whether the plugin's answers for this pod, the one being scheduled, may depend on pods on other nodes."""
-    if isinstance(plugin, DomainPlugin):
-        return contract.guarded(plugin, Point.FILTER, plugin.looks_beyond_node)(pod)
-    return bool(plugin.scope > Scope.NODE_PODS)
 
 
 def _skips(status: Status | None) -> bool:

@@ -10,7 +10,8 @@ from typing import Any, TypeVar, TypeVarTuple
 
 from podwright.core.cycle import Placement
 from podwright.core.framework import contract
-from podwright.core.framework.framework import Framework, looks_beyond_node
+from podwright.core.framework.contract import looks_beyond_node
+from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import DomainPlugin, Scope
 from podwright.core.framework.profile import Point
 from podwright.core.objects.pod import PodInfo

@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import Final
 
 from podwright.core.framework import contract
-from podwright.core.framework.framework import Framework, looks_beyond_node
+from podwright.core.framework.contract import looks_beyond_node
+from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, DomainPlugin
 from podwright.core.framework.profile import Point
 from podwright.core.gangs.capacity_bounds import CapacityBounds

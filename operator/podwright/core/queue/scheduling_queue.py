@@ -308,10 +308,7 @@ class SchedulingQueue:
         self._activate(queued, _FORCED)
 
     def fail_waiting(self, uid: str) -> None:
-        """Retries a waiting pod after the backoff of an error, because what it waited for has failed.
-
-        An unknown or active pod is not an error.
-        """
+        """Retries a waiting pod after the backoff of an error: what it waited for has failed. An unknown or active pod is not an error."""
         queued = self._waiting_pod(uid)
         if queued is None:
             return
@@ -323,10 +320,7 @@ class SchedulingQueue:
         self._retry(queued, _ATTEMPT_FAILED, skip_backoff=False)
 
     def reconsider(self, uid: str) -> None:
-        """Retries one pod because another policy now applies to it, as `activate_all` does for all pods.
-
-        An unknown uid is not an error.
-        """
+        """Retries one pod because another policy now applies to it. An unknown uid is not an error."""
         queued = self._waiting_pod(uid)
         if queued is not None and queued.place in (Place.UNSCHEDULABLE, Place.GATED):
             self._requeue_if_helped(queued, Occurrence(EVERYTHING_CHANGED, None, None))
@@ -373,10 +367,7 @@ class SchedulingQueue:
         }
 
     def rejected_by(self) -> Iterator[Counter[tuple[str, str]]]:
-        """The number of waiting pods that each plugin rejected in their last attempt or gates, by (plugin, scheduler name).
-
-        In parts, which the caller adds up. The queue may change between two of them.
-        """
+        """Parts of the number of waiting pods that each plugin rejected last or gates, by (plugin, scheduler name). The queue may change between two parts."""
         return counts_of_rejections(self._pods)
 
     def in_flight_events(self) -> Mapping[str, int]:

@@ -358,12 +358,6 @@ CATALOGUE: Final = (
     *devices.DEVICE_METRICS,
 )
 
-# Served apart, at /metrics/resources: see kube/serve/pod_resources.py
-
-_POD_LABELS: Final = ("namespace", "pod", "node", "scheduler", "priority", "resource", "unit")
-POD_REQUEST: Final = Gauge("kube_pod_resource_request", "What a pod requests of each resource.", _POD_LABELS)
-POD_LIMIT: Final = Gauge("kube_pod_resource_limit", "How much of each resource a pod may take.", _POD_LABELS)
-
 
 class Metrics(Observer):
     """The numbers of one process, and the observer that the core reports to. `clock` gives seconds and never steps back."""

@@ -16,12 +16,15 @@ from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_
 from podwright.core.queue import SchedulingQueue
 from podwright.core.state.cache import Cache
 from podwright.engine.metrics.families import Gauge
-from podwright.engine.metrics.metrics import POD_LIMIT, POD_REQUEST
 
 RESOURCES_PATH: Final = "/metrics/resources"
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PODS_PER_PAGE: Final = 500
 """They take about a millisecond."""
+
+_POD_LABELS: Final = ("namespace", "pod", "node", "scheduler", "priority", "resource", "unit")
+POD_REQUEST: Final = Gauge("kube_pod_resource_request", "What a pod requests of each resource.", _POD_LABELS)
+POD_LIMIT: Final = Gauge("kube_pod_resource_limit", "How much of each resource a pod may take.", _POD_LABELS)
 
 Pods = Callable[[], Iterable[PodInfo]]
 _Amounts = Callable[[PodInfo], Iterable[tuple[str, int]]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import orjson
@@ -12,60 +11,16 @@ from aiohttp import web
 
 from podwright.kube.client.media_types import METADATA_LIST
 from podwright.kube.client.retry import RetryPolicy
-from podwright.kube.kinds import NODE, POD
+from podwright.kube.kinds import POD
 from podwright.kube.watch import audit as watch_audit
 from podwright.kube.watch import reflector as module
-from podwright.kube.watch.reflector import Reflector
-from support.http.kit import api, forever, hangs_up, page, says, streams
+from support.http.kit import forever, hangs_up, page, says, streams
+from support.http.reflecting import Recording, event, expired, item, reflecting, until
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
     monkeypatch.setattr(module, "RETRY", replace(module.RETRY, shortest=0.001, longest=0.002))
-
-
-class Recording:
-    """A sink that records the objects that exist, with their version, and the keys that were dropped."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, str] = {}
-        self.dropped: list[str] = []
-
-    def key(self, raw):
-        return raw["metadata"]["name"]
-
-    def put(self, raw):
-        self.objects[self.key(raw)] = raw["metadata"]["resourceVersion"]
-
-    def drop(self, key, raw):
-        self.objects.pop(key, None)
-        self.dropped.append(key)
-
-
-def item(name, version):
-    return {"metadata": {"name": name, "resourceVersion": str(version)}}
-
-
-def event(kind, raw):
-    return {"type": kind, "object": raw}
-
-
-def expired():
-    return event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
-
-
-@asynccontextmanager
-async def reflecting(*answers, resource=NODE, default=None, sink=None, **options):
-    """A running reflector. After the answers its watch stays open, unless there is a default answer."""
-    sink = sink or Recording()
-    async with api(*answers, default=default or streams(then=forever)) as (http, script):
-        reflector = Reflector(http, resource, sink, **options)
-        task = asyncio.create_task(reflector.run())
-        try:
-            yield sink, script, reflector
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
 
 def failures_in_a_row(monkeypatch):
@@ -78,12 +33,6 @@ def failures_in_a_row(monkeypatch):
         lambda self, failures, error=None: (noted.append(failures), real(self, failures, error))[1],
     )
     return noted
-
-
-async def until(condition):
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 async def test_it_lists_in_pages_and_then_watches_from_the_lists_version():
