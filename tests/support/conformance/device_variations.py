@@ -426,8 +426,10 @@ class _Variation:
 
     @_change
     def name_an_extended_resource(self) -> None:
-        found = self.any(self.case.get("deviceClasses", []))
-        if found is not None:
+        """Not of a class whose implicit resource the pod asks for: kube-scheduler forgets that if another class has the same name and is newer."""
+        asked = str(self.case["pod"])
+        classes = [raw for raw in self.case.get("deviceClasses", ()) if f"/{raw['metadata']['name']}'" not in asked]
+        if (found := self.any(classes)) is not None:
             found["spec"]["extendedResourceName"] = self.rng.choice(("example.com/gpu", "example.com/nic"))
             found["metadata"]["creationTimestamp"] = f"2026-01-0{self.rng.randint(1, 3)}T00:00:00Z"
 
