@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from contextlib import asynccontextmanager
 
 import pytest
@@ -298,3 +299,65 @@ async def test_ports_without_lasting_connections_have_no_repeated_requests(servi
     async with connected(service, Limits(connections=4)) as client:
         await client.ask(request(b"x"))
         assert await client.reader.read() == b""
+
+
+ASKED = (
+    request(b"one"),
+    request(b"two" * 200),
+    request(b"b", line=b"POST /b HTTP/1.1"),
+    request(b"", line=b"POST /empty HTTP/1.1"),
+    request(b"t", b"Authorization: Bearer token"),
+    request(b"3\r\nabc\r\n0\r\n\r\n", b"Transfer-Encoding: chunked", length=False),
+    request(b"", line=b"POST /absent/too HTTP/1.1"),
+    request(b"", line=b"GET /a HTTP/1.1", length=False),
+    request(b"x").replace(b"Content-Length: 1", b"content-length: 1"),
+)
+"""What clients may send on one connection."""
+ENDS = (request(b"last", b"Connection: close"), request(b"last", line=b"POST /a HTTP/1.0"))
+"""After these, the server ends the connection."""
+MALFORMED = (
+    request(b"x").replace(b"Content-Length: 1", b"Content-Length: -1"),
+    request(b"x").replace(b"Content-Length: 1", b"Content-Length: 1\r\nContent-Length: 2"),
+    b"nonsense\r\n\r\n",
+)
+
+
+async def answers_to(pieces):
+    """Status and body of each answer, until the server ends the connection. The first requests are answered before the others are sent."""
+    found = []
+    async with connected(Service()) as client:
+        for first in ASKED[:3]:
+            await client.ask(first)
+        for piece, turns in pieces:
+            client.writer.write(piece)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        try:
+            while True:
+                status, _, body = await client.answer()
+                found.append((status, body))
+        except asyncio.IncompleteReadError as error:
+            return found, error.partial
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_whatever_is_sent_gets_the_answers_of_aiohttp(seed, monkeypatch):
+    chance = random.Random(seed)
+    asked = [*chance.choices(ASKED, k=chance.randint(1, 12)), *chance.choices(ASKED[:3], k=4)]
+    stream = b"".join(asked)
+    cuts = sorted(chance.sample(range(1, len(stream)), chance.choice([0, 3, 30])))
+    pieces = [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    pieces = [*(asked if chance.random() < 0.5 else pieces), chance.choice(ENDS)]
+    sent = [(piece, chance.choice([0, 1, 20])) for piece in pieces]
+    ours = await answers_to(sent)
+    monkeypatch.setattr(module.RepeatedRequests, "take", lambda *_: False)
+    assert ours == await answers_to(sent)
+    assert ours[0]
+
+
+@pytest.mark.parametrize("malformed", MALFORMED)
+async def test_a_malformed_request_ends_the_connection_with_the_answer_of_aiohttp(malformed, monkeypatch):
+    ours = await answers_to([(malformed, 0)])
+    monkeypatch.setattr(module.RepeatedRequests, "take", lambda *_: False)
+    assert ours == await answers_to([(malformed, 0)])
+    assert "400" in ours[0][0][0]

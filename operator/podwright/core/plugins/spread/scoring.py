@@ -8,6 +8,7 @@ default constraints.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from typing import Final
 
@@ -23,6 +24,8 @@ from podwright.core.state.podindex import Domains, Eligibility, PodIndex, Sums
 
 Floats = NDArray[np.float64]
 _HALF: Final = 0.5
+PAUSE_EVERY: Final = 16
+"""Constraints, each of which may have to count all placed pods. Pods have one or two."""
 
 
 class PreScoreState:
@@ -58,12 +61,14 @@ class PreScoreState:
         whole = math.floor(score)
         return whole + (score - whole >= _HALF)
 
-    def score_all(self) -> Int64s:
-        """int64[feasible]: the raw scores of all feasible nodes."""
+    def score_all(self, pause: Callable[[], None]) -> Int64s:
+        """int64[feasible]: the raw scores of all feasible nodes. `pause` is called now and then if there are many constraints."""
         if self._all_keys and self._impossible:
             return np.zeros(len(self._feasible), np.int64)
         score: Floats | None = None
         for i, constraint in enumerate(self._constraints.items):
+            if i % PAUSE_EVERY == PAUSE_EVERY - 1:
+                pause()
             part = self._part(i, constraint)
             score = part if score is None else score + part
         assert score is not None

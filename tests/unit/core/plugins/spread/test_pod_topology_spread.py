@@ -3,6 +3,7 @@ import pytest
 from podwright.core.framework.interface import CycleState
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins.spread.pod_topology_spread import PodTopologySpread
+from podwright.core.plugins.spread.scoring import PAUSE_EVERY
 from support.objects.builders import make_pod, make_taint
 from support.plugins.kit import build, make_cache, pending
 from support.plugins.spread import (
@@ -274,3 +275,21 @@ def test_only_domains_of_feasible_nodes_count_for_the_weight():
     pod = pending(labels={"app": "x"}, spec=spread(constraint(action=SOFT, skew=2)))
     assert scores(plugin, pod, {"n0", "n1"}) == {"n0": 33, "n1": 100}
     assert scores(plugin, pod) == {"n0": 5, "n1": 70, "n2": 100}
+
+
+def test_scores_by_many_constraints_pause():
+    cache = zones(2, 0)
+    plugin, pauses = build(PodTopologySpread, cache), []
+
+    def scored(count):
+        pauses.clear()
+        rules = [constraint(action=SOFT, selector={"matchLabels": {"app": f"x{i}"}}) for i in range(count)]
+        return scores(plugin, pending(labels={"app": "x"}, spec=spread(*rules, constraint(action=SOFT))))
+
+    whole = scored(100)
+    assert whole["n0"] < whole["n1"]
+    cache.pauses.pause = lambda: pauses.append(True)
+    assert scored(100) == whole
+    assert len(pauses) == 101 // PAUSE_EVERY
+    scored(1)
+    assert not pauses
