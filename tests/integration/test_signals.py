@@ -7,8 +7,11 @@ import urllib.request
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from podwright.cli.main import main
 from podwright.engine.decision_annotation import decision_of
+from podwright.simulator.snapshot import read_snapshot
 from podwright.testing import node, pod, wait_until
 from podwright.testing.processes import free_port
 from support.control_plane import operator_process as kit
@@ -130,7 +133,9 @@ def known(operator, signal, nodes=3):
     wait_until(lambda: operator.metric("podwright_signal_nodes", signal=signal) == nodes, 30, f"{signal} is known")
 
 
-def test_measured_load_places_pods_and_a_source_that_fails_harms_nothing_else(cluster, namespace, measuring, signals):
+def test_measured_load_places_pods_and_a_source_that_fails_harms_nothing_else(
+    cluster, namespace, measuring, signals, tmp_path
+):
     measuring.cores = {"a": 9.0, "b": 1.0, "c": 6.0, "stranger": 1.0}
     with kit.running(cluster, f"--signals={signals}") as operator:
         cluster.apply(policy("load", strategy={"type": "LoadAware"}, signals=["used"]))
@@ -168,6 +173,16 @@ def test_measured_load_places_pods_and_a_source_that_fails_harms_nothing_else(cl
         signals.write_text(yaml.safe_dump({"signals": [nope]}))
         wait_until(lambda: operator.metric("podwright_signal_reloads_total", result="error") == 1, 30, "it is refused")
         assert "policy load: signal 'used' is not defined" in operator.get("/readyz?verbose")[1]
+
+        taken = tmp_path / "taken.json"
+        arguments = ["snapshot", "--kubeconfig", str(cluster.kubeconfig), "-o", str(taken), "--signals"]
+        signals.write_text(yaml.safe_dump({"signals": defined}))
+        result = CliRunner().invoke(main, [*arguments, str(signals)])
+        assert result.exit_code == 0, result.output
+        assert "without all numbers of signal unheard: caFile: /nowhere/ca.crt" in result.stderr
+        numbers = read_snapshot([str(taken)]).signals
+        assert numbers["used"].items() >= {"a": 9.0, "b": 8.0, "c": 2.0}.items()
+        assert numbers["busy"].keys() >= {"a", "b", "c"}
 
         measuring.hanging.set()
         errors = operator.metric("podwright_signal_errors_total", signal="used")

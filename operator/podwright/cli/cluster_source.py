@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from podwright.api.configuration.signals import Signals
 from podwright.api.permissions import ANY_NAME, WAIT, PolicySettings
 from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.cli.connection_flags import OPERATOR_NAMESPACE
@@ -76,7 +77,8 @@ _POLICIES: Final = (
         "--signals",
         type=click.Path(exists=True, dir_okay=False),
         metavar=SIGNALS.placeholder,
-        help="The file of `podwright run --signals`. Nodes have the numbers of their annotations and of `values`; all others the default.",
+        help="The file of `podwright run --signals`. Without FILES, its sources are asked once, from here. A snapshot has the numbers that "
+        "`podwright snapshot --signals` wrote down. Nodes without a number have the default.",
     ),
     OPERATOR_NAMESPACE,
     click.option(
@@ -131,7 +133,12 @@ def clusters_of(values: dict[str, Any], variants: Callable[[Snapshot], Sequence[
     """The clusters that are made of the snapshot that the flags name, as `cluster_of`. The problems are those of the last one."""
     files, kubeconfig, context = (values.pop(name) for name in ("files", "kubeconfig", "context"))
     try:
-        connection = Connection(kubeconfig=kubeconfig, context=context, operator_namespace=values["operator_namespace"])
+        connection = Connection(
+            kubeconfig=kubeconfig,
+            context=context,
+            operator_namespace=values["operator_namespace"],
+            signals=defined_signals(values["signals"]),
+        )
         snapshot = read_snapshot(files) if files else snapshot_of(connection)
         options = load_options(values, snapshot)
         clusters = [load(variant, options) for variant in variants(snapshot)]
@@ -165,11 +172,19 @@ def load_options(values: dict[str, Any], snapshot: Snapshot | None = None) -> Lo
                 allowed_scheduler_names=SCHEDULER_NAMES.parse(own["allowed_scheduler_names"]),
                 allow_unsafe=own["allow_unsafe_policies"],
                 waits_for_bad_policies=own["when_policy_is_bad"] == WAIT,
-                signals=SIGNALS.parse(own["signals"]).signals if own["signals"] else {},
+                signals=defined_signals(own["signals"]),
                 namespace=own["operator_namespace"],
             ),
         )
     except (OptionsError, RegistryError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def defined_signals(file: str | None) -> Signals:
+    """What the flag --signals says. Raises ClickException."""
+    try:
+        return SIGNALS.parse(file).signals if file else {}
+    except OptionsError as error:
         raise click.ClickException(str(error)) from error
 
 

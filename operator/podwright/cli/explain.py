@@ -10,7 +10,7 @@ import click
 import orjson
 import yaml
 
-from podwright.cli.cluster_source import load_options, namespace_in, with_cluster
+from podwright.cli.cluster_source import defined_signals, load_options, namespace_in, with_cluster
 from podwright.cli.operator_flags import with_operator
 from podwright.cli.printable import printable_texts
 from podwright.cli.reports.explanation import Report
@@ -69,7 +69,12 @@ def explain(
     Reads the cluster from FILES (see `podwright snapshot`), or from its API server with your own permissions, and writes nothing to it. Each
     change that is shown has been tried on a copy of the cluster's state: the scheduler would place the pod.
     """
-    connection = Connection(kubeconfig=kubeconfig, context=context, operator_namespace=values["operator_namespace"])
+    connection = Connection(
+        kubeconfig=kubeconfig,
+        context=context,
+        operator_namespace=values["operator_namespace"],
+        signals=defined_signals(values["signals"]),
+    )
     try:
         wanted = parse_target(target, namespace_in(namespace, files, kubeconfig, context))
         answer = _answer(operator, operator_ca, wanted, connection)

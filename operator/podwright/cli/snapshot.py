@@ -9,9 +9,11 @@ from typing import Final
 
 import click
 
+from podwright.cli.cluster_source import defined_signals
 from podwright.cli.connection_flags import ANNOTATIONS, CONTEXT, KUBECONFIG, OPERATOR_NAMESPACE
 from podwright.cli.printable import echo
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND
+from podwright.kube.option_values import SIGNALS
 from podwright.simulator.live import Connection, snapshot_of
 from podwright.simulator.params import kept_in
 from podwright.simulator.redaction import KNOWN_KINDS, redacted
@@ -38,6 +40,12 @@ SHOWN_MISSING: Final = 50
 )
 @ANNOTATIONS
 @OPERATOR_NAMESPACE
+@click.option(
+    "--signals",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar=SIGNALS.placeholder,
+    help="The file of `podwright run --signals`. Their sources are asked once, from here and with your own permissions, and the numbers are written down, too.",
+)
 def snapshot(
     files: tuple[str, ...],
     *,
@@ -47,6 +55,7 @@ def snapshot(
     namespaces: tuple[str, ...],
     annotations: tuple[str, ...],
     operator_namespace: str,
+    signals: str | None,
 ) -> None:
     """Write down everything about a cluster that scheduling depends on, without secrets, for `podwright simulate`.
 
@@ -54,6 +63,8 @@ def snapshot(
     Of ConfigMaps, it has those that policies name in `paramsFrom`, with the keys that their rules read.
     With FILES, which are outputs of `kubectl get … -o json`, writes a snapshot of these instead.
     """
+    if files and signals is not None:
+        raise click.UsageError("--signals asks the sources of a running cluster, so it cannot be used with FILES")
     try:
         if files:
             found = read_snapshot(files)
@@ -69,6 +80,7 @@ def snapshot(
                     namespaces=namespaces,
                     annotations=annotations,
                     operator_namespace=operator_namespace,
+                    signals=defined_signals(signals),
                 )
             )
         write_snapshot(taken, output)

@@ -46,7 +46,7 @@ class Account:
     """The time of one local policy. `budget`: seconds of a decision, on average; `left`: what it may use up before it is over its budget.
 
     `spent`: seconds since it was settled; `in_window`: seconds in the running window; `decisions`: since it was settled; `in_lane`: whether the
-    last one was in the lane, whose time is measured there. It is over its budget
+    last one was in the lane, whose time is measured there; `outside`: seconds since it was settled that were not. It is over its budget
     until `over_until`, for the reason `why`, and `muted` meanwhile. `times`: how often it has been; `penalty`: for how many seconds the last time.
     It is `trusted` once a decision `on_trial` stayed within the budget.
     """
@@ -58,6 +58,7 @@ class Account:
     in_window: float = 0.0
     decisions: int = 0
     in_lane: bool = False
+    outside: float = 0.0
     over_until: float = float("-inf")
     why: str = ""
     times: int = 0
@@ -158,7 +159,7 @@ class LocalBudgets:
             try:
                 return method(*args, **kwargs)
             finally:
-                self._charge(account, cpu() - started)
+                self._charge(account, cpu() - started, in_lane=account.in_lane)
 
         return timed
 
@@ -175,12 +176,14 @@ class LocalBudgets:
             try:
                 return function(*args)
             finally:
-                self._charge(account, cpu() - started)
+                self._charge(account, cpu() - started, in_lane=False)
 
         return replace(hint, function=timed)
 
-    def _charge(self, account: Account, seconds: float) -> None:
+    def _charge(self, account: Account, seconds: float, *, in_lane: bool) -> None:
         account.spent += seconds
+        if not in_lane:
+            account.outside += seconds
         if account.spent > account.most and not account.muted:
             self._settle(account)
 
@@ -208,8 +211,9 @@ class LocalBudgets:
         """Counts what the decisions since the last time took."""
         account.left = min(account.most, account.left + account.decisions * account.budget) - account.spent
         account.in_window += account.spent
-        if account.spent and not account.in_lane:
-            self._charge_lane(account.spent)
+        if account.outside:
+            self._charge_lane(account.outside)
+            account.outside = 0.0
         if account.left < 0.0 and not account.muted:
             self._over(account, f"what it adds took more than {account.budget * 1e3:g} ms in a decision, on average")
         elif account.on_trial and account.decisions:

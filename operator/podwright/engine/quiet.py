@@ -4,7 +4,7 @@ The watches and sources of signals hold back what they receive, no other pod is 
 the Lease. So the attempt sees one state of the cluster, as if it took no time, and holds nobody's loop.
 
 The time is bounded. It doubles with each attempt that ended without a decision, so that an attempt that needs a second of quiet has it at the first
-time, and one that needs eight seconds has them at the fourth. The lane of costly pods is closed for nine times as long afterwards.
+time, and one that needs eight seconds has them at the fourth. The lane of costly pods is closed for more than eleven times as long afterwards.
 """
 
 from __future__ import annotations

@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from glob import escape
 from typing import Any, Final
 
+from podwright.api.configuration.signals import Signals
 from podwright.api.permissions import INSTALLED_NAMESPACE
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.watched_kinds import NODE_KIND
 from podwright.core.plugins.rules.params import ConfigMap
 from podwright.kube.client import access, credentials
 from podwright.kube.client.errors import ConfigError, status_of
@@ -28,6 +31,7 @@ from podwright.kube.kinds import (
     Resource,
     params_in,
 )
+from podwright.kube.node_signals.numbers import current_numbers
 from podwright.simulator import params
 from podwright.simulator.redaction import redacted
 from podwright.simulator.snapshot import NOT_SERVED, Snapshot, SnapshotError
@@ -64,6 +68,15 @@ class Connection:
     """Patterns of further annotations to keep."""
     operator_namespace: str = INSTALLED_NAMESPACE
     """Where the ConfigMaps are from which SchedulerPolicies take params."""
+    signals: Signals = field(default_factory=dict)
+    """Those whose sources are asked, too."""
+
+    @property
+    def kept_annotations(self) -> Sequence[str]:
+        """Patterns of all annotations to keep beside those that scheduling itself reads."""
+        definitions = [signal.definition for signal in self.signals.values()]
+        keys = [key for each in definitions for key in (each.annotation, each.time_annotation) if key]
+        return [*self.annotations, *map(escape, keys)]
 
 
 def snapshot_of(connection: Connection) -> Snapshot:
@@ -106,12 +119,16 @@ async def take_snapshot(http: Http, connection: Connection) -> Snapshot:
             raise SnapshotError(f"{resource.plural}: {missing[resource.kind]}")
     listed = [raw for _, found in sorted(objects.items()) for raw in found]
     config_maps, unread = await _params(http, listed, connection.operator_namespace, free)
+    nodes = sum(raw["kind"] == NODE_KIND.kind for raw in listed)
+    numbers, unheard = await current_numbers(connection.signals, http, nodes)
+    unread |= {f"all numbers of signal {name}": problem for name, problem in unheard.items()}
     kinds = [name for versions in _KINDS if (name := _name(versions[0])) in missing]
     return Snapshot(
         objects=[*listed, *config_maps],
         missing={**{kind: missing[kind] for kind in kinds}, **unread},
         taken_at=time.time(),
         minor=minor,
+        signals=numbers,
     )
 
 
@@ -159,7 +176,7 @@ async def _listed(http: Http, resource: Resource, connection: Connection) -> tup
         for path in paths:
             async for raw in list_objects(http, path):
                 known = {"apiVersion": version, "kind": resource.kind, **raw}
-                found.append(redacted(resource.kind, known, connection.annotations))
+                found.append(redacted(resource.kind, known, connection.kept_annotations))
     except ClusterError as error:
         if status_of(error) == 404:
             return NOT_SERVED, []

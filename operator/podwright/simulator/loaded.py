@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, Final
 
 from podwright.api.compile import Classes
@@ -18,6 +19,7 @@ from podwright.api.local_policy import LOCAL_KIND
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
 from podwright.api.policy_result import ApplyResult
 from podwright.api.scheduler_policy import GROUP, KIND
+from podwright.api.spec.signals import Definitions
 from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.observer import NO_OBSERVER
 from podwright.core.objects.errors import InvalidObjectError
@@ -39,6 +41,7 @@ from podwright.engine.plugins.exceptions import PluginExceptions
 from podwright.engine.plugins.guard import PluginGuard
 from podwright.engine.plugins.policy_plugins import Conduct
 from podwright.engine.policy_activity import Activities
+from podwright.kube.node_signals.numbers import Numbers
 from podwright.simulator import params
 from podwright.simulator.evaluations.cases import NOW
 from podwright.simulator.snapshot import NOT_SERVED, Snapshot
@@ -152,7 +155,7 @@ def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluste
     """
     options = options or LoadOptions()
     clock = Clock(NOW if snapshot.taken_at is None else snapshot.taken_at)
-    world = World(options.features, clock, signals=options.settings.signal_definitions)
+    world = World(options.features, clock, signals=_as_recorded(options.settings.signal_definitions, snapshot.signals))
     metrics = Metrics(time.perf_counter)
     policies = ActivePolicies(
         options.classes,
@@ -185,6 +188,14 @@ def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluste
         unread={**unread, **reading.unread},
         ignored=reading.ignored,
     )
+
+
+def _as_recorded(definitions: Definitions, numbers: Numbers) -> Definitions:
+    """The signals with the numbers that the snapshot has of them, which do not grow old."""
+    return {
+        name: replace(each, fixed=numbers[name], staleness=inf) if name in numbers else each
+        for name, each in definitions.items()
+    }
 
 
 class _Reading:

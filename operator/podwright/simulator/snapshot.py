@@ -21,6 +21,7 @@ import orjson
 from podwright.core.objects.errors import InvalidObjectError, kind_of
 from podwright.core.objects.pod import parse_time
 from podwright.kube.client.json_text import innermost_open, loads
+from podwright.kube.node_signals.numbers import Numbers
 from podwright.simulator.manifests import ManifestError, documents_of
 
 Raw = Mapping[str, Any]
@@ -44,13 +45,14 @@ class Snapshot:
     """See the module. `objects` have `apiVersion` and `kind`.
 
     `missing`: the kinds that are missing, each with the reason. `taken_at`: seconds since the epoch, None if not known. `minor`: the API
-    server's minor version, None if not known.
+    server's minor version, None if not known. `signals`: by signal and node, what sources of signals said.
     """
 
     objects: Sequence[Raw]
     missing: Mapping[str, str] = field(default_factory=dict)
     taken_at: float | None = None
     minor: int | None = None
+    signals: Numbers = field(default_factory=dict)
 
     def of_kind(self, kind: str) -> Iterable[Raw]:
         return (raw for raw in self.objects if raw.get("kind") == kind)
@@ -62,6 +64,8 @@ class Snapshot:
             about["takenAt"] = datetime.datetime.fromtimestamp(self.taken_at, datetime.UTC).isoformat()
         if self.minor is not None:
             about["minor"] = self.minor
+        if self.signals:
+            about["signals"] = self.signals
         return orjson.dumps(
             {"apiVersion": "v1", "kind": "List", "metadata": {}, FIELD: about, "items": list(self.objects)}
         )
@@ -85,6 +89,7 @@ def read_snapshot(paths: Sequence[str]) -> Snapshot:
         missing={kind: why for each in found for kind, why in each.missing.items()},
         taken_at=max(times, default=None),
         minor=next((each.minor for each in found if each.minor is not None), None),
+        signals={name: numbers for each in found for name, numbers in each.signals.items()},
     )
 
 
@@ -132,7 +137,26 @@ def parse_snapshot(content: bytes, where: str) -> Snapshot:
         missing={str(kind): str(why) for kind, why in missing.items()} if isinstance(missing, Mapping) else {},
         taken_at=_time(about.get("takenAt"), where),
         minor=minor if isinstance(minor, int) else None,
+        signals=_numbers(about.get("signals"), where),
     )
+
+
+def _numbers(raw: Any, where: str) -> Numbers:
+    """Raises SnapshotError."""
+    if raw is None:
+        return {}
+    here = f"{where}: {FIELD}.signals"
+    if not isinstance(raw, Mapping):
+        raise SnapshotError(f"{here}: expected an object, got {kind_of(raw)}")
+    found: dict[str, dict[str, float]] = {}
+    for name, numbers in raw.items():
+        if not isinstance(numbers, Mapping):
+            raise SnapshotError(f"{here}.{name}: expected an object, got {kind_of(numbers)}")
+        for node, number in numbers.items():
+            if isinstance(number, bool) or not isinstance(number, int | float):
+                raise SnapshotError(f"{here}.{name}.{node}: expected a number, got {kind_of(number)}")
+        found[str(name)] = {str(node): float(number) for node, number in numbers.items()}
+    return found
 
 
 def _objects(items: Sequence[Any], parent: Raw, where: str) -> Iterable[Raw]:

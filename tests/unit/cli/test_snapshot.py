@@ -23,7 +23,7 @@ def item(kind, raw, version="v1"):
 
 
 OBJECTS = [
-    item("Node", make_node("a")),
+    item("Node", make_node("a", annotations={"example.com/load": "5", "example.com/other": "x"})),
     item("Pod", make_pod("waits", spec={"schedulerName": "nobody"})),
     item("Pod", make_pod("there", namespace="other", spec={"schedulerName": "nobody"})),
 ]
@@ -52,6 +52,27 @@ def test_a_snapshot_of_a_cluster_can_be_loaded(kubeconfig, tmp_path):
     assert list(cluster.cache.nodes) == ["a"]
     assert [pod.key for pod in cluster.pending.values()] == ["default/waits", "other/there"]
     assert cluster.problems == []
+
+
+def test_numbers_of_signals_are_written_down_and_sources_that_do_not_answer_are_named(kubeconfig, tmp_path):
+    (tmp_path / "signals.yaml").write_text(
+        "signals:\n"
+        "- {name: noted, annotation: {key: example.com/load, timeKey: example.com/at}}\n"
+        "- {name: dead, prometheus: {url: 'http://127.0.0.1:1', query: up}}\n"
+    )
+    path = tmp_path / "cluster.json"
+    result = invoke("--kubeconfig", kubeconfig, "--signals", tmp_path / "signals.yaml", "-o", path)
+    assert result.exit_code == 0, result.output
+    assert "without all numbers of signal dead: " in result.stderr
+    assert read_snapshot([str(path)]).signals == {"dead": {}}
+    (node,) = read_snapshot([str(path)]).of_kind("Node")
+    assert node["metadata"]["annotations"] == {"example.com/load": "5"}
+    again = invoke(path, "-o", tmp_path / "again.json")
+    assert again.exit_code == 0, again.output
+    assert read_snapshot([str(tmp_path / "again.json")]).signals == {"dead": {}}
+    refused = invoke(path, "--signals", tmp_path / "signals.yaml")
+    assert refused.exit_code == 2
+    assert "it cannot be used with FILES" in refused.output
 
 
 def test_kinds_that_are_not_served_are_named(kubeconfig):

@@ -11,6 +11,7 @@ import pytest
 
 from podwright.core.framework.interface import FilterPlugin, Plugin
 from podwright.core.framework.status import unresolvable
+from podwright.core.queue.active_pods import SHARE
 from podwright.engine import attempts
 from support.engine.kit import Rig, custom_policy, deciding, ours, settle
 from support.hostile import objects
@@ -86,18 +87,18 @@ async def test_ordinary_pods_are_bound_while_costly_ones_wait():
     assert len(rig.cluster.bound) == 101
 
 
-async def test_costly_pods_get_a_tenth_of_the_time_while_ordinary_ones_arrive():
+async def test_costly_pods_get_their_share_of_the_time_while_ordinary_ones_arrive():
     rig = timed_rig()
-    async with until_begun(rig, 304, step=0.0):
+    async with until_begun(rig, 404, step=0.0):
         for number in range(20):
             rig.engine.pending.put(costly(f"big-{number}", 0.5))
         rig.now += 1
-        for number in range(300):
+        for number in range(400):
             rig.engine.pending.put(pod(f"small-{number:03}", 0.08))
     began = dict(Timed.begun)
     big = sorted(began[name] for name in began if name.startswith("big"))
     waits = [later - sooner for sooner, later in itertools.pairwise(big)]
-    assert waits == [pytest.approx(5.0, abs=0.1)] * len(waits)
+    assert waits == [pytest.approx(0.5 / SHARE, abs=0.1)] * len(waits)
     assert len(waits) > 3
     smalls = [name for name in began if name.startswith("small")]
     assert smalls == sorted(smalls)
@@ -113,11 +114,11 @@ async def test_a_quick_attempt_counts_as_long_as_its_object_keeps_others_busy():
     async with until_begun(rig, 5, step=0.001):
         pass
     waits = [later - sooner for (_, sooner), (_, later) in itertools.pairwise(Timed.begun)]
-    assert waits == [pytest.approx(9 * cost.elsewhere, abs=0.005)] * 4
+    assert waits == [pytest.approx((1 / SHARE - 1) * cost.elsewhere, abs=0.005)] * 4
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.002, 0.15])
-async def test_costly_pods_and_the_pauses_after_them_together_get_a_tenth_of_the_time(monkeypatch, seconds):
+async def test_costly_pods_and_the_pauses_after_them_together_get_at_most_a_tenth_of_the_time(monkeypatch, seconds):
     rig = timed_rig()
 
     async def sleep(pause):
@@ -139,7 +140,7 @@ async def test_costly_pods_and_the_pauses_after_them_together_get_a_tenth_of_the
             rig.engine.pending.put(pod(f"small-{number:03}", small))
     smalls = sum(name.startswith("small") for name in names())
     assert len(names()) - smalls > 2, "the lane has its turns"
-    assert smalls * small >= 0.89 * (rig.now - began)
+    assert smalls * small >= 0.9 * (rig.now - began)
 
 
 async def test_after_a_restart_costly_pods_do_not_go_first_and_other_tasks_have_their_turns():

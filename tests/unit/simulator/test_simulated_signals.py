@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,7 @@ from podwright.cli.main import main
 from podwright.policies.cases import SuiteError, read_suite, run_case
 from podwright.simulator.library import Cluster, Policy, explain, simulate
 from podwright.simulator.loaded import LoadOptions
+from podwright.simulator.snapshot import Snapshot, SnapshotError, parse_snapshot, read_snapshot, write_snapshot
 from support.objects.builders import make_node, make_pod
 
 SIGNALS = """
@@ -103,6 +105,37 @@ def test_commands_place_pods_by_the_signals_of_the_file(files, command):
     assert found.exit_code == 0, found.output
     assert '"a"' in found.output
     assert "not defined" not in found.output
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [({"asked": {"a": 9.0, "b": 1.0}}, "b"), ({"asked": {"a": 1.0, "b": 9.0, "gone": 1.0}}, "a")],
+    ids=["b is idle", "a is idle"],
+)
+def test_a_snapshot_has_the_numbers_that_sources_said_when_it_was_taken(files, numbers, expected):
+    by_use = policy(strategy={"type": "LoadAware"}, signals=["asked"])
+    taken = Snapshot(objects=[node("a"), node("b"), by_use], taken_at=1_800_000_000.0, signals=numbers)
+    write_snapshot(taken, str(files / "taken.json.gz"))
+    assert read_snapshot([str(files / "taken.json.gz")]).signals == numbers
+    found = run("simulate", files / "taken.json.gz", "--pods", files / "pod.yaml", "--signals", files / "signals.yaml", "--output", "json")  # fmt: skip
+    assert found.exit_code == 0, found.output
+    (landed,) = json.loads(found.stdout)["landed"]
+    assert landed["node"] == expected
+
+
+@pytest.mark.parametrize(
+    ("signals", "problem"),
+    [
+        ([], "podwright.signals: expected an object, got a list"),
+        ({"load": 5}, "podwright.signals.load: expected an object, got a number"),
+        ({"load": {"a": "5"}}, "podwright.signals.load.a: expected a number, got a string"),
+    ],
+    ids=["a list", "a number for all nodes", "a text"],
+)
+def test_numbers_of_a_snapshot_that_are_none_are_named(signals, problem):
+    raw = {"apiVersion": "v1", "kind": "List", "podwright": {"signals": signals}, "items": []}
+    with pytest.raises(SnapshotError, match=re.escape(problem)):
+        parse_snapshot(json.dumps(raw).encode(), "taken.json")
 
 
 def test_a_file_that_is_wrong_is_named(files):

@@ -1,6 +1,6 @@
 """ActivePods: the pods that are ready for an attempt, in the queue's order, with a lane for the costly ones.
 
-Attempts at costly pods get at most `SHARE` of the time: after one of a second, the lane is closed for nine seconds, and the other
+Attempts at costly pods get at most `SHARE` of the time: after one of a second, the lane is closed for more than eleven seconds, and the other
 pods go first, whatever their order. While the lane is open, a costly pod takes its turn in the queue's order: it waits for no ordinary pod that
 sorts after it.
 
@@ -24,8 +24,8 @@ from podwright.core.queue.heap import KeyedHeap
 from podwright.core.queue.held_pods import HeldPods
 from podwright.core.queue.queued_pod import QueuedPod
 
-SHARE: Final = 0.1
-"""The lane's share of the time."""
+SHARE: Final = 0.08
+"""The lane's share of the time. With what its pods cost in the queue and on the way to it, that is at most a tenth."""
 START_SECONDS: Final = 10.0
 """After the first pod is popped, costly pods wait this long at most for the ordinary ones."""
 

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Final
+from typing import Final, Protocol
 
 import aiohttp
 
 from podwright.api.configuration.signals import DefinedSignal
 from podwright.core.framework.interface import ClusterError
-from podwright.core.state.signals.signals import Taken
-from podwright.engine.intake.node_signals import NodeSignals
+from podwright.core.state.signals.signals import Sample, Taken
 from podwright.engine.metrics.metrics import SIGNAL_ERRORS, Metrics
 from podwright.kube.client.errors import ConfigError
 from podwright.kube.node_signals.answers import Answer, Read
@@ -39,6 +38,24 @@ MAX_TEXT: Final = 300
 """Characters of an error."""
 
 
+class Intake(Protocol):
+    """Who takes what sources say: NodeSignals of a running operator."""
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are."""
+
+    @property
+    def now(self) -> float:
+        """The time by which samples are dated."""
+
+    async def take(self, name: str, samples: Mapping[str, Sample], asked: float) -> Taken:
+        """A source that was asked then has said this about nodes, by name."""
+
+    def tick(self) -> None:
+        """All of an answer was taken."""
+
+
 class SignalFeed:
     """See the module. One signal and its source."""
 
@@ -48,7 +65,7 @@ class SignalFeed:
         source: Source,
         *,
         read: Read,
-        intake: NodeSignals,
+        intake: Intake,
         metrics: Metrics,
         wall: Callable[[], float],
     ) -> None:

@@ -18,7 +18,7 @@ from podwright.engine.metrics.metrics import SIGNAL_AGE, SIGNAL_ERRORS, SIGNAL_N
 from podwright.kube.client.http import Http
 from podwright.kube.client.proxies import proxy_from_environment
 from podwright.kube.node_signals.answers import metrics_reader, prometheus_reader
-from podwright.kube.node_signals.feed import SignalFeed
+from podwright.kube.node_signals.feed import Intake, SignalFeed
 from podwright.kube.node_signals.sources import MetricsApiSource, PrometheusSource
 
 Feeds = Mapping[str, SignalFeed]
@@ -64,7 +64,7 @@ class SignalFeeds:
     def feeds_of(self, signals: Iterable[DefinedSignal]) -> Feeds:
         """New feeds of these signals, by name. Raises ConfigError for a proxy that cannot be used."""
         made = {
-            each.definition.name: _feed(each, self._http, intake=self._intake, metrics=self._metrics, wall=self._wall)
+            each.definition.name: feed_of(each, self._http, intake=self._intake, metrics=self._metrics, wall=self._wall)
             for each in signals
         }
         return {name: feed for name, feed in made.items() if feed is not None}
@@ -149,8 +149,8 @@ class SignalFeeds:
         return {(name,): float(self._intake.coverage(name).nodes) for name in self._signals}
 
 
-def _feed(
-    defined: DefinedSignal, http: Http, *, intake: NodeSignals, metrics: Metrics, wall: Callable[[], float]
+def feed_of(
+    defined: DefinedSignal, http: Http, *, intake: Intake, metrics: Metrics, wall: Callable[[], float]
 ) -> SignalFeed | None:
     """None for a signal without a source to ask."""
     if defined.prometheus is not None:
