@@ -22,7 +22,8 @@ from podwright.engine.active_policies import WAITS_FOR_POLICY, ActivePolicy
 from podwright.engine.follow_ups import FollowUps
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
 from podwright.engine.log_fields import fields
-from podwright.engine.metrics.metrics import ERROR, PREEMPTION_ATTEMPTS, SLOW_LANE, UNSCHEDULABLE
+from podwright.engine.metrics.metrics import ERROR, PREEMPTION_ATTEMPTS, UNSCHEDULABLE
+from podwright.engine.metrics.policies import SLOW_LANE
 from podwright.engine.ports import SCHEDULER_ERROR, Ports, Regarding, Verdict
 from podwright.engine.ports import UNSCHEDULABLE as REASON_UNSCHEDULABLE
 from podwright.engine.preemption import Preemptions

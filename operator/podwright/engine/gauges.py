@@ -12,12 +12,11 @@ from podwright.engine.metrics.metrics import (
     COSTLY_PODS,
     GOROUTINES,
     INFLIGHT_EVENTS,
-    OVER_BUDGET,
     PENDING_PODS,
-    POLICY_PENDING,
     UNSCHEDULABLE_PODS,
     Metrics,
 )
+from podwright.engine.metrics.policies import OVER_BUDGET, POLICY_PENDING
 from podwright.engine.policy_activity import pending_by_policy
 
 

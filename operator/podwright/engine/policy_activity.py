@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from podwright.core.queue import SchedulingQueue
-from podwright.engine.metrics.metrics import POLICY_DECISIONS, POLICY_ERRORS, Metrics
+from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.metrics.policies import POLICY_DECISIONS, POLICY_ERRORS
 
 FAULTS: Final = 5
 """How many faults of a policy are remembered."""

@@ -23,7 +23,8 @@ from podwright.core.objects.pod import PodInfo
 from podwright.engine.engine import Engine
 from podwright.engine.engine_options import EngineOptions
 from podwright.engine.instance import Instance
-from podwright.engine.metrics.metrics import EVENTS_DROPPED, LOCAL_POLICIES, POLICIES, Metrics
+from podwright.engine.metrics.metrics import EVENTS_DROPPED, Metrics
+from podwright.engine.metrics.policies import LOCAL_POLICIES, POLICIES
 from podwright.engine.plugin_changes.policy_events import PolicyEvents
 from podwright.engine.plugin_changes.switches import PluginSwitches
 from podwright.engine.ports import Extender, Ports

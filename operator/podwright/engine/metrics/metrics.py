@@ -1,6 +1,6 @@
 """The catalogue of metrics, and `Metrics`, which holds their numbers.
 
-To add a metric, declare it here, then call `count` or `observe` where it happens, or `compute` once for a gauge. The core knows
+To add a metric, declare it here (those about devices and policies: in devices.py and policies.py), then call `count` or `observe` where it happens, or `compute` once for a gauge. The core knows
 no metrics: it reports to `core.framework.observer.Observer`, whose methods `Metrics` overrides. Names, labels and buckets are
 kube-scheduler's and client-go's where these have the metric. docs/metrics.md explains each one. Sources: the Kubernetes
 documentation, "Kubernetes Metrics Reference"; k8s.io/component-base, metrics/prometheus/restclient.
@@ -18,7 +18,7 @@ from prometheus_client.core import Metric
 from podwright import __version__
 from podwright.core.framework.observer import Observer, PluginNames
 from podwright.engine.memory import memory_in_use
-from podwright.engine.metrics import devices
+from podwright.engine.metrics import devices, policies
 from podwright.engine.metrics.families import (
     Counter,
     CounterFamily,
@@ -223,57 +223,6 @@ LEADER_ELECTION_SLOW_PATH: Final = Counter(
 HEALTHCHECK: Final = Gauge(
     "kubernetes_healthcheck", "1 if the check of this name passes, 0 if it fails.", ("name", "type")
 )
-POLICIES: Final = Gauge(
-    "podwright_policies", "SchedulerPolicies by whether their newest generation is accepted.", ("state",)
-)
-POLICY_DECISIONS: Final = Counter("podwright_policy_decisions", "Decisions about pods, by policy.", ("policy",))
-POLICY_ERRORS: Final = Counter(
-    "podwright_policy_errors", "Exceptions of plugins and errors of rules while a policy decided.", ("policy",)
-)
-POLICY_PENDING: Final = Gauge(
-    "podwright_policy_pending_pods", "Pending pods by the policy of their last attempt.", ("policy",)
-)
-SHADOW_COMPARISONS: Final = Counter(
-    "podwright_shadow_comparisons",
-    "Decisions of policies in shadow mode that were compared with what became of the pod, by outcome.",
-    ("policy", "outcome"),
-)
-SHADOW_SKIPPED: Final = Counter(
-    "podwright_shadow_skipped_pods",
-    "Pods that a policy in shadow mode did not compare, by reason.",
-    ("policy", "reason"),
-)
-SHADOW_UNPLACED: Final = Gauge(
-    "podwright_shadow_unplaced_pods",
-    "Pods that their scheduler cannot place, by what a policy in shadow mode says: fits or waits.",
-    ("policy", "verdict"),
-)
-SHADOW_WAITING: Final = Gauge(
-    "podwright_shadow_waiting_pods", "Pods with nodes that wait to be compared by policies in shadow mode."
-)
-SHADOW_UTILIZATION: Final = Gauge(
-    "podwright_shadow_utilization_ratio",
-    "The share of a resource that is requested on nodes in use, in the cluster and as if a policy in shadow mode had decided.",
-    ("policy", "resource", "where"),
-)
-SHADOW_NODES_IN_USE: Final = Gauge(
-    "podwright_shadow_nodes_in_use",
-    "Nodes with pods that do not belong to the node itself, in the cluster and as if a policy in shadow mode had decided.",
-    ("policy", "where"),
-)
-SHADOW_MILLISECONDS: Final = Counter(
-    "podwright_shadow_milliseconds", "How long the policies in shadow mode have decided, in milliseconds."
-)
-OVER_BUDGET: Final = Gauge("podwright_local_policies_over_budget", "LocalSchedulerPolicies over their time budget.")
-SLOW_LANE: Final = Counter(
-    "podwright_local_policy_slowed_pods",
-    "Pods that were sent to the lane of costly pods because their LocalSchedulerPolicy is over its budget.",
-)
-LOCAL_POLICIES: Final = Gauge(
-    "podwright_local_policies",
-    "LocalSchedulerPolicies by whether their newest generation is accepted.",
-    ("state",),
-)
 EVENTS_DROPPED: Final = Counter("podwright_events_dropped", "Events that were not posted: too many waited.")
 INVALID_OBJECTS: Final = Counter("podwright_bad_objects", "Objects that could not be understood.", ("kind",))
 PLUGIN_EXCEPTIONS: Final = Counter(
@@ -356,6 +305,7 @@ MEMORY_IN_USE: Final = Gauge(
 CATALOGUE: Final = (
     *(each for each in list(globals().values()) if isinstance(each, Counter | Histogram | Gauge)),
     *devices.DEVICE_METRICS,
+    *policies.POLICY_METRICS,
 )
 
 

@@ -18,13 +18,8 @@ from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.active_policies import ActivePolicies
-from podwright.engine.metrics.metrics import (
-    SHADOW_NODES_IN_USE,
-    SHADOW_UNPLACED,
-    SHADOW_UTILIZATION,
-    SHADOW_WAITING,
-    Metrics,
-)
+from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.metrics.policies import SHADOW_NODES_IN_USE, SHADOW_UNPLACED, SHADOW_UTILIZATION, SHADOW_WAITING
 from podwright.engine.shadow.comparison import Outcome
 from podwright.engine.shadow.placed_pods import Arrival, PlacedPods
 from podwright.engine.shadow.shadow_pods import ShadowPods, WatchedPod

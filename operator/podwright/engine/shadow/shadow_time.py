@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from podwright.engine.attempts import Attempts
-from podwright.engine.metrics.metrics import SHADOW_MILLISECONDS, Metrics
+from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.metrics.policies import SHADOW_MILLISECONDS
 from podwright.engine.shadow.shadow import Shadow
 from podwright.engine.state import BindingCycles
 

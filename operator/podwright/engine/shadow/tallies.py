@@ -7,7 +7,8 @@ from typing import Final
 
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.active_policies import ActivePolicy
-from podwright.engine.metrics.metrics import SHADOW_COMPARISONS, SHADOW_SKIPPED, Metrics
+from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.metrics.policies import SHADOW_COMPARISONS, SHADOW_SKIPPED
 from podwright.engine.shadow.comparison import Comparison
 from podwright.engine.shadow.tally import Skip, Tally
 
