@@ -472,4 +472,93 @@ VARIANTS = (
         "anti-affinity of default/db over kubernetes.io/hostname",
         ("one more node like one",),
     ),
+    Situation(
+        "a taint and a full node at once, where nothing else helps",
+        cluster([node("one", taints=[make_taint("a", "b")])], [full("big", "one")]),
+        waiting(requests={"cpu": "1"}, spec={"preemptionPolicy": "Never"}),
+        "UntoleratedTaint",
+        "a=b:NoSchedule",
+        ("tolerate a=b:NoSchedule and request 1 CPU less (0 instead of 1)",),
+    ),
+    Situation(
+        "required node affinity with an empty term alone",
+        cluster([node("one")]),
+        waiting(spec={"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}}}),
+        "NodeAffinity",
+        "its required terms are empty, and match no node",
+        ("do not require empty terms, which match no node",),
+    ),
+    Situation(
+        "required node affinity with an empty term beside a wrong one",
+        cluster([node("one", labels={"disk": "ssd"})]),
+        waiting(
+            spec={
+                "affinity": {
+                    "nodeAffinity": {
+                        REQUIRED: {
+                            "nodeSelectorTerms": [
+                                {},
+                                {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["hdd"]}]},
+                            ]
+                        }
+                    }
+                }
+            }
+        ),
+        "NodeAffinity",
+        "the pod wants disk In (hdd), the node has disk=ssd",
+        ("allow disk=ssd, too, beside hdd",),
+    ),
+    Situation(
+        "two affinity terms of which none matches, and anti-affinity",
+        cluster([node("one")], [DATABASE]),
+        waiting(
+            spec={
+                "affinity": {
+                    **pod_affinity({"matchLabels": {"x": "1"}}, {"matchLabels": {"y": "2"}})["affinity"],
+                    **affinity_to({"app": "database"}, anti=True)["affinity"],
+                }
+            }
+        ),
+        "PodAffinity",
+        "no pod anywhere matches",
+        ("do without its 3 terms of required pod affinity and pod anti-affinity",),
+    ),
+    Situation(
+        "two host ports of one container port, on two addresses",
+        cluster([node("one")], [make_pod("web", node="one", spec=port(8080))]),
+        waiting(
+            spec={
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": "app",
+                        "ports": [
+                            {"containerPort": 80, "hostPort": 8080, "hostIP": "10.0.0.1"},
+                            {"containerPort": 80, "hostPort": 8080, "hostIP": "10.0.0.2"},
+                        ],
+                    }
+                ]
+            }
+        ),
+        "PortTaken",
+        "host port 8080/TCP is taken by default/web",
+        ("do without host port 8080/TCP",),
+    ),
+    Situation(
+        "a claim that is being deleted",
+        cluster(
+            [node("one")],
+            persistentVolumes=[volume("disk", "data")],
+            persistentVolumeClaims=[
+                {
+                    **claim("data", volume="disk"),
+                    "metadata": {**claim("data", volume="disk")["metadata"], "deletionTimestamp": GONE},
+                }
+            ],
+        ),
+        waiting(spec=mounting("data")),
+        "ClaimTerminating",
+        'persistentvolumeclaim "data" is being deleted',
+    ),
 )

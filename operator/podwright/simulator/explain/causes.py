@@ -75,8 +75,12 @@ def _of_pre_filter(cache: Cache, pod: PodInfo, status: Status) -> Cause:
     missing = missing_claims(cache, pod)
     if "persistentvolumeclaim" in status.message and missing:
         reason, text = "ClaimMissing", _missing(cache, pod, missing)
-    elif "persistentvolume " in status.message and "not found" in status.message:
+    elif (
+        "persistentvolume " in status.message and "not found" in status.message
+    ) or "non-existent persistentvolume" in status.message:
         reason, text = "VolumeMissing", "; ".join(_without_volume(cache, pod)) or text
+    elif "is being deleted" in status.message:
+        reason, text = "ClaimTerminating", f"a claim of the pod is going away: {status.message}"
     elif "unbound immediate" in status.message:
         reason, text = "ClaimUnbound", "; ".join(unbound(cache, pod)) or status.message
     elif _IN_USE in status.message:

@@ -110,6 +110,8 @@ def _node_affinity(_framework: Framework, _cache: Cache, pod: PodInfo, node: Nod
     ]
     required = pod.node_affinity.required
     if required is not None and not required.matches(labels, node.name):
+        if not any(term.expressions or term.fields for term in required.terms):
+            found.append("its required terms are empty, and match no node")
         for term in required.terms:
             for each in term.expressions:
                 if not each.matches_value(labels.get(each.key)):

@@ -122,3 +122,13 @@ def test_the_cause_says_what_the_claim_asks_for_and_what_the_nearest_node_has(ob
     found = explain_pod(loaded(*objects, gpu_class(), claim, raw), parse_pod(raw, keep_raw=True), raw=raw)
     assert found.cause.reason == "Devices"
     assert f"claim default/shared asks for 3 devices of class gpu; {detail}" in found.cause.text
+
+
+def test_one_more_node_comes_with_its_devices():
+    raw, claim = from_template("b", owner="b-1")
+    objects = [*gpu_node("n1"), gpu_class(), *from_template("a", on="n1"), claim, raw]
+    found = explain_pod(loaded(*objects), parse_pod(raw, keep_raw=True), raw=raw)
+    (change,) = [change for change in found.changes if change.text == "one more node like n1"]
+    assert [(edit.verb, edit.kind) for edit in change.edits] == [("create", "Node"), ("create", "ResourceSlice")]
+    created = [{"kind": edit.kind, **edit.object} for edit in change.edits]
+    assert explain_pod(loaded(*objects, *created), parse_pod(raw, keep_raw=True)).state is State.FITS

@@ -53,12 +53,16 @@ def _corrected_terms(spec: Raw, place: Place) -> list[str]:
     required = place.pod.node_affinity.required
     if required is None or required.matches(labels, name):
         return []
+    if all(not term.expressions and not term.fields for term in required.terms):
+        del spec["affinity"]["nodeAffinity"][REQUIRED]
+        return ["do not require empty terms, which match no node"]
     wrong = [
         [i for i, each in enumerate(term.expressions) if not each.matches_value(labels.get(each.key))]
         for term in required.terms
     ]
     fields = [[i for i, each in enumerate(term.fields) if not each.matches_value(name)] for term in required.terms]
-    best = min(range(len(required.terms)), key=lambda index: len(wrong[index]) + len(fields[index]))
+    usable = [index for index, term in enumerate(required.terms) if term.expressions or term.fields]
+    best = min(usable, key=lambda index: len(wrong[index]) + len(fields[index]))
     affinity = spec["affinity"]["nodeAffinity"]
     term = affinity[REQUIRED]["nodeSelectorTerms"][best]
     expressions = list(term.get("matchExpressions") or ())
@@ -148,6 +152,21 @@ def pod_affinity(place: Place) -> Iterator[Option]:
                 del own[REQUIRED]
             of = f" to pods with {_selector(term)}" if len(terms) > 1 else ""
             yield f"do not require {called_} over {term.get('topologyKey')}{of}", made
+    yield from _without_all(place)
+
+
+def _without_all(place: Place) -> Iterator[Option]:
+    """Without any term that is in the way, or may be, if there are several."""
+    made, texts = spec_of(place.raw), []
+    affinity = made["spec"].get("affinity") or {}
+    for field, called_ in (("podAffinity", "pod affinity"), ("podAntiAffinity", "pod anti-affinity")):
+        terms = (affinity.get(field) or {}).get(REQUIRED) or []
+        left = [each for i, each in enumerate(terms) if field == "podAffinity" and _is_met(place, i)]
+        texts += [called_] * (len(terms) - len(left))
+        if terms:
+            affinity[field][REQUIRED] = left
+    if len(texts) > 1:
+        yield f"do without its {len(texts)} terms of required {' and '.join(dict.fromkeys(texts))}", made
 
 
 def _is_met(place: Place, index: int) -> bool:

@@ -18,7 +18,7 @@ from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.pod_group import APIS, PodGroup
 from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.state.cache import Cache
-from podwright.simulator.explain.changes.node_edits import manifest, shapes
+from podwright.simulator.explain.changes.node_edits import creation, shapes
 from podwright.simulator.explain.changes.patches import difference
 from podwright.simulator.explain.changes.place import Option, Place
 from podwright.simulator.explain.changes.pod_edits import OPTIONS, combined
@@ -107,9 +107,9 @@ def _one_more_node(trials: Trials, framework: Framework, group: PodGroup, pod: P
     for node in [*shapes(nodes, _SHAPES)]:
         with trials.one_more_node(node.name) as added:
             placed = _node_of(_plan(trials, framework, group.key, waiting), pod)
+            edits = tuple(creation(trials.cache, added))
         if placed:
-            edit = Edit(verb="create", kind="Node", name=added.name, object=manifest(added))
-            yield Change(of="cluster", text=f"one more node like {node.name}", node=placed, edits=(edit,))
+            yield Change(of="cluster", text=f"one more node like {node.name}", node=placed, edits=edits)
             return
 
 
@@ -228,8 +228,8 @@ def _options(trials: Trials, framework: Framework, decision: GangRejection, reje
         for row in verdicts.nearest(_NODES_TRIED):
             plugins = [name for name, mask in verdicts.rejects.items() if mask[row]]
             if plugins and plugins != [FIT]:
-                options = combined(framework, trials.cache, rejected.raw or {}, plugins, trials.cache.node_at(row))
-                found += [option for option in islice(options, OPTIONS) if option not in found]
+                place = Place(framework, trials.cache, rejected, dict(rejected.raw or {}), trials.cache.node_at(row))
+                found += [option for option in islice(combined(place, plugins), OPTIONS) if option not in found]
     return found
 
 

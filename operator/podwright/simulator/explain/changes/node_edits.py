@@ -11,9 +11,12 @@ from podwright.core.objects.node import HOSTNAME, Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import CPU
 from podwright.core.objects.taints import Taint
+from podwright.core.state.cache import Cache
+from podwright.core.state.devices.index import SLICE_KIND
 from podwright.simulator.explain.amounts import quantity
 from podwright.simulator.explain.causes import lifecycle
 from podwright.simulator.explain.details import untolerated, written
+from podwright.simulator.explain.results import Edit
 
 _CORDON: Final = "node.kubernetes.io/unschedulable"
 
@@ -105,7 +108,15 @@ def _lasting(node: Node) -> tuple[Taint, ...]:
     return tuple(taint for taint in node.taints if not lifecycle(taint.key))
 
 
-def manifest(node: Node) -> dict[str, Any]:
+def creation(cache: Cache, node: Node) -> Iterator[Edit]:
+    """The node as objects to create: with its devices, which a driver would publish."""
+    yield Edit(verb="create", kind="Node", name=node.name, object=_manifest(node))
+    for raw in cache.store.list(SLICE_KIND):
+        if (raw.get("spec") or {}).get("nodeName") == node.name:
+            yield Edit(verb="create", kind=SLICE_KIND, name=raw["metadata"]["name"], object=raw)
+
+
+def _manifest(node: Node) -> dict[str, Any]:
     """The node as an object that can be created."""
     return {
         "apiVersion": "v1",

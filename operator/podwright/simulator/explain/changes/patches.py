@@ -29,6 +29,8 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
                 for was, new in zip(old, value, strict=True)
                 if was != new
             ]
+        elif key in _KEYS and isinstance(value, list) and _has_twins(value, _KEYS[key]):
+            patch[key] = [*value, {"$patch": "replace"}]
         elif isinstance(old, Mapping) and isinstance(value, Mapping):
             patch[key] = difference(old, value)
         else:
@@ -40,6 +42,12 @@ def _same_keys(before: list[Any], after: list[Any], key: str) -> bool:
     """Whether both lists have the same entries by their keys, each once."""
     keys = [each.get(key) for each in before]
     return keys == [each.get(key) for each in after] and len({*keys}) == len(keys)
+
+
+def _has_twins(items: list[Any], key: str) -> bool:
+    """Whether two entries have the same key, so that they cannot be merged by it."""
+    keys = [each.get(key) for each in items]
+    return len({*keys}) < len(keys)
 
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:

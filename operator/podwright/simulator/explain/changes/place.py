@@ -21,13 +21,14 @@ CLOSE: Final = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A pod and a node that rejects it. `pod` is parsed from `raw`."""
+    """A pod and a node that rejects it. `pod` is parsed from `raw`. `to_nothing`: whether it may request no CPU or memory at all."""
 
     framework: Framework
     cache: Cache
     pod: PodInfo
     raw: Raw
     node: NodeInfo
+    to_nothing: bool = False
 
 
 def spec_of(raw: Raw) -> Raw:

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
-from podwright.core.framework.framework import Framework
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_pod
-from podwright.core.state.cache import Cache
-from podwright.core.state.nodeinfo import NodeInfo
 from podwright.simulator.explain.causes import lifecycle
 from podwright.simulator.explain.changes.affinity_edits import pod_affinity, select, spread
 from podwright.simulator.explain.changes.place import Option, Place, Raw, spec_of
@@ -26,27 +24,25 @@ OPTIONS: Final = 6
 """How many changes are tried for one plugin and one node."""
 
 
-def combined(
-    framework: Framework, cache: Cache, raw: Mapping[str, Any], plugins: Sequence[str], node: NodeInfo
-) -> Iterator[Option]:
+def combined(place: Place, plugins: Sequence[str]) -> Iterator[Option]:
     """Changes of the pod for all plugins that reject the node."""
-    options: list[Option] = [("", copy.deepcopy(dict(raw)))]
+    options: list[Option] = [("", copy.deepcopy(place.raw))]
     for plugin in plugins:
         options = [
             (f"{text} and {more}" if text else more, changed)
             for text, made in options
-            for more, changed in islice(_options(framework, cache, made, plugin, node), OPTIONS)
+            for more, changed in islice(_options(place, made, plugin), OPTIONS)
         ][:OPTIONS]
     return (option for option in options if option[0])
 
 
-def _options(framework: Framework, cache: Cache, raw: Raw, plugin: str, node: NodeInfo) -> Iterator[Option]:
+def _options(place: Place, raw: Raw, plugin: str) -> Iterator[Option]:
     """Changes after which the plugin may accept the node, up to a field that is not of the type that its place demands."""
     editor = _EDITORS.get(plugin)
     if editor is None:
         return
     try:
-        yield from editor(Place(framework, cache, parse_pod(raw, keep_raw=True), raw, node))
+        yield from editor(replace(place, raw=raw, pod=parse_pod(raw, keep_raw=True)))
     except (InvalidObjectError, AttributeError, KeyError, TypeError, IndexError):
         return
 
@@ -82,7 +78,7 @@ def _no_port(place: Place) -> Iterator[Option]:
                     del port["hostPort"]
                     port.pop("hostIP", None)
     if taken:
-        yield f"do without host port {', '.join(taken)}", made
+        yield f"do without host port {', '.join(dict.fromkeys(taken))}", made
 
 
 def _is_taken(port: Mapping[str, Any], place: Place) -> bool:

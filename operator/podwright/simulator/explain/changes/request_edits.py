@@ -27,12 +27,15 @@ def lacking(place: Place) -> Mapping[str, int]:
     return found
 
 
-def with_less(raw: Raw, pod: PodInfo, less: Mapping[str, int]) -> Option | None:
-    """The pod with smaller requests; None if its containers do not request so much, or if nothing would be left of CPU or memory. `pod` is parsed from `raw`."""
+def with_less(raw: Raw, pod: PodInfo, less: Mapping[str, int], *, to_nothing: bool = False) -> Option | None:
+    """The pod with smaller requests; None if its containers do not request so much. `pod` is parsed from `raw`.
+
+    Also None if nothing would be left of CPU or memory, unless `to_nothing` allows that.
+    """
     made, texts = spec_of(raw), []
     for resource, amount in less.items():
         before = dict(pod.requests.spec_requests)[resource]
-        if before <= amount and resource in (CPU, MEMORY):
+        if before <= amount and resource in (CPU, MEMORY) and not to_nothing:
             return None
         if not _take_away(made["spec"], resource, amount):
             return None
@@ -49,7 +52,7 @@ def less(place: Place) -> Iterator[Option]:
     for resource in lacks:
         if not place.node.allocatable(resource):
             yield from _renamed(place, resource)
-    if lacks and (option := with_less(place.raw, place.pod, lacks)) is not None:
+    if lacks and (option := with_less(place.raw, place.pod, lacks, to_nothing=place.to_nothing)) is not None:
         yield option
 
 

@@ -21,9 +21,9 @@ from podwright.simulator.explain.amounts import counted, listed
 from podwright.simulator.explain.causes import claim_users, stays
 from podwright.simulator.explain.changes.claims import claim_options, having_devices
 from podwright.simulator.explain.changes.moves import Moves, ending, moves_from
-from podwright.simulator.explain.changes.node_edits import NodeEdit, edit_for, manifest, shapes
+from podwright.simulator.explain.changes.node_edits import NodeEdit, creation, edit_for, shapes
 from podwright.simulator.explain.changes.patches import difference, merged
-from podwright.simulator.explain.changes.place import Option
+from podwright.simulator.explain.changes.place import Option, Place
 from podwright.simulator.explain.changes.pod_edits import OPTIONS, combined
 from podwright.simulator.explain.changes.rules import without_rule
 from podwright.simulator.explain.changes.trials import Trials
@@ -62,6 +62,14 @@ class Search:
         return tuple(self._trials.in_time(self._found()))
 
     def _found(self) -> Iterator[Change]:
+        any_found = False
+        for change in self._all():
+            any_found = True
+            yield change
+        if not any_found:
+            yield from islice(self._of_pod(to_nothing=True), 1)
+
+    def _all(self) -> Iterator[Change]:
         yield from islice(self._of_pod(), 2)
         # Sources that change nodes come last, because a diagnosis belongs to the node table as it was.
         for source in (
@@ -99,7 +107,8 @@ class Search:
 
     # The pod
 
-    def _of_pod(self) -> Iterator[Change]:
+    def _of_pod(self, *, to_nothing: bool = False) -> Iterator[Change]:
+        """`to_nothing`: whether the pod may request nothing any more."""
         known: list[Option] = []
         helped: list[set[str]] = []
         """The plugins for which a change was found. A farther node that they and others reject needs a greater one."""
@@ -107,8 +116,9 @@ class Search:
             plugins = self._plugins(row)
             if any(each <= {*plugins} for each in helped):
                 continue
-            found = combined(self._framework, self._cache, self._pod.raw or {}, plugins, self._node(row))
-            for text, raw in islice(found, OPTIONS):
+            own = dict(self._pod.raw or {})
+            place = Place(self._framework, self._cache, self._pod, own, self._node(row), to_nothing)
+            for text, raw in islice(combined(place, plugins), OPTIONS):
                 if (text, raw) in known or self._spent:
                     continue
                 known.append((text, raw))
@@ -165,9 +175,9 @@ class Search:
                 return
             with self._trials.one_more_node(node.name) as added:
                 placed = self._trials.place(self._pod)
+                edits = tuple(creation(self._cache, added))
             if placed:
-                edit = Edit(verb="create", kind="Node", name=added.name, object=manifest(added))
-                yield Change(of="cluster", text=f"one more node like {node.name}", node=placed, edits=(edit,))
+                yield Change(of="cluster", text=f"one more node like {node.name}", node=placed, edits=edits)
 
     # Other objects
 
