@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from podwright.core.framework.interface import FilterPlugin, Plugin
+from podwright.core.queue.active_pods import SHARE
 from support.engine.kit import deciding, settle
 from support.extender.fakes import FILTER, failing, keeping, rig_with
 
@@ -91,4 +92,4 @@ async def test_the_lane_is_closed_after_the_part_of_an_attempt_that_follows_the_
         extender.gate.set()
         await settle()
         rig.engine.queue.activate("default/web")
-        assert rig.engine.queue.next_wakeup() == pytest.approx(rig.now + 9)
+        assert rig.engine.queue.next_wakeup() == pytest.approx(rig.now + 1 / SHARE - 1)
