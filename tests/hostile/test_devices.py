@@ -37,9 +37,9 @@ def many_attributes(number: int) -> Raw:
     return make_device(f"d{number}", attributes=attributes)
 
 
-def with_counters(*, counter_set: str = "board", counter: str = "memory") -> list[Raw]:
+def with_counters(*, counter_set: str = "board", counter: str = "memory", value: str = "8") -> list[Raw]:
     taken = [{"counterSet": counter_set, "counters": {counter: {"value": "1"}}}]
-    counters = [{"name": "board", "counters": {"memory": {"value": "8"}}}]
+    counters = [{"name": "board", "counters": {"memory": {"value": value}}}]
     return [
         bad_slice([make_device("d0", consumesCounters=taken)], count=2),
         bad_slice([], "bad-counters", count=2, sharedCounters=counters),
@@ -64,6 +64,17 @@ CASES = {
     "a duplicate name": Case([bad_slice([make_device("d0"), make_device("d0")])], INVALID),
     "a counter set that does not exist": Case(with_counters(counter_set="ghost"), INVALID),
     "a counter that does not exist": Case(with_counters(counter="ghost"), INVALID),
+    "a counter with a negative value": Case(with_counters(value="-8"), TOO_FEW),
+    "more devices than a claim can have": Case(
+        [bad_slice(map(many_attributes, range(64)))],
+        'running "DynamicResources" filter plugin: claim default/asked: number of requested devices 33 exceeds the claim limit of 32',
+        exactly(device_class="bad", count=33),
+    ),
+    "all of more devices than a claim can have": Case(
+        [bad_slice(map(many_attributes, range(64)))],
+        'running "DynamicResources" filter plugin: claim default/asked: number of requested devices 64 exceeds the claim limit of 32',
+        exactly(device_class="bad", allocationMode="All"),
+    ),
     "a negative capacity of a shared device": Case(
         [bad_slice([make_device("d0", capacity={"memory": "-1Gi"}, allowMultipleAllocations=True)])],
         'running "DynamicResources" filter plugin: claim default/asked, request r: checking capacity for device '

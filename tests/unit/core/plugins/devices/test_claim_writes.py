@@ -276,6 +276,23 @@ async def test_creations_of_claims_for_extended_resources_are_counted():
     assert scheduler.metric(CREATIONS) == {("failure", "false", "", "Pod"): 1, ("success", "false", "", "Pod"): 1}
 
 
+async def test_a_pod_that_names_a_claim_twice_gets_its_devices_in_the_second_attempt():
+    """Each entry asks for devices, as in kube-scheduler; the claim keeps those of the first one."""
+    scheduler, pod = Scheduler(make_claim("mine", exactly())), pending(name="p", spec=claiming("mine", "mine"))
+    two = make_slice("s", [make_device(f"gpu-{i}") for i in range(2)], node="a")
+    scheduler.cache.set_object("ResourceSlice", two)
+    status = await scheduler.bind(pod)
+    assert status.message == "claim default/mine got allocated elsewhere in the meantime"
+    await scheduler.unreserve(pod)
+    scheduler.server.deliver()
+    assert len(scheduler.cache.devices.claims.usage) == 1
+    scheduler.state = CycleState()
+    assert await scheduler.bind(pod) is None
+    (result,) = scheduler.server.claims["mine"]["status"]["allocation"]["devices"]["results"]
+    assert result["device"] == "gpu-0"
+    assert [each["name"] for each in scheduler.server.claims["mine"]["status"]["reservedFor"]] == ["p"]
+
+
 async def test_pods_without_claims_need_no_pre_bind():
     scheduler, pod = Scheduler(), pending(name="q")
     scheduler.plugin.pre_filter(scheduler.state, pod)
