@@ -42,7 +42,7 @@ PROGRAM = """
         name = "custom"
 
     class Framework:
-        hints = {}
+        hints, disabled_checks = {}, ()
 
         def __init__(self, body):
             names = {"__module__": "team_plugins", "name": "Hanging", "filter": lambda self, state: body()}
