@@ -1,7 +1,8 @@
 """`explain` agrees with what the scheduler does, over all conformance cases: the verdict, the nodes, the reasons with their counts, the
-message, and the node of a preemption. Skipped if there are no cases beside the checkout.
+message, and the node of a preemption. Each change that it proposes places the pod. Skipped if there are no cases beside the checkout.
 """
 
+import os
 from collections import Counter
 from dataclasses import replace
 
@@ -9,7 +10,9 @@ import pytest
 
 from podwright.api.compile import built_in_of
 from podwright.api.kube_scheduler_configuration import convert_profile
+from podwright.api.permissions import PolicySettings
 from podwright.core.framework.framework import Framework
+from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME as DEFAULT
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
 from podwright.simulator.evaluations.cases import NOW, read_cases
@@ -18,6 +21,7 @@ from podwright.simulator.explain.results import State
 from podwright.simulator.loaded import load
 from podwright.simulator.snapshot import Snapshot
 from support.conformance.files import FILES, name_of
+from support.explain.kit import KINDS, Cluster, apply
 
 pytestmark = pytest.mark.slow
 
@@ -72,6 +76,42 @@ def differences(found, expected):
         yield f"preemption: {found.preemption.node!r}, expected one of {possible}"
 
 
+def of(case):
+    """The case as a cluster of objects, and its pod."""
+    plugins = {key: case[key] for key in ("plugins", "pluginConfig") if case.get(key)}
+    strategy = {"strategy": {"type": "Custom"}} if "plugins" in plugins else {}
+    spec = {"schedulerName": DEFAULT, **strategy, **plugins}
+    policy = {
+        "apiVersion": "podwright.dev/v1alpha1",
+        "kind": "SchedulerPolicy",
+        "metadata": {"name": "case"},
+        "spec": spec,
+    }
+    objects = {"nodes": [], "pods": [], **{key: case[key] for key in KINDS if case.get(key)}}
+    settings = PolicySettings(scheduler_name=DEFAULT, allow_unsafe=True)
+    pod = {**case["pod"], "spec": {**case["pod"]["spec"], "schedulerName": DEFAULT}}
+    return Cluster(objects, (policy,) if plugins else (), settings=settings), pod
+
+
+def unproved(case):
+    """The changes that are proposed and do not place the pod when they are applied."""
+    cluster, pod = of(case)
+    for change in cluster.explain(pod).changes:
+        after = cluster_after(change, cluster, pod)
+        placed = (
+            after.preemption is not None and after.preemption.node == change.node
+            if change.after_preemption
+            else after.state is State.FITS
+        )
+        if not placed:
+            yield change.text, after.causes
+
+
+def cluster_after(change, cluster, pod):
+    changed, pod = apply(change, cluster, pod)
+    return changed.explain(pod, changes=False)
+
+
 @pytest.mark.skipif(
     not FILES, reason="no conformance cases beside the checkout, or in the folder PODWRIGHT_CONFORMANCE"
 )
@@ -84,3 +124,14 @@ def test_explanations_agree_with_kube_scheduler_in_every_case():
                 wrong[f"{name_of(path)}/{case['id']}"] = found
     assert count
     assert not wrong, f"{len(wrong)} of {count} differ, first: {next(iter(wrong.items()))}"
+
+
+@pytest.mark.skipif(
+    not FILES, reason="no conformance cases beside the checkout, or in the folder PODWRIGHT_CONFORMANCE"
+)
+def test_each_proposed_change_places_the_pod_in_a_sample_of_the_cases():
+    every = int(os.environ.get("PODWRIGHT_EXPLAINED_CASES") or 40)
+    cases = [case for path in FILES for case in singles(path)][::every]
+    wrong = {case["id"]: found for case in cases if (found := [*unproved(case)])}
+    assert cases
+    assert not wrong

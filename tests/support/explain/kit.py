@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,12 +17,7 @@ from podwright.simulator.explain.results import Change, Explanation
 from podwright.simulator.loaded import LoadedCluster, LoadOptions, load
 from podwright.simulator.snapshot import Snapshot
 
-LISTS = {
-    "Node": "nodes",
-    "Pod": "pods",
-    "PersistentVolume": "persistentVolumes",
-    "PersistentVolumeClaim": "persistentVolumeClaims",
-}
+LISTS = {watched.kind: watched.plural_field for watched in WATCHED_KINDS}
 KINDS = {watched.plural_field: watched.kind for watched in WATCHED_KINDS}
 GATES = Features({"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True})
 NOW = 4e9
@@ -72,12 +67,29 @@ def apply(change: Change, cluster: Cluster, pod: dict[str, Any]) -> tuple[Cluste
             case "create":
                 items.append(copy.deepcopy(edit.object))
             case "delete":
-                del items[index]
+                gone = items.pop(index)
+                if edit.kind == "Pod":
+                    objects["resourceClaims"] = [*_without(gone, objects.get("resourceClaims", ()))]
             case "move":
                 items[index]["spec"]["nodeName"] = edit.node
             case verb:
                 raise AssertionError(verb)
     return Cluster(objects, policies, groups, cluster.settings), pod
+
+
+def _without(pod: Mapping[str, Any], claims: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The ResourceClaims that are left by their controller when the pod is gone."""
+    uid = pod["metadata"].get("uid") or f"{pod['metadata'].get('namespace') or 'default'}/{pod['metadata']['name']}"
+    for claim in claims:
+        status = dict(claim.get("status") or {})
+        users = [each for each in status.get("reservedFor") or () if each.get("uid") != uid]
+        if any(each.get("uid") == uid for each in claim["metadata"].get("ownerReferences") or ()):
+            continue
+        if len(users) < len(status.get("reservedFor") or ()):
+            status["reservedFor"] = users
+            if not users:
+                status.pop("allocation", None)
+        yield {**claim, "status": status}
 
 
 def _is(raw: Mapping[str, Any], edit: Any) -> bool:
