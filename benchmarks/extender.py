@@ -25,6 +25,9 @@ from typing import Any, Final
 
 import aiohttp
 
+from benchmarks.backlog_rate import backlog_rate
+from benchmarks.http_client import connect
+from benchmarks.workloads import MEASURED_PREFIX
 from podwright.testing import ControlPlane, Process, node, pod, wait_until
 from podwright.testing.processes import free_port
 
@@ -214,32 +217,34 @@ def kube_scheduler(cluster: ControlPlane, extender: Extender, pods: int, rounds:
         "nodes sent": [{**base, "nodeCacheCapable": False}],
     }
     rates: dict[str, list[float]] = {name: [] for name in series}
+    cpu: dict[str, list[float]] = {name: [] for name in series}
     for number in range(rounds):
         for name, extenders in series.items():
             prefix = f"{name.replace(', ', '-').replace(' ', '-').lower()}-{number}"
-            rates[name].append(_rate(cluster, pods, extenders, prefix))
+            before = extender.cpu_seconds()
+            rates[name].append(asyncio.run(_rate(cluster, pods, extenders, prefix)))
+            cpu[name].append((extender.cpu_seconds() - before) / pods)
     alone = statistics.median(rates["alone"])
     for name, found in rates.items():
         rate = statistics.median(found)
-        print(f"{name:26} {rate:7.0f} pods/s, {rate / alone:6.2f} of its own rate   {[round(each) for each in found]}")
+        spent = statistics.median(cpu[name]) * 1e3
+        print(
+            f"{name:26} {rate:7.0f} pods/s, {rate / alone:6.2f} of its own rate   {[round(each) for each in found]}, "
+            f"{spent:.2f} ms of CPU of the extender per pod"
+        )
 
 
-def _rate(cluster: ControlPlane, pods: int, extenders: Sequence[dict[str, Any]], name: str) -> float:
-    """Pods per second from the first Binding to the last. The pods wait when kube-scheduler starts."""
-    cluster.bulk.create([pod(f"{name}-{index}") for index in range(pods)])
-    scheduler = cluster.start_scheduler({"extenders": list(extenders)}, name=name)
-    times: list[tuple[float, int]] = []
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline and (not times or times[-1][1] < pods):
-        found = cluster.client.items("/api/v1/pods")
-        bound = sum(1 for each in found if each["spec"].get("nodeName"))
-        if bound:
-            times.append((time.monotonic(), bound))
-        time.sleep(0.5)
-    scheduler.stop()
+async def _rate(cluster: ControlPlane, count: int, extenders: Sequence[dict[str, Any]], name: str) -> float:
+    """Pods per second."""
+    waiting = [pod(f"{MEASURED_PREFIX}{name}-{index}") for index in range(count)]
+
+    def start() -> Process:
+        return cluster.start_scheduler({"extenders": list(extenders)}, name=name, wait=False)
+
+    async with connect(cluster.kubeconfig) as api:
+        rate = await backlog_rate(cluster, api, waiting, start)
     cluster.client.request("DELETE", "/api/v1/namespaces/default/pods", query={"gracePeriodSeconds": "0"})
-    (first, some), (last, count) = times[0], times[-1]
-    return (count - some) / max(last - first, 1e-9)
+    return rate
 
 
 def main(arguments: Sequence[str]) -> None:

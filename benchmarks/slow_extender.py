@@ -18,14 +18,13 @@ import yaml
 from aiohttp import web
 
 from benchmarks import schedulers
-from benchmarks.binding_observer import BindingObserver
-from benchmarks.http_client import Api, connect
+from benchmarks.backlog_rate import backlog_rate
+from benchmarks.http_client import connect
 from benchmarks.workloads import MEASURED_PREFIX
 from podwright.testing import ControlPlane, Process, node, pod
 
 TARGET = 10.0
 """How many times as many pods a second as kube-scheduler Podwright has to place."""
-TIMEOUT = 300.0
 
 
 @asynccontextmanager
@@ -72,26 +71,6 @@ def _start(cluster: ControlPlane, name: str, url: str, folder: Path, arguments: 
     return schedulers.podwright(given).start(cluster, installed)
 
 
-async def _rate(cluster: ControlPlane, api: Api, name: str, pods: int, start: Any) -> float:
-    """Pods a second."""
-    for number in range(0, pods, 500):
-        some = range(number, min(pods, number + 500))
-        made = [pod(f"{MEASURED_PREFIX}{name}-{each}", scheduler=name, cpu="10m", memory="1Mi") for each in some]
-        await asyncio.to_thread(cluster.bulk.create, made)
-    observer, started = BindingObserver(api, pods, lambda: None), asyncio.Event()
-    watching = asyncio.create_task(observer.watch(started))
-    await started.wait()
-    process = await asyncio.to_thread(start)
-    try:
-        async with asyncio.timeout(TIMEOUT):
-            await observer.done.wait()
-    finally:
-        watching.cancel()
-        await asyncio.to_thread(process.stop)
-    times = sorted(observer.bound_at.values())
-    return (len(times) - 1) / (times[-1] - times[0])
-
-
 async def measure(nodes: int, pods: Mapping[str, int], seconds: float, arguments: Sequence[str]) -> dict[str, float]:
     """Pods a second of each scheduler. `pods`: how many each of them places; `seconds`: how long the extender takes for a call."""
     found = {}
@@ -109,7 +88,9 @@ async def measure(nodes: int, pods: Mapping[str, int], seconds: float, arguments
             def start(name: str = name) -> Any:
                 return _start(cluster, name, url, folder, arguments)
 
-            found[name] = await _rate(cluster, api, name, count, start)
+            names = (f"{MEASURED_PREFIX}{name}-{number}" for number in range(count))
+            waiting = [pod(each, scheduler=name, cpu="10m", memory="1Mi") for each in names]
+            found[name] = await backlog_rate(cluster, api, waiting, start)
     return found
 
 

@@ -92,6 +92,11 @@ class Connection(asyncio.Protocol):
         if self._limits.keep_alive and not self._over:
             self._total.set(self._limits.total_seconds)
 
+    @property
+    def repeated(self) -> asyncio.Task[None] | None:
+        """What makes the answer to a repeated request, if there was one."""
+        return None if self._repeated is None else self._repeated.answering
+
     def repeats(self, request: web.Request, answer: Answer) -> None:
         """See `RepeatedRequests.repeats`."""
         if self._repeated is not None:

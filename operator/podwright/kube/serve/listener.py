@@ -13,7 +13,7 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -131,15 +131,18 @@ class Listener:
         self._socket.setblocking(False)
         self._listen()
 
-    def close(self) -> None:
-        """Stops listening and drops all connections."""
+    def close(self) -> Collection[asyncio.Task[None]]:
+        """Stops listening and drops all connections. Returns what still answers repeated requests."""
         if self._resume is not None:
             self._resume.cancel()
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
-        for connection in self._open.all():
+        open_ones = self._open.all()
+        for connection in open_ones:
             connection.drop("")
+        tasks = (connection.repeated for connection in open_ones)
+        return [task for task in tasks if task is not None and not task.done()]
 
     def request_arrived(self, http: asyncio.BaseProtocol) -> None:
         """The head of a request has arrived at this protocol."""

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 DROPPED: Final = ("connections", "descriptors", "handshake", "head", "size", "stall", "total")
 """Why connections are dropped: the label `reason`."""
+SHUTDOWN_SECONDS: Final = 1.0
 _HTTP: Final[dict[str, Any]] = {
     "access_log": None,
     "handle_signals": False,
@@ -75,9 +76,11 @@ class Port:
         return self._listener.connection_count
 
     async def close(self) -> None:
-        """Stops listening, and drops all connections."""
-        self._listener.close()
+        """Stops listening, and drops all connections. What requests in progress have begun may end within a second."""
+        repeated = self._listener.close()
         await self._runner.cleanup()
+        if repeated:
+            await asyncio.wait(repeated, timeout=SHUTDOWN_SECONDS)
 
 
 async def open_port(
@@ -93,7 +96,10 @@ async def open_port(
     application[REPEATS] = repeats
     application.add_routes(routes)
     runner = web.AppRunner(
-        application, logger=_quiet, shutdown_timeout=1.0, **{**_HTTP, "keepalive_timeout": limits.idle_seconds}
+        application,
+        logger=_quiet,
+        shutdown_timeout=SHUTDOWN_SECONDS,
+        **{**_HTTP, "keepalive_timeout": limits.idle_seconds},
     )
     await runner.setup()
     server = runner.server

@@ -80,7 +80,8 @@ class RepeatedRequests:
         """Whether nothing is read from the client because of this."""
         self._idle = Deadline(self._end)
         self._collecting = Deadline(self._pass_on)
-        self._task: asyncio.Task[None] | None = None
+        self.answering: asyncio.Task[None] | None = None
+        """Makes the last answer that was asked for here."""
 
     def opened(self, transport: asyncio.Transport) -> None:
         """The connection is open."""
@@ -157,7 +158,7 @@ class RepeatedRequests:
         self._state = _State.ANSWERING
         self._arrived()
         body = self._received[self._body_at : self._ends_at]
-        self._task = _started(self._answer_with(self._known[self._head], body))
+        self.answering = _started(self._answer_with(self._known[self._head], body))
 
     async def _answer_with(self, answer: Answer, body: bytearray) -> None:
         found = None

@@ -55,8 +55,8 @@ def service():
 
 
 class Client:
-    def __init__(self, reader, writer):
-        self.reader, self.writer = reader, writer
+    def __init__(self, port, reader, writer):
+        self.port, self.reader, self.writer = port, reader, writer
 
     async def send(self, *parts):
         for part in parts:
@@ -87,12 +87,13 @@ async def connected(service, limits=LIMITS):
         limits,
         lambda _reason: None,
     )
-    reader, writer = await asyncio.open_connection("127.0.0.1", port.number)
+    client = Client(port, *await asyncio.open_connection("127.0.0.1", port.number))
     try:
-        yield Client(reader, writer)
+        yield client
     finally:
-        writer.close()
-        await port.close()
+        client.writer.close()
+        if client.port is not None:
+            await port.close()
 
 
 def request(body, *headers, line=b"POST /a HTTP/1.1", length=True):
@@ -293,6 +294,28 @@ async def test_an_answer_to_somebody_who_has_gone_is_dropped(service):
         service.held.set()
         await asyncio.sleep(0.01)
     assert service.who == ["handler", "again"]
+
+
+async def test_closing_the_port_waits_for_what_has_begun(service):
+    ended = []
+
+    async def slow(body):
+        service.asked.append(("again", bytes(body)))
+        await service.held.wait()
+        ended.append(body)
+
+    service.again = slow
+    async with connected(service) as client:
+        await client.ask(request(b"x"))
+        service.held.clear()
+        await client.send(request(b"bind"))
+        await until(lambda: "again" in service.who)
+        port, client.port = client.port, None
+        closing = asyncio.create_task(port.close())
+        assert await client.reader.read() == b""
+        asyncio.get_running_loop().call_later(0.1, service.held.set)
+        await closing
+        assert ended == [b"bind"]
 
 
 async def test_ports_without_lasting_connections_have_no_repeated_requests(service):
