@@ -281,6 +281,30 @@ def _node(number: int) -> Raw:
     )
 
 
+def _changed(number: int, raw: Raw) -> Raw:
+    """The object as the next version of one of five."""
+    own = {"name": f"changed-{number % 5}", "uid": f"changed-{number % 5}"}
+    return {**raw, "metadata": {**raw["metadata"], **own, "namespace": "default", "generation": number + 1}}
+
+
+def _changed_node(number: int) -> Raw:
+    return _changed(number, _node(number))
+
+
+def _changed_placed(number: int) -> Raw:
+    raw = _changed(number, _placed(number))
+    return {**raw, "spec": {**raw["spec"], "nodeName": f"n{number % 5}"}}
+
+
+def _changed_gated(number: int) -> Raw:
+    return _changed(number, _gated(number))
+
+
+def _changed_policy(number: int) -> Raw:
+    spec = {"match": {"podSelector": _selector(number)}, "schedulerName": "podwright"}
+    return _changed(number, {**_policy(number), "spec": spec})
+
+
 def _invalid_node(number: int) -> Raw:
     return {"metadata": {"name": f"node-{number}"}, "spec": {"taints": f"no-{number}"}}
 
@@ -386,6 +410,25 @@ async def policies(tide: Tide, make: Callable[[int], Raw], numbers: range) -> No
         tide.engine.policies.remove(raw["metadata"]["name"])
 
 
+async def changes(tide: Tide, make: Callable[[int], Raw], numbers: range) -> None:
+    """New versions of nodes, of placed and of pending pods. The last ones stay."""
+    streams = {
+        _changed_node: tide.engine.nodes,
+        _changed_placed: tide.engine.assigned,
+        _changed_gated: tide.engine.pending,
+    }
+    for number in numbers:
+        streams[make].put(make(number))
+    await tide.probe()
+
+
+async def changed_policies(tide: Tide, make: Callable[[int], Raw], numbers: range) -> None:
+    """New generations of policies. The last ones stay."""
+    for number in numbers:
+        assert tide.engine.policies.apply(make(number)).accepted
+    await tide.probe()
+
+
 @dataclass(frozen=True)
 class Wave:
     """Objects of one stream. `values`: how many names and values of its own an object brings along, roughly."""
@@ -409,6 +452,10 @@ WAVES: Final = (
     Wave("invalid nodes", 10, nodes, _invalid_node),
     Wave("objects of all other kinds", 50, objects, _objects),
     Wave("policies", 250, policies, _policy),
+    Wave("nodes that change", 10, changes, _changed_node),
+    Wave("placed pods that change", 20, changes, _changed_placed),
+    Wave("gated pods that change", 10, changes, _changed_gated),
+    Wave("policies that change", 60, changed_policies, _changed_policy),
 )
 
 
