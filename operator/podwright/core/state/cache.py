@@ -53,14 +53,14 @@ class Cache:
         self.nodes: dict[str, NodeInfo] = {}
         """By name. A NodeInfo whose `node` is None holds the pods of a node that does not exist."""
         self.table = NodeTable()
-        self.derived = DerivedColumns(self.table)
+        self.pauses = Pauses()
+        """Where long attempts may pause."""
+        self.derived = DerivedColumns(self.table, pause=self.pauses.point_in_plugin)
         self.nominator = Nominator()
         self.store = ObjectStore() if store is None else store
         self.volumes = Volumes(self.store)
         self.services = ServiceSelectors(self.store)
         self.groups = PodGroups(self.store, on_invalid_group)
-        self.pauses = Pauses()
-        """Where long attempts may pause."""
         self.devices = Devices(self.store, table=self.table, derived=self.derived, pause=self.pauses.point_in_plugin)
         self.signals = signals or Signals()
         self._changes = 0

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.objects.node import Node
 from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.pauses import never
 
 MAX_COLUMNS: Final = 1024
 MAX_BYTES: Final = 64 << 20
@@ -35,8 +36,9 @@ class _Column:
 class DerivedColumns:
     """A cache of computed columns over one NodeTable."""
 
-    def __init__(self, table: NodeTable, limit: int = MAX_COLUMNS) -> None:
-        """`limit`: at most this many columns are kept."""
+    def __init__(self, table: NodeTable, limit: int = MAX_COLUMNS, pause: Callable[[], None] = never) -> None:
+        """`limit`: at most this many columns are kept. `pause`: for what computes a column in a long loop, where an attempt may pause."""
+        self.pause = pause
         self._table = table
         self._columns: RecentCache[Hashable, _Column] = RecentCache(limit // 2, MAX_BYTES // 2)
 

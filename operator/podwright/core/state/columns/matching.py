@@ -7,7 +7,7 @@ are False or 0. `requirements` computes the masks of which an affinity consists.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -24,6 +24,8 @@ from podwright.core.state.columns.table import NodeTable
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
 
+TAINT_SETS_AT_ONCE: Final = 256
+"""So many taint lists are compared with tolerations between two pauses."""
 _FILTERED_EFFECTS: Final = (NO_SCHEDULE, NO_EXECUTE)
 
 
@@ -58,7 +60,7 @@ def tolerated_column(derived: DerivedColumns, tolerations: Tolerations, *, compa
         ("tolerated", tolerations, compare),
         lambda node: tolerates_all(node.taints, tolerations, compare=compare),
         np.bool_,
-        functools.partial(_tolerated, tolerations=tolerations, compare=compare),
+        functools.partial(_tolerated, tolerations=tolerations, compare=compare, pause=derived.pause),
     )
 
 
@@ -68,7 +70,7 @@ def intolerable_column(derived: DerivedColumns, tolerations: Tolerations, *, com
         ("intolerable", tolerations, compare),
         lambda node: count_intolerable(node.taints, tolerations, compare=compare),
         np.int64,
-        functools.partial(_intolerable, tolerations=tolerations, compare=compare),
+        functools.partial(_intolerable, tolerations=tolerations, compare=compare, pause=derived.pause),
     )
 
 
@@ -122,13 +124,23 @@ def _keys(terms: Iterable[NodeSelectorTerm]) -> Iterator[str]:
     return (requirement.key for term in terms for requirement in term.expressions)
 
 
-def _tolerated(table: NodeTable, tolerations: Tolerations, *, compare: bool) -> Bools:
-    verdicts = np.array([tolerates_all(t, tolerations, compare=compare) for t in table.taint_sets], np.bool_)
+def _tolerated(table: NodeTable, tolerations: Tolerations, *, compare: bool, pause: Callable[[], None]) -> Bools:
+    taint_sets = _with_pauses(table, pause)
+    verdicts = np.array([tolerates_all(t, tolerations, compare=compare) for t in taint_sets], np.bool_)
     column = verdicts[table.taints] if table.size else np.zeros(0, np.bool_)
     return column & table.valid
 
 
-def _intolerable(table: NodeTable, tolerations: Tolerations, *, compare: bool) -> Int64s:
-    counts = np.array([count_intolerable(t, tolerations, compare=compare) for t in table.taint_sets], np.int64)
+def _with_pauses(table: NodeTable, pause: Callable[[], None]) -> Iterator[tuple[Taint, ...]]:
+    """The distinct taint lists of the nodes."""
+    for number, taints in enumerate(tuple(table.taint_sets)):
+        if not number % TAINT_SETS_AT_ONCE:
+            pause()
+        yield taints
+
+
+def _intolerable(table: NodeTable, tolerations: Tolerations, *, compare: bool, pause: Callable[[], None]) -> Int64s:
+    taint_sets = _with_pauses(table, pause)
+    counts = np.array([count_intolerable(t, tolerations, compare=compare) for t in taint_sets], np.int64)
     column = counts[table.taints] if table.size else np.zeros(0, np.int64)
     return column * table.valid

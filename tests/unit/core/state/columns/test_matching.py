@@ -8,6 +8,7 @@ from podwright.core.objects.node import parse_node
 from podwright.core.objects.selectors import Requirement
 from podwright.core.objects.taints import parse_tolerations
 from podwright.core.state.columns.matching import (
+    TAINT_SETS_AT_ONCE,
     affinity_column,
     intolerable_column,
     preference_column,
@@ -82,3 +83,13 @@ def test_an_unknown_label_value_matches_no_node():
         .expressions
     )
     assert requirement_column(cache.table, requirement).tolist() == [False, False]
+
+
+@pytest.mark.parametrize("column", [tolerated_column, intolerable_column])
+def test_an_attempt_may_pause_while_very_many_taint_lists_are_compared(column):
+    count = 3 * TAINT_SETS_AT_ONCE
+    cache = make_cache([make_node(f"n{i}", taints=[make_taint(f"key-{i}")]) for i in range(count)])
+    paused = []
+    cache.pauses.pause = lambda: paused.append(1)
+    column(cache.derived, NO_TOLERATIONS, compare=False)
+    assert len(paused) >= 3
