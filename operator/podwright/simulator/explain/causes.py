@@ -109,13 +109,14 @@ def _missing(cache: Cache, pod: PodInfo, missing: list[str]) -> str:
 def _without_volume(cache: Cache, pod: PodInfo) -> Iterator[str]:
     for name, _ in claims_of(pod):
         claim = cache.store.get(_CLAIM, name, pod.namespace)
-        volume = (claim or {}).get("spec", {}).get("volumeName")
+        volume = ((claim or {}).get("spec") or {}).get("volumeName")
         if volume and cache.store.get("PersistentVolume", str(volume)) is None:
             yield f"claim {pod.namespace}/{name} is bound to the volume {volume}, which does not exist"
 
 
 _CLAIM: Final = "PersistentVolumeClaim"
 _CLAIMS_READ: Final = 1000
+_RESOURCES_READ: Final = 1000
 _IN_USE: Final = "ReadWriteOncePod"
 
 
@@ -233,8 +234,7 @@ def _resources(framework: Framework, cache: Cache, pod: PodInfo, node: NodeInfo,
     table = cache.table
     most = int(table.allocatable(resource)[table.valid].max()) if table.count else 0
     if not most:
-        offered = {name for each in table.nodes if each is not None for name in each.allocatable if "/" in name}
-        close = next(iter(difflib.get_close_matches(resource, sorted(offered), n=1)), "")
+        close = next(iter(difflib.get_close_matches(resource, _offered(cache), n=1)), "")
         hint = f" (did you mean {close!r}?)" if close else ""
         text = f"no node offers {called(resource)}, of which the pod requests {readable(resource, amount)}{hint}"
         return "NoSuchResource", text
@@ -264,6 +264,16 @@ def _resources(framework: Framework, cache: Cache, pod: PodInfo, node: NodeInfo,
             f" (up to {max(other.priority for other in above)}, this pod {pod.priority})"
         )
     return "InsufficientResources", f"too little {called(resource)} is free"
+
+
+def _offered(cache: Cache) -> list[str]:
+    """The extended resources that nodes offer, up to a number."""
+    found: dict[str, None] = {}
+    for node in cache.table.nodes:
+        found.update(dict.fromkeys(name for name in (node.allocatable if node is not None else ()) if "/" in name))
+        if len(found) >= _RESOURCES_READ:
+            break
+    return [*found][:_RESOURCES_READ]
 
 
 def fits_without(framework: Framework, pod: PodInfo, node: NodeInfo, others: Sequence[PodInfo]) -> bool:

@@ -13,7 +13,10 @@ from podwright.simulator.explain.changes.place import CLOSE, REQUIRED, Option, P
 
 _MOST_VALUES: Final = 500
 _SKEWS: Final = 3
+_MOST_KEYS: Final = 2000
 _PODS_READ: Final = 20_000
+_TERMS_READ: Final = 10
+"""How many terms of each kind are looked at."""
 
 
 # Node affinity
@@ -137,12 +140,14 @@ def _soft(constraint: Raw) -> str:
 
 def pod_affinity(place: Place) -> Iterator[Option]:
     affinity = (place.raw.get("spec") or {}).get("affinity") or {}
-    for index, term in enumerate((affinity.get("podAffinity") or {}).get(REQUIRED) or ()):
+    required = ((affinity.get("podAffinity") or {}).get(REQUIRED) or ())[:_TERMS_READ]
+    known = _labels_of(place.cache) if required else {}
+    for index, term in enumerate(required):
         if not _is_met(place, index):
-            yield from _corrected_term(place, index, term)
+            yield from _corrected_term(place, known, index, term)
     for field, called_ in (("podAffinity", "pod affinity"), ("podAntiAffinity", "pod anti-affinity")):
         terms = (affinity.get(field) or {}).get(REQUIRED) or ()
-        for index, term in enumerate(terms):
+        for index, term in enumerate(terms[:_TERMS_READ]):
             if field == "podAffinity" and _is_met(place, index):
                 continue
             made = spec_of(place.raw)
@@ -161,7 +166,7 @@ def _without_all(place: Place) -> Iterator[Option]:
     affinity = made["spec"].get("affinity") or {}
     for field, called_ in (("podAffinity", "pod affinity"), ("podAntiAffinity", "pod anti-affinity")):
         terms = (affinity.get(field) or {}).get(REQUIRED) or []
-        left = [each for i, each in enumerate(terms) if field == "podAffinity" and _is_met(place, i)]
+        left = [each for i, each in enumerate(terms[:_TERMS_READ]) if field == "podAffinity" and _is_met(place, i)]
         texts += [called_] * (len(terms) - len(left))
         if terms:
             affinity[field][REQUIRED] = left
@@ -187,10 +192,11 @@ def _selector(term: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in labels.items()) or "its expressions"
 
 
-def _corrected_term(place: Place, index: int, term: Mapping[str, Any]) -> Iterator[Option]:
-    """The term with labels spelt as those of pods that exist, or with the namespace where these are."""
+def _corrected_term(
+    place: Place, known: Mapping[str, set[str]], index: int, term: Mapping[str, Any]
+) -> Iterator[Option]:
+    """The term with labels spelt as those of pods that exist, which are `known`, or with the namespace where these are."""
     selector = term.get("labelSelector") or {}
-    known = _labels_of(place.cache)
     for key, value in (selector.get("matchLabels") or {}).items():
         for close_key, close in _close(known, key, str(value)):
             made, own = _with_selector(place, index)
@@ -222,6 +228,8 @@ def _labels_of(cache: Cache) -> Mapping[str, set[str]]:
     known: dict[str, set[str]] = {}
     for other in islice((other for info in cache.nodes.values() for other in info.pods.values()), _PODS_READ):
         for key, value in other.labels.items():
+            if key not in known and len(known) >= _MOST_KEYS:
+                continue
             values = known.setdefault(key, set())
             if len(values) < _MOST_VALUES:
                 values.add(value)

@@ -294,7 +294,7 @@ def tried(trials: Trials, pod: PodInfo, text: str, raw: dict[str, Any]) -> Chang
 
 def after(change: Change, pod: PodInfo, text: str, raw: Mapping[str, Any]) -> Change:
     """A change of the pod as `raw` has it, together with what made it so, which `text` says."""
-    own = [edit for edit in change.edits if edit.kind == "Pod" and edit.name == pod.name]
+    own = [edit for edit in change.edits if (edit.kind, edit.namespace, edit.name) == ("Pod", pod.namespace, pod.name)]
     both = merged(difference(pod.raw or {}, raw), own[0].object or {}) if own else difference(pod.raw or {}, raw)
     edit = Edit(verb=_verb(both), kind="Pod", name=pod.name, namespace=pod.namespace, object=both)
     others = tuple(each for each in change.edits if each not in own)
