@@ -27,6 +27,7 @@ RULES: Final = PolicyRules.name
 """The plugin that runs rules. No policy can name it."""
 LOCAL_RULES: Final = LocalRules.name
 """The plugin that runs the rules of a local policy. No policy can name it either."""
+_NO_OVERLOAD: Final = "found no matching overload"
 
 
 def owner_of(
@@ -93,7 +94,22 @@ def _checked(
 
 
 def _problem(issue: Issue) -> str:
-    return f"line {issue.line}, column {issue.column}: {issue.message}" if issue.line else issue.message
+    message = issue.message + _hint(issue.message)
+    return f"line {issue.line}, column {issue.column}: {message}" if issue.line else message
+
+
+def _hint(message: str) -> str:
+    """What those who mix types probably did not know; "" for other problems."""
+    if _NO_OVERLOAD not in message:
+        return ""
+    given = message.rpartition("'(")[2]
+    if "kubernetes.Quantity" in given and "int" in given:
+        return (
+            "; amounts are whole numbers, CPU in milli-CPU and memory in bytes: quantity('4Gi').asInteger() is one, too"
+        )
+    if "double" in given and "int" in given:
+        return "; an amount or a count is an int, a signal a double: double(x) and int(x) convert them"
+    return ""
 
 
 def with_plugin(sets: PluginSets, rules: RuleSet, name: str = RULES) -> PluginSets:

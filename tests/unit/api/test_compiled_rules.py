@@ -36,6 +36,30 @@ def test_a_filter_that_cannot_work_is_refused_with_line_and_column(expression, m
     assert problem[1].startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("expression", "hint"),
+    [
+        ("node.free.cpu > quantity('2')", "; amounts are whole numbers, CPU in milli-CPU and memory in bytes"),
+        ("100.0 - node.podCount > 1.0", "; an amount or a count is an int, a signal a double"),
+        ("node.name > 5", ""),
+    ],
+)
+def test_a_mix_of_types_is_refused_with_what_helps(expression, hint):
+    ((_, problem),) = refusal([expression]).problems
+    assert "found no matching overload" in problem
+    assert problem.endswith(")'") if not hint else hint in problem
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["(" * 40 + "true" + ")" * 40, "1" + " + 1" * 40 + " > 1"],
+    ids=["parentheses", "a sum"],
+)
+def test_deep_nesting_is_refused_in_words(expression):
+    ((_, problem),) = refusal([expression]).problems
+    assert "the expression is nested more than 32 levels deep: each parenthesis" in problem
+
+
 def test_a_score_must_be_a_number():
     error = refusal(scores=["true", "quantity('1')"])
     assert error.problems == (

@@ -67,6 +67,10 @@ _WELL_KNOWN: Final = {
 }
 _STANDARD_FILES: Final = (any_pb2, duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
 _FIRST_LINE: Final = re.compile(r"^(?:[A-Z_]+: )?ERROR: [^:\n]*:(-?\d+):(-?\d+): (.*?)(?: \[[A-Z_]+\])?$", re.MULTILINE)
+_NESTING: Final = re.compile(r"recursion limit exceeded\. limit: (\d+)|max recursion depth of (\d+)")
+_LEVELS: Final = (
+    "each parenthesis, each macro and each term of a sum is a level; && and || may have any number of terms"
+)
 _ERROR_TYPE: Final = "*error*"
 """The type of what has an error already: an issue that names it only follows from another one."""
 _IN_STRUCT: Final = re.compile(r"^(undefined field '.*') not found in struct '.*'$")
@@ -147,6 +151,9 @@ class Checker:
 
 
 def _issues(text: str) -> Iterator[Issue]:
+    if nesting := _NESTING.search(text):
+        yield Issue(0, 0, f"the expression is nested more than {nesting[1] or nesting[2]} levels deep: {_LEVELS}")
+        return
     found = _FIRST_LINE.findall(text)
     causes = [each for each in found if _ERROR_TYPE not in each[2]]
     for line, column, message in causes or found:
