@@ -11,9 +11,9 @@ from typing import Final
 from podwright.core.devices.errors import SearchTimeoutError
 from podwright.core.state.pauses import Pauses
 
-STEPS_OF_EVALUATION: Final = 16
+STEPS_OF_EVALUATION: Final = 48
 """To evaluate a selector takes at least as long as so many steps."""
-STEPS_OF_POINT: Final = 8
+STEPS_OF_POINT: Final = 24
 """As long as so many steps lies between two points of one evaluation."""
 
 
@@ -49,6 +49,8 @@ class Meter:
 
     def _let_others(self, pause: Callable[[], None]) -> None:
         """Others may be decided in a pause, and evaluate selectors for searches of their own."""
+        if not self._pauses.can_pause:
+            return
         own = self.steps, self._until, self._node
         pause()
         self.steps, self._until, self._node = own

@@ -36,13 +36,13 @@ FAILS: Final = 4
 STEPS_AT_ONCE: Final = 256
 HARD: Final = 512
 """A search with more steps than these is compared with those on other nodes."""
-STEPS_PER_SECOND: Final = 100_000
+STEPS_PER_SECOND: Final = 300_000
 """How many steps of a search count as a second of the filter's timeout, whatever the machine: so that decisions can be repeated."""
-STEPS_OF_START: Final = 8
+STEPS_OF_START: Final = 24
 """To begin a search takes as long as so many steps."""
-STEPS_OF_DEVICE: Final = 2
+STEPS_OF_DEVICE: Final = 6
 """To find a device for the first time takes as long as so many steps."""
-STEPS_BETWEEN_PAUSES: Final = 1_024
+STEPS_BETWEEN_PAUSES: Final = 3_072
 """Of short searches on many nodes."""
 NODES_AT_ONCE: Final = 50
 """An attempt that cannot pause may take so many times the steps that it may take on one node. The next one goes on from there."""
