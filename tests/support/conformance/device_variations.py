@@ -390,13 +390,6 @@ class _Variation:
         ]
 
     @_change
-    def name_a_claim_twice(self) -> None:
-        entries = self.case["pod"]["spec"].get("resourceClaims", [])
-        entry = self.any([entry for entry in entries if "resourceClaimName" in entry])
-        if entry is not None and self.maybe(0.5):
-            entries.append({**entry, "name": f"{entry['name']}-again"})
-
-    @_change
     def ask_for_an_extended_resource(self) -> None:
         found = self.any(self.case.get("deviceClasses", []))
         if found is None:
