@@ -10,22 +10,19 @@ from support.explain.objects import (
     REQUIRED,
     ZONE,
     affinity_to,
-    claim,
     cluster,
     full,
     gang,
     member,
-    mounting,
     node,
     node_affinity,
     policy,
     port,
     spread_over,
-    storage_class,
-    volume,
     waiting,
 )
 from support.explain.situations import GONE, Situation
+from support.explain.volume_variants import VOLUME_VARIANTS
 from support.objects.builders import make_node, make_pod, make_taint
 
 WEB = {"app": "web"}
@@ -196,30 +193,6 @@ VARIANTS = (
         ("prefer to spread over topology.kubernetes.io/zone instead of requiring it",),
     ),
     Situation(
-        "two volumes in two zones",
-        cluster(
-            [node("one", "a"), node("two", "b")],
-            persistentVolumes=[volume("disk-1", "data-1", zone="b"), volume("disk-2", "data-2", zone="a")],
-            persistentVolumeClaims=[claim("data-1", volume="disk-1"), claim("data-2", volume="disk-2")],
-        ),
-        waiting(spec=mounting("data-1", "data-2")),
-        "VolumeElsewhere",
-        "volume disk-1 of claim data-1 is only in topology.kubernetes.io/zone In (b); volume disk-2 of claim data-2",
-    ),
-    Situation(
-        "a volume in a zone whose node is full",
-        cluster(
-            [node("one", "a"), node("two", "b")],
-            [full("big", "two")],
-            persistentVolumes=[volume("disk", "data", zone="b")],
-            persistentVolumeClaims=[claim("data", volume="disk")],
-        ),
-        waiting(requests={"cpu": "1"}, spec=mounting("data")),
-        "InsufficientResources",
-        "there is two: 1 CPU requested, 0 of 8 free",
-        ("move 1 pod elsewhere: default/big to one", "one more node like two"),
-    ),
-    Situation(
         "a host port of a pod that is being deleted",
         cluster([node("one")], [make_pod("old", node="one", spec=port(80), metadata={"deletionTimestamp": GONE})]),
         waiting(spec=port(80)),
@@ -337,57 +310,6 @@ VARIANTS = (
         ("one more node like one",),
     ),
     Situation(
-        "two claims that do not exist",
-        cluster([node("one")], storageClasses=[storage_class("fast", "example.com/disks")]),
-        waiting(spec=mounting("data", "logs")),
-        "ClaimMissing",
-        "default/data and default/logs do not exist",
-        ("create the claim default/data, of storage class fast and create the claim default/logs",),
-    ),
-    Situation(
-        "a misspelt claim",
-        cluster(
-            [node("one")],
-            persistentVolumes=[volume("disk", "data")],
-            persistentVolumeClaims=[claim("data", volume="disk")],
-        ),
-        waiting(spec=mounting("dta")),
-        "ClaimMissing",
-        "did you mean 'data'?",
-        ("mount the claim data instead of dta",),
-    ),
-    Situation(
-        "a claim of a misspelt storage class",
-        cluster(
-            [node("one")],
-            storageClasses=[storage_class("fast", "example.com/disks")],
-            persistentVolumeClaims=[claim("data", storage_class="fastt")],
-        ),
-        waiting(spec=mounting("data")),
-        "ClaimUnbound",
-        "fastt, which does not exist; did you mean 'fast'?",
-        ("create the claim default/data anew, of storage class fast instead of fastt",),
-    ),
-    Situation(
-        "two claims of a storage class without provisioner",
-        cluster(
-            [node("one")],
-            storageClasses=[storage_class("local", "kubernetes.io/no-provisioner")],
-            persistentVolumeClaims=[claim("data"), claim("logs")],
-        ),
-        waiting(spec=mounting("data", "logs")),
-        "NoVolume",
-        "claim default/logs is of storage class local, which has no provisioner",
-        ("create a PersistentVolume of storage class local on node one, of 1Gi and create a PersistentVolume",),
-    ),
-    Situation(
-        "a claim that is bound to a volume that does not exist",
-        cluster([node("one")], persistentVolumeClaims=[claim("data", volume="gone")]),
-        waiting(spec=mounting("data")),
-        "VolumeMissing",
-        "claim default/data is bound to the volume gone, which does not exist",
-    ),
-    Situation(
         "a node that cannot be reached, with two taints of that",
         cluster([node("one", taints=UNREACHABLE)]),
         waiting(),
@@ -450,19 +372,6 @@ VARIANTS = (
         "PriorityTooLow",
         "have a higher priority (up to 1000, this pod 10)",
         ("have a PriorityClass of at least 1001", "one more node like one"),
-    ),
-    Situation(
-        "a claim that only one pod may use, of a pod that is being deleted",
-        cluster(
-            [node("one"), node("two")],
-            [make_pod("first", node="one", spec=mounting("data"), metadata={"deletionTimestamp": GONE})],
-            persistentVolumes=[volume("disk", "data", modes=["ReadWriteOncePod"])],
-            persistentVolumeClaims=[claim("data", volume="disk", modes=["ReadWriteOncePod"])],
-        ),
-        waiting(spec=mounting("data")),
-        "ClaimInUse",
-        "default/first on one uses it",
-        ("default/first",),
     ),
     Situation(
         "anti-affinity of another pod",
@@ -545,20 +454,5 @@ VARIANTS = (
         "host port 8080/TCP is taken by default/web",
         ("do without host port 8080/TCP",),
     ),
-    Situation(
-        "a claim that is being deleted",
-        cluster(
-            [node("one")],
-            persistentVolumes=[volume("disk", "data")],
-            persistentVolumeClaims=[
-                {
-                    **claim("data", volume="disk"),
-                    "metadata": {**claim("data", volume="disk")["metadata"], "deletionTimestamp": GONE},
-                }
-            ],
-        ),
-        waiting(spec=mounting("data")),
-        "ClaimTerminating",
-        'persistentvolumeclaim "data" is being deleted',
-    ),
+    *VOLUME_VARIANTS,
 )

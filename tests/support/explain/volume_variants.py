@@ -1,0 +1,123 @@
+"""Variants of the situations about volumes and their claims. See `variants`."""
+
+from __future__ import annotations
+
+from support.explain.objects import (
+    claim,
+    cluster,
+    full,
+    mounting,
+    node,
+    storage_class,
+    volume,
+    waiting,
+)
+from support.explain.situations import GONE, Situation
+from support.objects.builders import make_pod
+
+VOLUME_VARIANTS = (
+    Situation(
+        "two volumes in two zones",
+        cluster(
+            [node("one", "a"), node("two", "b")],
+            persistentVolumes=[volume("disk-1", "data-1", zone="b"), volume("disk-2", "data-2", zone="a")],
+            persistentVolumeClaims=[claim("data-1", volume="disk-1"), claim("data-2", volume="disk-2")],
+        ),
+        waiting(spec=mounting("data-1", "data-2")),
+        "VolumeElsewhere",
+        "volume disk-1 of claim data-1 is only in topology.kubernetes.io/zone In (b); volume disk-2 of claim data-2",
+    ),
+    Situation(
+        "a volume in a zone whose node is full",
+        cluster(
+            [node("one", "a"), node("two", "b")],
+            [full("big", "two")],
+            persistentVolumes=[volume("disk", "data", zone="b")],
+            persistentVolumeClaims=[claim("data", volume="disk")],
+        ),
+        waiting(requests={"cpu": "1"}, spec=mounting("data")),
+        "InsufficientResources",
+        "there is two: 1 CPU requested, 0 of 8 free",
+        ("move 1 pod elsewhere: default/big to one", "one more node like two"),
+    ),
+    Situation(
+        "two claims that do not exist",
+        cluster([node("one")], storageClasses=[storage_class("fast", "example.com/disks")]),
+        waiting(spec=mounting("data", "logs")),
+        "ClaimMissing",
+        "default/data and default/logs do not exist",
+        ("create the claim default/data, of storage class fast and create the claim default/logs",),
+    ),
+    Situation(
+        "a misspelt claim",
+        cluster(
+            [node("one")],
+            persistentVolumes=[volume("disk", "data")],
+            persistentVolumeClaims=[claim("data", volume="disk")],
+        ),
+        waiting(spec=mounting("dta")),
+        "ClaimMissing",
+        "did you mean 'data'?",
+        ("mount the claim data instead of dta",),
+    ),
+    Situation(
+        "a claim of a misspelt storage class",
+        cluster(
+            [node("one")],
+            storageClasses=[storage_class("fast", "example.com/disks")],
+            persistentVolumeClaims=[claim("data", storage_class="fastt")],
+        ),
+        waiting(spec=mounting("data")),
+        "ClaimUnbound",
+        "fastt, which does not exist; did you mean 'fast'?",
+        ("create the claim default/data anew, of storage class fast instead of fastt",),
+    ),
+    Situation(
+        "two claims of a storage class without provisioner",
+        cluster(
+            [node("one")],
+            storageClasses=[storage_class("local", "kubernetes.io/no-provisioner")],
+            persistentVolumeClaims=[claim("data"), claim("logs")],
+        ),
+        waiting(spec=mounting("data", "logs")),
+        "NoVolume",
+        "claim default/logs is of storage class local, which has no provisioner",
+        ("create a PersistentVolume of storage class local on node one, of 1Gi and create a PersistentVolume",),
+    ),
+    Situation(
+        "a claim that is bound to a volume that does not exist",
+        cluster([node("one")], persistentVolumeClaims=[claim("data", volume="gone")]),
+        waiting(spec=mounting("data")),
+        "VolumeMissing",
+        "claim default/data is bound to the volume gone, which does not exist",
+    ),
+    Situation(
+        "a claim that only one pod may use, of a pod that is being deleted",
+        cluster(
+            [node("one"), node("two")],
+            [make_pod("first", node="one", spec=mounting("data"), metadata={"deletionTimestamp": GONE})],
+            persistentVolumes=[volume("disk", "data", modes=["ReadWriteOncePod"])],
+            persistentVolumeClaims=[claim("data", volume="disk", modes=["ReadWriteOncePod"])],
+        ),
+        waiting(spec=mounting("data")),
+        "ClaimInUse",
+        "default/first on one uses it",
+        ("default/first",),
+    ),
+    Situation(
+        "a claim that is being deleted",
+        cluster(
+            [node("one")],
+            persistentVolumes=[volume("disk", "data")],
+            persistentVolumeClaims=[
+                {
+                    **claim("data", volume="disk"),
+                    "metadata": {**claim("data", volume="disk")["metadata"], "deletionTimestamp": GONE},
+                }
+            ],
+        ),
+        waiting(spec=mounting("data")),
+        "ClaimTerminating",
+        'persistentvolumeclaim "data" is being deleted',
+    ),
+)
