@@ -66,9 +66,9 @@ def test_there_is_one_way_to_call_podwright(path):
     assert [text for text in code_of(path.read_text()) if others.search(text)] == []
 
 
-@pytest.mark.parametrize("path", [ROOT / "README.md", ROOT / "docs" / "evaluate.md"], ids=lambda path: path.name)
-def test_dumps_for_evaluate_contain_all_kinds(path):
-    dumped = re.findall(r"kubectl get (.*) -A -o json", path.read_text())
+@pytest.mark.parametrize("name", ["evaluate.md", "simulate.md"])
+def test_dumps_contain_all_kinds(name):
+    dumped = re.findall(r"kubectl get (.*) -A -o json", (ROOT / "docs" / name).read_text())
     assert dumped == ['"$(podwright evaluate --kinds)"']
 
 
