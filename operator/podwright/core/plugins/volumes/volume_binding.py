@@ -176,9 +176,11 @@ class VolumeBinding(
         problem = self._unusable(pod)
         if problem:
             return unresolvable(problem)
-        index = self.handle.cache.volumes.index
+        cache = self.handle.cache
+        index = cache.volumes.index
         bound, waiting = [], []
         for name in names:
+            cache.pauses.point_in_plugin()  # classes are parsed here, and may have thousands of topology terms
             claim = index.claim(pod.namespace, name)
             assert claim is not None, "_unusable has seen it"
             if claim.bound:
@@ -191,7 +193,6 @@ class VolumeBinding(
                 waiting.append(claim)
             else:
                 return unresolvable("pod has unbound immediate PersistentVolumeClaims")
-        cache = self.handle.cache
         unbound = UnboundClaims(waiting, index, cache.store, cache.pauses.point_in_plugin) if waiting else None
         state.data[self.name] = _Claims(tuple(bound), unbound)
         return None

@@ -94,6 +94,21 @@ class TestPreFilter:
 
         assert status == Status(Code.ERROR, ('VolumeBindingMode not set for StorageClass "std"',))
 
+    def test_an_attempt_may_pause_before_each_class_is_parsed(self, monkeypatch):
+        names = [f"c{number}" for number in range(5)]
+        plugin = plugin_for(
+            StorageClass=[make_class(name) for name in names],
+            PersistentVolumeClaim=[make_claim(name, storage_class=name) for name in names],
+        )
+        index, steps = plugin.handle.cache.volumes.index, []
+        parse = index.storage_class
+        monkeypatch.setattr(index, "storage_class", lambda name: steps.append(name) or parse(name))
+        plugin.handle.cache.pauses.pause = lambda: steps.append("pause")
+
+        assert plugin.pre_filter(CycleState(), asking(*names)) is None
+
+        assert steps[:10] == [step for name in names for step in ("pause", name)]
+
     def test_a_pod_without_volumes_is_skipped_without_reading_objects(self):
         plugin = plugin_for()
         plugin.handle = None
