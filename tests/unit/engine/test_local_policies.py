@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
+from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.interface import FilterPlugin, Plugin, ScorePlugin
 from podwright.core.framework.status import unschedulable
 from podwright.core.queue.active_pods import SHARE
@@ -381,3 +383,22 @@ def test_the_penalties_of_policies_that_are_gone_are_bounded_and_those_of_their_
         True,
         True,
     ]
+
+
+def test_hints_are_never_part_of_a_decision_in_the_lane():
+    now, charged = [100.0], []
+
+    def hint(*_args):
+        now[0] += 0.01
+        return Hint.QUEUE
+
+    budgets = LocalBudgets(lambda: now[0], lambda: now[0])
+    budgets.charge_to(charged.append)
+    account = budgets.account("team-a/p", "owner", 1.0)
+    framework = SimpleNamespace(hints={"P": [EventHint(ClusterEvent(NODE, Action.ADD), hint)]}, plugins={"P": object()})
+    budgets.watch(account, framework, ["P"])
+    assert budgets.begin(account, in_lane=True)
+    assert framework.hints["P"][0].function(None, None, None) is Hint.QUEUE
+    assert charged == []
+    budgets.begin(account, in_lane=True)
+    assert charged == [pytest.approx(0.01)]
