@@ -14,7 +14,7 @@ async def timers(monkeypatch):
     """The timers that were made."""
     loop = asyncio.get_running_loop()
     made, call_at = [], loop.call_at
-    monkeypatch.setattr(loop, "call_at", lambda when, *work: made.append(when) or call_at(when, *work))
+    monkeypatch.setattr(loop, "call_at", lambda when, *work, **more: made.append(when) or call_at(when, *work, **more))
     return made
 
 
