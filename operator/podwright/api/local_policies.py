@@ -369,7 +369,7 @@ class LocalPolicies:
         return None if known is None else (known.refused, *known.variants.values())
 
     def shadowed_by(self, key: str) -> str | None:
-        """The active policy of the same namespace that takes all pods of this one; None if there is none."""
+        """The active policy of the same namespace that hides this one, because it takes every pod that this one matches. None if no policy does."""
         known = self._known.get(key)
         return None if known is None else known.shadow
 

@@ -338,7 +338,7 @@ class PolicySet:
         return None if known is None or known.active is None else known.active.source
 
     def shadowed_by(self, name: str) -> str | None:
-        """The policy that takes all pods of this one; None if there is none."""
+        """The policy that hides this one, because it takes every pod that this one matches. None if no policy does."""
         policy = self.active_generation_of(name)
         if not self._takes(policy) or policy.spec.by_name != "Never":
             return None
