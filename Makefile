@@ -25,8 +25,10 @@ lock: ## pin all dependencies again (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --group dev --group build -o requirements-dev.lock
 
-test: venv ## run all tests, on a real etcd and kube-apiserver (KUBERNETES=1.35: of that version, as in all that start them)
-	$(BIN)/python -m pytest $(ARGS)
+# Each process has control planes of its own, and takes a whole file at a time. The tests in it mostly wait, so two keep two cores busy.
+WORKERS ?= 2
+test: venv ## run all tests, on a real etcd and kube-apiserver (KUBERNETES=1.35: of that version, as in all that start them; WORKERS=0: in one process)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-fast: venv ## run the tests that need no control plane
 	$(BIN)/python -m pytest -m "not control_plane and not slow" -q
@@ -118,15 +120,15 @@ image-test: venv ## run the image IMAGE=NAME without rights on a read-only root:
 	PODWRIGHT_IMAGE="$(IMAGE)" $(BIN)/python -m pytest tests/image $(ARGS)
 
 .PHONY: options
-options: venv ## generate docs/options.md from operator/podwright/kube/options.py
-	$(BIN)/python -m podwright.cli.options_page docs/options.md
+options: venv ## generate docs/options.md from operator/podwright/kube/options/options.py
+	$(BIN)/python -m podwright.cli.docs.options_page docs/options.md
 
 verify: venv ## fail if a generated file is out of date
 	$(BIN)/python -m podwright.api.crd --check $(CRD)
 	$(BIN)/python -m podwright.api.crd --kind LocalSchedulerPolicy --check $(LOCAL_CRD)
-	$(BIN)/python -m podwright.cli.options_page --check docs/options.md
+	$(BIN)/python -m podwright.cli.docs.options_page --check docs/options.md
 	$(BIN)/python charts/generate.py --check
-	$(BIN)/python -m podwright.cli.strategy_pictures --check docs/strategies.md
+	$(BIN)/python -m podwright.cli.docs.strategy_pictures --check docs/strategies.md
 	$(BIN)/python -m benchmarks.report --readme README.md --check
 
 .PHONY: notebook
@@ -157,4 +159,4 @@ picture: strategies ## record docs/demo.svg, the picture in the README, from a r
 	$(BIN)/podwright demo --plain --picture docs/demo.svg
 
 strategies: venv ## draw the pictures of docs/strategies.md from simulations
-	$(BIN)/python -m podwright.cli.strategy_pictures docs/strategies.md
+	$(BIN)/python -m podwright.cli.docs.strategy_pictures docs/strategies.md

@@ -2,7 +2,7 @@
 
     python -m benchmarks.extender load --nodes 5000 --rate 100 --seconds 30
     python -m benchmarks.extender nodes-sent --nodes 5000 --at-once 16
-    python -m benchmarks.extender kube-scheduler --nodes 1000 --pods 1000
+    python -m benchmarks.extender kube-scheduler --nodes 1000 --pods 1000 --rounds 3
 
 Each starts a control plane on loopback and the extender as a process of its own; the first two, on one CPU core if there are several. Prints a table.
 """
@@ -25,9 +25,8 @@ from typing import Any, Final
 
 import aiohttp
 
-from benchmarks.backlog_rate import backlog_rate
-from benchmarks.http_client import connect
-from benchmarks.workloads import MEASURED_PREFIX
+from benchmarks import extended_kube_scheduler
+from benchmarks.process_cost import cost
 from podwright.testing import ControlPlane, Process, node, pod, wait_until
 from podwright.testing.processes import free_port
 
@@ -38,7 +37,6 @@ POLICY: Final = {
     "metadata": {"name": "packs"},
     "spec": {"schedulerName": "default-scheduler", "strategy": {"type": "MostAllocated"}},
 }
-TICKS: Final = os.sysconf("SC_CLK_TCK")
 CONNECTIONS: Final = 16
 """Of the load generator. kube-scheduler has one for each extender."""
 JSON: Final = {"Content-Type": "application/json"}
@@ -56,8 +54,7 @@ class Extender:
         return self.process.pid
 
     def cpu_seconds(self) -> float:
-        user, system = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-        return (int(user) + int(system)) / TICKS
+        return cost(self.pid).cpu_s
 
     def memory(self, key: str) -> int:
         """VmRSS or VmHWM, in bytes."""
@@ -205,60 +202,16 @@ async def nodes_sent(cluster: ControlPlane, extender: Extender, at_once: int) ->
         )
 
 
-def kube_scheduler(cluster: ControlPlane, extender: Extender, pods: int, rounds: int) -> None:
-    """kube-scheduler's rate alone, and with the extender in four configurations, in turn."""
-    verbs = {"filterVerb": "filter", "prioritizeVerb": "prioritize", "weight": 1}
-    base = {"urlPrefix": extender.url, "nodeCacheCapable": True, **verbs}
-    series: dict[str, list[dict[str, Any]]] = {
-        "alone": [],
-        "node cache": [base],
-        "node cache, no filterVerb": [{name: value for name, value in base.items() if name != "filterVerb"}],
-        "node cache, bindVerb": [{**base, "bindVerb": "bind"}],
-        "nodes sent": [{**base, "nodeCacheCapable": False}],
-    }
-    rates: dict[str, list[float]] = {name: [] for name in series}
-    cpu: dict[str, list[float]] = {name: [] for name in series}
-    for number in range(rounds):
-        for name, extenders in series.items():
-            prefix = f"{name.replace(', ', '-').replace(' ', '-').lower()}-{number}"
-            before = extender.cpu_seconds()
-            rates[name].append(asyncio.run(_rate(cluster, pods, extenders, prefix)))
-            cpu[name].append((extender.cpu_seconds() - before) / pods)
-    alone = statistics.median(rates["alone"])
-    for name, found in rates.items():
-        rate = statistics.median(found)
-        spent = statistics.median(cpu[name]) * 1e3
-        print(
-            f"{name:26} {rate:7.0f} pods/s, {rate / alone:6.2f} of its own rate   {[round(each) for each in found]}, "
-            f"{spent:.2f} ms of CPU of the extender per pod"
-        )
-
-
-async def _rate(cluster: ControlPlane, count: int, extenders: Sequence[dict[str, Any]], name: str) -> float:
-    """Pods per second."""
-    waiting = [pod(f"{MEASURED_PREFIX}{name}-{index}") for index in range(count)]
-
-    def start() -> Process:
-        return cluster.start_scheduler({"extenders": list(extenders)}, name=name, wait=False)
-
-    async with connect(cluster.kubeconfig) as api:
-        rate = await backlog_rate(cluster, api, waiting, start)
-    cluster.client.request("DELETE", "/api/v1/namespaces/default/pods", query={"gracePeriodSeconds": "0"})
-    return rate
-
-
 def main(arguments: Sequence[str]) -> None:
     """Runs one of the measurements."""
     parser = argparse.ArgumentParser("python -m benchmarks.extender", description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("load", "nodes-sent", "kube-scheduler"):
-        command = commands.add_parser(name)
-        command.add_argument("--nodes", type=int, default=1000 if name == "kube-scheduler" else 5000)
-        command.add_argument("--rate", type=int, default=100, help="requests per second")
-        command.add_argument("--seconds", type=int, default=30)
-        command.add_argument("--at-once", type=int, default=16)
-        command.add_argument("--pods", type=int, default=1000)
-        command.add_argument("--rounds", type=int, default=1)
+    for name, nodes in (("load", 5000), ("nodes-sent", 5000), ("kube-scheduler", 1000)):
+        commands.add_parser(name).add_argument("--nodes", type=int, default=nodes)
+    commands.choices["load"].add_argument("--rate", type=int, default=100, help="requests per second")
+    commands.choices["load"].add_argument("--seconds", type=int, default=30)
+    commands.choices["nodes-sent"].add_argument("--at-once", type=int, default=16)
+    extended_kube_scheduler.add_arguments(commands.choices["kube-scheduler"])
     chosen = parser.parse_args(arguments)
     beside = chosen.command == "kube-scheduler"  # which moves between cores, too
     with running(chosen.nodes, 0 if beside else chosen.nodes, one_core=not beside) as (cluster, extender):
@@ -267,7 +220,12 @@ def main(arguments: Sequence[str]) -> None:
         elif chosen.command == "nodes-sent":
             asyncio.run(nodes_sent(cluster, extender, chosen.at_once))
         else:
-            kube_scheduler(cluster, extender, chosen.pods, chosen.rounds)
+            ours = (extender.pid, extender.url)
+            print(
+                extended_kube_scheduler.compare(
+                    cluster, ours, chosen=chosen.series, pods=chosen.pods, rounds=chosen.rounds
+                )
+            )
 
 
 if __name__ == "__main__":

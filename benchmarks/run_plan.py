@@ -77,7 +77,7 @@ def execute(
             return [*failures, f"{plan.minutes:g} minutes are over: continue with --resume"]
         try:
             journal.append(_execute_run(run, _prepared(run, folder, binaries), binaries))
-        except Exception as error:  # noqa: BLE001 - one failed run must not end the whole benchmark
+        except Exception as error:  # noqa: BLE001 -- one failed run must not end the whole benchmark
             failures.append(f"{run.title}: {type(error).__name__}: {error}")
             click.secho(failures[-1], fg="red", err=True)
         on_done(run)

@@ -18,7 +18,7 @@ import yaml
 from aiohttp import web
 
 from benchmarks import schedulers
-from benchmarks.backlog_rate import backlog_rate
+from benchmarks.backlog import place_backlog
 from benchmarks.http_client import connect
 from benchmarks.workloads import MEASURED_PREFIX
 from podwright.testing import ControlPlane, Process, node, pod
@@ -90,7 +90,7 @@ async def measure(nodes: int, pods: Mapping[str, int], seconds: float, arguments
 
             names = (f"{MEASURED_PREFIX}{name}-{number}" for number in range(count))
             waiting = [pod(each, scheduler=name, cpu="10m", memory="1Mi") for each in names]
-            found[name] = await backlog_rate(cluster, api, waiting, start)
+            found[name] = (await place_backlog(cluster, api, waiting, start)).pods_per_s
     return found
 
 

@@ -157,9 +157,6 @@ volumes:
 _ANNOTATION = """{{- if .Values.configuration }}
 podwright.dev/configuration: {{ toYaml .Values.configuration | sha256sum }}
 {{- end }}
-{{- if .Values.signals }}
-podwright.dev/signals: {{ toYaml .Values.signals | sha256sum }}
-{{- end }}
 {{- if .Values.openshift }}
 openshift.io/required-scc: restricted-v2
 {{- end }}"""

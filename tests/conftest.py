@@ -28,9 +28,11 @@ def _debug_mode() -> Iterator[None]:
         yield
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the fast tests first: what they find is known in minutes, and CI runs those of another Python beside them."""
-    items.sort(key=lambda item: any(item.get_closest_marker(mark) for mark in ("control_plane", "slow")))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Puts files of fast tests first: what they find is known in minutes. Only a file that mostly waits comes before, if others run beside it."""
+    waiting = {item.path for item in items if hasattr(config, "workerinput") and item.get_closest_marker("waits")}
+    slow = {item.path for item in items if any(item.get_closest_marker(mark) for mark in ("control_plane", "slow"))}
+    items.sort(key=lambda item: (item.path not in waiting, item.path in slow))
 
 
 def pytest_collection_finish() -> None:

@@ -55,8 +55,8 @@ STEPS = ("filter", "fit", "balanced", "pick", "assume")
 def measure(cache: Cache, pods: list[PodInfo]) -> NDArray[np.float64]:
     """The time of each step in µs: float64[steps, decisions]."""
     handle = BenchHandle(cache)
-    fit = NodeResourcesFit(None, handle)  # type: ignore[arg-type]  # these plugins use only what it has
-    balanced = NodeResourcesBalancedAllocation(None, handle)  # type: ignore[arg-type]  # these plugins use only what it has
+    fit = NodeResourcesFit(None, handle)
+    balanced = NodeResourcesBalancedAllocation(None, handle)
     rng = random.Random(1)
     spent = np.empty((len(STEPS), len(pods)))
     clock = time.perf_counter_ns

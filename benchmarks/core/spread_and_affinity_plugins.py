@@ -162,7 +162,7 @@ def timed(framework: Framework) -> Counter[str]:
 
 def measure(cache: Cache, pods: Iterator[PodInfo], warm: int) -> dict[str, float]:
     """µs per decision, after `warm` decisions that do not count."""
-    framework = Framework(Profile("podwright", DEFAULT_PLUGINS), PLUGINS, BenchHandle(cache))  # type: ignore[arg-type]  # the default plugins use only what it has
+    framework = Framework(Profile("podwright", DEFAULT_PLUGINS), PLUGINS, BenchHandle(cache))
     below = random.Random(1).randrange
     clock = time.process_time_ns
     decided = assumed = count = 0

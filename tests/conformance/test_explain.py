@@ -48,7 +48,7 @@ def differences(found, expected):
         return
     if "error" in expected:
         errors = expected.get("errors") or [expected["error"]]
-        if found.cause.reason != "PluginFailed" or found.message not in errors:
+        if found.cause.reason not in ("PluginFailed", "DeviceSelectorFails") or found.message not in errors:
             yield f"error: {found.cause}, expected {expected['error']!r}"
         return
     nodes = expected["nodes"]

@@ -158,7 +158,7 @@ class Api:
 
 @pytest.fixture
 async def api(server: Path) -> AsyncIterator[Api]:
-    config = yaml.safe_load(server.read_bytes())  # noqa: ASYNC240 - a small local file
+    config = yaml.safe_load(server.read_bytes())  # noqa: ASYNC240 -- a small local file
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
     headers = {"Authorization": f"Bearer {user['token']}"}
     connector = aiohttp.TCPConnector(ssl=_trust(cluster), limit=0)

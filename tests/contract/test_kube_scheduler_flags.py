@@ -8,9 +8,9 @@ import subprocess
 import pytest
 from click.testing import CliRunner
 
-from podwright.cli.kube_scheduler import kube_scheduler
+from podwright.cli.commands.kube_scheduler import kube_scheduler
+from podwright.cli.commands.run import run
 from podwright.cli.main import main
-from podwright.cli.run import run
 from podwright.core.framework.known_gates import GROUPS, KNOWN_GATES
 
 
@@ -76,7 +76,7 @@ def test_both_say_the_same_about_feature_gates(binaries, gates, accepted, monkey
     async def start(_options):
         return
 
-    monkeypatch.setattr("podwright.cli.scheduler.run", start)
+    monkeypatch.setattr("podwright.cli.processes.scheduler.run", start)
     theirs = subprocess.run(
         [binaries.path("kube-scheduler"), f"--feature-gates={gates}", "--version"], capture_output=True, check=False
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.kube.client.credentials import load
+from podwright.kube.client.credentials.credentials import load
 from podwright.kube.client.errors import ApiError, ConfigError, UnreachableError
 from podwright.kube.client.http import Http
 from support.http import kubeconfigs

@@ -12,6 +12,7 @@ from podwright.testing.build import go_command
 
 
 @pytest.mark.slow
+@pytest.mark.waits
 @pytest.mark.timeout(1200)  # includes the time to compile the specs
 def test_the_quick_specs_pass(binaries):
     _build_or_skip(binaries)

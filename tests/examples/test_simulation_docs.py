@@ -15,7 +15,8 @@ from podwright.sandbox import SandboxThread
 from podwright.simulator.hypotheses.requests import hypothesis_of
 from podwright.testing.objects import collection_path
 from support.examples.clusters import SandboxApi
-from support.simulator.kit import node, pod, policy
+from support.objects.builders import make_policy
+from support.simulator.kit import node, pod
 
 DOCS = Path(__file__).parents[2] / "docs"
 COMMANDS = [
@@ -38,9 +39,9 @@ def folder(tmp_path_factory):
     texts = {
         "dump.json": snapshot,
         "cluster.json.gz": snapshot,
-        "policy.yaml": yaml.safe_dump(policy("p")),
-        "pack.yaml": yaml.safe_dump(policy("pack", strategy={"type": "MostAllocated"})),
-        "spread.yaml": yaml.safe_dump(policy("spread")),
+        "policy.yaml": yaml.safe_dump(make_policy("p")),
+        "pack.yaml": yaml.safe_dump(make_policy("pack", strategy={"type": "MostAllocated"})),
+        "spread.yaml": yaml.safe_dump(make_policy("spread")),
         "pods.yaml": yaml.safe_dump(pod("new")),
         "nodes.csv.gz": NODES,
         "tasks.csv.gz": TASKS,

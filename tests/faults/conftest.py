@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from podwright.testing import Binaries, ControlPlane
+from support import summary
 from support.control_plane import operator_process as operator_kit
 from support.faults.arena import Arena
 from support.faults.ledger import Ledger
 
-_FIGURES = pytest.StashKey[list[str]]()
+_FIGURES = "faults"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -42,10 +43,10 @@ def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
 @pytest.fixture
 def arena(request: pytest.FixtureRequest, control_plane: ControlPlane, namespace: str) -> Iterator[Arena]:
     """An empty cluster with one namespace, and a ledger that records from now on."""
-    lines = request.config.stash.setdefault(_FIGURES, [])
 
     def add_figures(**figures: Any) -> None:
-        lines.append(f"{request.node.name}: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in figures.items()))
+        line = f"{request.node.name}: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in figures.items())
+        summary.add(request.node, _FIGURES, line)
 
     with Ledger(control_plane) as ledger:
         yield Arena(control_plane, namespace, ledger, add_figures)
@@ -53,8 +54,8 @@ def arena(request: pytest.FixtureRequest, control_plane: ControlPlane, namespace
         control_plane.client.request("DELETE", path, query={"gracePeriodSeconds": "0"})
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    if lines := config.stash.get(_FIGURES, []):
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    if lines := summary.collected(terminalreporter, _FIGURES):
         terminalreporter.section("faults")
         for line in lines:
             terminalreporter.write_line(line)

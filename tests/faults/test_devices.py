@@ -175,7 +175,7 @@ def reported(arena: Arena) -> set[str]:
 @pytest.mark.parametrize("kind", ["device", "counter", pytest.param("capacity", marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("claims")
 def test_two_schedulers_never_bind_pods_to_one_device(arena: Arena, kind: str) -> None:
-    """They do not know of each other. Writes are delayed, so that both often choose the same device."""
+    """They do not know of each other. Each chooses half of the devices before it sees a write of the other."""
     cluster, pods = arena.cluster, 32
     with (
         contested_by(arena, kind, pods // 8),
@@ -185,10 +185,14 @@ def test_two_schedulers_never_bind_pods_to_one_device(arena: Arena, kind: str) -
     ):
         for proxy in (one, other):
             proxy.faults = [Faults({}, is_write_to_claim, delay=0.2)]
+            proxy.hold(is_write_to_claim)
         second = arena.running(other, f"--scheduler-name={OTHER}", warm_up=False, name="second")
         with arena.running(one, warm_up=False, name="first") as first, second:
             arena.pods(pods // 2, "ours", cpu="1m", **dra.from_template("ours"))
             arena.pods(pods // 2, "theirs", cpu="1m", scheduler=OTHER, **dra.from_template("theirs"))
+            wait_until(lambda: one.held() == other.held() == pods // 2, 60, "both have chosen")
+            for proxy in (one, other):
+                proxy.release()
             wait_until(lambda: kit.bound(cluster, arena.namespace) == pods, 120, "all pods are bound")
             verify(arena, pods)
             wait_until(lambda: reported(arena) == ledger.later.keys(), 30, "each case is reported")
@@ -209,9 +213,17 @@ def test_each_device_that_kube_scheduler_takes_at_the_same_time_is_reported(aren
     try:
         with contested_by(arena, kind, pods // 8), ClaimLedger(cluster) as ledger, FaultProxy(cluster) as proxy:
             proxy.faults = [Faults({}, is_write_to_claim, delay=0.1)]
+            proxy.hold(is_write_to_claim)
             with arena.running(proxy, warm_up=False) as operator:
+                arena.pods(pods // 4, "ours-first", cpu="1m", **dra.from_template("ours"))
+                wait_until(
+                    lambda: proxy.held() == pods // 4, 60, "Podwright has chosen, and kube-scheduler does not know"
+                )
                 arena.pods(pods // 2, "theirs", cpu="1m", scheduler=KUBE_SCHEDULER, **dra.from_template("theirs"))
-                arena.pods(pods // 2, "ours", cpu="1m", **dra.from_template("ours"))
+                arena.pods(pods // 4, "ours", cpu="1m", **dra.from_template("ours"))
+                with_devices = lambda: sum(bool(dra.results_of(raw)) for raw in dra.claims(cluster, arena.namespace))
+                wait_until(lambda: with_devices() >= pods // 4, 60, "kube-scheduler takes devices")
+                proxy.release()
                 wait_until(lambda: kit.bound(cluster, arena.namespace) == pods, 120, "all pods are bound")
                 wait_until(lambda: reported(arena) == ledger.later.keys(), 30, "each case is reported")
                 counted = operator.metric("podwright_devices_allocated_twice_total", kind=kind)

@@ -23,6 +23,7 @@ from podwright.testing import ControlPlane, node, pod, wait_until
 from podwright.testing.processes import free_port
 from support.control_plane import operator_process as kit
 from support.faults.proxy import RESPONSE_LOST, FaultProxy, Faults
+from support.objects.builders import make_policy
 from support.objects.devices import allocated, claiming, exactly, make_claim, make_class, make_device, make_slice
 
 OURS = "podwright"
@@ -227,13 +228,7 @@ def on(name: str) -> dict[str, str]:
 
 
 def policy(precedence: int) -> dict[str, Any]:
-    metadata = {"name": "all"}
-    return {
-        "apiVersion": "podwright.dev/v1alpha1",
-        "kind": "SchedulerPolicy",
-        "metadata": metadata,
-        "spec": {"precedence": precedence},
-    }
+    return make_policy("all", precedence=precedence)
 
 
 def storage_class(name: str, provisioner: str) -> dict[str, Any]:

@@ -113,7 +113,7 @@ async def tried(rig: Rig, name: str, **options: Any) -> list[str]:
     rig.pod(name, **options)
     queued = rig.engine.queue.pop()
     if queued is not None:
-        rig.engine.schedule_one(queued)
+        rig.engine.pod_attempts.schedule_one(queued)
     await settle()
     return [note for pod, reason, note in rig.recorder.events if (pod, reason) == (name, "FailedScheduling")]
 
@@ -126,7 +126,7 @@ async def others_are_placed(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items()])
-async def test_the_pod_that_asked_is_told_and_others_get_their_devices(case: Case):
+async def test_the_pod_gets_an_event_and_others_get_their_devices(case: Case):
     rig = rig_with(case.slices)
     rig.engine.objects("ResourceClaim").put(make_claim("asked", case.request))
     notes = await tried(rig, "asks", spec={**claiming("asked"), **ON_BAD})
@@ -139,7 +139,7 @@ def unreadable_slice() -> Raw:
     return bad_slice([make_device("d0", capacity={"memory": "a lot"}), make_device("d1")])
 
 
-async def test_a_device_that_cannot_be_understood_is_left_out_and_told_of_once():
+async def test_a_device_that_cannot_be_understood_is_left_out_and_reported_once():
     rig = rig_with([unreadable_slice()])
     rig.engine.objects("ResourceClaim").put(make_claim("asked", exactly(device_class="bad", count=2)))
     (note,) = await tried(rig, "asks", spec={**claiming("asked"), **ON_BAD})
@@ -156,7 +156,7 @@ async def test_a_device_that_cannot_be_understood_is_left_out_and_told_of_once()
     await others_are_placed(rig)
 
 
-async def test_no_event_tells_of_a_slice_that_was_mended():
+async def test_no_event_names_a_slice_that_was_corrected():
     rig = rig_with([unreadable_slice()])
     rig.engine.objects("ResourceClaim").put(make_claim("asked", exactly(device_class="bad", count=3)))
     rig.engine.objects("ResourceSlice").put(bad_slice([make_device("d0"), make_device("d1")], generation=2))
@@ -183,7 +183,7 @@ GENERATED = {
         pytest.param(None, {"spec": claiming("ghost")}, 'could not find ResourceClaim "default/ghost"', id="a claim that does not exist"),
     ],
 )  # fmt: skip
-async def test_a_pod_that_may_not_enter_the_queue_is_told_why(claim, pod, event):
+async def test_a_pod_that_may_not_enter_the_queue_gets_an_event_with_the_reason(claim, pod, event):
     rig = rig_with([])
     if claim is not None:
         rig.engine.objects("ResourceClaim").put(claim)
@@ -192,7 +192,7 @@ async def test_a_pod_that_may_not_enter_the_queue_is_told_why(claim, pod, event)
     await others_are_placed(rig)
 
 
-async def test_a_pod_whose_template_was_deleted_is_told_after_a_while_and_enters_the_queue_with_its_claim():
+async def test_a_pod_whose_template_was_deleted_gets_an_event_later_and_enters_the_queue_with_its_claim():
     rig = rig_with([])
     created = {"metadata": {"creationTimestamp": "1970-01-01T00:16:40Z"}}  # now
     waiting = {"spec": GENERATED["spec"]}

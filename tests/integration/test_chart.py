@@ -255,3 +255,16 @@ def test_signals_become_a_file_that_the_operator_accepts_with_the_right_to_read_
     assert binding["subjects"] == [{**manifests[1]["subjects"][0], "namespace": "elsewhere"}]
     plain = objects(helm("template", "release", str(CHART), "-n", "elsewhere", *version))
     assert ("ClusterRole", "", "podwright-signals") not in plain
+    values.write_text(yaml.safe_dump({"signals": [{**signals[0], "default": 50}]}))
+    changed = objects(helm("template", "release", str(CHART), "-n", "elsewhere", *version, "-f", str(values)))
+    assert {key for key in found if found[key] != changed[key]} == {("ConfigMap", "elsewhere", "podwright")}
+
+
+def test_changed_signals_reach_the_operator_of_the_overlay_without_a_restart(kustomize):
+    """The ConfigMap that the Deployment mounts keeps its name, and no hash of it is in the Deployment."""
+    found = kustomize(OVERLAYS / "signals")
+    config = found["ConfigMap", "podwright-system", "podwright-signals"]
+    assert load_signals(config["data"]["signals.yaml"].encode())
+    template = deployment(found)["template"]
+    assert [each["configMap"] for each in template["spec"]["volumes"]] == [{"name": config["metadata"]["name"]}]
+    assert not [key for key in template["metadata"]["annotations"] if "signals" in key]

@@ -11,12 +11,6 @@ from support.control_plane import operator_process as kit
 from support.gangs.pod_groups import LABEL, OURS, Case, install_crd, remove_crd, remove_groups
 
 
-@pytest.fixture(scope="module")
-def installed(control_plane: ControlPlane) -> ControlPlane:
-    kit.install(control_plane)
-    return control_plane
-
-
 @pytest.fixture
 def case(installed: ControlPlane, empty_cluster: ControlPlane, namespace: str) -> Iterator[Case]:
     install_crd(empty_cluster)

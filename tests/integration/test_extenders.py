@@ -93,7 +93,8 @@ def test_podwright_can_be_the_extender_of_another_podwright(cluster, namespace, 
         "apiVersion": "podwright.dev/v1alpha1",
         "kind": "SchedulerPolicy",
         "metadata": {"name": "by-name"},
-        "spec": {"schedulerName": "by-name", "strategy": {"type": "NodeName"}},
+        # Only a scheduler asks the extenders of a policy, so to the extender it does not matter that this one is defined elsewhere.
+        "spec": {"schedulerName": "by-name", "strategy": {"type": "NodeName"}, "extenders": ["defined-elsewhere"]},
     }
     cluster.client.create(policy)
     extender = start_extender(cluster)

@@ -9,7 +9,7 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from podwright.testing import ControlPlane, Versions, node, pod, wait_until
+from podwright.testing import Versions, node, pod, wait_until
 from podwright.testing.processes import free_port
 from support.control_plane import operator_process as kit
 
@@ -41,17 +41,6 @@ SINCE = {
 }
 """Extension points that a plugin of kube-scheduler does not have before this minor version. Podwright's plugins are those of 1.37."""
 MINOR = Versions.from_environ().kubernetes_minor
-
-
-@pytest.fixture(scope="module")
-def installed(control_plane: ControlPlane) -> ControlPlane:
-    kit.install(control_plane)
-    return control_plane
-
-
-@pytest.fixture
-def cluster(installed, empty_cluster):
-    return empty_cluster
 
 
 def read(url):

@@ -58,9 +58,10 @@ def shell(control_plane, secured, tmp_path):
 
 @pytest.fixture
 def installed(control_plane, empty_cluster):
-    """What the documents take for granted: the Deployment, a node, the Leases, and the right of Prometheus."""
+    """What the documents take for granted: the Deployment, a node, a pod, the Leases, and the right of Prometheus."""
     kit.install(control_plane)
     control_plane.client.create(node("worker"))
+    control_plane.client.create(pod("web"))
     (binding,) = (
         raw
         for raw in yaml.safe_load_all((OVERLAY / "service-monitor.yaml").read_text())

@@ -8,30 +8,15 @@ import threading
 
 import pytest
 
-from podwright.testing import ControlPlane, node, pod, wait_until
+from podwright.testing import node, pod, wait_until
 from support.control_plane import operator_process as kit
+from support.objects.builders import make_policy
 
 OURS = "podwright"
 
 
-@pytest.fixture(scope="module")
-def installed(control_plane: ControlPlane) -> ControlPlane:
-    kit.install(control_plane)
-    return control_plane
-
-
-@pytest.fixture
-def cluster(installed, empty_cluster):
-    return empty_cluster
-
-
 def policy(name, strategy, **spec):
-    return {
-        "apiVersion": "podwright.dev/v1alpha1",
-        "kind": "SchedulerPolicy",
-        "metadata": {"name": name},
-        "spec": {"strategy": strategy, **spec},
-    }
+    return make_policy(name, strategy=strategy, **spec)
 
 
 def accepted(cluster, name):

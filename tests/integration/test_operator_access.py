@@ -10,23 +10,12 @@ import urllib.request
 import pytest
 import yaml
 
-from podwright.testing import ApiError, ControlPlane, node, pod, wait_until
+from podwright.testing import ApiError, node, pod, wait_until
 from podwright.testing.processes import free_port
 from support.control_plane import operator_process as kit
 
 OURS = "podwright"
 CRD = "customresourcedefinitions/schedulerpolicies.podwright.dev"
-
-
-@pytest.fixture(scope="module")
-def installed(control_plane: ControlPlane) -> ControlPlane:
-    kit.install(control_plane)
-    return control_plane
-
-
-@pytest.fixture
-def cluster(installed, empty_cluster):
-    return empty_cluster
 
 
 @pytest.fixture

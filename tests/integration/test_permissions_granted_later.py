@@ -12,12 +12,6 @@ OURS = "podwright"
 
 
 @pytest.fixture
-def cluster(control_plane, empty_cluster):
-    kit.install(control_plane)
-    return empty_cluster
-
-
-@pytest.fixture
 def role(cluster, namespace):
     """The cluster role of manifests/base, bound to a separate account."""
     role, binding = yaml.safe_load_all((kit.BASE / "cluster-role.yaml").read_text())

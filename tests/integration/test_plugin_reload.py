@@ -82,7 +82,7 @@ def placed(cluster, namespace, name):
     return cluster.client.read(raw)["spec"]["nodeName"]
 
 
-def test_a_plugin_is_changed_broken_and_mended_and_hangs_while_the_operator_runs(cluster, namespace, tmp_path):
+def test_a_plugin_is_changed_broken_corrected_and_hangs_while_the_operator_runs(cluster, namespace, tmp_path):
     plugins, state = Mounted(tmp_path / "plugins"), tmp_path / "state"
     state.mkdir()
     plugins.write("node-a")
@@ -114,7 +114,7 @@ def test_a_plugin_is_changed_broken_and_mended_and_hangs_while_the_operator_runs
         assert placed(cluster, namespace, "hangs") in ("node-a", "node-b"), "without the plugin in the end"
         assert operator.process.alive
         log = operator.log()
-        assert "policy only: plugin Only did not come back from filter" in log
+        assert "policy only: plugin Only did not return from filter" in log
         assert f'File "{plugins.path}", line 12, in filter\n        {HANGS}' in log
         off = condition(cluster, "PluginSwitchedOff")
         assert off["status"] == "True"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.testing import ControlPlane, node, pod, wait_until
+from podwright.testing import node, pod, wait_until
 from support.control_plane import operator_process as kit
+from support.objects.builders import make_policy
 
 OURS = "podwright"
 UNKNOWN = {"strategy": {"type": "Custom"}, "plugins": {"score": {"enabled": [{"name": "NoSuchPlugin"}]}}}
@@ -14,25 +15,10 @@ DEPTH = 5_000
 """More levels than the parser reads, and fewer than the API server refuses."""
 
 
-@pytest.fixture(scope="module")
-def installed(control_plane: ControlPlane) -> ControlPlane:
-    kit.install(control_plane)
-    return control_plane
-
-
 @pytest.fixture
 def cluster(installed, empty_cluster):
     yield empty_cluster
     empty_cluster.kubectl("delete", "schedulerpolicies", "--all")
-
-
-def policy(name, **spec):
-    return {
-        "apiVersion": "podwright.dev/v1alpha1",
-        "kind": "SchedulerPolicy",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
 
 
 def strict(name, namespace, scheduler=OURS):
@@ -49,8 +35,8 @@ def failures(cluster, namespace, name):
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
 def test_pods_of_refused_policies_wait_until_these_are_accepted_and_others_do_not(cluster, namespace, intake):
     cluster.client.create(node("a"))
-    cluster.client.create(policy("strict", match=STRICT, **UNKNOWN))
-    cluster.client.create(policy("named", schedulerName="team-ml", **UNKNOWN))
+    cluster.client.create(make_policy("strict", match=STRICT, **UNKNOWN))
+    cluster.client.create(make_policy("named", schedulerName="team-ml", **UNKNOWN))
     cluster.bulk.create(
         [
             strict("waits", namespace),
@@ -81,16 +67,16 @@ def test_pods_of_refused_policies_wait_until_these_are_accepted_and_others_do_no
             )
         status = cluster.client.get(f"{kit.POLICIES}/strict")
         assert "The pods that it would decide about wait." in kit.condition(status, "Active")["message"]
-        cluster.client.patch(policy("strict"), {"spec": {"strategy": {"type": "Random"}, "plugins": None}})
+        cluster.client.patch(make_policy("strict"), {"spec": {"strategy": {"type": "Random"}, "plugins": None}})
         kit.wait_bound(cluster, namespace, 2, 20)
         assert kit.decision(read("waits"))["policy"] == "strict"
-        cluster.client.patch(policy("named"), {"spec": {"strategy": {"type": "Random"}, "plugins": None}})
+        cluster.client.patch(make_policy("named"), {"spec": {"strategy": {"type": "Random"}, "plugins": None}})
         kit.wait_bound(cluster, namespace, 3, 20)
 
 
 def test_the_policy_of_a_series_of_events_is_that_of_its_last_attempt(cluster, namespace):
     cluster.client.create(node("a", cpu="1"))
-    cluster.client.create(policy("strict", match=STRICT, strategy={"type": "Random"}))
+    cluster.client.create(make_policy("strict", match=STRICT, strategy={"type": "Random"}))
     raw = strict("large", namespace)
     raw["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}}
     with kit.running(cluster):
@@ -101,7 +87,7 @@ def test_the_policy_of_a_series_of_events_is_that_of_its_last_attempt(cluster, n
         )
         cluster.client.create(raw)
         wait_until(lambda: failures(cluster, namespace, "large"), 20, "the pod has an event")
-        cluster.client.patch(policy("strict"), {"spec": {"precedence": 1}})
+        cluster.client.patch(make_policy("strict"), {"spec": {"precedence": 1}})
         wait_until(lambda: failures(cluster, namespace, "large")[0].get("series"), 30, "the second attempt is counted")
         (event,) = failures(cluster, namespace, "large")
         assert event["series"]["count"] == 2
@@ -129,7 +115,7 @@ def test_a_deeply_nested_policy_stops_neither_other_policies_nor_pods(cluster, n
     with kit.running(cluster, f"--pod-intake={intake}"):
         if when == "later":
             create_deep()
-        cluster.client.create(policy("other", strategy={"type": "NodeName"}))
+        cluster.client.create(make_policy("other", strategy={"type": "NodeName"}))
         for name in ("deep", "other"):
             wait_until(
                 lambda name=name: b'"Accepted"' in cluster.client.raw("GET", f"{kit.POLICIES}/{name}")[1],

@@ -17,17 +17,6 @@ PODS = 150
 COUNTED = ("pods", "events", "schedulerpolicies", "podgroups", "resourceclaims")
 
 
-@pytest.fixture(scope="module")
-def installed(control_plane: ControlPlane) -> ControlPlane:
-    kit.install(control_plane)
-    return control_plane
-
-
-@pytest.fixture
-def cluster(installed, empty_cluster):
-    return empty_cluster
-
-
 def counts(cluster: ControlPlane) -> RequestCounts:
     async def read() -> RequestCounts:
         async with connect(cluster.kubeconfig) as api:

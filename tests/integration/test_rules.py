@@ -6,6 +6,7 @@ import pytest
 
 from podwright.testing import ControlPlane, node, pod, wait_until
 from support.control_plane import operator_process as kit
+from support.objects.builders import make_policy
 
 OURS = "podwright"
 HOME = "kube-system"
@@ -28,8 +29,7 @@ def cluster(installed, empty_cluster):
 
 
 def policy(**spec):
-    raw = {"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulerPolicy", "metadata": {"name": "ruled"}}
-    return raw | {"spec": spec}
+    return make_policy("ruled", **spec)
 
 
 def config_map(tier):

@@ -156,7 +156,7 @@ def test_both_schedulers_know_the_same_client_certificates_and_front_proxies(
         "a user without a name": (authorities.clients.client("", ["system:masters"]), {}),
     }
     for operator in (secured, kube_scheduler):
-        wait_until(lambda: ask(operator, proxy, named)[0] == 200, 60, "the lookup has an effect")  # noqa: B023
+        wait_until(lambda: ask(operator, proxy, named)[0] == 200, 60, "the lookup has an effect")  # noqa: B023 -- called at once
     found = {title: (ask(secured, *case), ask(kube_scheduler, *case)) for title, case in cases.items()}
     assert {title: answers for title, answers in found.items() if answers[0] != answers[1]} == {}
     assert {title for title, answers in found.items() if answers[0][0] == 200} == {

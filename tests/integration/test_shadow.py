@@ -13,6 +13,7 @@ import yaml
 
 from podwright.testing import node, pod, wait_until
 from support.control_plane import operator_process as kit
+from support.objects.builders import make_policy
 
 OVERLAY = kit.BASE.parent / "overlays" / "shadow"
 ACCOUNT = ("podwright-system", "shadow")
@@ -77,13 +78,7 @@ def allowed(cluster, verb, resource):
 
 
 def policy(name, kind="Default"):
-    spec = {"mode": "Shadow", "schedulerName": "default-scheduler", "strategy": {"type": kind}}
-    return {
-        "apiVersion": "podwright.dev/v1alpha1",
-        "kind": "SchedulerPolicy",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
+    return make_policy(name, mode="Shadow", schedulerName="default-scheduler", strategy={"type": kind})
 
 
 def pods(namespace, below):

@@ -10,11 +10,12 @@ import yaml
 from click.testing import CliRunner
 
 from podwright.cli.main import main
-from podwright.engine.decision_annotation import decision_of
+from podwright.engine.decisions.decision_annotation import decision_of
 from podwright.simulator.snapshot import read_snapshot
 from podwright.testing import node, pod, wait_until
 from podwright.testing.processes import free_port
 from support.control_plane import operator_process as kit
+from support.objects.builders import make_policy
 from support.serve.certificates import Authority
 from support.signals.stand_in import API, SERVICE, stand_in
 
@@ -103,8 +104,7 @@ def signals(prometheus_url, authority, tmp_path):
 
 def policy(name, **spec):
     match = {"podSelector": {"matchLabels": {"by": name}}}
-    spec = {"match": match, "precedence": 1, **spec}
-    return {"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulerPolicy", "metadata": {"name": name}, "spec": spec}
+    return make_policy(name, **{"match": match, "precedence": 1, **spec})
 
 
 RULE = {"name": "idle", "expression": "signals.busy < 50.0", "message": "node(s) were busy"}

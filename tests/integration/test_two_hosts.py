@@ -12,6 +12,7 @@ import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -32,10 +33,17 @@ def cluster(empty_cluster: ControlPlane) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-def pair(cluster: ControlPlane, tmp_path: Path) -> Iterator[list[Host]]:
+def folder() -> Iterator[Path]:
+    """A folder with a short path: that of supervisor's socket in it can have 107 characters."""
+    with TemporaryDirectory(prefix="podwright-") as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def pair(cluster: ControlPlane, folder: Path) -> Iterator[list[Host]]:
     """Two hosts whose supervisors run, on which nothing is installed."""
     with scheduler_port():
-        hosts = [Host(cluster, tmp_path, number, CHANGES) for number in (1, 2)]
+        hosts = [Host(cluster, folder, number, CHANGES) for number in (1, 2)]
         supervisors = [host.start_supervisor() for host in hosts]
         yield hosts
         for supervisor in supervisors:

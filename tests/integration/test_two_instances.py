@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
-from podwright.testing import ControlPlane, node, pod, wait_until
+from podwright.testing import node, pod, wait_until
 from support.control_plane import operator_process as kit
 
 OURS = "podwright"
 WARNING = "Another instance of Podwright binds pods, too"
 COUNTER = "podwright_other_instances_bindings_total"
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "podwright"}
-
-
-@pytest.fixture(scope="module")
-def installed(control_plane: ControlPlane) -> ControlPlane:
-    kit.install(control_plane)
-    return control_plane
-
-
-@pytest.fixture
-def cluster(installed, empty_cluster):
-    return empty_cluster
 
 
 def deployed(cluster, name):

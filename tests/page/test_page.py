@@ -68,7 +68,7 @@ def test_the_map_is_walked_by_keyboard(look, stage):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_to_mend(look, stage, scheme):
+def test_axe_finds_no_violations(look, stage, scheme):
     stage.pod("waits", cpu="900")
     page = look(stage.url, scheme=scheme)
     page.locator("#queue").get_by_role("button", name="waits").click()

@@ -6,7 +6,6 @@ active, and which of them decides about a pod: see podwright/api/policy_set.py n
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -42,12 +41,14 @@ from podwright.core.framework.profile import (
     expand,
 )
 from podwright.core.framework.validation import SHOWN_PROBLEMS, Problem
+from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.plugins.rules.rule_set import RuleSet
 
 BUILT_IN: Final = "built-in-default"
 """The name of the policy that needs no SchedulerPolicy object."""
 PROFILE_PREFIX: Final = "profile/"
-"""Before the scheduler name, the name of a profile of a configuration file. No SchedulerPolicy can have such a name."""
+"""The prefix of the policy names of profiles of a configuration file; the scheduler name follows. No SchedulerPolicy can have such a name.
+"""
 
 Classes = Mapping[str, type[Any]]
 """Plugin classes by name."""
@@ -63,10 +64,11 @@ _ONLY_SCORE_PLUGIN: Final = {"Random": "RandomScore", "NodeName": "NodeNameScore
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorDefinitions:
     """What the operator's options define for policies: the extenders and signals that they may name, and the `namespace` whose ConfigMaps may
-    have their params.
+    have their params. Where nobody `asks_extenders`, policies may name any, and only those that are defined count.
     """
 
     extenders: Extenders = field(default_factory=dict)
+    asks_extenders: bool = True
     signals: Definitions = field(default_factory=dict)
     namespace: str = ""
 
@@ -78,9 +80,9 @@ _NOTHING_DEFINED: Final = OperatorDefinitions()
 class CompiledPolicy:
     """A policy that can decide about pods. Hashed by identity: each generation is an object of its own. Only `adopt` changes it.
 
-    `refusal`: why the policy was refused, "" if it was accepted. Nothing is known of a refused policy but which pods it is for; its profile
-    is the built-in one, and places no pods. `misnamed`: it stands for all policies that pods name and that do not take them.
-    `base`: of a LocalSchedulerPolicy, the policy that it is bounded by; `own_plugins`: those that run only because of it.
+    `refusal`: why the policy was refused, "" if it was accepted. Of a refused policy, only its pods are known; its profile is the built-in
+    one, and places no pods. `misnamed`: the policy stands for all policies that pods name but that do not take them. `base`: the policy
+    that bounds a LocalSchedulerPolicy; `own_plugins`: plugins that run only because of the LocalSchedulerPolicy.
     """
 
     source: SchedulerPolicy
@@ -109,7 +111,7 @@ class CompiledPolicy:
 
     @property
     def shadow(self) -> bool:
-        """Whether it is in shadow mode, and takes no pods."""
+        """Whether the policy is in shadow mode, and so takes no pods."""
         return self.source.spec.mode == "Shadow"
 
     @property
@@ -160,7 +162,8 @@ def compile_policy(
         for name, rule_set in rules.items():
             profile = with_rules(profile, rule_set, name)
         _check_queue_sort(policy, profile, classes, queue_sort)
-        profile = with_extenders(profile, named_extenders(spec.extenders, defined.extenders, "spec.extenders"), classes)
+        names = [name for name in spec.extenders if defined.asks_extenders or name in defined.extenders]
+        profile = with_extenders(profile, named_extenders(names, defined.extenders, "spec.extenders"), classes)
     except ArgsError as error:
         raise PolicyError(policy.name, "Invalid", _paths_as_written(spec, error.problems)) from error
     except ProfileError as error:
@@ -176,7 +179,7 @@ def refused_policy(source: SchedulerPolicy, profile: Profile, refusal: str) -> C
 
 
 def misnamed_policy(profile: Profile, refusal: str) -> CompiledPolicy:
-    """What decides about pods that name a policy which does not take them: nothing, they wait. `refusal`: what is wrong with it."""
+    """The policy for pods that name a policy which does not take them. It places no pods. `refusal`: why the pods wait."""
     source = SchedulerPolicy("", generation=0, spec=PolicySpec(scheduler_name=profile.scheduler_name))
     return CompiledPolicy(source=source, match=CompiledMatch(), profile=profile, refusal=refusal, misnamed=True)
 
@@ -192,7 +195,7 @@ def built_in_policy(
 
 
 def built_in_of(profile: Profile, name: str = BUILT_IN) -> CompiledPolicy:
-    """The profile, for every pod of its scheduler name, as the policy `name`."""
+    """A policy `name` that applies the profile to every pod of its scheduler name."""
     return CompiledPolicy(
         source=SchedulerPolicy(name, generation=0, spec=PolicySpec(scheduler_name=profile.scheduler_name)),
         match=CompiledMatch(),
@@ -210,7 +213,7 @@ def queue_sort_of(profile: Profile, classes: Classes) -> str:
 
 
 def strategy_sets(strategy: Strategy) -> PluginSets:
-    """What the strategy changes about the default plugins."""
+    """The plugin sets by which the strategy changes the default plugins."""
     kind = strategy.type
     if kind in _ONLY_SCORE_PLUGIN:
         return {
@@ -228,7 +231,7 @@ def strategy_sets(strategy: Strategy) -> PluginSets:
 
 
 def _plugin_sets(spec: PolicySpec) -> PluginSets:
-    """What the strategy or `plugins` changes about the default plugins."""
+    """The plugin sets by which the strategy or `plugins` changes the default plugins."""
     return strategy_sets(spec.strategy) or {
         key: PluginSet(
             tuple(Enabled(plugin.name, plugin.weight or 0) for plugin in plugin_set.enabled),
@@ -262,8 +265,7 @@ def _check_plugin_names(policy: SchedulerPolicy, classes: Classes) -> None:
         if name in (RULES, LOCAL_RULES):
             problems.append((f"{where}.name", f"plugin {name} cannot be named: spec.rules enables it"))
         elif name not in classes:
-            close = difflib.get_close_matches(name, classes, n=1) if len(problems) < SHOWN_PROBLEMS else ()
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+            hint = did_you_mean(name, classes) if len(problems) < SHOWN_PROBLEMS else ""
             problems.append((f"{where}.name", f"plugin {name!r} does not exist{hint}"))
     if problems:
         raise PolicyError(policy.name, "UnknownPlugin", problems)
@@ -290,7 +292,7 @@ class StrategyArgs:
 
 
 def strategy_args(strategy: Strategy, signals: Sequence[str]) -> StrategyArgs | None:
-    """What the strategy sets in the args of a plugin; None if nothing. `signals`: those that the policy names."""
+    """The args of a plugin that the strategy sets; None if it sets none. `signals`: those that the policy names."""
     if strategy.type == LOAD:
         loads = encode(strategy.signals) if strategy.signals else [{"name": name} for name in signals]
         return StrategyArgs(LOAD, "signals", loads)
@@ -308,7 +310,7 @@ def strategy_args(strategy: Strategy, signals: Sequence[str]) -> StrategyArgs | 
 
 
 def _merged_plugin_config(spec: PolicySpec) -> Sequence[PluginArgs]:
-    """`pluginConfig` plus what the strategy and `devices` set. Raises ArgsError where both set the same field."""
+    """`pluginConfig` plus the args that the strategy and `devices` set. Raises ArgsError where both set the same field."""
     config: Sequence[PluginArgs] = spec.plugin_config
     args = strategy_args(spec.strategy, spec.signals)
     if args is not None:
@@ -319,7 +321,7 @@ def _merged_plugin_config(spec: PolicySpec) -> Sequence[PluginArgs]:
 
 
 def _with_args(config: Sequence[PluginArgs], args: StrategyArgs, owner: str) -> Sequence[PluginArgs]:
-    """`owner`: what sets the field."""
+    """Adds args to `pluginConfig`. `owner`: the part of the spec that sets the field."""
     found = list(config)
     for i, entry in enumerate(found):
         if entry.name == args.plugin:

@@ -99,7 +99,7 @@ def _problem(issue: Issue) -> str:
 
 
 def _hint(message: str) -> str:
-    """What those who mix types probably did not know; "" for other problems."""
+    """A hint for errors about mixed types; "" for other problems."""
     if _NO_OVERLOAD not in message:
         return ""
     given = message.rpartition("'(")[2]

@@ -1,4 +1,4 @@
-"""Turns the profiles of a KubeSchedulerConfiguration into SchedulerPolicies, and says what has no counterpart in them.
+"""Turns the profiles of a KubeSchedulerConfiguration into SchedulerPolicies, and names the parts that policies cannot express.
 
 Each policy compiles to the same profile as the file: the same plugins in the same order, with the same weights and args.
 """
@@ -30,7 +30,7 @@ from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Converted:
-    """`policies`: the objects, as JSON values. `notes`: what is not in them, with what to write instead."""
+    """`policies`: the objects, as JSON values. `notes`: the parts of the file that are not in them, with what to write instead."""
 
     policies: Sequence[Mapping[str, Any]]
     notes: Sequence[str]
@@ -82,7 +82,7 @@ def _policy_of(configured: ConfiguredProfile, classes: Classes) -> Mapping[str, 
 
 
 def _plugin_set(plugin_set: ConfiguredPluginSet, classes: Classes) -> Mapping[str, Any]:
-    """As in a policy, without what is empty. To disable a plugin that does not exist has no effect."""
+    """The plugins as in a policy, without empty lists and without disabled plugins that do not exist."""
     enabled = [
         {"name": entry.name, "weight": entry.weight} if entry.weight else {"name": entry.name}
         for entry in plugin_set.enabled
@@ -93,7 +93,7 @@ def _plugin_set(plugin_set: ConfiguredPluginSet, classes: Classes) -> Mapping[st
 
 
 def _options_instead(settings: SchedulerConfiguration, queue_sort: str) -> Iterator[str]:
-    """What the options of the process say instead of the file."""
+    """Notes about settings of the file that become options of the process."""
     default = SchedulerConfiguration()
     if settings.leader_election.leader_elect:
         flags = " ".join(_flags_of(settings.leader_election))

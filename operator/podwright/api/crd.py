@@ -119,94 +119,63 @@ def _schema(which: _Kind) -> dict[str, Any]:
 
 
 def _printer_columns(which: _Kind) -> list[dict[str, Any]]:
-    def condition(kind: str, field: str = "status") -> str:
-        return f'.status.conditions[?(@.type=="{kind}")].{field}'
-
-    bounds = {
-        "name": "Bounded By",
-        "type": "string",
-        "jsonPath": ".status.boundedBy",
-        "description": "The SchedulerPolicies whose delegation bounds it.",
-        "priority": 1,
-    }
-    shadow = [
-        {
-            "name": "Mode",
-            "type": "string",
-            "jsonPath": ".spec.mode",
-            "description": "Enforce, or Shadow: the policy takes no pods.",
-            "priority": 1,
-        },
-        {
-            "name": "Agreement",
-            "type": "string",
-            "jsonPath": ".status.shadow.agreement",
-            "description": "With mode Shadow: how often it agrees with the scheduler that places the pods, as of then.",
-            "priority": 1,
-        },
+    own = [
+        _column("Mode", ".spec.mode", "Enforce, or Shadow: the policy takes no pods.", priority=1),
+        _column(
+            "Agreement",
+            ".status.shadow.agreement",
+            "With mode Shadow: how often it agrees with the scheduler that places the pods, as of then.",
+            priority=1,
+        ),
     ]
+    if which.scope == "Namespaced":
+        bounds = "The SchedulerPolicies whose delegation bounds it."
+        own = [_column("Bounded By", ".status.boundedBy", bounds, priority=1)]
     return [
-        {
-            "name": "Strategy",
-            "type": "string",
-            "jsonPath": ".spec.strategy.type",
-            "description": "How nodes are scored.",
-        },
-        {
-            "name": "Scheduler Name",
-            "type": "string",
-            "jsonPath": ".spec.schedulerName",
-            "description": "The spec.schedulerName of the pods that the policy is for.",
-        },
-        {
-            "name": "Accepted",
-            "type": "string",
-            "jsonPath": condition("Accepted"),
-            "description": "Whether the newest generation is valid.",
-        },
-        {
-            "name": "Active",
-            "type": "string",
-            "jsonPath": condition("Active"),
-            "description": "Whether the policy decides about pods.",
-        },
-        {
-            "name": "Reason",
-            "type": "string",
-            "jsonPath": condition("Active", "reason"),
-            "description": "Why the policy decides about pods, or why it does not, for example Shadowed.",
-        },
-        {
-            "name": "Precedence",
-            "type": "integer",
-            "jsonPath": ".spec.precedence",
-            "description": "If several policies match a pod, the greatest wins.",
-            "priority": 1,
-        },
-        {
-            "name": "Decisions",
-            "type": "integer",
-            "jsonPath": ".status.decisions",
-            "description": "How many decisions it has made, as of the last time that the status was written.",
-            "priority": 1,
-        },
-        {
-            "name": "Pending",
-            "type": "integer",
-            "jsonPath": ".status.pendingPods",
-            "description": "How many pods wait whose last attempt was under it, as of then.",
-            "priority": 1,
-        },
-        *([bounds] if which.scope == "Namespaced" else shadow),
-        {
-            "name": "Message",
-            "type": "string",
-            "jsonPath": condition("Accepted", "message"),
-            "description": "What is wrong with the newest generation.",
-            "priority": 1,
-        },
+        _column("Strategy", ".spec.strategy.type", "How nodes are scored."),
+        _column("Scheduler Name", ".spec.schedulerName", "The spec.schedulerName of the pods that the policy is for."),
+        _column("Accepted", _condition("Accepted"), "Whether the newest generation is valid."),
+        _column("Active", _condition("Active"), "Whether the policy decides about pods."),
+        _column(
+            "Reason",
+            _condition("Active", "reason"),
+            "Why the policy decides about pods, or why it does not, for example Shadowed.",
+        ),
+        _column(
+            "Precedence",
+            ".spec.precedence",
+            "If several policies match a pod, the greatest wins.",
+            kind="integer",
+            priority=1,
+        ),
+        _column(
+            "Decisions",
+            ".status.decisions",
+            "How many decisions it has made, as of the last time that the status was written.",
+            kind="integer",
+            priority=1,
+        ),
+        _column(
+            "Pending",
+            ".status.pendingPods",
+            "How many pods wait whose last attempt was under it, as of then.",
+            kind="integer",
+            priority=1,
+        ),
+        *own,
+        _column("Message", _condition("Accepted", "message"), "What is wrong with the newest generation.", priority=1),
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
     ]
+
+
+def _column(name: str, path: str, description: str, kind: str = "string", priority: int = 0) -> dict[str, Any]:
+    """A column of `kubectl get`. With priority 1, it is shown with `-o wide` only."""
+    column = {"name": name, "type": kind, "jsonPath": path, "description": description}
+    return {**column, "priority": priority} if priority else column
+
+
+def _condition(kind: str, field: str = "status") -> str:
+    return f'.status.conditions[?(@.type=="{kind}")].{field}'
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""What is known of a policy object: its newest generation, the one that is active, and for which pods it was selected."""
+"""The state of a policy object: its newest generation, its active generation, and the pods for which it was selected."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class KnownPolicy:
     result: ApplyResult
     active: Accepted | None
     refused: CompiledPolicy | None
-    """What could be understood of a policy of which no generation is active. None if that does not say which pods it is for."""
+    """The refused policy, if no generation is active; None if its pods are unknown."""
 
     @property
     def decider(self) -> CompiledPolicy | None:

@@ -1,7 +1,7 @@
-"""What a LocalSchedulerPolicy makes of the SchedulerPolicy that would decide about its pods: a policy with that one's filters, its own
-filters in addition, and its own scores.
+"""Combines a LocalSchedulerPolicy with the SchedulerPolicy that would decide about its pods (the base). The result has the base's filters,
+further filters of the local policy, and the local policy's scores.
 
-`compose` first checks that the local policy stays within `spec.delegation` of the other one. Each problem names the bound and its owner.
+`compose` first checks that the local policy stays within `spec.delegation` of the base. Each problem names the bound and its owner.
 Which of them applies to a pod: see podwright/api/local_policies.py next.
 """
 
@@ -44,11 +44,11 @@ _CHEAP: Final = frozenset(entry.name for each in DEFAULT_PLUGINS.values() for en
     "NodeNameScore",
     LOAD,
 }
-"""Plugins that other policies run anyway, and the score plugins that strategies stand for: what they take is not counted."""
+"""Plugins that other policies run anyway, and the score plugins of strategies: their time is not counted."""
 
 
 def bound_by(base: CompiledPolicy) -> str:
-    """How the policy is called whose delegation bounds others."""
+    """The text that names the policy whose delegation bounds others."""
     return f"{KIND} {base.name}" if base.generation or base.spec.delegation else f"the built-in policy {base.name}"
 
 
@@ -105,7 +105,7 @@ def _rules(base: CompiledPolicy, local: LocalPolicy, signals: GivenSignals) -> M
 
 
 def _excesses(local: LocalPolicy, base: CompiledPolicy, delegation: Delegation, classes: Classes) -> Iterator[Problem]:
-    """What the local policy has that is not delegated."""
+    """The problems of a local policy that exceeds its delegation."""
     owner, spec = bound_by(base), local.spec
     kind = "" if spec.strategy is None else spec.strategy.type
     if kind and kind != "Custom" and kind not in delegation.strategies:
@@ -227,7 +227,7 @@ _SET_BY_STRATEGIES: Final = {"NodeResourcesFit": "scoringStrategy", "NodeResourc
 
 
 def _without_strategy_args(config: Sequence[PolicyPluginArgs]) -> tuple[PolicyPluginArgs, ...]:
-    """The arguments without those that say how to score: the local strategy says that anew."""
+    """The arguments without those of scoring, which the local strategy sets."""
     return tuple(
         PolicyPluginArgs(
             entry.name,

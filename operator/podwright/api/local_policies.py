@@ -1,8 +1,7 @@
-"""The LocalSchedulerPolicies: which are within what is delegated to them, and which of them applies to a pod.
-
-First a policy is selected for the pod as if there were none of these (podwright/api/policy_set.py). That one is the base. If it delegates
-something, the first local policy of the namespace that matches the pod applies, in the form that was compiled for this base. A local policy that
-was refused makes these pods wait, as a SchedulerPolicy does; where nothing is delegated, local policies have no effect at all.
+"""The LocalSchedulerPolicies: which of them stay within their delegation, and which of them applies to a pod. First a policy is selected
+for the pod as if there were no local policies (podwright/api/policy_set.py). That policy is the base. If it delegates something, the first
+local policy of the namespace that matches the pod applies, in the form that was compiled for this base. A local policy that was refused
+makes these pods wait, as a SchedulerPolicy does; where nothing is delegated, local policies have no effect at all.
 
 What a local policy may do depends on its bases. So it is checked again when they change, and until then its pods wait: none of its filters is
 ever left out.
@@ -43,10 +42,9 @@ Bases = Callable[[LocalPolicy], Sequence[CompiledPolicy]]
 
 @dataclass(slots=True, eq=False)
 class _Known:
-    """A local policy. `newest`: decoded, None if that failed with `problem`. `claim`: for which pods it is, None if nobody can tell.
-
-    `active`: the generation that applies, as it was written; `variants`: what it was compiled to, by base. `refused`: what its pods get
-    while there is none, and `unchecked` while there is none yet for their base.
+    """A local policy. `newest`: decoded, None if that failed with `problem`. `claim`: which pods it selects, None if that cannot be read.
+    `active`: the generation that applies, as it was written; `variants`: its compiled forms, by base. `refused`: what its pods get while no
+    generation is active, `unchecked`: while none is compiled for their base yet.
     """
 
     key: str
@@ -80,7 +78,7 @@ class _Known:
 
     @property
     def rank(self) -> tuple[float, str]:
-        """Which policies of a namespace count, if there are too many: the older first."""
+        """The order in which policies of a namespace count if there are too many: the older first."""
         policy = self.newest or self.claim
         return (0.0 if policy is None else policy.created), self.key
 
@@ -91,7 +89,7 @@ class _Known:
 
 
 class LocalPolicies:
-    """See the module. `version` rises whenever what applies to a pod may have changed. `due`: the keys that `check` is due for."""
+    """See the module. `version` rises whenever another policy may apply to a pod. `due`: the keys of policies that are to be checked."""
 
     def __init__(self, bases: Bases, compose: Compose, profile: Profile, *, waits: bool) -> None:
         """`bases`: the policies that may otherwise decide about the pods of a local policy, each in force or refused. `compose`: raises
@@ -103,15 +101,15 @@ class LocalPolicies:
         self._waits = waits
         self._known: dict[str, _Known] = {}
         self.namespaces: dict[str, list[_Known]] = {}
-        """Those of each namespace that has some, in their order."""
+        """The policies of each namespace, in their order."""
         self.version = 0
         self.due: dict[str, None] = {}
         self.urgent: dict[str, None] = {}
-        """Those which are due and for which a pod waits."""
+        """The keys of due policies for which a pod waits."""
         self._wake: Callable[[], None] = _do_nothing
 
     def listen(self, wake: Callable[[], None]) -> None:
-        """Has `wake` called when something is due."""
+        """Calls `wake` when a policy is due for a check."""
         self._wake = wake
 
     def _make_due(self, keys: Iterable[str]) -> None:
@@ -181,20 +179,20 @@ class LocalPolicies:
             self._recheck_crowd(left)
 
     def _recheck_crowd(self, others: Sequence[_Known]) -> None:
-        """Has those checked again that count from now on, or do not any more."""
+        """Marks for a check the policies that begin or cease to count."""
         crowd = sorted(others, key=lambda known: known.rank)
         self._make_due(each.key for each in crowd[MAX_IN_NAMESPACE - 1 :])
 
     def recheck_all(self) -> None:
-        """Every local policy is due: a SchedulerPolicy has changed."""
+        """Marks every local policy for a check, because a SchedulerPolicy has changed."""
         self._make_due(self._known)
 
     def recheck_namespace(self, namespace: str) -> None:
-        """The local policies of the namespace are due: its labels have changed."""
+        """Marks the local policies of the namespace for a check, because its labels have changed."""
         self._make_due(known.key for known in self.namespaces.get(namespace, ()))
 
     def plugins_changed(self, profile: Profile) -> None:
-        """Other plugin classes are in use, and the active policies are compiled for them. Policies that were not accepted are due for a check.
+        """Uses other plugin classes, for which the active policies are already compiled. Marks policies that were not accepted for a check.
 
         `profile`: see the constructor.
         """
@@ -212,7 +210,7 @@ class LocalPolicies:
         return active
 
     def check(self, key: str) -> ApplyResult:
-        """Checks a local policy against what is delegated to it now."""
+        """Checks a local policy against its present delegation."""
         self._checked(key)
         known = self._known[key]
         before = (known.active, known.refused, tuple(known.variants.values()), known.match)
@@ -266,7 +264,7 @@ class LocalPolicies:
                 )
 
     def _fall_back(self, known: _Known) -> str:
-        """Has the last accepted generation decide, if it can. Says which generation decides now."""
+        """Activates the last accepted generation, if it is valid. Returns a sentence about the generation that decides."""
         problem, last = "", known.accepted
         if last is not None and last[0].generation != known.generation:
             try:
@@ -278,7 +276,7 @@ class LocalPolicies:
         return f"No generation of this policy is in force{problem}"
 
     def _activate(self, known: _Known, policy: LocalPolicy) -> None:
-        """Has this generation decide. Raises PolicyError and what plugins raise, and then changes nothing but `bases`."""
+        """Activates this generation. Raises PolicyError and what plugins raise, and then changes nothing but `bases`."""
         older = [each for each in self.namespaces.get(known.namespace, ()) if each.rank < known.rank]
         if len(older) >= MAX_IN_NAMESPACE:
             problem = (
@@ -323,7 +321,7 @@ class LocalPolicies:
     # Which one applies
 
     def select(self, base: CompiledPolicy, subject: Subject, *, waits: bool | None = None) -> CompiledPolicy:
-        """What applies to a pod about which `base` would decide: one that decides, one with a refusal if the pod waits, or `base`.
+        """The policy for a pod about which `base` would decide: a local policy, one with a refusal if the pod waits, or `base`.
 
         `waits`: whether the pods of refused policies wait, if not as given to the constructor.
         """
@@ -359,12 +357,12 @@ class LocalPolicies:
         return "" if known is None else known.uid
 
     def compiled(self, key: str) -> Sequence[CompiledPolicy]:
-        """What the active generation was compiled to, once for each base."""
+        """The compiled forms of the active generation, one for each base."""
         known = self._known.get(key)
         return () if known is None else tuple(known.variants.values())
 
     def decider(self, key: str) -> object:
-        """What decides about the policy's pods. Another object if something else does."""
+        """An object that stands for what decides about the policy's pods. It is another object whenever that changes."""
         known = self._known.get(key)
         return None if known is None else (known.refused, *known.variants.values())
 
@@ -388,11 +386,11 @@ class LocalPolicies:
         }
 
     def keys(self) -> set[str]:
-        """All that are known."""
+        """The keys of all known policies."""
         return {*self._known}
 
     def bases_of(self, key: str) -> Sequence[str]:
-        """The names of the policies that bound it."""
+        """The names of the policies that bound this one."""
         known = self._known.get(key)
         return () if known is None else known.bases
 
@@ -407,7 +405,7 @@ class LocalPolicies:
         return known is not None and known.refused is not None and self._waits and bool(known.bases)
 
     def result_of(self, key: str) -> ApplyResult | None:
-        """What became of the newest generation; None for an unknown policy."""
+        """The result for the newest generation; None for an unknown policy."""
         known = self._known.get(key)
         return None if known is None else known.result
 

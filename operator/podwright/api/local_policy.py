@@ -1,4 +1,4 @@
-"""LocalSchedulerPolicy v1alpha1: how a team has the pods of its own namespace scheduled, within what the cluster's policy delegates.
+"""LocalSchedulerPolicy v1alpha1: how a team lets the pods of its own namespace be scheduled, within the delegation of the cluster's policy.
 
 `parse_local_policy` decodes and validates with the dataclasses below, and podwright/api/crd.py derives the CustomResourceDefinition from
 them. What a local policy may do is checked in podwright/api/local_compile.py: read that next.
@@ -37,7 +37,7 @@ LOCAL_KIND: Final = "LocalSchedulerPolicy"
 LOCAL_PLURAL: Final = "localschedulerpolicies"
 _CLAIM: Final = ("schedulerName", "match", "precedence")
 MAX_RULES_TEXT: Final = 16 * 1024
-"""How long all expressions of a local policy may be together, in characters. To compile that much takes some tenths of a second."""
+"""The most characters of all expressions of a local policy together. Compiling that many takes some tenths of a second."""
 _ADDING: Final = (Point.PRE_FILTER.key, Point.FILTER.key)
 LOCAL_POINTS: Final[Mapping[str, str]] = {
     point.key: POINTS[point.key] for point in (Point.PRE_FILTER, Point.FILTER, Point.PRE_SCORE, Point.SCORE)
@@ -57,7 +57,7 @@ class LocalMatch:
     )
 
     def compiled(self, namespace: str) -> CompiledMatch:
-        """As a match of the pods of this namespace only."""
+        """The compiled match, for pods of this namespace only."""
         match = CompiledMatch.of(Match(pod_selector=self.pod_selector, priority_classes=self.priority_classes))
         return CompiledMatch(match.pods, None, frozenset((namespace,)), match.priority_classes)
 
@@ -206,7 +206,7 @@ def parse_local_policy(raw: Mapping[str, Any]) -> LocalPolicy:
 
 
 def parse_local_claim(raw: Mapping[str, Any]) -> LocalPolicy:
-    """Decodes only what says which pods the policy is for. Raises PolicyError."""
+    """Decodes only the fields that select pods. Raises PolicyError."""
     spec = raw.get("spec")
     given = spec if isinstance(spec, Mapping) else {}
     return _decoded(raw, {key: given[key] for key in _CLAIM if key in given})

@@ -1,8 +1,8 @@
 """What the operator's own options say about policies: what the built-in policy serves, and what SchedulerPolicies may do.
 
-A SchedulerPolicy is written by users of the cluster, the options by those who run the operator. So only the options can let policies
-take pods of the default scheduler, or disable the filters that keep pods off nodes where they cannot run. The checks run for each policy before it becomes active: see
-podwright/api/policy_set.py next.
+Users of the cluster write SchedulerPolicies; the people who run the operator set its options. So only the options can let policies take
+pods of the default scheduler, or disable the filters that keep pods off nodes where they cannot run. The checks run for each policy before
+it becomes active: see podwright/api/policy_set.py next.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import Final
 
 from podwright.api.compile import (
@@ -38,6 +39,7 @@ OPTIONAL_FILTERS: Final = frozenset({"PodTopologySpread", "InterPodAffinity"})
 """The default filters that any policy may disable: without them, a pod may get a worse node, but none that cannot run it."""
 _POINTS_OF_FILTERS: Final = (Point.PRE_FILTER, Point.FILTER, Point.RESERVE, Point.PRE_BIND)
 _FIT: Final = "NodeResourcesFit"
+_UNSUITABLE: Final = "pods could be bound to nodes where they cannot run"
 _IGNORED: Final = ("ignoredResources", "ignoredResourceGroups")
 _FLAG: Final = "only the operator's flag --allow-unsafe-policies allows that"
 
@@ -56,7 +58,7 @@ class PolicySettings:
 
     `allow_unsafe`: policies may disable any filter; see `check_safety`.
 
-    `extenders` and `signals`: those that policies may name. `namespace`: the operator's own, whose ConfigMaps policies may take params from.
+    `extenders` and `signals`: those that policies may name; see `OperatorDefinitions` for `asks_extenders`. `namespace`: the operator's own, whose ConfigMaps policies may take params from.
 
     `waits_for_bad_policies`: the pods of a policy without an accepted generation wait. Otherwise the next policy that matches decides
     about them, in the end the built-in one.
@@ -71,6 +73,7 @@ class PolicySettings:
     waits_for_bad_policies: bool = True
     configuration: Configuration | None = None
     extenders: Extenders = field(default_factory=dict)
+    asks_extenders: bool = True
     signals: Signals = field(default_factory=dict)
     namespace: str = INSTALLED_NAMESPACE
     shadow_only: bool = False
@@ -83,7 +86,12 @@ class PolicySettings:
     @property
     def definitions(self) -> OperatorDefinitions:
         """What policies may name."""
-        return OperatorDefinitions(extenders=self.extenders, signals=self.signal_definitions, namespace=self.namespace)
+        return OperatorDefinitions(
+            extenders=self.extenders,
+            asks_extenders=self.asks_extenders,
+            signals=self.signal_definitions,
+            namespace=self.namespace,
+        )
 
     def allows_scheduler_name(self, name: str) -> bool:
         """Whether policies may serve this scheduler name."""
@@ -109,6 +117,8 @@ class PolicySettings:
 
 
 DEFAULT_SETTINGS: Final = PolicySettings()
+OFFLINE_SETTINGS: Final = PolicySettings(asks_extenders=False)
+"""Those of tools that decide without asking anybody."""
 
 
 def check_scheduler_name(policy: SchedulerPolicy, settings: PolicySettings) -> None:
@@ -133,23 +143,28 @@ def check_safety(policy: CompiledPolicy, default: Profile, classes: Classes) -> 
 
 
 def safety_problems(policy: CompiledPolicy, default: Profile, classes: Classes) -> list[Problem]:
-    """What lets the policy bind pods to nodes where they cannot run.
-
-    That is, each extension point that lacks a filter of the default profile, except OPTIONAL_FILTERS, and each resource list that
-    NodeResourcesFit ignores.
+    """The problems that would let the policy bind pods to nodes where they cannot run: each extension point that lacks a filter of the
+    default profile, except OPTIONAL_FILTERS, and each resource list that NodeResourcesFit ignores.
     """
     needed, found = expand(default.plugins, classes).points, expand(policy.profile.plugins, classes).points
     filters = [name for name in needed[Point.FILTER] if name not in OPTIONAL_FILTERS]
+    missing = {
+        point: [name for name in filters if name in needed[point] and name not in found[point]]
+        for point in _POINTS_OF_FILTERS
+    }
     problems: list[Problem] = []
-    for point in _POINTS_OF_FILTERS:
-        missing = [name for name in filters if name in needed[point] and name not in found[point]]
-        if missing:
-            key = point.key if point.key in policy.spec.plugins else MULTI_POINT
-            lacking = f"without {', '.join(missing)} at {point.key}, pods could be bound to nodes where they cannot run"
-            problems.append((f"spec.plugins.{key}", lacking))
+    if policy.spec.strategy.type != "Custom":
+        if names := ", ".join(dict.fromkeys(chain.from_iterable(missing.values()))):
+            text = f"{policy.spec.strategy.type} lacks {names}, which the operator's profile has as a filter, and which Custom can enable"
+            problems.append(("spec.strategy.type", f"{text}; without it, {_UNSUITABLE}"))
+    else:
+        for point, lacking in missing.items():
+            if lacking:
+                key = point.key if point.key in policy.spec.plugins else MULTI_POINT
+                problems.append((f"spec.plugins.{key}", f"without {', '.join(lacking)} at {point.key}, {_UNSUITABLE}"))
     for i, entry in enumerate(policy.spec.plugin_config):
         for key in _IGNORED:
             if entry.name == _FIT and entry.args.get(key):
-                lacking = "pods could be bound to nodes without room for these resources"
-                problems.append((f"spec.pluginConfig[{i}].args.{key}", lacking))
+                text = "pods could be bound to nodes without room for these resources"
+                problems.append((f"spec.pluginConfig[{i}].args.{key}", text))
     return problems

@@ -22,7 +22,7 @@ _Key = tuple[str, str, str | None]
 """(what it is, the key of a label, the value; None for any value)"""
 
 FEW: Final = 8
-"""So few policies are asked one after the other."""
+"""If there are at most this many policies, they are asked one by one."""
 
 
 class PolicyIndex:
@@ -64,7 +64,7 @@ class PolicyIndex:
             if not alternatives:
                 always.append(position)
                 if self._policies[position].matches_all:
-                    break  # no pod gets past this one
+                    break  # this policy takes every pod
             else:
                 for key in min(alternatives, key=lambda keys: max(users[key] for key in keys)):
                     self._by_key.setdefault(key, []).append(position)

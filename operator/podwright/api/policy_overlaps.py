@@ -1,7 +1,7 @@
 """Which policies of equal precedence may match the same pods: only their age decides between them, and their status says so.
 
-Two policies overlap if labels, a namespace and a priority class are possible that both match, whatever exists in the cluster. Each policy is
-compared once with each other one of its scheduler name and precedence, when it is added.
+Two policies overlap if labels, a namespace and a priority class are possible that both match, whatever exists in the cluster. When a policy
+is added, it is compared once with each other policy of its scheduler name and precedence.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ _Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """The policies of the same precedence that may match the same pods as a policy: the names of those that go before it, and of those after it.
-
-    `more`: there are others.
+    """The policies of the same precedence that may match the same pods as a policy: the names of policies before and after it in their
+    order. `more`: whether there are further ones.
     """
 
     precedence: int
@@ -57,14 +56,14 @@ class _Values:
         return _Values(_NONE, _NONE, absent=True)
 
     def meet(self, other: _Values) -> _Values:
-        """What both allow."""
+        """The values that both allow."""
         first, second = self.only, other.only
         only = second if first is None else first if second is None else first & second
         without = self.without | other.without
         return _Values(None if only is None else only - without, without, absent=self.absent and other.absent)
 
     def agrees_with(self, other: _Values) -> bool:
-        """Whether something is allowed by both."""
+        """Whether both allow some value."""
         return self.meet(other).possible
 
     def within(self, other: _Values) -> bool:
@@ -129,7 +128,7 @@ class Overlaps:
         self._groups: dict[_Group, dict[CompiledPolicy, _Member]] = {}
 
     def add(self, policy: CompiledPolicy) -> None:
-        """Does nothing for a policy that is only for pods which name it, or that can match no pod."""
+        """Adds a policy. Ignores one that is only for pods which name it, or that can match no pod."""
         allowed = _allowed(policy.match)
         if policy.spec.by_name == "Required" or not all(values.possible for values in allowed.values()):
             return

@@ -1,13 +1,17 @@
-"""What became of one generation of a policy, and how the errors that it may cause are put into words."""
+"""The result of applying one generation of a policy, and the texts of its errors."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from podwright.api.scheduler_policy import PolicyError
 from podwright.core.framework.errors import PluginError, raised_at
 from podwright.core.framework.profile import ProfileError
 from podwright.core.objects.errors import described
+
+NONE_IN_FORCE: Final = "No generation of this policy is in force"
+"""A sentence of `ApplyResult.message`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,40 +3,29 @@
 A policy that cannot be accepted changes nothing: its last accepted generation stays active, and the policy's status keeps
 that generation through a restart. If there is no such generation, the pods that the policy is for wait until it is accepted or deleted,
 or the option --when-policy-is-bad lets other policies decide about them. Every scheduler name that an accepted policy serves
-falls back to the built-in default policy, kube-scheduler's default profile. What is written into a policy's status: see
-podwright/api/policy_status.py next.
+falls back to the built-in default policy, kube-scheduler's default profile. How policies are compiled and checked: see
+policy_compiler.py next; what is written into their status: policy_status.py.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, TypeGuard, TypeVar
 
-from podwright.api.compile import Classes, CompiledPolicy, compile_policy, queue_sort_of, refused_policy
+from podwright.api.compile import Classes, CompiledPolicy
 from podwright.api.configuration.signals import Signals
 from podwright.api.known_policy import Accepted, KnownPolicy, Selection
-from podwright.api.local_compile import compose
 from podwright.api.local_policies import LocalPolicies
 from podwright.api.local_policy import LocalPolicy
-from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings, check_safety, check_scheduler_name
+from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
+from podwright.api.policy_compiler import Check, PolicyCompiler
 from podwright.api.policy_overlaps import Overlap, Overlaps
-from podwright.api.policy_result import ApplyResult, problem_of
-from podwright.api.scheduler_policy import (
-    NAMELESS,
-    LastAccepted,
-    PolicyError,
-    SchedulerPolicy,
-    identity_of,
-    parse_claim,
-    parse_last_accepted,
-    parse_policy,
-)
+from podwright.api.policy_result import NONE_IN_FORCE, ApplyResult, problem_of
+from podwright.api.scheduler_policy import NAMELESS, LastAccepted, PolicyError, identity_of
 from podwright.api.served_name import ServedName, order
 from podwright.api.spec.match import Subject
 from podwright.core.framework.features import Features
-from podwright.core.framework.profile import Profile
 from podwright.core.objects.pod import LabelSet, PodInfo
 
 T = TypeVar("T")
@@ -56,12 +45,12 @@ def _unlabelled(_namespace: str) -> Mapping[str, str]:
 
 
 class PolicySet:
-    """The active policies and the built-in ones, and in `local` those of namespaces.
+    """The active policies, the built-in policies, and in `local` the policies of namespaces.
 
-    `settings`: what the operator's options say about policies. `built_in`: the built-in policies, already compiled; the first
-    of them is also for scheduler names that only SchedulerPolicies serve. `check` is called with each compiled policy before it becomes active. If it raises, for example a ProfileError or a
-    PluginError, the policy is not accepted. `namespace_labels`: the labels of a namespace as they are now. `version` rises whenever the active
-    policies change, also the local ones.
+    `settings`: what the operator's options say about policies. `built_in`: the built-in policies, already compiled; the first of them is
+    also for scheduler names that only SchedulerPolicies serve. `check` is called with each compiled policy before it becomes active. If it
+    raises, for example a ProfileError or a PluginError, the policy is not accepted. `namespace_labels`: the labels of a namespace as they
+    are now. `version` rises whenever the active policies change, including the local ones.
     """
 
     def __init__(
@@ -70,39 +59,36 @@ class PolicySet:
         features: Features,
         *,
         built_in: Sequence[CompiledPolicy] = (),
-        check: Callable[[CompiledPolicy], object] | None = None,
+        check: Check | None = None,
         settings: PolicySettings = DEFAULT_SETTINGS,
         namespace_labels: Callable[[str], Mapping[str, str]] = _unlabelled,
     ) -> None:
-        self._settings = settings
-        self._classes = classes
-        self._features = features
-        self._check = check
-        found = built_in or settings.built_in(classes, features)
-        self._built_in = {policy.spec.scheduler_name: policy for policy in found}
-        self.default = found[0]
-        self.queue_sort = queue_sort_of(self.default.profile, classes)
+        self.compiler = PolicyCompiler(classes, features, settings=settings, built_in=built_in, check=check)
+        self.default = self.compiler.default
+        self.queue_sort = self.compiler.queue_sort
         """The plugin that orders the queue, for all policies."""
+        self._shadow_only = settings.shadow_only
+        self._waits = settings.waits_for_bad_policies
         self._known: dict[str, KnownPolicy] = {}
         self.outdated: set[str] = set()
         """The names of refused policies that must be applied again, because the plugins or the signals have changed."""
         self._wake: Callable[[], None] = _do_nothing
         self._served: dict[str, ServedName] = {}
-        """By scheduler name, what serves it."""
+        """The policies of each scheduler name."""
         self._refused = 0
-        """How many policies were refused that say which pods they are for."""
+        """The number of refused policies whose pods are known."""
         self._overlaps = Overlaps()
         self._shadows: dict[str, CompiledPolicy] = {}
         self._namespace_labels = namespace_labels
         self.local = LocalPolicies(
-            self._bases_of, self.composed, self.default.profile, waits=settings.waits_for_bad_policies
+            self._bases_of, self.compiler.composed, self.default.profile, waits=settings.waits_for_bad_policies
         )
         self._selections: weakref.WeakKeyDictionary[LabelSet, dict[_Key, Selection]]
         self._selections = weakref.WeakKeyDictionary()
         self.version = 0
         self.scheduler_names: frozenset[str] = frozenset()
         """The scheduler names that pods may ask for."""
-        for scheduler_name in () if settings.shadow_only else self._built_in:
+        for scheduler_name in () if settings.shadow_only else self.compiler.built_in:
             self._serve(scheduler_name)
         self.scheduler_names = frozenset(self._served)
 
@@ -122,7 +108,7 @@ class PolicySet:
         accepted, reason, message = True, "Accepted", "The policy is valid."
         active: Accepted | None
         try:
-            active = self._accept(raw, generation)
+            active = self.compiler.accept(raw, generation)
         except Exception as error:  # noqa: BLE001 -- plugins validate their args, and may raise anything
             accepted, reason = False, error.reason if isinstance(error, PolicyError) else "Invalid"
             active, consequence = self._fallback(known, raw)
@@ -138,7 +124,7 @@ class PolicySet:
             active_generation=active_generation,
         )
         if name != NAMELESS:
-            refused = self._claim(raw, message) if active is None else None
+            refused = self.compiler.refused(raw, message) if active is None else None
             self._replace(
                 name,
                 KnownPolicy(
@@ -156,62 +142,22 @@ class PolicySet:
         """Calls `wake` when policies become outdated."""
         self._wake = wake
 
-    def _claim(self, raw: Mapping[str, Any], message: str) -> CompiledPolicy | None:
-        """The refused policy, for the pods that it would decide about. None if nobody can tell which these are, or may not be ours."""
-        try:
-            source = parse_claim(raw)
-            self._check_scheduler_name(source)
-        except Exception:  # noqa: BLE001 -- as in `apply`
-            return None
-        return refused_policy(source, self.built_in_for(source.spec.scheduler_name).profile, message)
-
-    def _accept(self, raw: Mapping[str, Any], generation: int) -> Accepted:
-        policy = self.compiled(parse_policy(raw))
-        if self._check is not None:
-            self._check(policy)
-        return Accepted(policy, LastAccepted(generation, raw["spec"]))
-
-    def compiled(self, source: SchedulerPolicy) -> CompiledPolicy:
-        """The policy as it would decide. Raises PolicyError, and what plugins raise."""
-        self._check_scheduler_name(source)
-        return self._compiled(source, self._classes, self.built_in_for(source.spec.scheduler_name).profile)
-
-    def _compiled(self, source: SchedulerPolicy, classes: Classes, built_in: Profile) -> CompiledPolicy:
-        """Raises PolicyError, and what plugins raise."""
-        policy = compile_policy(source, classes, self._features, self.queue_sort, defined=self._settings.definitions)
-        if not self._settings.allow_unsafe:
-            check_safety(policy, built_in, classes)
-        return policy
-
     @property
     def signal_names(self) -> tuple[str, ...]:
         """The signals that are defined."""
-        return tuple(self._settings.signal_definitions)
-
-    def _check_scheduler_name(self, source: SchedulerPolicy) -> None:
-        """A policy in shadow mode takes no pods, so it may look at those of any scheduler. Raises PolicyError."""
-        if source.spec.mode != "Shadow":
-            check_scheduler_name(source, self._settings)
+        return tuple(self.compiler.settings.signal_definitions)
 
     def _fallback(self, known: KnownPolicy | None, raw: Mapping[str, Any]) -> tuple[Accepted | None, str]:
         """The generation that is active when the newest one is rejected, and a sentence about it."""
         active, problem = known.active if known is not None else None, ""
         if active is None:
             try:
-                active = self._last_accepted(raw)
+                active = self.compiler.last_accepted(raw)
             except Exception as error:  # noqa: BLE001 -- as in `apply`
                 problem = f"; the generation in status.lastAccepted is not acceptable: {problem_of(error)}"
         if active is None:
-            return None, f"No generation of this policy is in force{problem}"
+            return None, f"{NONE_IN_FORCE}{problem}"
         return active, f"Generation {active.policy.generation} stays in force"
-
-    def _last_accepted(self, raw: Mapping[str, Any]) -> Accepted | None:
-        """The generation in the object's `status.lastAccepted`, checked like any other."""
-        last = parse_last_accepted(raw)
-        if last is None or last.spec == raw.get("spec"):
-            return None
-        metadata = {**raw["metadata"], "generation": last.generation}
-        return self._accept({**raw, "metadata": metadata, "spec": last.spec}, last.generation)
 
     def remove(self, name: str) -> None:
         """Forgets a policy. Does nothing if the policy is not known."""
@@ -252,7 +198,7 @@ class PolicySet:
     def within(
         self, policy: CompiledPolicy | None, pod: PodInfo, namespace_labels: Mapping[str, str]
     ) -> CompiledPolicy | None:
-        """What decides about the pod if this policy is selected: the policy, or a local one that it bounds."""
+        """The policy that decides about the pod if this one is selected: this policy, or a local policy that it bounds."""
         if policy is None or pod.namespace not in self.local.namespaces:
             return policy
         return self.local.select(policy, Subject.of(pod, namespace_labels))
@@ -260,18 +206,18 @@ class PolicySet:
     @property
     def built_in(self) -> Sequence[CompiledPolicy]:
         """The built-in policies, the default first."""
-        return [*self._built_in.values()]
+        return [*self.compiler.built_in.values()]
 
     @property
     def active(self) -> Sequence[CompiledPolicy]:
-        """The active policies without the built-in one, in the order in which they go first."""
+        """The active policies without the built-in ones, in the order of precedence."""
         policies = [known.active.policy for known in self._known.values() if known.active is not None]
         return sorted(policies, key=order)
 
     @property
     def passes_over(self) -> bool:
-        """Whether refused policies are left out where they would decide about pods."""
-        return not self._settings.waits_for_bad_policies
+        """Whether refused policies are ignored when a policy is selected for a pod."""
+        return not self._waits
 
     def passed_over(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> CompiledPolicy | None:
         """With --when-policy-is-bad=default: the policy with a refusal that the pod would wait for, instead of the one that decides."""
@@ -288,16 +234,16 @@ class PolicySet:
     def makes_pods_wait(self, name: str) -> bool:
         """Whether the named policy was refused, and its pods wait for it."""
         policy = self.decider(name)
-        return self._takes(policy) and bool(policy.refusal) and self._settings.waits_for_bad_policies
+        return self._takes(policy) and bool(policy.refusal) and self._waits
 
     def _takes(self, policy: CompiledPolicy | None) -> TypeGuard[CompiledPolicy]:
-        """Whether there is such a policy, and it takes pods."""
-        return policy is not None and not policy.shadow and not self._settings.shadow_only
+        """Whether the policy exists and takes pods."""
+        return policy is not None and not policy.shadow and not self._shadow_only
 
     def is_concerned(self, name: str) -> bool:
-        """Whether the policy of this name matters to this process, which may be for policies in shadow mode only."""
+        """Whether the policy of this name has an effect in this process, which may run only policies in shadow mode."""
         policy = self.decider(name)
-        return policy is None or policy.shadow or not self._settings.shadow_only
+        return policy is None or policy.shadow or not self._shadow_only
 
     @property
     def shadows(self) -> Collection[CompiledPolicy]:
@@ -305,7 +251,7 @@ class PolicySet:
         return self._shadows.values()
 
     def decider(self, name: str) -> CompiledPolicy | None:
-        """What the named policy is for its pods: its active generation, or a refused one; None if it takes no pods."""
+        """What decides about the named policy's pods: its active generation, or a refused policy; None if it takes no pods."""
         known = self._known.get(name)
         return None if known is None else known.decider
 
@@ -357,7 +303,7 @@ class PolicySet:
         return Overlap(policy.spec.precedence, before, after, more=count > len(found))
 
     def _replace(self, name: str, known: KnownPolicy | None) -> None:
-        """Stores what is known of a policy, None if it was removed."""
+        """Stores the state of a policy; None removes it."""
         before = self.decider(name)
         self.outdated.discard(name)
         if known is None:
@@ -396,27 +342,12 @@ class PolicySet:
     def recompiled(
         self, policy: CompiledPolicy, classes: Classes, fresh: Mapping[CompiledPolicy, CompiledPolicy]
     ) -> CompiledPolicy:
-        """The same generation compiled for other plugin classes, beside the one that decides.
-
-        `fresh`: what this returned for others: for the built-in policies first, and for a base before the local policies that it bounds. Raises
-        what `apply` catches.
-        """
-        if policy in self._built_in.values():
-            found = self._settings.built_in(classes, self._features)
-            return next(each for each in found if each.name == policy.name)
-        built_in = self.built_in_for(policy.spec.scheduler_name)
-        profile = fresh.get(built_in, built_in).profile
-        if policy.refusal:
-            return replace(policy, profile=profile)
-        if policy.base is not None:
-            base = replace(policy.base, profile=fresh.get(policy.base, policy.base).profile)
-            local = self.local.source_of(policy)
-            return compose(base, local, classes, self._features, self.queue_sort, self._settings)
-        return self._compiled(policy.source, classes, profile)
+        """See PolicyCompiler.recompiled."""
+        return self.compiler.recompiled(policy, classes, fresh, self.local.source_of)
 
     def adopt(self, classes: Classes, fresh: Mapping[CompiledPolicy, CompiledPolicy]) -> None:
         """Uses these plugin classes from now on, and the policies that were compiled for them. Refused policies become outdated."""
-        self._classes = classes
+        self.compiler.use_classes(classes)
         for policy, compiled in fresh.items():
             policy.adopt(compiled)
         for served in self._served.values():
@@ -425,8 +356,8 @@ class PolicySet:
         self._outdate_refused()
 
     def define_signals(self, signals: Signals) -> None:
-        """From now on these signals are defined, which are enough for all active policies. Refused ones are outdated."""
-        self._settings = replace(self._settings, signals=signals)
+        """Changes the definitions of signals to these, which all active policies can use. Refused policies become outdated."""
+        self.compiler.define_signals(signals)
         self.local.recheck_all()
         self._outdate_refused()
 
@@ -453,25 +384,13 @@ class PolicySet:
         match = policy.spec.match.compiled(policy.namespace)
         return served.bases_of(match, policy.namespace, self._namespace_labels(policy.namespace))
 
-    def composed(self, base: CompiledPolicy, local: LocalPolicy) -> CompiledPolicy:
-        """The local policy as it would decide where `base` does otherwise. Raises PolicyError, and what plugins raise."""
-        policy = compose(base, local, self._classes, self._features, self.queue_sort, self._settings)
-        if self._check is not None:
-            self._check(policy)
-        return policy
-
     def _serve(self, scheduler_name: str) -> ServedName:
-        """What serves this name, from now on if nothing did."""
+        """The policies of this scheduler name, which are added if there are none."""
         served = self._served.get(scheduler_name)
         if served is None:
-            built_in, always = self.built_in_for(scheduler_name), scheduler_name in self._built_in
-            waits = self._settings.waits_for_bad_policies
-            served = self._served[scheduler_name] = ServedName(built_in, always=always, waits=waits)
+            built_in, always = self.compiler.built_in_for(scheduler_name), scheduler_name in self.compiler.built_in
+            served = self._served[scheduler_name] = ServedName(built_in, always=always, waits=self._waits)
         return served
-
-    def built_in_for(self, scheduler_name: str) -> CompiledPolicy:
-        """The policy of pods that no SchedulerPolicy takes."""
-        return self._built_in.get(scheduler_name, self.default)
 
 
 def _equal(spec: object, other: object) -> bool:

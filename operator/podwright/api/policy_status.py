@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, Protocol
 from podwright.api.compile import CompiledPolicy
 from podwright.api.policy_overlaps import Overlap
 from podwright.api.policy_result import ApplyResult
-from podwright.api.scheduler_policy import LastAccepted
+from podwright.api.scheduler_policy import LastAccepted, identity_of
 from podwright.core.framework.args import encode
 from podwright.core.framework.validation import ATOMIC, describe, unique_by
 
@@ -48,7 +48,7 @@ class ShadowWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What a policy has done since the operator started, its generations together.
+    """What a policy has done since the operator started, all generations together.
 
     Problems of the active generation, each "" if there is none: `exceptions` that its plugins raised, in short; `outdated_plugins`: why newer
     versions of them are not loaded; `switched_off`: which of them are off, and why; `over_budget`: why a local policy is over its time budget;
@@ -73,7 +73,7 @@ class Work:
 
     @property
     def state(self) -> tuple[object, ...]:
-        """What has to be written at once when it changes."""
+        """The part of the work that has to be written at once when it changes."""
         return (
             self.exceptions,
             self.outdated_plugins,
@@ -122,7 +122,7 @@ class InterpretedRule:
 
 
 class Policies(Protocol):
-    """What statuses are about: the PolicySet, or its local policies, by name."""
+    """The policies whose statuses are computed: the PolicySet, or its local policies."""
 
     def decider(self, name: str, /) -> object: ...
     def shadowed_by(self, name: str, /) -> str | None: ...
@@ -250,7 +250,7 @@ def status_of(
     a status again when its `basis_of` has changed.
     """
     before = _conditions_by_type(previous)
-    # Keep a generation that cannot be accepted now: the plugin that it misses may come back.
+    # Keep a generation that cannot be accepted now, because a missing plugin may come back.
     kept = encode(policies.last_accepted(applied.name)) or (previous or {}).get("lastAccepted")
     last_accepted = kept if isinstance(kept, Mapping) else {}
     conditions = [
@@ -283,6 +283,13 @@ def status_of(
     return status | _work(work)
 
 
+def says_accepted(raw: Mapping[str, Any]) -> bool:
+    """Whether the operator has accepted this generation of the raw policy, by its status. Never raises, whatever the status contains."""
+    status = raw.get("status")
+    found = _conditions_by_type(status if isinstance(status, Mapping) else None).get(ACCEPTED, {})
+    return found.get("status") == "True" and found.get("observedGeneration") == identity_of(raw)[2]
+
+
 def _rfc3339(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -313,7 +320,7 @@ def _shadow(work: ShadowWork) -> dict[str, Any]:
 
 
 def percent(share: float) -> str:
-    """A share from 0 to 1 as a percentage. Only all is 100 %, and only nothing is 0 %."""
+    """A share from 0 to 1 as a percentage. Only 1 is shown as 100 %, and only 0 as 0 %."""
     if share in (0.0, 1.0):
         return f"{100 * share:.0f} %"
     return f"{min(99.99, max(0.01, 100 * share)):.2f} %"

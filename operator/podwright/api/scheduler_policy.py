@@ -327,7 +327,7 @@ def identity_of(raw: Mapping[str, Any]) -> tuple[str, str, int]:
 
 
 def created_of(raw: Mapping[str, Any]) -> float:
-    """When an object was created, in seconds since the epoch; 0 if it does not say so."""
+    """When an object was created, in seconds since the epoch; 0 if that is unknown."""
     metadata = raw.get("metadata")
     try:
         known = metadata.get("creationTimestamp") if isinstance(metadata, Mapping) else None
@@ -337,7 +337,7 @@ def created_of(raw: Mapping[str, Any]) -> float:
 
 
 def parse_claim(raw: Mapping[str, Any]) -> SchedulerPolicy:
-    """Decodes only what says which pods the policy is for: scheduler name, `match`, precedence, `byName`, `mode`. Raises PolicyError."""
+    """Decodes only the fields that select pods: scheduler name, `match`, precedence, `byName`, `mode`. Raises PolicyError."""
     name, _, generation = identity_of(raw)
     spec = raw.get("spec")
     if not isinstance(spec, Mapping):

@@ -1,6 +1,6 @@
 """The policies of one scheduler name: in their order, and prepared for finding the one that decides about a pod.
 
-They are prepared when they are needed, so that a thousand policies that are applied one after the other cost no more than a thousand times one.
+They are prepared when they are needed, so that applying a thousand policies in a row costs no more than a thousand times one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOT_MATCHED: Final = "does not match the pod"
 
 
 def order(policy: CompiledPolicy) -> tuple[int, float, str]:
-    """Which policy goes first: the greatest precedence, then the older policy, then the first name."""
+    """The sort key of policies: the greatest precedence first, then the oldest policy, then the first name."""
     return -policy.spec.precedence, policy.source.created, policy.name
 
 
@@ -40,7 +40,7 @@ class ServedName:
         self._misnamed = {
             reason: misnamed_policy(built_in.profile, reason) for reason in (UNKNOWN_NAME, NOT_BY_NAME, NOT_MATCHED)
         }
-        """What pods get that name a policy which does not take them, by what is wrong with it."""
+        """The policies for pods that name a policy which does not take them, by the reason."""
         self._prepared: _Prepared | None = None
 
     def built_in_changed(self) -> None:
@@ -124,7 +124,7 @@ class ServedName:
 
 
 class _Prepared:
-    """What follows from the policies of a name."""
+    """What is computed from the policies of a name."""
 
     def __init__(
         self, policies: Sequence[CompiledPolicy], built_in: CompiledPolicy, *, always: bool, waits: bool

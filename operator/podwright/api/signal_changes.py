@@ -1,4 +1,4 @@
-"""Whether a policy that is in force could go on if the signals were defined otherwise."""
+"""Whether an active policy could go on with other definitions of signals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from podwright.core.plugins.load_aware import LoadAware, LoadAwareArgs
 
 
 def lacking_signals(policy: CompiledPolicy, definitions: Definitions) -> list[str]:
-    """What the policy needs that these definitions do not give."""
+    """What the policy needs but these definitions do not give."""
     spec, args = policy.spec, policy.profile.args.get(LoadAware.name)
     loads = [load.name for load in args.signals] if isinstance(args, LoadAwareArgs) else []
     named = [*spec.signals, *(spec.delegation.signals if spec.delegation is not None else ()), *loads]

@@ -18,20 +18,20 @@ from podwright import __version__
 from podwright.cli.imports import uncollected
 
 COMMANDS: Final[Mapping[str, str]] = {
-    "convert": "podwright.cli.convert",
+    "convert": "podwright.cli.commands.convert",
     "demo": "podwright.cli.demo",
-    "evaluate": "podwright.cli.evaluate",
-    "explain": "podwright.cli.explain",
-    "extender": "podwright.cli.extender",
-    "kube-scheduler": "podwright.cli.kube_scheduler",
-    "plugin": "podwright.cli.plugin",
-    "policy": "podwright.cli.policy",
-    "record": "podwright.cli.record",
-    "replay": "podwright.cli.replay",
-    "run": "podwright.cli.run",
-    "shadow": "podwright.cli.shadow",
-    "simulate": "podwright.cli.simulate",
-    "snapshot": "podwright.cli.snapshot",
+    "evaluate": "podwright.cli.commands.evaluate",
+    "explain": "podwright.cli.commands.explain",
+    "extender": "podwright.cli.commands.extender",
+    "kube-scheduler": "podwright.cli.commands.kube_scheduler",
+    "plugin": "podwright.cli.commands.plugin",
+    "policy": "podwright.cli.commands.policy",
+    "record": "podwright.cli.commands.record",
+    "replay": "podwright.cli.commands.replay",
+    "run": "podwright.cli.commands.run",
+    "shadow": "podwright.cli.commands.shadow",
+    "simulate": "podwright.cli.commands.simulate",
+    "snapshot": "podwright.cli.commands.snapshot",
 }
 """Subcommands and their modules. In the module, the click command has the name of the subcommand, with `_` for `-`."""
 

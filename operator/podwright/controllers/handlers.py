@@ -29,7 +29,7 @@ def register_watches(registry: kopf.OperatorRegistry, runtime: Runtime) -> None:
 
 
 def _register_pods(registry: kopf.OperatorRegistry, runtime: Runtime) -> None:
-    """DELETED also comes for a pod that is pending no more: it was bound, or it is gone."""
+    """DELETED also comes for a pod that is no longer pending, because it was bound or deleted."""
 
     @kopf.on.event("pods", id="pods", when=lambda body, **_: runtime.serves(body), registry=registry)
     async def pod_event(event: kopf.RawEvent, **_: Any) -> None:

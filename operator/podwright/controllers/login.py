@@ -12,7 +12,7 @@ import kopf
 
 from podwright.controllers.listed_pods import response_class
 from podwright.controllers.missing_kinds import MissingKinds
-from podwright.kube.client.credentials import Credentials, Source
+from podwright.kube.client.credentials.credentials import Credentials, Source
 from podwright.kube.client.errors import ApiError
 from podwright.kube.client.http import new_session
 from podwright.kube.kinds import LOCAL_POLICY, POLICY

@@ -19,8 +19,8 @@ from podwright.core.framework.registry import RegistryError
 from podwright.extender.clients import clients_of
 from podwright.kube.client.errors import AccessError, ConfigError
 from podwright.kube.log_format import make_safe
-from podwright.kube.option_values import OptionsError
-from podwright.kube.options import Options
+from podwright.kube.options.options import Options
+from podwright.kube.options.values import OptionsError
 from podwright.kube.repeated_lines import count_repeated_lines
 from podwright.kube.runtime import Runtime
 

@@ -1,6 +1,6 @@
 """Kopf inside `podwright run`: it is started again when it fails, and the runtime goes on meanwhile.
 
-`cli/scheduler.py` imports this module late, because importing Kopf takes longer than the rest of the start.
+`cli/processes/scheduler.py` imports this module late, because importing Kopf takes longer than the rest of the start.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Rejection:
     follow_ups: Sequence[FollowUp] = ()
     """See CycleState."""
     if_group_waits: Sequence[FollowUp] = ()
-    """What is to be done if the pod's group is not placed."""
+    """The follow-ups if the pod's group is not placed."""
 
     @property
     def nominated_node(self) -> str | None:
@@ -199,10 +199,14 @@ def _with_nominated(
     diagnosis: NodeDiagnosis,
     alive: Bools,
 ) -> Bools:
-    """Filters nodes to which other pods are nominated again, and replaces their verdicts in the diagnosis."""
+    """Filters nodes to which other pods are nominated with these, and replaces the verdicts of those that do not pass in the diagnosis.
+
+    The others keep the verdict of `filter_all`, which is that without the nominated pods.
+    """
     cached = framework.cached_verdicts(state, pod)
     considered = diagnosis.considered
-    for name in cache.nominator.nodes():
+    for name in [*cache.nominator.nodes()]:
+        cache.pauses.point_in_plugin()
         info = cache.present(name)
         if info is None or (considered is not None and info.slot not in considered):
             continue
@@ -210,7 +214,7 @@ def _with_nominated(
         if not nominated:
             continue
         known = None if cached is None else cached.get(info, nominated)
-        status = framework.filter_node_with_nominated(state, pod, info) if known is None else known[0]
+        status = framework.filter_crowded_node(state, pod, info, nominated) if known is None else known[0]
         if known is None and cached is not None:
             cached.put(info, nominated, status)
         if status is None:

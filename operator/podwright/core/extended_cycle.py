@@ -3,7 +3,7 @@
     begin ─► PreFilter, Filter ─┬─► feasible nodes ─► Question ─► (the engine asks) ─► finish ─► Placement, Rejection or Changed
                                 └─► none: PostFilter ─► Rejection
 
-`finish` runs the whole cycle again, on the state as it is then, and takes only nodes that the extenders have kept. So nothing is placed on a
+`finish` runs the whole cycle again, on the current state, and considers only nodes that the extenders have kept. So no pod is placed on a
 node that no longer fits. Source of the rules: `findNodesThatFitPod` and `prioritizeNodes` in kube-scheduler's schedule_one.go.
 """
 
@@ -38,7 +38,7 @@ from podwright.core.state.cache import Cache
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """These nodes passed the filters. `nominated`: only the nominated node was looked at."""
+    """These nodes passed the filters. `nominated`: only the nominated node was filtered."""
 
     nodes: tuple[str, ...]
     nominated: bool

@@ -23,6 +23,6 @@ class Arrivals:
         """How many changes decisions may depend on, other than that pods got nodes."""
 
     def placed(self, pod: PodInfo, node_name: str, *, certain: bool) -> None:
-        """The pod is on the node from now on. `certain`: a scheduler has placed it; otherwise it may have been created there."""
+        """Reports that the pod is on the node. `certain`: a scheduler has placed it; otherwise it may have been created there."""
         if self.listener is not None:
             self.listener(pod, node_name, certain)

@@ -9,8 +9,8 @@ from typing import Final
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
 from podwright.core.queue import DEFAULT_WAITS, Waits
 from podwright.engine.binding.limiter import PROMPT_LIMIT
-from podwright.engine.instance import UNNAMED, Instance
 from podwright.engine.plugins.guard import BUDGET_SECONDS
+from podwright.engine.process.instance import UNNAMED, Instance
 
 ATTEMPTS_AT_EXTENDERS: Final = 32
 """How many attempts may be out at an extender by default."""

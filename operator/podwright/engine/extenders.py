@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from podwright.core.objects.pod import PodInfo
-from podwright.engine.active_policies import ActivePolicy
 from podwright.engine.metrics.metrics import EXTENDER_CALL_SECONDS, Metrics
+from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.engine.ports import Extender, FilterAnswer, NodeVictims, Ports
 from podwright.engine.raw_objects import RawObjects, raw_of
 
@@ -18,13 +18,13 @@ T = TypeVar("T")
 
 
 class PolicyExtenders:
-    """See the module. Raises MissingRawError for a pod whose raw object is not known: whether an extender is interested cannot be told."""
+    """See the module. Raises MissingRawError for a pod whose raw object is not known: it is unknown whether an extender is interested."""
 
     def __init__(self, ports: Ports) -> None:
         self._extenders = {name: _Measured(extender, ports.metrics) for name, extender in ports.extenders.items()}
 
     def deciding(self, policy: ActivePolicy, pod: PodInfo) -> Sequence[Extender]:
-        """Those that are asked before a node is chosen, in the order in which they are asked."""
+        """The extenders that are called before a node is chosen, in the order of the calls."""
         return [
             extender
             for extender in self._of(policy, pod)
@@ -32,7 +32,7 @@ class PolicyExtenders:
         ]
 
     def binding(self, policy: ActivePolicy, pod: PodInfo) -> Extender | None:
-        """The one that binds the pod; None if a plugin does."""
+        """The extender that binds the pod; None if a plugin binds it."""
         return next((each for each in self._of(policy, pod) if each.defined.settings.bind_verb), None)
 
     def _of(self, policy: ActivePolicy, pod: PodInfo) -> Sequence[Extender]:

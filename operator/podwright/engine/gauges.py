@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from podwright.core.queue import SchedulingQueue
 from podwright.core.state.cache import Cache
+from podwright.engine.accounting.local_budgets import LocalBudgets
+from podwright.engine.accounting.policy_activity import pending_by_policy
 from podwright.engine.binding.cycle import BindingCycles
 from podwright.engine.binding.executor import BindingExecutor
-from podwright.engine.local_budgets import LocalBudgets
 from podwright.engine.metrics.metrics import (
     CACHE_SIZE,
     COSTLY_PODS,
@@ -17,7 +18,6 @@ from podwright.engine.metrics.metrics import (
     Metrics,
 )
 from podwright.engine.metrics.policies import OVER_BUDGET, POLICY_PENDING
-from podwright.engine.policy_activity import pending_by_policy
 
 
 def compute_gauges(
@@ -29,7 +29,7 @@ def compute_gauges(
     executor: BindingExecutor,
     budgets: LocalBudgets,
 ) -> None:
-    """Has the gauges computed from these whenever somebody reads the metrics."""
+    """Registers the gauges. They are computed from these parts whenever metrics are read."""
     compute = metrics.compute
     compute(PENDING_PODS, lambda: {(place,): count for place, count in queue.counts().items()})
     compute(COSTLY_PODS, lambda: {(): queue.costly})

@@ -1,6 +1,6 @@
 """Reports invalid objects once.
 
-A watch may bring many versions of an object, all of them invalid. Reporting each would flood the log and the events.
+A watch may deliver many invalid versions of an object. To report each would flood the log and the events.
 """
 
 from __future__ import annotations

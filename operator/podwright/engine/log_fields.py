@@ -1,4 +1,4 @@
-"""How lines are logged: a sentence that is always the same, and the objects that it is about as fields beside it.
+"""How lines are logged: a fixed sentence, with the objects that it is about as fields beside it.
 
     log.warning("The node of a bound pod is gone", extra=fields(pod=pod, node=name))
     if log.isEnabledFor(V3): log.log(V3, "Chose a node", extra=fields(pod=pod, node=name))
@@ -26,9 +26,9 @@ from typing import Any, Final, NamedTuple
 FIELDS: Final = "fields"
 """The attribute of a log record that has its fields."""
 EACH_TIME: Final[Mapping[str, Any]] = {"each_time": True}
-"""The argument `extra` of a log call whose lines tell what happened in which order. Repeated ones are written, not counted."""
+"""The argument `extra` of a log call whose lines show the order of events. Repeated lines are written, not counted."""
 ITEMS_LIMIT: Final = 50
-"""How many items of a list a field has at most."""
+"""The most items of a list in a field."""
 
 
 class ObjectRef(NamedTuple):

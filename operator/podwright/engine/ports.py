@@ -89,7 +89,7 @@ class Recorder(Protocol):
         """
 
     def forget(self, uid: str) -> None:
-        """Ends the pod's series of events: it is deleted, or has a node."""
+        """Ends the pod's series of events, because the pod is deleted or has a node."""
 
 
 class StatusWriter(Protocol):
@@ -99,7 +99,7 @@ class StatusWriter(Protocol):
         """Remembers the pod's current status, which is not written again."""
 
     def forget(self, uid: str) -> None:
-        """Writes nothing more for the pod: it is deleted, or has a node."""
+        """Writes nothing more for the pod, because it is deleted or has a node."""
 
     def write(self, pod: PodInfo, verdict: Verdict | None, nominated_node: str | None) -> None:
         """Sets the condition PodScheduled=False and `nominatedNodeName` ("" clears it); None leaves the field unchanged."""
@@ -146,7 +146,7 @@ class PodReader(Protocol):
     async def read(self, pod: PodInfo, parse: Callable[[Mapping[str, Any] | None], T]) -> T:
         """What `parse` makes of the object that has the pod's name now, or of None if there is none.
 
-        Any error is retried, one that `parse` raises too: without an answer the pod would be neither in the queue nor on its node.
+        Any error is retried, also one that `parse` raises: without an answer the pod would be neither in the queue nor on its node.
         """
 
 
@@ -189,7 +189,7 @@ class NodeVictims:
 class Extender(Protocol):
     """An HTTP server that filters, scores, chooses victims or binds. Each call raises ExtenderError, and ends within its timeout.
 
-    `nodes`: names. What else the extender is sent about nodes and pods, the adapter takes from `raw`.
+    `nodes`: names. The adapter takes everything else about nodes and pods from `raw`.
     """
 
     defined: DefinedExtender
@@ -198,12 +198,14 @@ class Extender(Protocol):
         """Asks which of the nodes to keep."""
 
     async def prioritize(self, pod: PodInfo, nodes: Sequence[str], raw: RawObjects) -> Mapping[str, int]:
-        """What to add to the scores of nodes: weighted, and on the scale of plugins' scores. It may have unknown nodes."""
+        """Asks for scores of nodes. Returns what to add to the total scores, by node: weighted, and on the scale of plugins' scores. It may
+        contain unknown nodes.
+        """
 
     async def preempt(
         self, pod: PodInfo, victims: Mapping[str, NodeVictims], raw: RawObjects
     ) -> Mapping[str, NodeVictims]:
-        """Asks which nodes and victims remain. The answer may be anything."""
+        """Asks which nodes and victims remain. The answer is not checked here."""
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         """Lets the extender bind the pod."""
@@ -213,10 +215,10 @@ class Extender(Protocol):
 
 
 class Intake(Protocol):
-    """What brings changes of the cluster to the engine."""
+    """The source of changes of the cluster for the engine."""
 
     def hold_back(self) -> None:
-        """Keeps what arrives from now on, until `go_on`. No more than fits into the buffers of connections is read meanwhile."""
+        """Holds back what arrives, until `go_on`. Meanwhile no more is read than fits into the buffers of connections."""
 
     def go_on(self) -> None:
         """Hands over what was held back, in its order."""

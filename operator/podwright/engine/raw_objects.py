@@ -32,7 +32,7 @@ class RawObjects:
         self.nodes: dict[str, bytes] = {}
         """By name."""
         self.pods: dict[str, bytes] = {}
-        """Those that have a node, by uid, without those that are only assumed."""
+        """Pods that have a node, by uid, without those that are only assumed."""
         compact_regularly(self)
 
     def put_node(self, raw: Mapping[str, Any]) -> None:
@@ -76,7 +76,7 @@ def raw_objects_for(settings: Iterable[Extender], placement: Callable[[str], Nod
 
 
 class MissingRawError(Exception):
-    """A pending pod is known without its raw object. That is a mistake in the scheduler, and fails the attempt at the pod."""
+    """A pending pod is known without its raw object. That is a bug in the scheduler, and fails the attempt at the pod."""
 
 
 def raw_of(pod: PodInfo) -> Mapping[str, Any]:

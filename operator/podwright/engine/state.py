@@ -1,6 +1,6 @@
-"""The state that the engine's parts share: cache, queue, binding cycles, and the clock they go by.
+"""The state that the engine's parts share: cache, queue, binding cycles, and the clock.
 
-`Engine` builds it once and hands it to each part together with the ports (engine/ports.py). Only the event loop's thread
+`lay_foundation` builds it once, and `Engine` hands it to each part together with the ports (engine/ports.py). Only the event loop's thread
 changes it, so there are no locks.
 """
 
@@ -16,18 +16,18 @@ from podwright.core.queue import SchedulingQueue
 from podwright.core.state.cache import Cache
 from podwright.core.state.signals import Signals
 from podwright.engine.arrivals import Arrivals
-from podwright.engine.instance import Instance
+from podwright.engine.decisions.recent_decisions import RecentDecisions
 from podwright.engine.invalid_objects import InvalidObjects
+from podwright.engine.pauses.slices import Slices
 from podwright.engine.plugins.slow_plugins import SlowPlugins
+from podwright.engine.process.instance import Instance
 from podwright.engine.raw_objects import RawObjects
-from podwright.engine.recent_decisions import RecentDecisions
-from podwright.engine.slices import Slices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Time and chance. `clock` never steps back; `wall` is seconds since the epoch; `cpu` is the CPU time in seconds of the thread that
-    decides, `waits` the number of its voluntary context switches; `below(n)`: a random 0 to n - 1.
+    """Sources of time and random numbers. `clock` never steps back; `wall` is seconds since the epoch; `cpu` is the CPU time in seconds of
+    the thread that decides, `waits` the number of its voluntary context switches; `below(n)`: a random 0 to n - 1.
     """
 
     clock: Callable[[], float]

@@ -1,7 +1,7 @@
 """Calls extenders over HTTP, as kube-scheduler does: the adapter of the engine's port `Extender`.
 
-Errors carry kube-scheduler's words where pods' conditions show them. Otherwise than kube-scheduler, the client follows no redirect, which
-could lead pods' contents elsewhere, reads no answer beyond a bound, and takes no node that it did not ask about. Source: `HTTPExtender` in
+Errors carry kube-scheduler's words where pods' conditions show them. Unlike kube-scheduler, the client follows no redirects, which could
+send pods' contents elsewhere, reads no answer beyond a bound, and accepts no node that it did not ask about. Source: `HTTPExtender` in
 kube-scheduler's extender.go.
 """
 
@@ -30,9 +30,9 @@ T = TypeVar("T")
 DEFAULT_SECONDS: Final = 5.0
 """The timeout of a call if the configuration gives none. Source: `DefaultExtenderTimeout`."""
 MAX_ANSWER: Final = 4 << 20
-"""The most bytes of an answer, besides twice those of the question: an honest answer repeats nodes, and says why."""
+"""The most bytes of an answer, in addition to twice the bytes of the question: a valid answer repeats nodes and gives reasons."""
 DECODED_HERE: Final = 64 << 10
-"""Longer answers are decoded in a thread, between whose steps the loop goes on."""
+"""Longer answers are decoded in a thread, so that the loop goes on meanwhile."""
 MAX_REASONS: Final = 1_000
 MAX_REASONS_TEXT: Final = 64 << 10
 """The most reasons in an answer that differ, and the most characters that they have."""
@@ -129,8 +129,8 @@ class HTTPExtender:
     async def _ask(
         self, verb: str, message: wire.Message, decode: Callable[[bytes], T], *, repeatable: bool = True
     ) -> T:
-        """The decoded answer. A `repeatable` request is sent again if the server closes a connection that was used before: it may have done so
-        before the request came.
+        """Sends the request and returns the decoded answer. A `repeatable` request is sent again if the server closes a reused connection,
+        because it may have closed it before the request arrived.
         """
         url = f"{self._settings.url_prefix.rstrip('/')}/{verb}"
         body = wire.encode(message)
@@ -212,7 +212,7 @@ class _Connection:
 class _Reasons:
     """Bounds why an answer rejects nodes: each text by MAX_EXTENDER_TEXT, and all that differ by MAX_REASONS and MAX_REASONS_TEXT.
 
-    They come together in one message, in the pod's status.
+    They all become part of one message, in the pod's status.
     """
 
     def __init__(self) -> None:
@@ -220,7 +220,7 @@ class _Reasons:
         self._length = 0
 
     def bounded(self, failed: Mapping[str, str]) -> Mapping[str, str]:
-        """The reasons by node. Those that are too many become OTHER_REASONS."""
+        """The reasons by node. Reasons beyond the bounds become OTHER_REASONS."""
         return {name: self._of(text) for name, text in failed.items()}
 
     def _of(self, text: str) -> str:

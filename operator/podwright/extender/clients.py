@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 from podwright.api.configuration.extenders import DefinedExtender
 from podwright.api.configuration.schema import ExtenderTLS
 from podwright.kube.bounded_files import read_at_most
+from podwright.kube.client.credentials.proxies import proxy_from_environment
+from podwright.kube.client.credentials.tls import tls_context
 from podwright.kube.client.errors import ConfigError
-from podwright.kube.client.proxies import proxy_from_environment
-from podwright.kube.client.tls import tls_context
-from podwright.kube.options import Options
+from podwright.kube.options.options import Options
 
 if TYPE_CHECKING:
     from podwright.extender.client import HTTPExtender
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 CONNECTIONS: Final = 256
-"""How many requests may be on their way to one extender at least. Attempts and Bindings have limits of their own."""
+"""The least number of requests that may be in progress at one extender. Attempts and Bindings have their own limits."""
 
 
 def clients_of(options: Options, environ: Mapping[str, str] = os.environ) -> Mapping[str, HTTPExtender]:
@@ -54,6 +54,8 @@ def _context(defined: DefinedExtender) -> ssl.SSLContext | None:
     tls = settings.tls_config or ExtenderTLS()
     where = f"extender {defined.name}: tlsConfig"
     authority = _pem(tls.ca_data, tls.ca_file, f"{where}.caFile")
+    if authority is not None and tls.insecure:
+        raise ConfigError(f"{where}: a CA and insecure exclude each other, as with kube-scheduler")
     insecure = tls.insecure or (settings.enable_https and authority is None)
     if settings.tls_config is None and not insecure:
         return None
@@ -71,7 +73,7 @@ def _context(defined: DefinedExtender) -> ssl.SSLContext | None:
 
 
 def _pem(data: str, file: str, where: str) -> str | None:
-    """The data, which take precedence, or what the file has; None for neither."""
+    """The data, which take precedence, or the content of the file; None if there is neither."""
     if data:
         return base64.b64decode(data).decode("utf-8", "replace")
     if not file:

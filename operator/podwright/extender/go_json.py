@@ -1,8 +1,8 @@
-"""JSON as Go's encoding/json reads it, with its words for what is wrong.
+"""JSON as Go's encoding/json reads it, with Go's words in errors.
 
-The extender protocol has no specification but the Go types of k8s.io/kube-scheduler/extender/v1. So a reader of it takes what Go takes: keys
-in any case, null for every type, unknown keys, and anything after the first value. Errors end up in pods' conditions, where operators search
-for the words that kube-scheduler writes there. Source: https://pkg.go.dev/encoding/json
+The extender protocol has no specification but the Go types of k8s.io/kube-scheduler/extender/v1. So this reader accepts what Go accepts:
+keys in any case, null for every type, unknown keys, and anything after the first value. Errors end up in pods' conditions, where operators
+search for the words that kube-scheduler writes there. Source: https://pkg.go.dev/encoding/json
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from podwright.kube.client.json_text import innermost_open, loads
 T = TypeVar("T")
 
 Reader = Callable[[Any, str], T]
-"""Reads one value. The text says where it is, as Go's errors say it; empty for the outermost value. Raises GoJSONError."""
+"""Reads one value. The text is the value's path as in Go's errors; empty for the outermost value. Raises GoJSONError."""
 
 _LITERALS: Final = {"n": "null", "t": "true", "f": "false"}
 _EXPECTED: Final = {

@@ -1,9 +1,9 @@
 """The messages between a scheduler and its extenders, as k8s.io/kube-scheduler/extender/v1 defines them.
 
-One dataclass per message. `encode` writes any of them; `decode_…` reads one, from bytes that anybody may have written: it returns the message or
-raises GoJSONError, in time linear in the bytes. Who reads them from a connection bounds their size first. Both sides of the protocol use
-this module: client.py and server/. The arguments of `filter`, `prioritize` and `preempt` may be long: server/requests.py reads them in steps. Pods
-and nodes stay raw objects here.
+One dataclass per message. `encode` writes any of them; `decode_…` reads one, from untrusted bytes: it returns the message or raises
+GoJSONError, in time linear in the bytes. Callers bound the size first. Both sides of the protocol use this module: client.py and server/.
+The arguments of `filter`, `prioritize` and `preempt` may be long: server/requests.py reads them in steps. Pods and nodes stay raw objects
+here.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ RawObject = Mapping[str, Any] | orjson.Fragment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtenderArgs:
-    """What `filter` and `prioritize` are asked. Of `nodes` and `node_names` one is None: `node_names` is set with nodeCacheCapable."""
+    """The arguments of `filter` and `prioritize`. One of `nodes` and `node_names` is None: `node_names` is set with nodeCacheCapable."""
 
     pod: RawObject | None
     nodes: Sequence[RawObject] | None = None
@@ -284,7 +284,7 @@ _UIDS: Final = list_of(_read_uid, "[]*v1.MetaPod")
 
 
 def _read_meta_victims(value: Any, where: str) -> MetaVictims:
-    if value is None:  # the Go type is a pointer, which whoever uses it does not expect to be nil
+    if value is None:  # the Go type is a pointer, which its users do not expect to be nil
         raise mismatch({}, where, "v1.MetaVictims")
     found = struct(value, where, "MetaVictims", {"Pods": _UIDS, "NumPDBViolations": int64})
     return MetaVictims(found["Pods"] or (), found["NumPDBViolations"])

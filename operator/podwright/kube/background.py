@@ -1,4 +1,4 @@
-"""Background tasks: they run until they are cancelled, and are restarted when they fail. What they work on is kept meanwhile."""
+"""Background tasks: they run until they are cancelled, and are restarted when they fail. Their state is kept."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
-from podwright.engine.interruption import is_interruption
+from podwright.engine.process.interruption import is_interruption
 
 log = logging.getLogger(__name__)
 

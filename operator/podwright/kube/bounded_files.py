@@ -15,11 +15,11 @@ LONGEST_FILE: Final = 1 << 20
 def read_at_most(path: Path, longest: int = LONGEST_FILE, *, pipes: bool = False) -> bytes:
     """The content of a regular file, or of one that a symbolic link leads to. Raises OSError, also for a file that is longer than `longest` bytes.
 
-    `pipes`: files of any other kind may be read, too, however long they take. That is for commands whose user waits for them.
+    `pipes`: files of any other kind may be read as well, however long that takes. For commands, whose users wait for them.
     """
     with open(path, "rb", opener=None if pipes else _open_at_once) as file:
         if not pipes and not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "is no regular file", str(path))
+            raise OSError(errno.EINVAL, "is not a regular file", str(path))
         content = file.read(longest + 1)
     if len(content) > longest:
         raise OSError(errno.EFBIG, f"the file is larger than {longest} bytes", str(path))

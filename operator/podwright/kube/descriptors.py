@@ -1,4 +1,4 @@
-"""The limit of open files: raised as far as the process may, and known to those that share the files out."""
+"""The limit of open files: raised as far as the process may, and read by the parts that share out the files."""
 
 from __future__ import annotations
 

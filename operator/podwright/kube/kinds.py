@@ -6,6 +6,7 @@ API server serves and RBAC allows.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
@@ -63,11 +64,15 @@ def params_in(namespace: str) -> InNamespace:
     return InNamespace("ConfigMap", "", "v1", "configmaps", namespaced=True, namespace=namespace)
 
 
+_NEEDS_NO_QUOTES: Final = re.compile(r"[A-Za-z0-9.-]+").fullmatch
+"""Whether a name has only characters that stay as they are in a path, as nearly all names do."""
+
+
 def _segment(name: str) -> str:
     """The name as one segment of a path: whatever it is, the path leads nowhere else."""
     if name in (".", ".."):
         raise ClusterError(f'"{name}" is no name of an object')
-    return quote(name, safe="")
+    return name if _NEEDS_NO_QUOTES(name) else quote(name, safe="")
 
 
 def _resource(watched: WatchedKind) -> Resource:

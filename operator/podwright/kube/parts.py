@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from resource import RUSAGE_THREAD, getrusage
 
 from podwright.api.compile import Classes
@@ -22,19 +23,19 @@ from podwright.core.framework.registry import RegistryError
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.engine import Engine
 from podwright.engine.engine_options import EngineOptions
-from podwright.engine.instance import Instance
 from podwright.engine.metrics.metrics import EVENTS_DROPPED, Metrics
 from podwright.engine.metrics.policies import LOCAL_POLICIES, POLICIES
 from podwright.engine.plugin_changes.policy_events import PolicyEvents
 from podwright.engine.plugin_changes.switches import PluginSwitches
 from podwright.engine.ports import Extender, Ports
+from podwright.engine.process.instance import Instance
 from podwright.engine.state import Sources
 from podwright.kube.api_cluster import ApiCluster, RetryingPodReader
 from podwright.kube.background import BackgroundTasks
 from podwright.kube.client.http import Http
 from podwright.kube.node_signals.feeds import SignalFeeds
 from podwright.kube.node_signals.reload import SignalReload
-from podwright.kube.options import Options
+from podwright.kube.options.options import Options
 from podwright.kube.pod_groups.foreign_pod_lister import ForeignPodLister
 from podwright.kube.pod_groups.group_status import PodGroupStatusWriter
 from podwright.kube.pod_groups.phases import PodGroupPhases
@@ -101,25 +102,95 @@ class Parts:
     """None without a file of signals."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Writers:
+    """What posts to the API server beside the loop."""
+
+    events: EventRecorder
+    pod_status: PodStatusWriter
+    group_status: PodGroupStatusWriter
+    evictor: PodEvictor
+
+
 def build_parts(base: Base, server_minor: int | None) -> Parts:
     """`server_minor`: the API server's minor version. Raises RegistryError if the built-in policy cannot be built."""
     http, metrics, wall = base.http, base.metrics, time.time
-
-    # What the engine needs
     features = enabled_features(base.options, server_minor)
     _log_configuration(base.options.config, base.classes)
+    writers = _writers(base)
+    engine = _engine(base, features, writers)
+    unseen_names = UnseenNames(time.monotonic)
+    newly_served = NewlyServedNames(
+        http, base.watches, pending=engine.pending, serves=engine.policies.serves, unseen=unseen_names
+    )
+    policies, local_policies = _policy_controllers(base, engine, newly_served)
+    pod_groups = ServedPodGroupApis(
+        http,
+        engine,
+        writer=writers.group_status,
+        start=lambda name, reflector: base.tasks.start(name, reflector.run),
+        gates=features,
+    )
+    policy_events = PolicyEvents(
+        engine.policies,
+        writers.events,
+        scheduler_name=base.options.scheduler_name,
+        own=engine.other_instances.own_deployment,
+    )
+    signals = SignalFeeds(base.options.policies.signals, http, intake=engine.node_signals, metrics=metrics, wall=wall)
+    return Parts(
+        engine=engine,
+        features=features,
+        events=writers.events,
+        policy_events=policy_events,
+        plugin_switches=PluginSwitches(engine, metrics=metrics, events=policy_events),
+        pod_status=writers.pod_status,
+        group_status=writers.group_status,
+        evictor=writers.evictor,
+        policies=policies,
+        local_policies=local_policies,
+        newly_served=newly_served,
+        unseen_names=unseen_names,
+        pod_groups=pod_groups,
+        group_phases=PodGroupPhases(engine, writers.group_status, clock=wall),
+        pending_audit=PendingAudit(
+            http,
+            engine.pending,
+            scheduler_names=lambda: engine.policies.policy_set.scheduler_names,
+            unseen=unseen_names,
+        ),
+        foreign_pods=ForeignPodLister(http, engine),
+        shadow_watches=ShadowWatches(engine.shadow, base.watches),
+        config_maps=ConfigMapReader(http, engine, is_watched=lambda name: _watches_params(base, name)),
+        signals=signals,
+        signal_reload=None
+        if base.options.signals is None
+        else SignalReload(base.options.signals, engine=engine, feeds=signals, metrics=metrics),
+    )
+
+
+def _writers(base: Base) -> _Writers:
+    http, wall = base.http, time.time
+    dropped = partial(base.metrics.count, EVENTS_DROPPED)
+    events = EventRecorder(http, clock=wall, dropped=dropped, steady=time.monotonic)
+    events.muted = base.options.leader_election.leader_elect or base.options.shadow_only
+    return _Writers(
+        events=events,
+        pod_status=PodStatusWriter(http, wall),
+        group_status=PodGroupStatusWriter(http, wall),
+        evictor=PodEvictor(http, events, clock=wall),
+    )
+
+
+def _engine(base: Base, features: Features, writers: _Writers) -> Engine:
+    """Raises RegistryError if the built-in policy cannot be built."""
     sources = Sources(
         clock=time.monotonic,
-        wall=wall,
+        wall=time.time,
         cpu=time.thread_time,
         below=_random_below(random.Random()),
         waits=lambda: getrusage(RUSAGE_THREAD).ru_nvcsw,
     )
-    events = EventRecorder(http, clock=wall, dropped=lambda: metrics.count(EVENTS_DROPPED), steady=time.monotonic)
-    events.muted = base.options.leader_election.leader_elect or base.options.shadow_only
-    pod_status = PodStatusWriter(http, wall)
-    group_status = PodGroupStatusWriter(http, wall)
-    evictor = PodEvictor(http, events, clock=wall)
 
     def reason_not_to_bind(pod: PodInfo, node_name: str) -> str:
         return engine.reason_not_to_bind(pod, node_name)
@@ -127,15 +198,15 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
     def throttled() -> None:
         engine.bindings_throttled()
 
-    cluster = ApiCluster(http, reason_not_to_bind, throttled=throttled)
+    cluster = ApiCluster(base.http, reason_not_to_bind, throttled=throttled)
     ports = Ports(
         cluster=cluster,
         pods=RetryingPodReader(cluster),
-        recorder=events,
-        status=pod_status,
-        evictor=evictor,
-        groups=group_status,
-        metrics=metrics,
+        recorder=writers.events,
+        status=writers.pod_status,
+        evictor=writers.evictor,
+        groups=writers.group_status,
+        metrics=base.metrics,
         intake=base.watches,
         extenders=base.extenders,
     )
@@ -151,63 +222,20 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         engine = Engine(base.classes, features, ports=ports, sources=sources, options=options)
     except (PluginError, ProfileError) as error:
         raise RegistryError([f"the built-in policy cannot be built: {error}"]) from error
+    return engine
 
-    # What feeds it
-    unseen_names = UnseenNames(time.monotonic)
-    newly_served = NewlyServedNames(
-        http, base.watches, pending=engine.pending, serves=engine.policies.serves, unseen=unseen_names
-    )
+
+def _policy_controllers(
+    base: Base, engine: Engine, newly_served: NewlyServedNames
+) -> tuple[PolicyController, PolicyController]:
+    """The controllers of SchedulerPolicies and of LocalSchedulerPolicies."""
     limit = WriteLimit()
-    policies = PolicyController(http, engine, clock=wall, on_names_served=newly_served.add, limit=limit)
-    local_policies = PolicyController(
-        http, engine, clock=wall, on_names_served=newly_served.add, kind=NamespacePolicies(engine), limit=limit
-    )
+    build = partial(PolicyController, base.http, engine, clock=time.time, on_names_served=newly_served.add, limit=limit)
+    policies, local_policies = build(), build(kind=NamespacePolicies(engine))
     local_policies.appeared = policies.appeared
-    metrics.compute(POLICIES, policies.counts)
-    metrics.compute(LOCAL_POLICIES, local_policies.counts)
-    pod_groups = ServedPodGroupApis(
-        http,
-        engine,
-        writer=group_status,
-        start=lambda name, reflector: base.tasks.start(name, reflector.run),
-        gates=features,
-    )
-    policy_events = PolicyEvents(
-        engine.policies,
-        events,
-        scheduler_name=base.options.scheduler_name,
-        own=engine.other_instances.own_deployment,
-    )
-    signals = SignalFeeds(base.options.policies.signals, http, intake=engine.node_signals, metrics=metrics, wall=wall)
-    return Parts(
-        engine=engine,
-        features=features,
-        events=events,
-        policy_events=policy_events,
-        plugin_switches=PluginSwitches(engine, metrics=metrics, events=policy_events),
-        pod_status=pod_status,
-        group_status=group_status,
-        evictor=evictor,
-        policies=policies,
-        local_policies=local_policies,
-        newly_served=newly_served,
-        unseen_names=unseen_names,
-        pod_groups=pod_groups,
-        group_phases=PodGroupPhases(engine, group_status, clock=wall),
-        pending_audit=PendingAudit(
-            http,
-            engine.pending,
-            scheduler_names=lambda: engine.policies.policy_set.scheduler_names,
-            unseen=unseen_names,
-        ),
-        foreign_pods=ForeignPodLister(http, engine),
-        shadow_watches=ShadowWatches(engine.shadow, base.watches),
-        config_maps=ConfigMapReader(http, engine, is_watched=lambda name: _watches_params(base, name)),
-        signals=signals,
-        signal_reload=None
-        if base.options.signals is None
-        else SignalReload(base.options.signals, engine=engine, feeds=signals, metrics=metrics),
-    )
+    base.metrics.compute(POLICIES, policies.counts)
+    base.metrics.compute(LOCAL_POLICIES, local_policies.counts)
+    return policies, local_policies
 
 
 def _watches_params(base: Base, namespace: str) -> bool:

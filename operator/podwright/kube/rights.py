@@ -33,7 +33,7 @@ from podwright.kube.kinds import (
     WATCHED,
     Resource,
 )
-from podwright.kube.options import Options
+from podwright.kube.options.options import Options
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ _OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
     _GROUPS[0]: POD_GROUPS,
     _GROUPS[1]: PLUGINS_POD_GROUPS,
 }
-"""Kinds that a cluster may lack, with all their versions. Where none is served, nobody needs a right to them."""
+"""Kinds that a cluster may lack, with all their versions. Where none is served, no right to them is needed."""
 _OWN_WRITES: Final = (f"{TOKEN_REVIEW.root}/", f"{ACCESS_REVIEW.root}/", f"{LEASE.root}/")
 """The paths of writes that change nothing for anybody else."""
 _EXTRAS: Final = frozenset({*_OPTIONAL, CRD})

@@ -22,23 +22,24 @@ from typing import Any, Final
 from podwright.core.framework.features import Features, missing_api
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.engine import Engine
-from podwright.engine.instance import new_instance
 from podwright.engine.intake.pending_pods import PendingPods
 from podwright.engine.log_fields import fields
-from podwright.engine.memory import configure_memory, freeze_objects
 from podwright.engine.metrics.metrics import HEALTHCHECK, TASK_RESTARTS, Metrics
-from podwright.engine.pod_answers import PodAnswers
 from podwright.engine.ports import Extender
+from podwright.engine.process.instance import new_instance
+from podwright.engine.process.memory import configure_memory, freeze_objects
 from podwright.engine.shadow.report import reports
+from podwright.engine.view.pod_answers import PodAnswers
 from podwright.engine.view.waiting import queued_pods
 from podwright.kube.background import BackgroundTasks, Work, cancel
-from podwright.kube.client import access, credentials
+from podwright.kube.client import access
+from podwright.kube.client.credentials import credentials
 from podwright.kube.client.http import Http
 from podwright.kube.client.retry import retry_until_answered
 from podwright.kube.descriptors import raise_descriptor_limit
 from podwright.kube.election.leadership import Leadership
 from podwright.kube.kinds import CRD, NODE, POD, REQUIRED, STORED, Resource, params_in
-from podwright.kube.options import Options
+from podwright.kube.options.options import Options
 from podwright.kube.parts import Base, Parts, build_parts, check_profiles
 from podwright.kube.plugins.third_party import ThirdPartyPlugins
 from podwright.kube.policies.controller import PolicyController
@@ -53,14 +54,14 @@ from podwright.kube.rights import (
     refuse_writes,
     reviews,
 )
-from podwright.kube.serve.checks import Note, Problems
-from podwright.kube.serve.configz import configuration
-from podwright.kube.serve.delegation import Delegation
+from podwright.kube.serve.access.delegation import Delegation
+from podwright.kube.serve.access.review_clients import review_clients
+from podwright.kube.serve.answers.checks import Note, Problems
+from podwright.kube.serve.answers.configz import configuration
+from podwright.kube.serve.answers.pod_resources import known_pods
+from podwright.kube.serve.answers.readiness import ApiServerContact, Clocks, Readiness
 from podwright.kube.serve.endpoints import Content
 from podwright.kube.serve.page.shown import Shown
-from podwright.kube.serve.pod_resources import known_pods
-from podwright.kube.serve.readiness import ApiServerContact, Clocks, Readiness
-from podwright.kube.serve.review_clients import review_clients
 from podwright.kube.serve.server import Server
 from podwright.kube.watch.selectors import ASSIGNED_PODS, pods_that_may_ask_for
 from podwright.kube.watch.watches import PARAMS_WATCH, Watches
@@ -90,7 +91,12 @@ class Runtime:
         for warning in options.warnings:
             log.warning("%s", warning)
         self.source = credentials.load(
-            options.kubeconfig_file, options.context, time.time, time.monotonic, server=options.master
+            options.kubeconfig_file,
+            options.context,
+            time.time,
+            time.monotonic,
+            server=options.master,
+            named_by=options.kubeconfig_named_by,
         )
         metrics = Metrics(time.monotonic)
         instance = new_instance(socket.gethostname(), options.pod_uid)
@@ -150,7 +156,7 @@ class Runtime:
         self._electing: asyncio.Task[None] | None = None
         self._stopped = False
 
-    # For Kopf's handlers and `cli/scheduler.py`
+    # For Kopf's handlers and `cli/processes/scheduler.py`
 
     @property
     def parts(self) -> Parts:

@@ -1,6 +1,6 @@
 """Tests of policies, written in YAML: nodes, pods and policies, and where the pods should go. docs/policy-tools.md has the format.
 
-`read_suite` reads a file, `run_case` runs one test of it: the pods are scheduled in memory, one after the other, by the production core.
+`read_suite` reads a file, `run_case` runs one test of it: the production core schedules the pods in memory, one by one.
 """
 
 from __future__ import annotations
@@ -63,13 +63,15 @@ class _Suite(_Surroundings):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What should become of a pod. `nodes`: any of these, unless empty; `pending`: part of the message, None if it should have a node."""
+    """What is expected of a pod. `nodes`: the pod gets one of these nodes; empty: any. `pending`: a part of the message; None if the pod
+    should get a node.
+    """
 
     nodes: tuple[str, ...] = ()
     pending: str | None = None
     policy: str = ""
     rejected: Mapping[str, str] = field(default_factory=dict)
-    """Part of a reason, by the node that the policy should reject, when the pod is tried first."""
+    """By node that should be rejected when the pod is first tried: a part of the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,7 @@ def _objects(given: _Surroundings, path: Path, where: str) -> Iterator[Raw]:
 
 
 def _node(raw: Raw) -> Raw:
-    """A node with room, where the test does not say how much."""
+    """The node, with allocatable resources added if the test does not give them."""
     node: dict[str, Any] = {"apiVersion": "v1", "kind": "Node", **raw}
     status = node.get("status")
     if not isinstance(status, Mapping) or "allocatable" not in status:
@@ -185,7 +187,9 @@ def _pod(raw: Raw, path: Path, where: str) -> Raw:
 
 
 def run_case(case: Case, options: LoadOptions) -> Sequence[str]:
-    """What is not as expected, with the exceptions of plugins; empty if the test passes. A policy that is not accepted fails every test."""
+    """Runs a test. Returns what is not as expected, with the exceptions of plugins; empty if the test passes. A policy that is not accepted
+    fails every test.
+    """
     settings = replace(options.settings, signals={**options.settings.signals, **case.signals})
     cluster = load(Snapshot(objects=[*map(enforced, case.objects)]), replace(options, settings=settings))
     wrong = [*cluster.problems, *(f"policy {each.name}: {each.message}" for each in cluster.refused)]

@@ -1,8 +1,8 @@
-"""What other policies would change: each pod is decided once under the policies of one cluster, once under those of another, and the answers
-are compared.
+"""What other policies would change: each pod is decided about once under the policies of one cluster and once under those of another, and
+the answers are compared.
 
-A pod that has a node is decided as if it were created anew, while all others stay where they are. Ties are no difference: what counts is the set
-of the best nodes.
+A pod that has a node is decided about as if it were created anew, while all others stay where they are. Only sets of best nodes are
+compared, so ties make no difference.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _identity(raw: Raw) -> tuple[object, object, object]:
 
 
 def pods_of(cluster: LoadedCluster) -> Iterator[PodInfo]:
-    """The pods that are compared: those on nodes that schedulers place, then those that wait."""
+    """The pods that are compared: first those with a node that a scheduler has chosen, then those that wait."""
     for info in cluster.cache.nodes.values():
         for pod in [*info.pods.values()] if info.node is not None else ():
             if not belongs_to_node(pod) and not pod.terminating:
@@ -77,7 +77,7 @@ def pods_of(cluster: LoadedCluster) -> Iterator[PodInfo]:
 
 
 def difference(before: LoadedCluster, after: LoadedCluster, pod: PodInfo) -> Difference | None:
-    """What differs for this pod, None if nothing does. Both clusters have the same nodes and pods, and are as before afterwards."""
+    """What differs for this pod; None if nothing differs. Both clusters must have the same nodes and pods. They are not changed."""
     with Trial(before) as old, Trial(after) as new:
         for trial in (old, new):
             if (placed := trial.cluster.cache.placement(pod.uid)) is not None:
@@ -109,7 +109,7 @@ def _answer(cluster: LoadedCluster, pod: PodInfo) -> Answer:
 
 
 def _why(before: LoadedCluster, after: LoadedCluster, pod: PodInfo, first: Answer, second: Answer) -> str:
-    """One sentence: who rejects the node of the other side, or which plugin's score differs most."""
+    """One sentence: which plugin rejects the other side's node, or which plugin's score differs most."""
     was, becomes = _evaluated(before, pod), _evaluated(after, pod)
     x = min(first.best - second.best or first.best, default="")
     y = min(second.best - first.best or second.best, default="")

@@ -1,6 +1,6 @@
 """Checks policy files offline, with the operator's own code: what the operator would refuse is an error, with its place in the file.
 
-A LocalSchedulerPolicy is checked against the SchedulerPolicies of the same files that would bound it. If there are none, what it may do is
+A LocalSchedulerPolicy is checked against the SchedulerPolicies of the same files that would bound it. If there are none, the delegation is
 not checked, and a note says so.
 """
 
@@ -45,7 +45,7 @@ _UNBOUNDED: Final = {
 
 
 class _Policy:
-    """A policy of a file, and where it stands."""
+    """A policy of a file, with its position."""
 
     def __init__(self, raw: Manifest, file: str, position: Position) -> None:
         self.raw = raw
@@ -70,7 +70,9 @@ class _Policy:
 
 
 def lint(files: Iterable[str], options: LoadOptions) -> Sequence[Finding]:
-    """What is wrong with the policies of these files, ordered by place. Objects of other kinds are left alone. Raises OSError and ProfileError."""
+    """The findings about the policies of these files, ordered by place. Objects of other kinds are ignored. Raises OSError and
+    ProfileError.
+    """
     findings: list[Finding] = []
     policies: list[_Policy] = []
     for file in files:
@@ -119,7 +121,7 @@ def _unreadable(file: str, message: str) -> Finding:
 
 def _cluster_findings(policy: _Policy, accepted: PolicySet) -> Iterator[Finding]:
     try:
-        compiled = accepted.compiled(parse_policy(policy.raw))
+        compiled = accepted.compiler.compiled(parse_policy(policy.raw))
     except (PolicyError, ProfileError, PluginError) as error:
         yield from _errors(policy, error)
         return
@@ -136,13 +138,15 @@ def _local_findings(policy: _Policy, accepted: PolicySet, options: LoadOptions, 
     if bounded:
         accepted.change_local(lambda known: known.apply(policy.raw))
         found = [accepted.decider(name) for name in accepted.local.bases_of(local.key)]
-        bases = [base for base in found if base is not None] or [accepted.built_in_for(local.spec.scheduler_name)]
+        bases = [base for base in found if base is not None] or [
+            accepted.compiler.built_in_for(local.spec.scheduler_name)
+        ]
     else:
         bases = [_unbounded(local, accepted, options)]
         yield policy.finding("note", "Delegation", "spec", "what it may do is not checked: no SchedulerPolicy is given")
     for base in bases:
         try:
-            compiled = accepted.composed(base, local)
+            compiled = accepted.compiler.composed(base, local)
         except (PolicyError, ProfileError, PluginError) as error:
             yield from _errors(policy, error)
             if isinstance(error, PolicyError) and error.reason == _EXCEEDS:
@@ -152,10 +156,10 @@ def _local_findings(policy: _Policy, accepted: PolicySet, options: LoadOptions, 
 
 
 def _errors_within(policy: _Policy, local: LocalPolicy, accepted: PolicySet, options: LoadOptions) -> Iterator[Finding]:
-    """What else is wrong with a policy that exceeds its bounds. The operator looks no further than these."""
+    """Further errors of a policy that exceeds its bounds. The operator stops at the bounds."""
     base = _unbounded(local, accepted, options)
     try:
-        accepted.composed(base, local)
+        accepted.compiler.composed(base, local)
     except (PolicyError, ProfileError, PluginError) as error:
         if not isinstance(error, PolicyError) or error.reason != _EXCEEDS:
             yield from _errors(policy, error)

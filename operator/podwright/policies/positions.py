@@ -1,4 +1,4 @@
-"""Where the values of a YAML file stand: line and column of a field's path, and of a place within a text."""
+"""Positions of values in a YAML file: line and column of a field's path, and of a place within a text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ class Position:
         return self.node.start_mark.line + 1, self.node.start_mark.column + 1
 
     def at(self, path: str) -> Position:
-        """The value at a field's path, such as `spec.rules.filters[0].expression`; the last one on the way that exists."""
+        """The value at a field's path, such as `spec.rules.filters[0].expression`. If it does not exist, the innermost existing value on
+        the path.
+        """
         node = self.node
         for key, index in _STEP.findall(path):
             found = _child(node, key or index)
@@ -54,7 +56,7 @@ class Position:
 
     @property
     def _escaped(self) -> bool:
-        """Whether a character of the text takes more than one in the file."""
+        """Whether the text is written with escapes, so that its positions differ from those of the file."""
         node: Any = self.node
         quotes = 2 if node.style in ("'", '"') else 0
         return bool(node.end_mark.column - node.start_mark.column - quotes != len(node.value))

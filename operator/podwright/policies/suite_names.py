@@ -1,4 +1,4 @@
-"""How files are named that have tests of policies."""
+"""The names of files that contain tests of policies."""
 
 from typing import Final
 

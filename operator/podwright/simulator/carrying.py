@@ -1,6 +1,5 @@
-"""How decisions are carried out: in a trial, which rolls everything back (`trial`), or for good (`Committed`).
-
-Both do the same to the ResourceClaims of the pods: see `claims`.
+"""How decisions are carried out: in a trial, which rolls everything back (`trial`), or permanently (`Committed`). Both do the same to the
+ResourceClaims of the pods: see `claims`.
 """
 
 from __future__ import annotations
@@ -24,26 +23,28 @@ class Carrier(Protocol):
     """Carries decisions out."""
 
     def place(self, framework: Framework, placement: Placement) -> Status | None:
-        """The pod is on its node from now on, and its claims are allocated. Returns why a plugin refused it. Raises PluginError."""
+        """Puts the pod on its node, and allocates its claims. Returns the rejection of a Reserve plugin, or None. Raises
+        PluginError.
+        """
 
     def evict(self, pods: Sequence[PodInfo]) -> Sequence[Change]:
-        """The pods are on no node from now on. Returns what happened to their claims."""
+        """Removes the pods from their nodes. Returns the changes of their claims."""
 
     def follow_up(self, follow_ups: Sequence[FollowUp]) -> Sequence[Change]:
-        """Does to claims what plugins want after a rejection. Returns what happened to them."""
+        """Changes claims as plugins ask after a rejection. Returns the changes."""
 
     def nominate(self, pod: PodInfo, node_name: str) -> None:
-        """Nominates the pod to the node; to none if the name is empty."""
+        """Nominates the pod to the node. An empty name clears the nomination."""
 
 
 def permitted(framework: Framework, placement: Placement) -> Status | None:
-    """Why a Permit plugin refuses the pod. Who would wait is allowed. Raises PluginError."""
+    """Why a Permit plugin rejects the pod. A pod that would have to wait is approved. Raises PluginError."""
     refused, _ = framework.permit(placement.state, placement.pod, placement.node_name)
     return None if refused is None or refused.code is Code.WAIT else refused
 
 
 class Committed:
-    """Carries decisions out for good."""
+    """Carries decisions out permanently."""
 
     def __init__(self, cluster: LoadedCluster) -> None:
         self._cluster = cluster
@@ -88,14 +89,14 @@ class Committed:
     # Pods that wait
 
     def add_pending(self, pod: PodInfo) -> PodInfo:
-        """The pod waits from now on: with claims of its own, and as a member of its group."""
+        """Adds a pod that waits, creates claims from its templates, and adds it to its group."""
         learn_templates(self._cluster.claim_templates, self._cache, pod)
         made = with_claims(self._cluster, self, pod)
         self._cache.groups.add_waiting(made)
         return made
 
     def drop_pending(self, pod: PodInfo) -> Sequence[Change]:
-        """The pod does not wait any more. Returns what happened to its claims."""
+        """Removes a pod that waits. Returns the changes of its claims."""
         self._cache.groups.remove_waiting(pod.uid)
         self._cache.nominator.remove(pod.uid)
         return free_claims(self._cluster, self, (pod,))

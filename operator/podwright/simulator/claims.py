@@ -27,7 +27,7 @@ Change = tuple[Raw, Raw | None]
 
 
 class Objects(Protocol):
-    """Changes objects: until a trial ends, or for good."""
+    """Changes objects, until a trial ends or permanently."""
 
     def set_object(self, kind: str, raw: Raw) -> None: ...
 
@@ -35,7 +35,9 @@ class Objects(Protocol):
 
 
 def with_claims(cluster: LoadedCluster, objects: Objects, pod: PodInfo) -> PodInfo:
-    """The pod with claims of its own for its templates, which are stored. Where a template is not known, the pod's status says which claim it has."""
+    """Creates and stores the claims of the pod's templates. Returns the pod with these claims. If a template is not known, the pod's status
+    names the claim.
+    """
     if not pod.resource_claims:
         return pod
     generated = dict(pod.generated_claims)
@@ -79,7 +81,7 @@ def _claim(pod: PodInfo, name: str, uid: str, spec: Raw) -> Raw:
 
 
 def write_reserved(cluster: LoadedCluster, objects: Objects, framework: Framework, placement: Placement) -> None:
-    """The claims of a pod for which Reserve has run are stored as PreBind writes them, so that nothing is in flight any more."""
+    """Stores the claims of a pod for which Reserve has run, as PreBind writes them. Afterwards nothing is in flight."""
     plugin = framework.plugins.get(DynamicResources.name)
     if not isinstance(plugin, DynamicResources):
         return
@@ -104,7 +106,7 @@ def _reserved(cluster: LoadedCluster, claim: ResourceClaim, allocation: Allocati
 
 
 def free_claims(cluster: LoadedCluster, objects: Objects, pods: Iterable[PodInfo]) -> Sequence[Change]:
-    """These pods are gone: so are the claims that they own. A claim that nobody else uses is deallocated."""
+    """Deletes the claims that these removed pods own, and deallocates each other claim that no pod uses any more."""
     owned: dict[tuple[str, str], Raw] = {}
     shared: dict[tuple[str, str], tuple[ResourceClaim, set[str]]] = {}
     for pod in pods:
@@ -125,7 +127,9 @@ def free_claims(cluster: LoadedCluster, objects: Objects, pods: Iterable[PodInfo
 
 
 def take_back(cluster: LoadedCluster, objects: Objects, follow_ups: Iterable[FollowUp]) -> Sequence[Change]:
-    """Claims that are of no use to a rejected pod are deallocated, or deleted if they are for extended resources. Other follow-ups say something only."""
+    """Deallocates claims that are of no use to a rejected pod, or deletes them if they are for extended resources. Other follow-ups only
+    write events.
+    """
     changes: list[Change] = []
     for wanted in follow_ups:
         if not isinstance(wanted, Deallocation | Deletion):

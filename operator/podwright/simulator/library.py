@@ -1,4 +1,5 @@
-"""What `import podwright` gives: clusters and policies as objects, and what to ask about them. Results are typed and immutable.
+"""The interface of `import podwright`: clusters and policies as objects, and functions that answer questions about them. Results are typed
+and immutable.
 
 Nothing here writes to a cluster. docs/library.md shows how it is used.
 """
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from podwright.api.compile import Classes
-from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
+from podwright.api.permissions import OFFLINE_SETTINGS, PolicySettings
 from podwright.api.policy_set import PolicySet
 from podwright.api.scheduler_policy import KIND
 from podwright.core.objects.errors import InvalidObjectError
@@ -65,7 +66,7 @@ class Policy:
         return str((self.raw.get("metadata") or {}).get("name") or "")
 
     def problem(self, cluster: Cluster | None = None) -> str:
-        """Why the operator would not accept the policy; empty if it would. `cluster`: whose options and version count."""
+        """Why the operator would not accept the policy; empty if it would. `cluster`: gives the options and the version of Kubernetes."""
         cluster = cluster or Cluster.of([])
         options = cluster.options
         result = PolicySet(options.classes, options.features, settings=options.settings).apply(self.raw)
@@ -74,14 +75,14 @@ class Policy:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Everything about a cluster that scheduling depends on. Questions about it change nothing in it.
+    """Everything about a cluster that scheduling depends on. The functions of this module do not change it.
 
     `classes`: the plugin classes, if policies use others than the built-in ones; `settings`: what the operator's options say about policies.
     """
 
     snapshot: Snapshot
     classes: Classes = field(default_factory=lambda: PLUGINS, repr=False)
-    settings: PolicySettings = field(default=DEFAULT_SETTINGS, repr=False)
+    settings: PolicySettings = field(default=OFFLINE_SETTINGS, repr=False)
 
     @staticmethod
     def read(*paths: str | Path) -> Cluster:
@@ -95,11 +96,11 @@ class Cluster:
 
     @staticmethod
     def of(objects: Sequence[Raw]) -> Cluster:
-        """Of Kubernetes objects, each with its `kind`."""
+        """A cluster of Kubernetes objects, each with its `kind`."""
         return Cluster(Snapshot(objects=[*objects]))
 
     def with_policies(self, *policies: Policy) -> Cluster:
-        """The same cluster with these policies, in place of those of the same names."""
+        """A copy of the cluster with these policies, which replace policies of the same names."""
         names = {policy.name for policy in policies}
         others = [
             raw
@@ -131,7 +132,7 @@ class Cluster:
 
     @property
     def pods(self) -> Mapping[str, str]:
-        """The nodes of its pods, by namespace/name."""
+        """The node of each placed pod, by the pod's namespace/name."""
         nodes = self.loaded.cache.nodes
         return {pod.key: name for name, info in nodes.items() for pod in info.pods.values()}
 
@@ -142,7 +143,7 @@ class Cluster:
 
     @property
     def problems(self) -> Sequence[str]:
-        """What was wrong with objects, and policies that are not accepted."""
+        """The errors in objects, and the policies that are not accepted."""
         return [*self.loaded.problems, *(f"policy {each.name}: {each.message}" for each in self.loaded.refused)]
 
 
@@ -189,7 +190,8 @@ def replay(
     nodes: str | Path | Cluster | None = None,
     seed: int = 0,
 ) -> list[Scorecard]:
-    """The same stream of pods under several sets of policies, and how each did, in the order of `policies`. No policy means kube-scheduler's profile.
+    """Replays the same stream of pods under several sets of policies. Returns a scorecard for each, in the order of `policies`. An empty
+    set means kube-scheduler's profile.
 
     `stream`: a recording, or a list of tasks as CSV, which needs `nodes`: a list as CSV, or a cluster, of which only the nodes count. Raises
     StreamError and ReplayError.

@@ -17,7 +17,8 @@ from podwright.api.permissions import INSTALLED_NAMESPACE
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.watched_kinds import NODE_KIND
 from podwright.core.plugins.rules.params import ConfigMap
-from podwright.kube.client import access, credentials
+from podwright.kube.client import access
+from podwright.kube.client.credentials import credentials
 from podwright.kube.client.errors import ConfigError, status_of
 from podwright.kube.client.http import Http
 from podwright.kube.client.pages import list_objects
@@ -42,7 +43,7 @@ WORKLOADS: Final = (
     Resource("Job", "batch", "v1", "jobs", namespaced=True),
     Resource("ResourceClaimTemplate", "resource.k8s.io", "v1", "resourceclaimtemplates", namespaced=True),
 )
-"""Scheduling does not depend on them. A simulation takes the templates of further pods, and of their claims, from them."""
+"""Scheduling does not depend on these kinds. A simulation takes the templates of further pods, and of their claims, from them."""
 _KINDS: Final[Sequence[Sequence[Resource]]] = (
     *((resource,) for resource in WATCHED.values()),
     (POLICY,),
@@ -59,7 +60,7 @@ AT_ONCE: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """How to reach the API server, as kubectl's flags say it. `namespaces`: the only ones to read; empty: all."""
+    """How to reach the API server, as with kubectl's flags. `namespaces`: the only ones to read; empty: all."""
 
     kubeconfig: str | None = None
     context: str | None = None
@@ -67,13 +68,13 @@ class Connection:
     annotations: Sequence[str] = ()
     """Patterns of further annotations to keep."""
     operator_namespace: str = INSTALLED_NAMESPACE
-    """Where the ConfigMaps are from which SchedulerPolicies take params."""
+    """The namespace of the ConfigMaps from which SchedulerPolicies take params."""
     signals: Signals = field(default_factory=dict)
-    """Those whose sources are asked, too."""
+    """The signals whose sources are asked."""
 
     @property
     def kept_annotations(self) -> Sequence[str]:
-        """Patterns of all annotations to keep beside those that scheduling itself reads."""
+        """Patterns of all annotations to keep, in addition to those that scheduling itself reads."""
         definitions = [signal.definition for signal in self.signals.values()]
         keys = [key for each in definitions for key in (each.annotation, each.time_annotation) if key]
         return [*self.annotations, *map(escape, keys)]
@@ -167,7 +168,7 @@ def _name(resource: Resource) -> str:
 
 
 async def _listed(http: Http, resource: Resource, connection: Connection) -> tuple[str, list[dict[str, Any]]]:
-    """Why nothing could be listed, empty if it could, and the objects."""
+    """Why the kind could not be listed ("" if it could), and the objects."""
     version = f"{resource.group}/{resource.version}" if resource.group else resource.version
     within = connection.namespaces if resource.namespaced else ()
     paths = [resource.collection_in(namespace) for namespace in within] or [resource.collection]

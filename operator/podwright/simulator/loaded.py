@@ -1,8 +1,8 @@
 """LoadedCluster: a snapshot as the core sees it, with its policies built. Simulations and explanations begin here.
 
-Objects are read as the operator reads them: a pod that has a node takes room whatever else is in it, and an object that cannot be
-understood harms no other one. What was wrong is in `problems`. Policies are accepted or rejected, and selected, by the operator's code
-(engine/active_policies.py). Nothing is ever written to a cluster.
+Objects are read as the operator reads them: a pod that has a node takes room even if parts of it cannot be understood, and an invalid
+object affects no other one. `problems` lists all errors. Policies are accepted or rejected, and selected, by the operator's code
+(engine/policies/active_policies.py). Nothing is ever written to a cluster.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Any, Final
 
 from podwright.api.compile import Classes
 from podwright.api.local_policy import LOCAL_KIND
-from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
-from podwright.api.policy_result import ApplyResult
+from podwright.api.permissions import OFFLINE_SETTINGS, PolicySettings
+from podwright.api.policy_result import NONE_IN_FORCE, ApplyResult
+from podwright.api.policy_status import says_accepted
 from podwright.api.scheduler_policy import GROUP, KIND
 from podwright.api.spec.signals import Definitions
 from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MINOR, Features
@@ -33,14 +34,15 @@ from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
 from podwright.core.state.cache import Cache
 from podwright.core.state.devices.claims import CLAIM_KIND
 from podwright.core.state.object_store import key_of
-from podwright.engine.active_policies import ActivePolicies, ActivePolicy
+from podwright.engine.accounting.local_budgets import LocalBudgets
+from podwright.engine.accounting.policy_activity import Activities
 from podwright.engine.invalid_objects import InvalidObjects
-from podwright.engine.local_budgets import LocalBudgets
 from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.plugins.exceptions import PluginExceptions
 from podwright.engine.plugins.guard import PluginGuard
-from podwright.engine.plugins.policy_plugins import Conduct
-from podwright.engine.policy_activity import Activities
+from podwright.engine.policies.active_policies import ActivePolicies
+from podwright.engine.policies.active_policy import ActivePolicy
+from podwright.engine.policies.policy_plugins import Conduct
 from podwright.kube.node_signals.numbers import Numbers
 from podwright.simulator import params
 from podwright.simulator.evaluations.cases import NOW
@@ -65,7 +67,7 @@ class LoadOptions:
 
     features: Features = field(default_factory=Features)
     classes: Classes = field(default_factory=lambda: PLUGINS)
-    settings: PolicySettings = DEFAULT_SETTINGS
+    settings: PolicySettings = OFFLINE_SETTINGS
     guard: PluginGuard | None = None
 
 
@@ -97,17 +99,19 @@ class LoadedCluster:
     policies: ActivePolicies
     pending: dict[str, PodInfo]
     workloads: Mapping[tuple[str, str, str], Raw]
-    """By kind, namespace and name: what makes pods."""
+    """The workloads by kind, namespace and name."""
     assigned: Mapping[str, Raw]
-    """The pods that have nodes, as they were written, by uid: a pod that is created anew is like them."""
+    """The raw objects of pods that have nodes, by uid. A pod that is created anew is made from them."""
     claim_templates: dict[tuple[str, str], Raw]
     """By namespace and name of a ResourceClaimTemplate: the spec of its claims, from a claim that was made of it if the snapshot lacks the template."""
     policy_objects: dict[str, Raw]
     """The SchedulerPolicies as they were written, by name."""
     problems: Sequence[str]
-    """What was wrong with objects: each names the object and the field."""
+    """The errors in objects. Each names the object and the field."""
     refused: Sequence[ApplyResult]
     """The policies that are not accepted."""
+    accepted_by_operator: Mapping[str, str]
+    """Those of them that the operator has accepted, by name, and what to say about them. Options of the operator are missing here."""
     missing: Mapping[str, str]
     """Kinds that the snapshot could not contain, with the reason."""
     unread: Mapping[ConfigMap, str]
@@ -131,7 +135,9 @@ class LoadedCluster:
 
     @property
     def missing_notes(self) -> Sequence[str]:
-        """Which kinds count as empty, for each reason why they could not be read. Of a kind that the API server does not serve there is nothing to read."""
+        """Which kinds count as empty, for each reason why they could not be read. A kind that the API server does not serve is not
+        mentioned, because there can be no objects of it.
+        """
         by_reason: dict[str, list[str]] = {}
         for kind, why in self.missing.items():
             if why != NOT_SERVED:
@@ -139,19 +145,18 @@ class LoadedCluster:
         return [f"without {', '.join(kinds)}: {_of(why, len(kinds))}" for why, kinds in by_reason.items()]
 
     def params_note(self, policy: str) -> str:
-        """That the named policy decides without its ConfigMap; "" if it does not."""
+        """A note that the named policy decides without its ConfigMap; "" if the policy has it or needs none."""
         return params.note_of(policy, self.policies, self.cache.store, self.unread)
 
     @property
     def params_notes(self) -> Sequence[str]:
-        """Which policies decide without their ConfigMaps."""
+        """Notes about the policies that decide without their ConfigMaps."""
         return params.notes_of(self.policies, self.cache.store, self.unread)
 
 
 def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluster:
-    """Makes a cluster of a snapshot.
-
-    Raises ProfileError or PluginError if the built-in policy cannot be built. What else is wrong is in `problems` and `refused`.
+    """Makes a cluster of a snapshot. Raises ProfileError or PluginError if the built-in policy cannot be built. All other errors are in
+    `problems` and `refused`.
     """
     options = options or LoadOptions()
     clock = Clock(NOW if snapshot.taken_at is None else snapshot.taken_at)
@@ -184,6 +189,7 @@ def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluste
         policy_objects=reading.policy_objects,
         problems=reading.problems,
         refused=reading.refused,
+        accepted_by_operator=reading.accepted_by_operator,
         missing=kinds,
         unread={**unread, **reading.unread},
         ignored=reading.ignored,
@@ -191,7 +197,7 @@ def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluste
 
 
 def _as_recorded(definitions: Definitions, numbers: Numbers) -> Definitions:
-    """The signals with the numbers that the snapshot has of them, which do not grow old."""
+    """The signals, with the numbers of the snapshot as their values. These do not grow old."""
     return {
         name: replace(each, fixed=numbers[name], staleness=inf) if name in numbers else each
         for name, each in definitions.items()
@@ -199,13 +205,14 @@ def _as_recorded(definitions: Definitions, numbers: Numbers) -> Definitions:
 
 
 class _Reading:
-    """Takes the objects of a snapshot in, kind by kind: pods last, because the operator waits for all other kinds first."""
+    """Takes in the objects of a snapshot, kind by kind. Pods come last, because the operator also waits for all other kinds first."""
 
     def __init__(self, world: World, policies: ActivePolicies, namespace: str) -> None:
         self.unread: dict[ConfigMap, str] = {}
         self._namespace = namespace
         self.problems: list[str] = []
         self.refused: list[ApplyResult] = []
+        self.accepted_by_operator: dict[str, str] = {}
         self.pending: dict[str, PodInfo] = {}
         self.workloads: dict[tuple[str, str, str], Raw] = {}
         self.assigned: dict[str, Raw] = {}
@@ -277,7 +284,7 @@ class _Reading:
         self.claim_templates[template_key(raw)] = spec_of_template(raw)
 
     def _serve_groups(self, snapshot: Snapshot) -> None:
-        """Of a snapshot of a live cluster it is known which APIs of pod groups there are, even if there is no group."""
+        """A snapshot of a live cluster shows which APIs of pod groups are served, even if it contains no group."""
         for api in APIS.values() if snapshot.minor is not None else ():
             if f"{GROUP_KIND}.{api}" in snapshot.missing:
                 continue
@@ -285,7 +292,7 @@ class _Reading:
                 self._cache.groups.serve(api)
 
     def _group(self, raw: Raw) -> None:
-        """Groups of the Workload API count, and their topology constraints, if the feature gates say so, as in the operator."""
+        """As in the operator, feature gates say whether groups of the Workload API, and their topology constraints, count."""
         group, gates = str(raw.get("apiVersion") or "").partition("/")[0], self._world.features
         kind = next((kind for kind, api in APIS.items() if api == group), None)
         if kind is None:
@@ -312,16 +319,23 @@ class _Reading:
             return
         result = self._policies.apply(raw)
         self.policy_objects[result.name] = raw
-        if not result.accepted:
-            self.refused.append(result)
+        self._note_refusal(result, raw)
 
     def _local_policy(self, raw: Raw) -> None:
         if str(raw.get("apiVersion") or "").partition("/")[0] != GROUP:
             self.ignored[LOCAL_KIND] += 1
             return
-        result = self._policies.apply_local(raw)
-        if not result.accepted:
-            self.refused.append(result)
+        self._note_refusal(self._policies.apply_local(raw), raw)
+
+    def _note_refusal(self, result: ApplyResult, raw: Raw) -> None:
+        if result.accepted:
+            return
+        if says_accepted(raw):
+            why = result.message.partition(NONE_IN_FORCE)[0].rstrip(" .")
+            text = f"the operator has accepted it, so options of the operator are missing here, such as --plugin-dir: {why}"
+            self.accepted_by_operator[result.name] = text
+            result = replace(result, message=text)
+        self.refused.append(result)
 
     def _pod(self, raw: Raw) -> Sequence[InvalidObjectError]:
         spec = raw.get("spec")
@@ -343,7 +357,7 @@ class _Reading:
 
 
 def learn_templates(templates: dict[tuple[str, str], Raw], cache: Cache, pod: PodInfo) -> None:
-    """Adds what the claims of the pod say about their ResourceClaimTemplates, where these are not known."""
+    """Learns unknown ResourceClaimTemplates from the claims of the pod."""
     for entry in pod.resource_claims:
         key, made = (pod.namespace, entry.template), pod.generated_claims.get(entry.name)
         if made and entry.template and key not in templates:
@@ -353,7 +367,7 @@ def learn_templates(templates: dict[tuple[str, str], Raw], cache: Cache, pod: Po
 
 
 def _of(why: str, count: int) -> str:
-    """The reason, said of so many kinds."""
+    """The reason, in words for this number of kinds."""
     return why if count == 1 else f"{why.removesuffix(' it')} them" if why.endswith(" it") else why
 
 

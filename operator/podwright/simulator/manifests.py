@@ -18,13 +18,13 @@ from podwright.kube.bounded_files import read_at_most
 Raw = Mapping[str, Any]
 
 LONGEST_MANIFEST: Final = 64 << 20
-"""Bytes that a file of manifests may have."""
+"""The largest file of manifests, in bytes."""
 MAX_DEPTH: Final = 200
 _Base: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 
 class ManifestError(Exception):
-    """A file is not what it should be. The message names the file and the place."""
+    """A file of manifests is invalid. The message names the file and the place."""
 
 
 class Manifest(dict[str, Any]):

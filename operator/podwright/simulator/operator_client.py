@@ -12,7 +12,7 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from podwright.kube.client import credentials
+from podwright.kube.client.credentials import credentials
 from podwright.kube.client.errors import ConfigError
 from podwright.simulator.live import Connection
 
@@ -23,7 +23,7 @@ Answer = Mapping[str, Any]
 
 
 class OperatorError(Exception):
-    """The operator could not be asked, or did not answer. The message names its URL."""
+    """The operator could not be reached, or did not answer. The message names its URL."""
 
 
 def ask(url: str, path: str, query: Mapping[str, str], connection: Connection, *, ca_file: str | None = None) -> Answer:
@@ -68,7 +68,7 @@ async def _asked(url: str, path: str, query: Mapping[str, str], connection: Conn
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:
-    """The body; of a longer one, the first LONGEST_ANSWER bytes."""
+    """The body, cut after LONGEST_ANSWER bytes."""
     pieces: list[bytes] = []
     left = LONGEST_ANSWER
     while left > 0 and (piece := await response.content.read(left)):

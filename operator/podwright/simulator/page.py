@@ -1,6 +1,6 @@
 """The page of `podwright simulate --serve`: the loaded cluster, and explanations of its pods. It tries hypotheses with the HTTP API beside it.
 
-Everything is read in the worker's thread, between simulations, when the cluster is as it was loaded.
+Everything is read in the worker's thread, between simulations, when the cluster is in the state in which it was loaded.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SimulationPage:
 
     @property
     def page(self) -> Page:
-        """The paths that the operator has, too."""
+        """The paths that the operator's page has as well."""
         return self._page
 
     async def call(self, function: Callable[[], T], seconds: float) -> T:
@@ -79,17 +79,16 @@ class SimulationPage:
 
 
 def prepare(request: web.Request) -> bool:
-    """Says whose pods a request may see: all, or those of the namespace that it asks for. Returns whether it asks about the cluster, not for a file of the page."""
+    """Notes which pods a request may see: all, or those of the namespace that it asks for. Returns True for a request about the cluster,
+    and False for one for a file of the page.
+    """
     if request.path in DATA:
         request[SIGHT] = Sight(wanted_namespace(request))
     return not is_file(request.path) or request.path == POD
 
 
 def _pending(cluster: LoadedCluster) -> Iterator[PendingPod]:
-    """Nothing was tried, so pods wait for their turn, unless gates hold them back.
-
-    Without the time at which the snapshot was taken, nobody knows how long pods have waited: they count as new.
-    """
+    """No pod was tried, so pods are active unless gates hold them back. If the time of the snapshot is not known, pods count as new."""
     now = cluster.clock.now
     for pod in [*cluster.pending.values()]:
         since = pod.creation if pod.creation and now != NOW else now
@@ -98,7 +97,7 @@ def _pending(cluster: LoadedCluster) -> Iterator[PendingPod]:
 
 
 def _find(cluster: LoadedCluster, key: str) -> PodInfo | None:
-    """The pod with this namespace/name: one that waits, or one on a node."""
+    """The pod with this namespace/name, whether it waits or has a node."""
     for pod in cluster.pending.values():
         if pod.key == key:
             return pod

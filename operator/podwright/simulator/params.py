@@ -1,7 +1,7 @@
 """ConfigMaps from which policies take params, in snapshots and simulations.
 
-A snapshot has those that a policy names, with the keys that its rules read. A simulation takes them as the operator does. Where one is
-lacking, `notes_of` says so. Secrets are never read.
+A snapshot has the ConfigMaps that policies name, with the keys that their rules read. A simulation takes them as the operator does.
+`notes_of` names those that are missing. Secrets are never read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
 from podwright.core.plugins.rules.rule_set import RuleSet
 from podwright.core.state.cache import Cache
 from podwright.core.state.object_store import ObjectStore, key_of
-from podwright.engine.active_policies import ActivePolicies
+from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.simulator.snapshot import Snapshot
 
 Raw = Mapping[str, Any]
@@ -41,12 +41,12 @@ _ALL: Final[Keys] = None
 
 
 def label_of(config_map: ConfigMap) -> str:
-    """What a snapshot's `missing` calls it."""
+    """The name of the ConfigMap in a snapshot's `missing`."""
     return f"{_LABEL}{'/'.join(config_map)}"
 
 
 def split_missing(missing: Mapping[str, str]) -> tuple[dict[str, str], dict[ConfigMap, str]]:
-    """A snapshot's `missing`: the kinds, and the ConfigMaps, each with the reason."""
+    """Splits a snapshot's `missing` into the kinds and the ConfigMaps, each with the reason."""
     kinds: dict[str, str] = {}
     config_maps: dict[ConfigMap, str] = {}
     for name, why in missing.items():
@@ -71,7 +71,9 @@ def named_in(objects: Iterable[Raw], namespace: str) -> dict[ConfigMap, Keys]:
 
 
 def relevant_in(objects: Iterable[Raw], namespace: str) -> Callable[[ConfigMap], bool]:
-    """Whether a ConfigMap may matter: a policy names it, or it is in the operator's `namespace`, where one that is tried may name it."""
+    """Whether a ConfigMap may matter: because a policy names it, or because it is in the operator's `namespace`, so that a policy that is
+    tried later may name it.
+    """
     named = {config_map for config_map, _ in _references(objects, namespace)}
     return lambda config_map: config_map[0] == namespace or config_map in named
 
@@ -103,7 +105,7 @@ def kept_of(raw: Raw, keys: Keys) -> dict[str, Any]:
 
 
 def kept_in(snapshot: Snapshot, namespace: str) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """What another snapshot keeps of this one's ConfigMaps, and its `missing`. `namespace`: the operator's."""
+    """The ConfigMaps that a copy of this snapshot keeps, and its `missing`. `namespace`: the operator's."""
     missing, known = split_missing(snapshot.missing)
     given: dict[ConfigMap, Raw] = {}
     for raw in snapshot.of_kind(CONFIG_MAP):
@@ -122,7 +124,7 @@ def kept_in(snapshot: Snapshot, namespace: str) -> tuple[list[dict[str, Any]], d
 
 
 def problem_of(raw: Raw, namespace: str) -> str:
-    """Why the operator does not take the ConfigMap; "" if it does. `namespace`: the operator's, whose ConfigMaps may have any size."""
+    """Why the operator refuses the ConfigMap; "" if it accepts it. `namespace`: the operator's, whose ConfigMaps may have any size."""
     return "" if key_of(raw)[0] == namespace else config_map_problem(raw)
 
 
@@ -169,7 +171,7 @@ def _text(raw: Any, *path: str) -> str:
 
 
 def take(raw: Raw, cache: Cache, namespace: str) -> str:
-    """Adds a ConfigMap to the cluster, or says why the operator would not take it. `namespace`: the operator's."""
+    """Adds a ConfigMap to the cluster. Returns why the operator would refuse it; "" if it would not. `namespace`: the operator's."""
     problem = problem_of(raw, namespace)
     if not problem:
         cache.set_object(CONFIG_MAP, kept_of(raw, _ALL))
@@ -177,7 +179,7 @@ def take(raw: Raw, cache: Cache, namespace: str) -> str:
 
 
 def config_maps_of(policy: CompiledPolicy) -> set[ConfigMap]:
-    """Those from which its rules take params."""
+    """The ConfigMaps from which the policy's rules take params."""
     sets = [args for args in policy.profile.args.values() if isinstance(args, RuleSet)]
     owners = [rule.owner for each in sets for rules in (each.filters, each.scores) for rule in rules]
     return {owner.params_from for owner in owners if owner.params_from is not None}
@@ -186,13 +188,13 @@ def config_maps_of(policy: CompiledPolicy) -> set[ConfigMap]:
 def lacking(
     policies: Iterable[CompiledPolicy], store: ObjectStore, unread: Mapping[ConfigMap, str]
 ) -> dict[ConfigMap, str]:
-    """The ConfigMaps that these policies lack, with the reason. `unread`: reasons that are known."""
+    """The ConfigMaps that these policies lack, each with the reason. `unread`: the reasons that are known."""
     wanted = {config_map for policy in policies for config_map in config_maps_of(policy)}
     return {each: unread.get(each, ABSENT) for each in wanted if store.get(CONFIG_MAP, each[1], each[0]) is None}
 
 
 def note_of(name: str, policies: ActivePolicies, store: ObjectStore, unread: Mapping[ConfigMap, str]) -> str:
-    """That the named policy decides without its ConfigMap; "" if it does not."""
+    """A note that the named policy decides without its ConfigMap; "" if it does not."""
     active = policies.policy_set.active_generation_of(name)
     compiled = (active,) if active is not None else policies.policy_set.local.compiled(name)
     lacked = lacking(compiled, store, unread)
@@ -205,7 +207,7 @@ def note_of(name: str, policies: ActivePolicies, store: ObjectStore, unread: Map
 
 
 def notes_of(policies: ActivePolicies, store: ObjectStore, unread: Mapping[ConfigMap, str]) -> Sequence[str]:
-    """Which policies decide without their ConfigMaps, as `note_of`."""
+    """Notes about the policies that decide without their ConfigMaps, as `note_of`."""
     names = [*sorted(policies.policy_set.keys()), *sorted(policies.policy_set.local.keys())]
     found = [note for name in names if (note := note_of(name, policies, store, unread))]
     more = len(found) - SHOWN

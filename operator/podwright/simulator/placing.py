@@ -7,12 +7,12 @@ import numpy as np
 from podwright.core.cycle import Placement, schedule
 from podwright.core.framework.errors import PluginError
 from podwright.core.objects.pod import PodInfo
-from podwright.engine.active_policies import ActivePolicy
+from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.simulator.trial import Trial
 
 
 def place(trial: Trial, policy: ActivePolicy, pod: PodInfo, only: str = "") -> str:
-    """The node on which the scheduler places the pod, without preemption; empty if it does not. `only`: the one node that may be taken."""
+    """Places the pod without preemption. Returns its node, or "" if no node is feasible. `only`: the one node that may be chosen."""
     if policy.refusal:
         return ""
     framework, cache = policy.framework, trial.cluster.cache
@@ -34,5 +34,5 @@ def place(trial: Trial, policy: ActivePolicy, pod: PodInfo, only: str = "") -> s
 
 
 def _first(_count: int) -> int:
-    """The choice among equals: always the same, so that answers repeat."""
+    """The choice among equal scores: always the same, so that answers can be reproduced."""
     return 0

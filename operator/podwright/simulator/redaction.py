@@ -83,13 +83,13 @@ _NODE_SPEC: Final = ("taints", "unschedulable", "podCIDR", "podCIDRs")
 _NODE_STATUS: Final = ("allocatable", "capacity", "images", "declaredFeatures")
 _WORKLOAD_SPEC: Final = ("replicas", "parallelism", "completions", "selector", "template")
 _OPAQUE: Final = frozenset(("volumeAttributes", "parameters", "mountOptions", "opaque", "managedFields"))
-"""Fields of other kinds whose content is for drivers. Scheduling does not depend on it."""
+"""Fields of other kinds whose content is for drivers. Scheduling does not depend on these."""
 
 
 def redacted(kind: str, raw: Raw, annotations: Sequence[str] = ()) -> dict[str, Any]:
     """A copy of an object with the fields that are kept. `annotations`: patterns of further annotations to keep.
 
-    What is not of the type that its place demands is kept as it is, so that whoever reads the snapshot finds the same error.
+    A value of a wrong type is kept unchanged, so that reading the snapshot gives the same error as reading the object.
     """
     keep = (*KEPT_ANNOTATIONS, *annotations)
     own = _KINDS.get(kind)
@@ -128,7 +128,7 @@ def _each(raw: Any, kept: Callable[[Any], Any]) -> Any:
 
 
 def _without_secrets(value: Any) -> Any:
-    """A copy without fields whose names tell of secrets, and without what is opaque, at any depth."""
+    """A copy without opaque fields and without fields whose names suggest secrets, at any depth."""
     if isinstance(value, Mapping):
         return {
             key: _condition(item) if key == "conditions" else _without_secrets(item)
@@ -249,6 +249,6 @@ _KINDS: Final[Mapping[str, Callable[[Raw, Sequence[str]], dict[str, Any]]]] = {
         ("ReplicationController", "ReplicaSet", "StatefulSet", "Deployment", "DaemonSet", "Job"), _workload
     ),
 }
-"""By kind: what is kept besides `apiVersion`, `kind` and `metadata`. Of other known kinds, all but what is opaque."""
+"""By kind: what is kept besides `apiVersion`, `kind` and `metadata`. Of other known kinds, everything but opaque fields is kept."""
 KNOWN_KINDS: Final = frozenset((*_KINDS, "PodGroup", *(watched.kind for watched in WATCHED_KINDS)))
-"""Of kinds that scheduling does not depend on, only the metadata are kept."""
+"""Of other kinds, on which scheduling does not depend, only the metadata is kept."""

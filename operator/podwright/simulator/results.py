@@ -35,7 +35,7 @@ class Unplaced:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """A pod that had to leave its node for a more important one."""
+    """A victim of preemption."""
 
     pod: str
     node: str
@@ -53,8 +53,8 @@ class BlockedEviction:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What pods request of a resource, and what nodes offer: milli-CPU, bytes, or units. `in_use`: what the nodes offer
-    that are not empty.
+    """What pods request of a resource, and what nodes offer: milli-CPU, bytes, or units. `in_use`: the offer of the nodes that are not
+    empty.
     """
 
     allocatable: int
@@ -74,7 +74,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """A cluster in numbers. `empty_nodes`: with no pod but those of DaemonSets; `usage` by resource."""
+    """Numbers about a cluster. `empty_nodes`: with no pod but those of DaemonSets; `usage` by resource."""
 
     nodes: int
     empty_nodes: int
@@ -96,9 +96,8 @@ class NodeChange:
 
 @dataclass(frozen=True, slots=True)
 class Emptied:
-    """Nodes whose pods all fit on others. `together`: these can be emptied one after the other, in this order.
-
-    `tried`: how many nodes were tried, those with the fewest requests first.
+    """Nodes whose pods all fit on other nodes. `together`: nodes that can all be emptied, in this order. `tried`: how many nodes were
+    tried, beginning with the least used.
     """
 
     together: Sequence[str]
@@ -107,7 +106,7 @@ class Emptied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationResult:
-    """What would happen. `complete`: False if there was no time for all pods; `notes`: what limits the answer."""
+    """The result of a simulation. `complete`: False if there was no time for all pods; `notes`: limitations of the answer."""
 
     name: str
     landed: Sequence[Landing]
@@ -130,7 +129,7 @@ class SimulationResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeResult:
-    """What would happen if one node were drained, or gone. `moved`: how many of its pods get another node."""
+    """What would happen if one node were drained or removed. `moved`: how many of its pods get another node."""
 
     node: str
     moved: int
@@ -141,7 +140,7 @@ class NodeResult:
 
     @property
     def fits(self) -> bool:
-        """Whether all its pods get another node, and none has to leave for them."""
+        """Whether all its pods get another node without preemption."""
         return self.complete and not self.pending and not self.preempted
 
     def as_dict(self) -> dict[str, Any]:
@@ -150,7 +149,9 @@ class NodeResult:
 
 
 def as_json(value: Any) -> Any:
-    """Dataclasses as objects with keys in camel case, and everything else as it is. Sums of large amounts end at 64 bits, as orjson's integers do."""
+    """Dataclasses as objects with keys in camel case, and everything else as it is. Larger sums are cut to 64 bits, the largest integers of
+    orjson.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         own = {_camel(each.name): as_json(getattr(value, each.name)) for each in dataclasses.fields(value)}
         if isinstance(value, Usage):

@@ -2,9 +2,9 @@
 
     pop ─► policy ─► core.cycle.schedule, or core.gangs for a group ─► place, or reject ─► victims leave at once, events retry others
 
-The core decides, with the policies, filters, scores, queue order and preemption of the operator. Only carrying out differs: a Binding always
-succeeds, a victim leaves at once, and what waits in Permit is allowed. Time is the cluster's clock, which advances only to the next pod
-that is due. Extenders are not asked.
+The core decides, with the policies, filters, scores, queue order and preemption of the operator. Only the execution differs: a Binding
+always succeeds, a victim leaves at once, and a pod that would wait in Permit is approved. Time is the cluster's clock, which advances only
+to the next pod that is due. Extenders are not called.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.queue import DEFAULT_WAITS, QueuedPod, SchedulingQueue, Waits
 from podwright.core.queue.queued_pod import Place
 from podwright.core.state.devices.claims import CLAIM_KIND
-from podwright.engine.active_policies import WAITS_FOR_POLICY, ActivePolicy
 from podwright.engine.gangs.members import GONE
 from podwright.engine.intake.object_changes import (
     ASSIGNED_POD_ADD,
@@ -35,12 +34,13 @@ from podwright.engine.intake.object_changes import (
     UNSCHEDULED_POD_ADD,
     object_event,
 )
+from podwright.engine.policies.active_policy import WAITS_FOR_POLICY, ActivePolicy
 from podwright.simulator.carrying import Carrier
 from podwright.simulator.claims import Change
 from podwright.simulator.loaded import LoadedCluster
 
 MAX_FAULTS: Final = 3
-"""How often attempts at a pod may fail with an error before it is left alone."""
+"""After this number of attempts that fail with an error, a pod is not tried again."""
 MAX_PREEMPTIONS: Final = 3
 """How often a pod, or a group, may evict others. Their controllers create these anew, so that two pods could evict each other's for ever."""
 NOT_TRIED: Final = "the simulation ended before the pod was tried"
@@ -78,14 +78,14 @@ class Preempted:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the pods, by uid. A pod that was preempted after it had landed is in `preempted` alone."""
+    """The results by uid of the pod. A pod that was preempted after it had got a node is in `preempted` only."""
 
     landed: dict[str, Landed] = field(default_factory=dict)
     pending: dict[str, StillPending] = field(default_factory=dict)
     preempted: list[Preempted] = field(default_factory=list)
     attempts: int = 0
     complete: bool = True
-    """False if the simulation was stopped first."""
+    """False if the simulation was stopped before all pods were tried."""
 
 
 def _never() -> bool:
@@ -111,7 +111,7 @@ class Scheduling:
         self._stopped = stopped
         self._faults: dict[str, int] = {}
         self._preemptions: Counter[str] = Counter()
-        """By the uid of the pod, or the key of the group, that evicted others: how often."""
+        """How often a pod (by uid) or a group (by key) has evicted others."""
         self._below = Random(seed).randrange
         self.queue = SchedulingQueue(
             cluster.clock,
@@ -123,12 +123,12 @@ class Scheduling:
         self.on_landed: Callable[[Landed], object] = lambda _: None
         """Called with each pod that gets a node."""
         self.on_preempted: Callable[[Preempted], object] = lambda _: None
-        """Called with each victim, which is on no node any more."""
+        """Called with each victim, after it has left its node."""
 
     # Pods
 
     def add(self, pod: PodInfo) -> None:
-        """A pod waits for a node. Its group, if it has one, must know it already."""
+        """Adds a pod that waits for a node. Its group, if it has one, must already know it."""
         if pod.terminating:
             self.outcome.pending[pod.uid] = StillPending(pod, TERMINATING, frozenset(), "")
             return
@@ -176,14 +176,14 @@ class Scheduling:
         return bool(counts[Place.ACTIVE.value] or counts[Place.BACKOFF.value])
 
     def _explain_others(self) -> None:
-        """Says why pods wait about which there was no decision: they are gated, or there was no time."""
+        """Gives a reason to pods that wait without a decision: they are gated, or there was no time."""
         for uid in self.queue.uids():
             found = self.why_waits(uid)
             if found is not None:
                 self.outcome.pending[uid] = found
 
     def why_waits(self, uid: str) -> StillPending | None:
-        """Why the pod waits: what keeps it from being tried, or else what the last attempt said. None for a pod that does not wait."""
+        """Why the pod waits: why it is not tried, or else the result of the last attempt. None for a pod that does not wait."""
         known, queued = self.outcome.pending.get(uid), self.queue.get(uid)
         if queued is None:
             return known

@@ -7,8 +7,8 @@
     POST /v1/reload      reads the cluster again
     GET  /page/          the page: see page.py
 
-Simulations run one at a time in one thread, because they share the cluster; the event loop only waits. Sizes, counts and times are bounded. A
-request that is given up stops its simulation.
+Simulations run one at a time in one thread, because they share the cluster; the event loop only waits. Sizes, counts and times are bounded.
+If the client gives up a request, its simulation stops.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one request may be, and how many may be open at a time. `body_seconds`: how long a body may take to arrive; `listed`: how many
+    """Bounds of one request, and of the number of open requests. `body_seconds`: how long a body may take to arrive; `listed`: how many
     pods all results of a request list; further ones are summaries.
     """
 
@@ -58,11 +58,13 @@ class Limits:
 
 
 class RequestError(Exception):
-    """A request is not what it should be. The message names the field."""
+    """A request is invalid. The message names the field."""
 
 
 class SimulationServer:
-    """See the module. `read` reads the cluster; it may take long, and raise. `token`: what requests must bring; empty: nothing."""
+    """See the module. `read` reads the cluster; it may take long, and raise. `token`: what requests must contain; empty: no token is
+    needed.
+    """
 
     def __init__(
         self, read: Callable[[], LoadedCluster], *, limits: Limits | None = None, token: str = "", local: bool = True
@@ -127,7 +129,9 @@ class SimulationServer:
             raise web.HTTPUnsupportedMediaType(reason="the content type must be application/json")
 
     def _counted(self, handler: Handler) -> Handler:
-        """The handler, for as many requests at a time as the limits allow. They count before their bodies are read, which take memory."""
+        """The handler, bounded to the number of requests that may be open. A request counts before its body is read, because bodies take
+        memory.
+        """
 
         async def handle(request: web.Request) -> web.StreamResponse:
             if self._waiting >= self._limits.waiting:
@@ -179,7 +183,7 @@ class SimulationServer:
     def _try(
         self, raw: object, where: str, seed: int, empty: int, stopped: Callable[[], bool], left: int
     ) -> tuple[dict[str, Any], int]:
-        """One result, or why there is none; and how many pods it lists."""
+        """One result, or an error, and how many pods it lists."""
         if stopped():
             return {"error": f"{where}: {TIME_IS_UP}"}, 0
         try:
@@ -236,7 +240,7 @@ class SimulationServer:
     # The worker
 
     async def _run(self, work: Callable[[Callable[[], bool]], T]) -> T:
-        """Runs the work in the worker's thread, when it is its turn. The time counts from then on."""
+        """Runs the work in the worker's thread, in turn. The time limit begins when the work begins."""
         given_up = Event()
 
         def run() -> T:
@@ -250,7 +254,7 @@ class SimulationServer:
 
 
 def _summary(result: SimulationResult) -> dict[str, Any]:
-    """The result with counts in the place of lists."""
+    """The result with counts instead of lists."""
     full = SimulationResult.as_dict(result)
     for key in ("landed", "pending", "preempted", "blockers", "gone"):
         full[key] = len(full[key])

@@ -2,7 +2,7 @@
 
     simulate ─► Trial: changes.apply ─► Scheduling.settle: every waiting pod, in the queue's order ─► SimulationResult
 
-What is decided is what the scheduler would decide: see `scheduling`. `simulate_each_node` tries one thing for each node on one loaded cluster.
+The decisions are those of the scheduler: see `scheduling`. `simulate_each_node` drains or removes each node in turn, on one loaded cluster.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def simulate(
     try_to_empty: int = 0,
     stopped: Stopped = never,
 ) -> SimulationResult:
-    """What would happen. `seed` decides among equal scores; `try_to_empty`: how many nodes to try to empty afterwards.
+    """Simulates a hypothesis. `seed` decides among equal scores; `try_to_empty`: how many nodes to try to empty afterwards.
 
     `stopped` is asked before each attempt; once it is True, the result is incomplete. Raises HypothesisError, also if the time is up
     before all changes are made. The cluster is left as it was.
@@ -86,10 +86,10 @@ def simulate_each_node(
     seed: int = 0,
     stopped: Stopped = never,
 ) -> Iterator[NodeResult]:
-    """What would happen if one node were drained, or gone, for each node on its own, or for the given ones. Raises HypothesisError.
+    """Drains or removes each node on its own, or each of the given nodes, and yields the results. Raises HypothesisError.
 
-    Pods that are pending are scheduled first, once. Those that stay pending are not tried again for each node. Consume the iterator, or close
-    it: the cluster is left as it was when it ends.
+    Pods that are pending are scheduled first, once. Those that stay pending are not tried again for each node. Consume the iterator, or
+    close it: when it ends, the cluster is as before.
     """
     change = drain_node if action == "drain" else remove_node
     with Trial(cluster) as base:
@@ -142,7 +142,7 @@ class _Run:
         self._scheduling.add(pod)
 
     def _preempted(self, preempted: Preempted) -> None:
-        """A controller creates the victim anew."""
+        """Adds the pod that a controller creates in place of a victim."""
         victim = preempted.pod
         if victim.owner is None:
             self._gone.append(victim)
@@ -190,9 +190,8 @@ def _blocked(blockers: Iterable[Blocker]) -> Sequence[BlockedEviction]:
 
 
 def _empty(cluster: LoadedCluster, most: int, seed: int, stopped: Stopped) -> Emptied:
-    """Drains nodes one after the other, those with the fewest requests first, and keeps each drain after which all pods have a node.
-
-    Without preemption, and only where no PodDisruptionBudget is violated. Rolls everything back.
+    """Drains nodes one by one, the least used first, and keeps each drain after which all pods have a node. No pod preempts, and no
+    PodDisruptionBudget is violated. Rolls everything back.
     """
     order = _by_usage(cluster)[:most]
     together = []
@@ -242,7 +241,7 @@ def resources_of(cluster: LoadedCluster) -> Sequence[str]:
 
 
 def totals(cluster: LoadedCluster) -> Totals:
-    """The cluster in numbers, as it is now."""
+    """Numbers about the cluster in its current state."""
     table = cluster.cache.table
     valid, pods = table.valid, table.pods
     used = np.zeros(table.size, np.bool_)
@@ -259,11 +258,11 @@ def totals(cluster: LoadedCluster) -> Totals:
 
 
 _NodeUsage = Mapping[str, tuple[int, Mapping[str, int], Mapping[str, int]]]
-"""By node: its number of pods, what they request, and what it offers."""
+"""By node: the number of its pods, what they request, and what the node offers."""
 
 
 def node_usage(cluster: LoadedCluster) -> _NodeUsage:
-    """What each node has, as it is now."""
+    """The current usage of each node."""
     return {
         info.name: (len(info.pods), dict(info.requested), info.node.allocatable)
         for info in cluster.cache.nodes.values()
@@ -272,7 +271,7 @@ def node_usage(cluster: LoadedCluster) -> _NodeUsage:
 
 
 def _changes(before: _NodeUsage, after: _NodeUsage) -> Sequence[NodeChange]:
-    """The nodes on which anything has changed."""
+    """The nodes whose usage has changed, with the usage before and after."""
     changed = []
     for name in dict.fromkeys((*before, *after)):
         old, new = before.get(name), after.get(name)
@@ -292,16 +291,16 @@ def _changes(before: _NodeUsage, after: _NodeUsage) -> Sequence[NodeChange]:
 
 
 def notes(cluster: LoadedCluster) -> Sequence[str]:
-    """What limits every answer about this cluster."""
+    """The limitations of all answers about this cluster."""
     found = [*cluster.missing_notes]
-    found += [
-        f"policy {each.name}, generation {each.generation}, is not accepted: {each.message}" for each in cluster.refused
-    ]
+    for each in cluster.refused:
+        problem = "cannot be used" if each.name in cluster.accepted_by_operator else "is not accepted"
+        found.append(f"policy {each.name}, generation {each.generation}, {problem}: {each.message}")
     found += cluster.params_notes
     found += [
         f"policy {policy.name} has extenders, which a simulation does not ask"
         for policy in (*cluster.policies.policy_set.active, *cluster.policies.policy_set.built_in)
-        if policy.profile.extenders
+        if policy.profile.extenders or policy.spec.extenders
     ]
     foreign = {pod.scheduler_name for pod in cluster.pending.values() if cluster.policies.of(pod) is None}
     if foreign:

@@ -27,13 +27,13 @@ from podwright.simulator.manifests import ManifestError, documents_of
 Raw = Mapping[str, Any]
 
 LONGEST_SNAPSHOT: Final = 4 << 30
-"""Bytes of JSON that a file may have, unpacked."""
+"""The largest file in bytes of JSON, after it is unpacked."""
 FIELD: Final = "podwright"
 _EXPECTED: Final = "expected the output of podwright snapshot or of kubectl get … -o json"
 
 
 NOT_SERVED: Final = "the API server does not serve it"
-"""Why a kind is missing of which there can be no objects."""
+"""The reason for missing a kind of which there can be no objects."""
 
 
 class SnapshotError(Exception):
@@ -45,7 +45,7 @@ class Snapshot:
     """See the module. `objects` have `apiVersion` and `kind`.
 
     `missing`: the kinds that are missing, each with the reason. `taken_at`: seconds since the epoch, None if not known. `minor`: the API
-    server's minor version, None if not known. `signals`: by signal and node, what sources of signals said.
+    server's minor version, None if not known. `signals`: the numbers of signals, by signal and node.
     """
 
     objects: Sequence[Raw]

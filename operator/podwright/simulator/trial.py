@@ -1,4 +1,4 @@
-"""Trial: changes to a loaded cluster that are tried out and rolled back, whatever they are.
+"""Trial: changes of any kind to a loaded cluster, which are rolled back afterwards.
 
     with Trial(cluster) as trial: nodes, pods, objects and policies change ─► pods are scheduled ─► everything is as it was
 
@@ -42,7 +42,7 @@ class Trial:
         self._undo = ExitStack()
         self._transaction: CacheTransaction | None = None
         self._ordered: dict[str, set[str]] = {}
-        """By kind: the namespaces in which the order of objects comes back when the trial ends."""
+        """By kind: the namespaces in which the order of objects is restored when the trial ends."""
 
     def __enter__(self) -> Self:
         now = self.cluster.clock.now
@@ -53,7 +53,7 @@ class Trial:
         self._undo.close()
 
     def keep(self, inner: Trial) -> None:
-        """The changes of a trial inside this one stay when that one ends, and are undone when this one ends."""
+        """Keeps the changes of an inner trial when the inner trial ends. They are undone when this trial ends."""
         self._transaction = None
         self._undo.enter_context(inner._undo.pop_all())
 
@@ -70,7 +70,7 @@ class Trial:
             self._changed(lambda: self._cache.set_node(before))
 
     def remove_node(self, name: str) -> None:
-        """The node is gone; its pods count nowhere. Raises KeyError if it does not exist."""
+        """Removes the node. Its pods no longer count. Raises KeyError if the node does not exist."""
         info = self._cache.nodes[name]
         node = info.node
         if node is None:
@@ -212,11 +212,11 @@ class Trial:
         return None
 
     def put(self, pod: PodInfo, node_name: str) -> None:
-        """The pod is on the node, whoever placed it."""
+        """Puts the pod on the node without a decision."""
         self._open().assume(pod, node_name)
 
     def evict(self, pods: Sequence[PodInfo]) -> Sequence[Change]:
-        """Takes pods off their nodes. Returns what happened to their claims, which are free."""
+        """Removes pods from their nodes, and frees their claims. Returns the changes of these claims."""
         self._open().remove(pods)
         return free_claims(self.cluster, self, pods)
 

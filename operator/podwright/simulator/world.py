@@ -75,7 +75,7 @@ class World:
         return ()
 
     def record(self, pod: PodInfo, kind: EventType, reason: str, note: str) -> None:
-        """Nobody reads the events of a simulation."""
+        """Does nothing: the events of a simulation are not read."""
 
     def fill(self, objects: Mapping[str, Any]) -> None:
         """Adds the lists of a case to the cache: `nodes`, `pods` and those of LISTS. Raises InvalidObjectError.

@@ -11,11 +11,11 @@ from decimal import Decimal
 from pathlib import Path
 
 from podwright.core.cel import types
-from podwright.core.cel.conversions import parse_timestamp, timestamp_text
 from podwright.core.cel.devices import compile_selector, device_variables, matches
 from podwright.core.cel.errors import CelError, EvaluationError
-from podwright.core.cel.quantity import Quantity, read_quantity
-from podwright.core.cel.semver import Semver, read_semver
+from podwright.core.cel.library.conversions import parse_timestamp, timestamp_text
+from podwright.core.cel.library.quantity import Quantity, read_quantity
+from podwright.core.cel.library.semver import Semver, read_semver
 from podwright.core.cel.types import Type
 from podwright.core.cel.values import Duration, Optional, Timestamp, Uint, keys_of, to_key, type_of
 from podwright.testing.build import build_test

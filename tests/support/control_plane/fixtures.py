@@ -26,11 +26,13 @@ from podwright.testing import (
     Versions,
 )
 from podwright.testing.versions import PROGRAMS
+from support import summary
 from support.serve.certificates import Authority
 
 _BINARIES = pytest.StashKey[Binaries]()
 _BUILD_ERROR = pytest.StashKey[str]()
-_LOGS = pytest.StashKey[list[str]]()
+_LOGS = "the control plane's logs are kept in"
+_KEPT = pytest.StashKey[list[str]]()
 _NAMESPACED = (
     "/apis/apps/v1/{}/deployments", "/apis/apps/v1/{}/statefulsets", "/apis/apps/v1/{}/daemonsets",
     "/apis/apps/v1/{}/replicasets", "/apis/batch/v1/{}/jobs", "/apis/policy/v1/{}/poddisruptionbudgets",
@@ -69,28 +71,31 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Build missing programs, once the selected tests are known."""
     if session.config.option.collectonly or not any(item.get_closest_marker("control_plane") for item in session.items):
         return
-    writer = session.config.get_terminal_writer()
-    binaries = session.config.stash[_BINARIES] = Binaries(report=writer.line)
+    binaries = session.config.stash[_BINARIES] = Binaries()
+    capture = session.config.pluginmanager.getplugin("capturemanager")
     try:
         binaries.require(PROGRAMS)
-        for name in PROGRAMS:
-            binaries.path(name)
+        with capture.global_and_fixture_disabled():
+            for name in PROGRAMS:
+                binaries.path(name)
     except (BinariesMissingError, BuildError) as error:
         session.config.stash[_BUILD_ERROR] = str(error)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Report one location for all tests skipped without a control plane, so that the summary shows them on one line."""
+    for folder in item.config.stash.get(_KEPT, []):
+        summary.add(item, _LOGS, folder)
     report = yield
     if report.skipped and isinstance(report.longrepr, tuple) and _UNAVAILABLE in report.longrepr[2]:
         report.longrepr = (__file__, 0, report.longrepr[2])
     return report
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for logs in config.stash.get(_LOGS, []):
-        terminalreporter.write_line(f"the control plane's logs are kept in {logs}")
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for folder in summary.collected(terminalreporter, _LOGS):
+        terminalreporter.write_line(f"{_LOGS} {folder}")
 
 
 @pytest.fixture(scope="session")
@@ -145,7 +150,7 @@ def control_plane(
     yield cluster
     failed = request.session.testsfailed > 0
     if failed:
-        request.config.stash.setdefault(_LOGS, []).append(str(cluster.logs))
+        request.config.stash.setdefault(_KEPT, []).append(str(cluster.logs))
     cluster.stop(keep_logs=failed)
 
 

@@ -15,7 +15,7 @@ import pytest
 from podwright.controllers import handlers
 from podwright.controllers.login import KopfLogin
 from podwright.controllers.settings import configure
-from podwright.kube.client.credentials import Credentials, Loaded, Source
+from podwright.kube.client.credentials.credentials import Credentials, Loaded, Source
 from podwright.kube.runtime import Runtime
 
 

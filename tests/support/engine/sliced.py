@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API
-from podwright.engine.slices import SLICE_SECONDS
+from podwright.engine.pauses.slices import SLICE_SECONDS
 from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.objects.builders import in_group, make_pod_group
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from support.explain.kit import Cluster
-from support.objects.builders import in_group, make_node, make_pod, make_pod_group
+from support.objects.builders import in_group, make_node, make_pod, make_pod_group, make_policy
 
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -55,8 +55,15 @@ def claim(
 
 
 def volume(
-    name: str, claimed_by: str, *, zone: str = "", driver: str = "", modes: Sequence[str] = ("ReadWriteOnce",)
+    name: str,
+    claimed_by: str,
+    *,
+    zone: str = "",
+    key: str = ZONE,
+    driver: str = "",
+    modes: Sequence[str] = ("ReadWriteOnce",),
 ) -> dict[str, Any]:
+    """`zone`: the value of the label `key` of the nodes that reach the volume."""
     spec: dict[str, Any] = {
         "capacity": {"storage": "1Gi"},
         "accessModes": list(modes),
@@ -64,7 +71,7 @@ def volume(
         "claimRef": {"namespace": "default", "name": claimed_by, "uid": f"claim-{claimed_by}"},
     }
     if zone:
-        term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}
+        term = {"matchExpressions": [{"key": key, "operator": "In", "values": [zone]}]}
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
     spec |= {"csi": {"driver": driver, "volumeHandle": name}} if driver else {"hostPath": {"path": "/tmp"}}
     return {
@@ -118,12 +125,7 @@ def port(number: int) -> dict[str, Any]:
 
 
 def policy(**spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "podwright.dev/v1alpha1",
-        "kind": "SchedulerPolicy",
-        "metadata": {"name": "team", "uid": "policy-team", "generation": 1},
-        "spec": spec,
-    }
+    return make_policy("team", 1, "policy-team", **spec)
 
 
 def gang(minimum: int, **spec: Any) -> dict[str, Any]:

@@ -118,6 +118,7 @@ SITUATIONS = (
         waiting(spec=mounting("data")),
         "VolumeElsewhere",
         "volume disk of claim data is only in topology.kubernetes.io/zone In (c)",
+        ("one more node like one, but with topology.kubernetes.io/zone=c",),
     ),
     Situation(
         "a host port that is taken",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from support.explain.device_variants import DEVICE_VARIANTS
 from support.explain.objects import (
     HOSTNAME,
     REQUIRED,
@@ -455,4 +456,5 @@ VARIANTS = (
         ("do without host port 8080/TCP",),
     ),
     *VOLUME_VARIANTS,
+    *DEVICE_VARIANTS,
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from support.explain.objects import (
+    HOSTNAME,
+    ZONE,
     claim,
     cluster,
     full,
@@ -15,6 +17,14 @@ from support.explain.objects import (
 from support.explain.situations import GONE, Situation
 from support.objects.builders import make_pod
 
+FAR = {"matchLabelExpressions": [{"key": ZONE, "values": ["c"]}]}
+
+
+def in_zones(raw, zones):
+    """A volume that has the zones in its label only."""
+    return {**raw, "metadata": {**raw["metadata"], "labels": {ZONE: zones}}}
+
+
 VOLUME_VARIANTS = (
     Situation(
         "two volumes in two zones",
@@ -26,6 +36,59 @@ VOLUME_VARIANTS = (
         waiting(spec=mounting("data-1", "data-2")),
         "VolumeElsewhere",
         "volume disk-1 of claim data-1 is only in topology.kubernetes.io/zone In (b); volume disk-2 of claim data-2",
+    ),
+    Situation(
+        "two volumes in two zones, one of which may be provisioned anew",
+        cluster(
+            [node("one", "a"), node("two", "b")],
+            storageClasses=[storage_class("fast", "example.com/disks")],
+            persistentVolumes=[volume("disk-1", "data-1", zone="b"), volume("disk-2", "data-2", zone="a")],
+            persistentVolumeClaims=[
+                claim("data-1", volume="disk-1", storage_class="fast"),
+                claim("data-2", volume="disk-2"),
+            ],
+        ),
+        waiting(spec=mounting("data-1", "data-2")),
+        "VolumeElsewhere",
+        "volume disk-1 of claim data-1 is only in topology.kubernetes.io/zone In (b)",
+        ("create the claim default/data-1 anew, without its data, for a new volume where the pod goes",),
+    ),
+    Situation(
+        "two volumes that only nodes of one zone reach, which has none",
+        cluster(
+            [node("one", "a")],
+            persistentVolumes=[volume("disk-1", "data-1", zone="c"), in_zones(volume("disk-2", "data-2"), "b__c")],
+            persistentVolumeClaims=[claim("data-1", volume="disk-1"), claim("data-2", volume="disk-2")],
+        ),
+        waiting(spec=mounting("data-1", "data-2")),
+        "VolumeElsewhere",
+        "volume disk-1 of claim data-1 is only in topology.kubernetes.io/zone In (c)",
+        ("one more node like one, but with topology.kubernetes.io/zone=c",),
+    ),
+    Situation(
+        "a volume of a node that is gone",
+        cluster(
+            [node("one")],
+            storageClasses=[storage_class("fast", "example.com/disks")],
+            persistentVolumes=[volume("disk", "data", zone="gone", key=HOSTNAME)],
+            persistentVolumeClaims=[claim("data", volume="disk")],
+        ),
+        waiting(spec=mounting("data")),
+        "VolumeElsewhere",
+        "volume disk of claim data is only in kubernetes.io/hostname In (gone)",
+        ("create the claim default/data anew, without its data, for a new volume where the pod goes",),
+    ),
+    Situation(
+        "a storage class for a zone without nodes",
+        cluster(
+            [node("one", "a")],
+            storageClasses=[{**storage_class("far", "example.com/disks"), "allowedTopologies": [FAR]}],
+            persistentVolumeClaims=[claim("data", storage_class="far")],
+        ),
+        waiting(spec=mounting("data")),
+        "NoVolume",
+        "node(s) didn't find available persistent volumes to bind",
+        ("one more node like one, but with topology.kubernetes.io/zone=c",),
     ),
     Situation(
         "a volume in a zone whose node is full",

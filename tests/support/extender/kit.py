@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import aiohttp
 import orjson
 
-from podwright.engine.slices import Slices
+from podwright.engine.pauses.slices import Slices
 from podwright.extender.server.bindings import Bindings
 from podwright.extender.server.endpoints import Decisions, ExtenderEndpoints
 from podwright.extender.server.gate import ExtenderGate
@@ -21,7 +21,7 @@ from podwright.extender.server.sent_nodes import NodeVersions, differing
 from podwright.extender.server.sliced import SlicedDecisions
 from podwright.extender.server.steps import Steps
 from podwright.extender.server.verdicts import Verdicts
-from podwright.kube.serve.connection import Limits
+from podwright.kube.serve.connections.connection import Limits
 from podwright.kube.serve.port import Address, Port, open_port
 from support.engine.kit import Rig
 
@@ -37,7 +37,7 @@ class ExtenderRig:
         self.rig = Rig(**options)
         engine = self.rig.engine
         self.cache, self.policies = engine.cache, engine.policies
-        self.verdicts = Verdicts(engine.cache, engine.policies)
+        self.verdicts = Verdicts(engine.cache, engine.policies, engine.budgets)
         self.bindings = Bindings(
             engine.cache,
             self.verdicts,

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, Final
 
 from podwright.core.objects.pod import SPEC_CACHE
-from podwright.engine.memory import THRESHOLDS, freeze_objects
+from podwright.engine.process.memory import THRESHOLDS, freeze_objects
 from support.costs.operation_counts import counted_elements
 from support.engine.kit import Rig, on_node, ours, settle
 from support.hostile.subjects import DONE, Row, Subject, node, node_name
@@ -84,7 +84,7 @@ class HostileCluster:
             rig.engine.pending.put(raw)
             queued = rig.engine.queue.pop()
             assert queued is not None, rig.recorder.events[events:]
-            rig.engine.schedule_one(queued)
+            rig.engine.pod_attempts.schedule_one(queued)
 
         times = self._measure(decide, measured)
         if chosen := rig.placed_on(name):

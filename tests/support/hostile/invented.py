@@ -87,22 +87,24 @@ def images_of_nodes(size: int) -> Subject:
 
 
 def beside_nominations(size: int) -> Subject:
-    """A pod with an anti-affinity term, beside waiting pods with terms that are nominated to nodes of their own."""
+    """A pod with an anti-affinity term, beside gated pods with terms that are nominated to nodes of their own."""
 
     def prepare(rig: Rig, nodes: int) -> None:
         for number in range(size):
             raw = ours(
                 f"nominated-{number}",
                 labels={"app": "nominated"},
-                spec={**objects.required_anti_affinity(20), "priority": 1000, "nodeSelector": {"absent": "true"}},
-                status={"nominatedNodeName": node_name(number % nodes)},
+                spec={
+                    **objects.required_anti_affinity(20),
+                    "priority": 1000,
+                    "schedulingGates": [{"name": "example.com/gate"}],
+                },
+                status={"nominatedNodeName": node_name(number % (nodes // 2))},
             )
             rig.engine.pending.put(raw)
-            queued = rig.engine.queue.pop()
-            assert queued is not None
-            rig.engine.schedule_one(queued)
+        assert len(rig.engine.cache.nominator) == size
 
-    return Subject(lambda number: objects.required_anti_affinity(1 + number % 2), prepare=prepare)
+    return Subject(lambda number: objects.terms_from(number, 1 + number % 2), prepare=prepare)
 
 
 def labelled_nodes(size: int) -> Subject:
@@ -137,7 +139,7 @@ def nodes_that_change(size: int) -> Subject:
             rig.engine.pending.put(ours(f"waiting-{number}", spec=objects.node_affinity_terms(size)))
             queued = rig.engine.queue.pop()
             assert queued is not None
-            rig.engine.schedule_one(queued)
+            rig.engine.pod_attempts.schedule_one(queued)
 
     def act(rig: Rig, number: int) -> None:
         rig.engine.nodes.put(node(1, labels={"changed": str(number)}))
@@ -191,6 +193,6 @@ def _gang(members: int, spec: Raw, cpu: str) -> Subject:
         for _ in range(2):  # a costly group goes to the lane first
             queued = rig.engine.queue.pop()
             if queued is not None:
-                rig.engine.schedule_one(queued)
+                rig.engine.pod_attempts.schedule_one(queued)
 
     return Subject(expected=DONE, act=act)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from support.objects.builders import make_policy
+
 Spec = dict[str, Any]
 HOSTNAME = "kubernetes.io/hostname"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -191,15 +193,8 @@ def policy(number: int) -> dict[str, Any]:
     """A policy for the pods with one value of a label."""
     expression = {"key": "team", "operator": "In", "values": [f"team-{number}"]}
     name = f"policy-{number:04}"
-    return {
-        "apiVersion": "podwright.dev/v1alpha1",
-        "kind": "SchedulerPolicy",
-        "metadata": {"name": name, "uid": name, "generation": 1},
-        "spec": {
-            "match": {"podSelector": {"matchExpressions": [expression]}},
-            "strategy": {"type": "LeastAllocated"},
-        },
-    }
+    match = {"podSelector": {"matchExpressions": [expression]}}
+    return make_policy(name, 1, name, match=match, strategy={"type": "LeastAllocated"})
 
 
 def many_tolerations(count: int) -> Spec:

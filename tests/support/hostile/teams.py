@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any
 
 from podwright.api.spec.rules import MAX_EXPRESSION
-from podwright.engine.memory import configure_memory, freeze_objects
+from podwright.engine.process.memory import configure_memory, freeze_objects
 from support.engine.kit import Rig, ours
 from support.objects.builders import make_node
 from support.policies.local import delegating, local_policy
@@ -98,8 +98,8 @@ class Run:
 class _CpuTime(Rig):
     """A rig whose time is the CPU time of the thread."""
 
-    now = property(lambda _self: time.thread_time(), lambda _self, _value: None)  # type: ignore[assignment]
-    stalled = property(lambda _self: 0.0, lambda _self, _value: None)  # type: ignore[assignment]
+    now = property(lambda _self: time.thread_time(), lambda _self, _value: None)
+    stalled = property(lambda _self: 0.0, lambda _self, _value: None)
 
 
 class Teams:

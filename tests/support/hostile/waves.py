@@ -21,7 +21,7 @@ from podwright.engine.ports import Ports
 from podwright.engine.state import Sources
 from podwright.kube.api_cluster import RetryingPodReader
 from podwright.kube.client.answers import Answer
-from podwright.kube.serve.pod_resources import known_pods, pages
+from podwright.kube.serve.answers.pod_resources import known_pods, pages
 from podwright.kube.write.events import FINISH_SECONDS, SWEEP_SECONDS, EventRecorder
 from podwright.kube.write.pod_status import PodStatusWriter
 from support.engine.kit import OURS, FakeCluster, FakeEvictor, FakeGroups, on_node

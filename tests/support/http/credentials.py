@@ -9,7 +9,7 @@ import subprocess
 import pytest
 import yaml
 
-from podwright.kube.client.credentials import load
+from podwright.kube.client.credentials.credentials import load
 
 PROXIES = [name for lower in ("http_proxy", "https_proxy", "no_proxy") for name in (lower, lower.upper())]
 SERVER = "https://127.0.0.1:1"

@@ -12,7 +12,7 @@ import orjson
 from aiohttp import web
 
 from podwright.engine.metrics.metrics import Metrics
-from podwright.kube.client.credentials import Credentials, Loaded, Source
+from podwright.kube.client.credentials.credentials import Credentials, Loaded, Source
 from podwright.kube.client.http import Http
 from podwright.kube.client.retry import RetryPolicy
 

@@ -94,7 +94,7 @@ class RecordingServers:
             self._tasks.add(task)
             try:
                 with contextlib.suppress(asyncio.IncompleteReadError, OSError, asyncio.LimitOverrunError):
-                    await serve(reader, writer)  # type: ignore[operator]
+                    await serve(reader, writer)
             finally:
                 self._tasks.discard(task)
                 writer.close()

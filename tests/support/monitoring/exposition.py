@@ -27,7 +27,7 @@ def families(text: str) -> dict[str, Family]:
             _, _, name, kind = line.split()
             found[name] = Family(kind)
         elif line and not line.startswith("#"):
-            name, labels = _SAMPLE.match(line).groups()  # type: ignore[union-attr]
+            name, labels = _SAMPLE.match(line).groups()
             parts = name.removesuffix("_bucket"), name.removesuffix("_sum"), name.removesuffix("_count")
             family = found[next(each for each in (name, *parts) if each in found)]
             family.sampled = True

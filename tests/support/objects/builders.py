@@ -84,3 +84,14 @@ def make_pod_group(
 def in_group(name: str = "gang") -> dict[str, Any]:
     """The part of a pod's spec that names its group."""
     return {"schedulingGroup": {"podGroupName": name}}
+
+
+def make_policy(name: str = "p", generation: int | None = None, uid: str | None = None, **spec: Any) -> dict[str, Any]:
+    """A SchedulerPolicy. Without `generation` and `uid`, which the API server sets, as a user writes it."""
+    given = {"generation": generation, "uid": uid}
+    return {
+        "apiVersion": "podwright.dev/v1alpha1",
+        "kind": "SchedulerPolicy",
+        "metadata": {"name": name, **{key: value for key, value in given.items() if value is not None}},
+        "spec": spec,
+    }

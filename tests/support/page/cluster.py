@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from podwright.core.state.cache import Cache
-from podwright.engine.recent_decisions import RecentDecisions
+from podwright.engine.decisions.recent_decisions import RecentDecisions
 from podwright.engine.view.waiting import PendingPod
 from podwright.kube.serve.page.routes import Page
 from podwright.kube.serve.page.shown import Shown

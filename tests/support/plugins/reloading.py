@@ -13,6 +13,7 @@ from podwright.engine.plugin_changes.reload import PluginReload
 from podwright.engine.plugins.files import PluginDirectories
 from podwright.engine.plugins.loading import FILE_MODULE, load
 from support.engine.kit import Rig, settle
+from support.objects.builders import make_policy
 
 FILTER = """
     from podwright.core.framework.interface import FilterPlugin, Plugin
@@ -43,10 +44,7 @@ def text(name="Only", node="a"):
 
 def policy(*plugins, name="custom", generation=1, **spec):
     points = {"filter": {"enabled": [{"name": plugin} for plugin in plugins]}}
-    return {
-        "metadata": {"name": name, "uid": name, "generation": generation},
-        "spec": {"strategy": {"type": "Custom"}, "plugins": points, **spec},
-    }
+    return make_policy(name, generation, name, **{"strategy": {"type": "Custom"}, "plugins": points, **spec})
 
 
 class Reloading:

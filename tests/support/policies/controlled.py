@@ -11,6 +11,7 @@ from podwright.kube.policies.controller import PolicyController
 from podwright.kube.policies.statuses import WriteLimit
 from support.engine.kit import Rig
 from support.http.kit import Script, api, says
+from support.objects.builders import make_policy
 
 
 @dataclass
@@ -58,8 +59,5 @@ async def controlled(*answers, default=None, rig=None):
 
 
 def policy(name="p", generation=1, uid="u", strategy=None, status=None, **spec):
-    raw = {
-        "metadata": {"name": name, "uid": uid, "generation": generation},
-        "spec": {"strategy": {"type": strategy or "Random"}, **spec},
-    }
+    raw = make_policy(name, generation, uid, strategy={"type": strategy or "Random"}, **spec)
     return {**raw, "status": status} if status is not None else raw

@@ -9,7 +9,7 @@ from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import unresolvable
 from podwright.core.objects.pod import parse_pod
 from podwright.core.queue import DEFAULT_WAITS, SchedulingQueue
-from support.objects.builders import make_pod
+from support.objects.builders import in_group, make_pod
 
 NODE_ADDED = ClusterEvent(NODE, Action.ADD)
 POD_GONE = ClusterEvent(ASSIGNED_POD, Action.DELETE)
@@ -68,10 +68,9 @@ class Harness(Observer):
     def hint_ended(self, started, plugin, event, result):
         self.hinted.append((plugin, event, result, self.clock() - started))
 
-    def pod(self, name, *, gates=(), **more):
-        return parse_pod(
-            make_pod(name, spec={"schedulingGates": [{"name": gate} for gate in gates]}, **more), keep_raw=True
-        )
+    def pod(self, name, *, gates=(), group="", **more):
+        spec = {"schedulingGates": [{"name": gate} for gate in gates], **(in_group(group) if group else {})}
+        return parse_pod(make_pod(name, spec=spec, **more), keep_raw=True)
 
     def add(self, name, **more):
         self.queue.add(self.pod(name, **more))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.kube.options import Options
+from podwright.kube.options.options import Options
 from podwright.kube.runtime import Runtime
 from podwright.sandbox import Sandbox
 from podwright.sandbox.server import Server as ApiServer

@@ -50,13 +50,13 @@ class Authority:
         built = built.add_extension(x509.KeyUsage(key_cert_sign=True, **usage), critical=True)
         self.certificate = built.sign(self._key, hashes.SHA256()).public_bytes(PEM).decode()
 
-    def server(self, *names: str, days: float = 10) -> Issued:
-        """For 127.0.0.1 and these DNS names. It has expired if `days` is negative."""
+    def server(self, *names: str, days: float = 10, address: str = "127.0.0.1") -> Issued:
+        """For an address and these DNS names. It has expired if `days` is negative."""
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "server")])
-        address = x509.SubjectAlternativeName(
-            [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), *map(x509.DNSName, names)]
+        subject = x509.SubjectAlternativeName(
+            [x509.IPAddress(ipaddress.ip_address(address)), *map(x509.DNSName, names)]
         )
-        return self._issue(name, address, ExtendedKeyUsageOID.SERVER_AUTH, days)
+        return self._issue(name, subject, ExtendedKeyUsageOID.SERVER_AUTH, days)
 
     def client(self, name: str, groups: Sequence[str] = (), *, days: float = 10, server: bool = False) -> Issued:
         """For a user. With `server`, it is not meant for clients."""

@@ -13,9 +13,9 @@ from typing import Any
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.metrics.metrics import SERVER_DROPPED, Metrics
 from podwright.kube.certificate_chain import load_certificate_chain
-from podwright.kube.options import Options
-from podwright.kube.serve.connection import Limits
-from podwright.kube.serve.delegation import User
+from podwright.kube.options.options import Options
+from podwright.kube.serve.access.delegation import User
+from podwright.kube.serve.connections.connection import Limits
 from podwright.kube.serve.endpoints import Content
 from podwright.kube.serve.server import Server
 from podwright.testing.processes import free_port

@@ -12,7 +12,6 @@ from support.objects.builders import make_node, make_pod
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
-POLICY = "podwright.dev/v1alpha1"
 
 
 def item(kind: str, raw: Mapping[str, Any], version: str = "v1") -> dict[str, Any]:
@@ -46,10 +45,6 @@ def pod(
     return item(
         "Pod", make_pod(name, node=on, requests={"cpu": cpu}, labels=labels, metadata=metadata, spec=spec, **more)
     )
-
-
-def policy(name: str, **spec: Any) -> dict[str, Any]:
-    return item("SchedulerPolicy", {"metadata": {"name": name}, "spec": spec}, POLICY)
 
 
 def loaded(*objects: Mapping[str, Any], **options: Any) -> LoadedCluster:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
+from podwright.api.configuration.load import load_configuration
 from podwright.api.permissions import PolicySettings
 from podwright.api.policy_set import PolicySet
 from podwright.core.framework.features import Features
+from podwright.core.framework.interface import FilterPlugin, Plugin
 from podwright.core.plugins import PLUGINS
 from support.engine.stand_ins import STAND_INS
 
@@ -90,6 +93,7 @@ def args(**fields):
     return {"pluginConfig": [{"name": "ImageLocality"}, {"name": "NodeResourcesFit", "args": fields}]}
 
 
+CONFIGURATION = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 NO_FIT = "without NodeResourcesFit at "
 UNSAFE = [
     pytest.param(custom(filter={"disabled": ["*"]}), "spec.plugins.filter: without NodeName, NodeUnschedulable, TaintToleration, ", id="all filters disabled"),
@@ -111,6 +115,19 @@ def test_what_keeps_pods_off_unsuitable_nodes_can_only_be_disabled_with_the_flag
     assert "only the operator's flag --allow-unsafe-policies allows that" in refused.message
     allowed = PolicySet(PLUGINS, Features(), settings=PolicySettings(allow_unsafe=True))
     assert allowed.apply(policy(spec)).accepted
+
+
+def test_a_strategy_without_a_filter_of_the_operators_profile_is_refused_by_its_own_field():
+    profile = {"plugins": {"filter": {"enabled": [{"name": "Extra"}]}}}
+    configured = load_configuration(yaml.safe_dump({**CONFIGURATION, "profiles": [profile]}).encode())
+    classes = {**PLUGINS, "Extra": type("Extra", (Plugin, FilterPlugin), {"name": "Extra", "filter": lambda *_: None})}
+    policies = PolicySet(classes, Features(), settings=PolicySettings(configuration=configured))
+    refused = policies.apply(policy({"strategy": {"type": "LeastAllocated"}}))
+    assert refused.message.startswith(
+        "spec.strategy.type: LeastAllocated lacks Extra, which the operator's profile has as a filter, and which Custom can enable; "
+        "without it, pods could be bound to nodes where they cannot run; only the operator's flag --allow-unsafe-policies"
+    )
+    assert policies.apply(policy(custom(filter={"enabled": ["Extra"]}), generation=2)).accepted
 
 
 @pytest.mark.parametrize(

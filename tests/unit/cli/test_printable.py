@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from podwright.cli.main import main
 from podwright.cli.printable import echo, plain
+from support.objects.builders import make_policy
 
 EVIL = "x\x1b[2J\x9b1m\u202e\u2028[red]y"
 SHOWN = r"x\x1b[2J\x9b1m\u202e\u2028"
@@ -30,10 +31,6 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
         "metadata": {"name": name, "namespace": "default", "uid": name},
         "spec": {"schedulerName": "podwright", "containers": containers, **spec},
     }
-
-
-def policy(name: str = "p", **spec: Any) -> dict[str, Any]:
-    return {"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulerPolicy", "metadata": {"name": name}, "spec": spec}
 
 
 def run(folder: Path, args: list[str], code: int, **files: Any) -> str:
@@ -54,13 +51,13 @@ def cluster(*items: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_findings_of_lint(tmp_path):
-    shown = run(tmp_path, ["policy", "lint", "p.json"], 1, p_json=policy(EVIL, strategy={"type": EVIL}))
+    shown = run(tmp_path, ["policy", "lint", "p.json"], 1, p_json=make_policy(EVIL, strategy={"type": EVIL}))
     assert SHOWN in shown
 
 
 def test_results_of_tests_of_policies(tmp_path):
     suite = {
-        "policies": [policy("p")],
+        "policies": [make_policy("p")],
         "nodes": [node("a")],
         "tests": [{"name": EVIL, "pods": [pod("w")], "expect": {"w": EVIL}}],
     }
@@ -69,14 +66,14 @@ def test_results_of_tests_of_policies(tmp_path):
 
 
 def test_differences_between_policies(tmp_path):
-    items = [node(f"a{EVIL}", tier="gold"), node("b"), pod(f"w{EVIL}"), policy("p")]
+    items = [node(f"a{EVIL}", tier="gold"), node("b"), pod(f"w{EVIL}"), make_policy("p")]
     rule = {"name": "r", "expression": "has(node.labels.tier)"}
     shown = run(
         tmp_path,
         ["policy", "diff", "c.json", "--new", "n.json"],
         0,
         c_json=cluster(*items),
-        n_json=policy("p", rules={"filters": [rule]}),
+        n_json=make_policy("p", rules={"filters": [rule]}),
     )
     assert f"w{SHOWN}" in shown
     assert f"a{SHOWN}" in shown
@@ -98,7 +95,7 @@ def test_problems_and_figures_of_a_replay(tmp_path):
     nodes = "sn,cpu_milli,memory_mib,gpu,model\n" + "n0,8000,16384,2,T4\n"
     tasks = "name,cpu_milli,memory_mib,num_gpu,creation_time,deletion_time,scheduled_time\nt0,1000,1024,1,0,100,0\n"
     name = f"{EVIL}.yaml".replace("/", "")
-    (tmp_path / name).write_text(yaml.safe_dump(policy("p")))
+    (tmp_path / name).write_text(yaml.safe_dump(make_policy("p")))
     shown = run(
         tmp_path, ["replay", "tasks.csv", "--nodes", "nodes.csv", "--policy", name], 0, nodes_csv=nodes, tasks_csv=tasks
     )

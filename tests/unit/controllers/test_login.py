@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from podwright.controllers.login import REFUSED_SECONDS, KopfLogin
-from podwright.kube.client.credentials import Credentials
+from podwright.kube.client.credentials.credentials import Credentials
 from podwright.kube.client.errors import ApiError
 
 

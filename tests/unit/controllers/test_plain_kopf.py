@@ -15,7 +15,7 @@ import pytest
 from podwright.controllers import plain_kopf
 from podwright.controllers.plain_kopf import PlainKopf
 from podwright.kube.client.errors import AccessError
-from podwright.kube.option_values import OptionsError
+from podwright.kube.options.values import OptionsError
 from support.controllers.kit import FakeRuntime, record_handlers
 
 

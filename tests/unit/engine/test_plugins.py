@@ -200,7 +200,7 @@ class TestPlugins:
             if started:
                 await settle()
             else:
-                rig.engine.schedule_one(rig.engine.queue.pop())
+                rig.engine.pod_attempts.schedule_one(rig.engine.queue.pop())
             rig.engine.pending.drop("default/web", raw)
             await settle()
             assert rig.placed_on("web") == ""

@@ -10,7 +10,8 @@ import pytest
 
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod_group import KIND
-from podwright.engine import engine, memory
+from podwright.engine import engine
+from podwright.engine.process import memory
 from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.objects.builders import in_group, make_pod_group
 

@@ -9,6 +9,7 @@ import pytest
 from podwright.core.framework.interface import PermitPlugin, Plugin, ReservePlugin
 from podwright.core.framework.status import Code, Status
 from support.engine.kit import Rig, Slow, custom_policy, settle
+from support.objects.builders import make_policy
 
 LONG = 60.0
 
@@ -72,8 +73,7 @@ def _fresh():
 
 def policy(plugin: type[Plugin], *points: str):
     enabled = {point: {"enabled": [{"name": plugin.name}]} for point in points}
-    body = {"strategy": {"type": "Custom"}, "plugins": enabled}
-    return {"metadata": {"name": "custom", "uid": "custom", "generation": 1}, "spec": body}
+    return make_policy("custom", 1, "custom", strategy={"type": "Custom"}, plugins=enabled)
 
 
 async def decide(rig: Rig) -> None:

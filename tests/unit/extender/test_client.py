@@ -1,16 +1,12 @@
 """The client of extenders, against a real HTTP server."""
 
 import asyncio
-import base64
-import logging
-import ssl
 import threading
 
 import pytest
 
 from podwright.api.configuration.extenders import DefinedExtender
-from podwright.api.configuration.load import load_configuration
-from podwright.api.configuration.schema import Extender, ExtenderTLS, ManagedResource
+from podwright.api.configuration.schema import Extender, ManagedResource
 from podwright.core.objects.pod import parse_pod
 from podwright.engine.extenders import PolicyExtenders
 from podwright.engine.ports import MAX_EXTENDER_TEXT, ExtenderError, NodeVictims
@@ -18,13 +14,9 @@ from podwright.engine.raw_objects import MissingRawError, RawObjects, raw_object
 from podwright.extender import client as module
 from podwright.extender import wire
 from podwright.extender.client import DECODED_HERE, MAX_ANSWER, HTTPExtender
-from podwright.extender.clients import clients_of
-from podwright.kube.client.errors import ConfigError
-from podwright.kube.options import Options
 from support.engine.kit import Rig
 from support.extender.server import Reply, keep, node_names, serving
 from support.objects.builders import make_node, make_pod
-from support.serve.certificates import Authority
 
 VERBS = {"filter_verb": "filter", "prioritize_verb": "prioritize", "preempt_verb": "preempt", "bind_verb": "bind"}
 POD = parse_pod(make_pod("web", metadata={"managedFields": [{"manager": "x"}]}), keep_raw=True)
@@ -330,125 +322,6 @@ async def test_the_password_of_a_url_that_cannot_be_used_is_not_shown(url):
     with pytest.raises(ExtenderError) as caught:
         await extender.filter(POD, ["a"], nodes())
     await extender.close()
-    assert "secret" not in str(caught.value)
-
-
-# TLS
-
-
-@pytest.fixture(scope="module")
-def authority():
-    return Authority()
-
-
-@pytest.fixture
-def server_context(authority, tmp_path):
-    certificate, key = authority.server().write(tmp_path, "server")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    return context
-
-
-def data(text):
-    return base64.b64encode(text.encode()).decode()
-
-
-async def over_tls(server_context, tls, *, enable_https=True):
-    """Asks an extender with these options, through the clients of a process."""
-    with serving(lambda _, args: keep(args, ["a"]), server_context) as server:
-        settings = Extender(
-            url_prefix=server.url, **VERBS, enable_https=enable_https, tls_config=tls, node_cache_capable=True
-        )
-        defined = DefinedExtender(name="e", settings=settings)
-        extender = clients_of(Options(extenders={"e": defined}), {})["e"]
-        try:
-            return list((await extender.filter(POD, ["a"], nodes())).kept)
-        finally:
-            await extender.close()
-
-
-async def test_a_server_of_the_ca_is_trusted(authority, server_context):
-    assert await over_tls(server_context, ExtenderTLS(ca_data=data(authority.certificate))) == ["a"]
-
-
-async def test_a_ca_can_be_a_file(authority, server_context, tmp_path):
-    (tmp_path / "ca.crt").write_text(authority.certificate)
-    assert await over_tls(server_context, ExtenderTLS(ca_file=str(tmp_path / "ca.crt"))) == ["a"]
-
-
-async def test_a_server_of_another_ca_is_not_trusted(server_context):
-    other = Authority("other")
-    with pytest.raises(ExtenderError, match="certificate"):
-        await over_tls(server_context, ExtenderTLS(ca_data=data(other.certificate)))
-
-
-async def test_a_certificate_for_another_name_is_not_trusted(authority, server_context):
-    with pytest.raises(ExtenderError, match="certificate"):
-        await over_tls(server_context, ExtenderTLS(ca_data=data(authority.certificate), server_name="elsewhere"))
-
-
-@pytest.mark.parametrize("tls", [None, ExtenderTLS(), ExtenderTLS(insecure=True)])
-async def test_without_a_ca_enable_https_trusts_every_server_and_says_so(server_context, tls, caplog):
-    with caplog.at_level(logging.WARNING):
-        assert await over_tls(server_context, tls) == ["a"]
-    assert "not verified" in caplog.text
-
-
-async def test_without_enable_https_the_systems_cas_are_asked(server_context):
-    with pytest.raises(ExtenderError, match="certificate"):
-        await over_tls(server_context, None, enable_https=False)
-
-
-async def test_a_client_certificate_is_shown(authority, server_context, tmp_path):
-    server_context.verify_mode = ssl.CERT_REQUIRED
-    server_context.load_verify_locations(cadata=authority.certificate)
-    issued = authority.client("podwright")
-    certificate, key = issued.write(tmp_path, "client")
-    ca = data(authority.certificate)
-    by_file = ExtenderTLS(ca_data=ca, cert_file=str(certificate), key_file=str(key))
-    by_data = ExtenderTLS(ca_data=ca, cert_data=data(issued.certificate), key_data=data(issued.key), cert_file="/none")
-    for tls in (by_file, by_data):
-        assert await over_tls(server_context, tls) == ["a"]
-    with pytest.raises(ExtenderError):
-        await over_tls(server_context, ExtenderTLS(ca_data=ca))
-
-
-@pytest.mark.parametrize(
-    ("settings", "problem"),
-    [
-        pytest.param(Extender(url_prefix="ftp://x"), "urlPrefix: must begin with http:// or https://", id="a URL"),
-        pytest.param(
-            Extender(url_prefix="https://x", tls_config=ExtenderTLS(ca_file="/none")),
-            "tlsConfig.caFile: /none: No such file or directory",
-            id="a missing file",
-        ),
-        pytest.param(
-            Extender(url_prefix="https://x", tls_config=ExtenderTLS(cert_data=data("x"))),
-            "tlsConfig: a certificate and its key must be given together",
-            id="a certificate without a key",
-        ),
-        pytest.param(
-            Extender(url_prefix="https://x", tls_config=ExtenderTLS(ca_data=data("-----BEGIN nothing"))),
-            "tlsConfig.certificate-authority: cannot be used",
-            id="a CA that is none",
-        ),
-    ],
-)
-def test_what_cannot_be_used_ends_the_start(settings, problem):
-    with pytest.raises(ConfigError) as caught:
-        clients_of(Options(extenders={"e": DefinedExtender(name="e", settings=settings)}), {})
-    assert f"extender e: {problem}" in str(caught.value)
-
-
-@pytest.mark.parametrize("url", ["user:secret@host", "ftp://user:secret@host", "https://user:secret@host"])
-def test_a_start_that_fails_shows_no_password(url):
-    text = (
-        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-        f"extenders: [{{urlPrefix: '{url}', filterVerb: filter, tlsConfig: {{caFile: /none}}}}]\n"
-    )
-    with pytest.raises(ConfigError) as caught:
-        clients_of(Options(config=load_configuration(text.encode())), {})
-    assert "host" in str(caught.value)
     assert "secret" not in str(caught.value)
 
 

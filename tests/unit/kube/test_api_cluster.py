@@ -121,7 +121,7 @@ async def test_an_update_survives_a_transient_error(failure, pauses):
     assert script.requests[-1].body == {**CLAIM, "apiVersion": "v1", "kind": "PersistentVolumeClaim"}
 
 
-async def test_each_refusal_for_too_many_requests_is_told(pauses):
+async def test_each_refusal_for_too_many_requests_is_reported(pauses):
     told = []
     async with api(says(429), says(429), says(200, stored())) as (http, _script):
         await ApiCluster(http, throttled=lambda: told.append(1)).update("PersistentVolumeClaim", CLAIM)

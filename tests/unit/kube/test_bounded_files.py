@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from podwright.cli.main import main
 from podwright.extender.clients import clients_of
 from podwright.kube.bounded_files import LONGEST_FILE, read_at_most
+from podwright.kube.client.credentials.kubeconfig_file import LONGEST_KUBECONFIG, read_file
 from podwright.kube.client.errors import ConfigError
-from podwright.kube.client.kubeconfig_file import LONGEST_KUBECONFIG, read_file
-from podwright.kube.option_values import EXTENDERS
-from podwright.kube.options import Options
+from podwright.kube.options.options import Options
+from podwright.kube.options.values import EXTENDERS
 from podwright.simulator.manifests import read_manifests
 
 
@@ -36,7 +36,7 @@ def test_a_file_without_an_end_is_read_up_to_the_bound():
 def test_only_regular_files_are_read_and_nobody_waits_for_a_writer(tmp_path):
     os.mkfifo(pipe := tmp_path / "pipe")
     for path in (pipe, Path("/dev/zero")):
-        with pytest.raises(OSError, match="is no regular file"):
+        with pytest.raises(OSError, match="is not a regular file"):
             read_at_most(path)
     with pytest.raises(IsADirectoryError):
         read_at_most(tmp_path)

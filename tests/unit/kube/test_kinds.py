@@ -25,7 +25,7 @@ registry.STORED_KINDS += (entry,)
 registry.WATCHED_KINDS += (entry,)
 
 from podwright.core.framework.cluster_events import Action, ClusterEvent
-from podwright.kube.options import Options
+from podwright.kube.options.options import Options
 from podwright.kube.runtime import Runtime
 from podwright.sandbox import Sandbox
 from podwright.simulator.world import World

@@ -12,10 +12,10 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.registry import RegistryError
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
-from podwright.engine.instance import UNNAMED
 from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.process.instance import UNNAMED
 from podwright.kube.background import BackgroundTasks
-from podwright.kube.options import Options
+from podwright.kube.options.options import Options
 from podwright.kube.parts import Base, build_parts, check_profiles, enabled_features
 from podwright.kube.watch.watches import Watches
 from support.http.kit import api

@@ -14,7 +14,7 @@ from podwright.core.framework.features import AUTOMATIC, Features
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
 from podwright.kube.client.errors import UnreachableError
 from podwright.kube.kinds import LOCAL_POLICY, PLUGINS_POD_GROUPS, POD_GROUPS, POLICY
-from podwright.kube.options import Options
+from podwright.kube.options.options import Options
 from podwright.kube.rights import (
     AUTHORITIES,
     NODE_LOADS,

@@ -14,6 +14,7 @@ from podwright.kube.runtime import binding_seconds
 from podwright.kube.watch import pending_audit
 from support.engine.kit import settle
 from support.http.kit import without_pauses
+from support.objects.builders import make_policy
 from support.runtime.server import OURS, PENDING, Request, api_server, lists, running, until
 from support.serve.kit import get
 
@@ -159,12 +160,12 @@ class TestHealth:
 
     async def test_restarts_of_background_tasks_are_counted(self, server, monkeypatch):
         monkeypatch.setattr(background, "RESTART_SECONDS", 0.0)
-        monkeypatch.setattr("podwright.kube.serve.readiness.ASK_SECONDS", 0.0)
+        monkeypatch.setattr("podwright.kube.serve.answers.readiness.ASK_SECONDS", 0.0)
 
         async def fails(_contact):
             raise RuntimeError("broken")
 
-        monkeypatch.setattr("podwright.kube.serve.readiness.ApiServerContact.ask", fails)
+        monkeypatch.setattr("podwright.kube.serve.answers.readiness.ApiServerContact.ask", fails)
         async with running(server, pod_intake="watch", health_address=("127.0.0.1", 0)) as runtime:
             _, _, body = await get(runtime.server, "/metrics")
         assert b'podwright_background_task_restarts_total{task="API server contact"}' in body
@@ -174,8 +175,7 @@ DEFAULT = {"type": "Default"}
 
 
 def policy(scheduler: str, strategy=DEFAULT, **spec) -> dict:
-    metadata = {"name": "more", "uid": f"more-{scheduler}", "generation": 1}
-    return {"metadata": metadata, "spec": {"schedulerName": scheduler, "strategy": strategy, **spec}}
+    return make_policy("more", 1, f"more-{scheduler}", schedulerName=scheduler, strategy=strategy, **spec)
 
 
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
@@ -369,9 +369,7 @@ async def test_a_plugin_that_hung_before_the_restart_starts_switched_off(server,
         points = {"permit": {"enabled": [{"name": "Waiter"}]}}
         runtime.policies.apply(policy(OURS, {"type": "Custom"}, plugins=points))
         server.pod("web")
-        await until(
-            lambda: "did not come back from line 9, in permit, until the process was restarted" in waits(server)
-        )
+        await until(lambda: "did not return from line 9, in permit, until the process was restarted" in waits(server))
         path.write_text(WAITER.replace("Status(Code.WAIT), 600.0", "None, 0.0"))
         await until(lambda: server.bound == ["web"])
 

@@ -6,10 +6,11 @@ import pytest
 
 from podwright.core.objects.pod import parse_pod
 from podwright.engine.shadow.comparison import Outcome
-from podwright.kube.options import Options
+from podwright.kube.options.options import Options
 from podwright.kube.rights import ForbiddenWriteError, refuse_writes
 from podwright.kube.watch.selectors import MANY_NAMES, PENDING_PODS, pending_pods_of
 from podwright.sandbox.pod_subresources import bind
+from support.objects.builders import make_policy
 from support.runtime.server import OURS, api_server, lists, running, until
 
 OTHER = "default-scheduler"
@@ -23,10 +24,7 @@ async def server(tmp_path, monkeypatch):
 
 
 def policy(name="eye", **spec):
-    return {
-        "metadata": {"name": name, "uid": name, "generation": 1},
-        "spec": {"schedulerName": OTHER, "mode": "Shadow", **spec},
-    }
+    return make_policy(name, 1, name, **{"schedulerName": OTHER, "mode": "Shadow", **spec})
 
 
 def writes(server):

@@ -12,6 +12,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from podwright.cli.main import main
+from support.objects.builders import make_policy
 
 
 def node(name: str, cpu: str = "4", **labels: str) -> Mapping[str, Any]:
@@ -31,10 +32,6 @@ def pod(name: str, cpu: str = "1", owner: str = "", **spec: Any) -> Mapping[str,
     }
 
 
-def policy(**spec: Any) -> Mapping[str, Any]:
-    return {"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulerPolicy", "metadata": {"name": "p"}, "spec": spec}
-
-
 CLUSTER = [
     node("a", tier="gold"),
     node("b", tier="silver"),
@@ -49,12 +46,12 @@ PACK = {"strategy": {"type": "MostAllocated"}}
 def run(
     folder: Path, *flags: str, old: Mapping[str, Any] | None = None, new: Mapping[str, Any] | None = None
 ) -> Result:
-    cluster = [*CLUSTER, policy()]
+    cluster = [*CLUSTER, make_policy()]
     (folder / "c.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": cluster}))
     arguments = ["policy", "diff", str(folder / "c.json"), *flags]
     for name, spec in (("old", old), ("new", new)):
         if spec is not None:
-            (folder / f"{name}.yaml").write_text(yaml.safe_dump(policy(**spec)))
+            (folder / f"{name}.yaml").write_text(yaml.safe_dump(make_policy(**spec)))
             arguments += [f"--{name}", str(folder / f"{name}.yaml")]
     return CliRunner().invoke(main, arguments)
 

@@ -4,9 +4,13 @@ import pytest
 
 from podwright.api.permissions import PolicySettings
 from podwright.core.framework.features import Features
+from podwright.core.objects.pod import parse_pod
+from podwright.simulator.explain.explanation import explain_pod
+from podwright.simulator.explain.results import State
 from podwright.simulator.loaded import LoadOptions, load
+from podwright.simulator.simulation import notes
 from podwright.simulator.snapshot import Snapshot
-from support.objects.builders import make_node, make_pod, make_pod_group
+from support.objects.builders import make_node, make_pod, make_pod_group, make_policy
 
 
 def item(kind, raw, version="v1"):
@@ -15,10 +19,6 @@ def item(kind, raw, version="v1"):
 
 def loaded(*objects, **options):
     return load(Snapshot(objects=objects, taken_at=1_700_000_000.0), LoadOptions(**options))
-
-
-def policy(name, **spec):
-    return item("SchedulerPolicy", {"metadata": {"name": name}, "spec": spec}, "podwright.dev/v1alpha1")
 
 
 def test_nodes_assigned_and_pending_pods_are_known():
@@ -64,8 +64,8 @@ def test_kinds_that_do_not_matter_are_counted():
 
 def test_policies_decide_as_in_the_operator():
     cluster = loaded(
-        policy("good", precedence=5, strategy={"type": "MostAllocated"}),
-        policy("bad", precedence=9, strategy={"type": "Unheard"}),
+        make_policy("good", precedence=5, strategy={"type": "MostAllocated"}),
+        make_policy("bad", precedence=9, strategy={"type": "Unheard"}),
         item("Pod", make_pod("ours", spec={"schedulerName": "podwright"})),
         item("Pod", make_pod("foreign", spec={"schedulerName": "another"})),
     )
@@ -99,3 +99,39 @@ def test_groups_of_the_workload_api_count_with_the_feature_gate(on):
 def test_an_invalid_group_is_a_problem():
     group = item("PodGroup", {"metadata": {"name": "g", "namespace": "default"}, "spec": {"minMember": "two"}}, "scheduling.x-k8s.io/v1alpha1")  # fmt: skip
     assert loaded(group).problems[0].startswith("PodGroup default/g: spec.minMember")
+
+
+ACCEPTED = {"type": "Accepted", "status": "True", "observedGeneration": 3}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "accepted"),
+    [
+        pytest.param([ACCEPTED], True, id="this generation is accepted"),
+        pytest.param([{**ACCEPTED, "observedGeneration": 2}], False, id="an older one is"),
+        pytest.param([{**ACCEPTED, "status": "False"}], False, id="it is not"),
+        pytest.param([None, 1, {}], False, id="no conditions"),
+        pytest.param(None, False, id="no list"),
+    ],
+)
+def test_a_policy_that_only_the_operator_can_use_is_not_called_invalid(conditions, accepted):
+    """As without --plugin-dir. The pod waits for something else, which is not known here."""
+    raw = make_policy("ours", strategy={"type": "Custom"}, plugins={"filter": {"enabled": [{"name": "Ours"}]}})
+    raw = {**raw, "metadata": {**raw["metadata"], "generation": 3}, "status": {"conditions": conditions}}
+    waiting = make_pod("web", spec={"schedulerName": "podwright"})
+    cluster = loaded(item("Node", make_node("a")), raw, item("Pod", waiting))
+    (note,) = cluster.refused
+    assert (
+        note.message.startswith("the operator has accepted it, so options of the operator are missing here") == accepted
+    )
+    found = explain_pod(cluster, parse_pod(waiting, keep_raw=True), raw=waiting)
+    assert (found.state, found.cause.reason) == (
+        (State.PENDING, "PolicyUnusable") if accepted else (State.WAITS_FOR_POLICY, "PolicyNotAccepted")
+    )
+    assert "plugin 'Ours' does not exist" in found.cause.text
+    assert ("No generation of this policy is in force" in found.cause.text) != accepted
+    (note,) = notes(cluster)
+    assert note.startswith(
+        "policy ours, generation 3, cannot be used: " if accepted else "policy ours, generation 3, is not accepted: "
+    )
+    assert found.changes == ()

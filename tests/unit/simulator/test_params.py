@@ -22,7 +22,7 @@ from podwright.simulator.params import SHOWN, kept_of, named_in
 from podwright.simulator.replay.run import Candidate, replay
 from podwright.simulator.replay.stream import Arrival, Stream
 from podwright.simulator.snapshot import Snapshot
-from support.objects.builders import make_node, make_pod
+from support.objects.builders import make_node, make_pod, make_policy
 from support.policies.local import delegating, local_policy
 
 API = "podwright.dev/v1alpha1"
@@ -37,7 +37,7 @@ def rules(*expressions):
 
 def policy(name="pol", expression="node.name == params.node", **more):
     spec = {"rules": rules(expression), "params": {"node": "a"}, "paramsFrom": FROM, **more}
-    return {"apiVersion": API, "kind": "SchedulerPolicy", "metadata": {"name": name, "generation": 1}, "spec": spec}
+    return make_policy(name, 1, **spec)
 
 
 def ours(**spec):

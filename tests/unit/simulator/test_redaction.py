@@ -59,7 +59,7 @@ def test_annotations_are_kept_on_request():
     }
 
 
-def test_claims_and_their_templates_can_be_told_to_belong_to_pods():
+def test_snapshots_keep_which_pods_claims_and_templates_belong_to():
     kept = {"resource.kubernetes.io/extended-resource-claim": "true", "resource.kubernetes.io/pod-claim-name": "x"}
     claim = {"metadata": metadata(annotations=kept), "spec": {"devices": {"requests": [{"name": "r"}]}}}
     assert redacted("ResourceClaim", claim)["metadata"]["annotations"] == kept

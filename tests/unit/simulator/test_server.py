@@ -8,7 +8,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from podwright.simulator.hypotheses.hypothesis import TIME_IS_UP
 from podwright.simulator.server import Limits, SimulationServer, is_loopback
-from support.simulator.kit import copy_of, loaded, node, pod, policy
+from support.objects.builders import make_policy
+from support.simulator.kit import copy_of, loaded, node, pod
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ async def test_many_hypotheses_are_tried_in_one_request(client, cluster):
                 {"name": "described", "addNodes": [{"template": node("big")}]},
                 {"drain": ["a"], "retryPending": False},
                 {"scale": ["deploy/web=3", {"kind": "deploy", "name": "web", "replicas": 4}]},
-                {"policies": [policy("p", strategy={"type": "Nope"})]},
+                {"policies": [make_policy("p", strategy={"type": "Nope"})]},
                 {"drain": ["x"]},
                 {"pods": [pod("p", cpu="1x")]},
                 {"nodes": 3},
@@ -161,7 +162,7 @@ async def test_when_the_time_is_up_the_rest_is_not_tried(cluster):
         assert await post(client, "/v1/each-node", {"action": "drain"}) == (200, {"results": [], "complete": False})
 
 
-async def test_only_so_many_requests_wait(cluster):
+async def test_a_bounded_number_of_requests_waits(cluster):
     reading, go = threading.Event(), threading.Event()
     reads = []
 

@@ -7,7 +7,7 @@ from podwright.simulator.scheduling import Scheduling
 from podwright.simulator.simulation import simulate, simulate_each_node
 from podwright.simulator.trial import Trial
 from support.explain.kit import GATES
-from support.objects.builders import in_group, make_pod_group
+from support.objects.builders import in_group, make_pod_group, make_policy
 from support.objects.devices import DRIVER, allocated, exactly, make_claim
 from support.simulator.claims import (
     DRA,
@@ -20,7 +20,7 @@ from support.simulator.claims import (
     sharing,
     template,
 )
-from support.simulator.kit import copy_of, item, loaded, pod, policy
+from support.simulator.kit import copy_of, item, loaded, pod
 
 
 def everything(cluster):
@@ -145,7 +145,7 @@ def test_pods_that_share_a_new_claim_land_where_its_devices_are():
 
 def test_a_preemptor_gets_the_devices_of_its_victims():
     important = from_template("important", owner="top-1", priority=10)
-    frees = policy("free", devices={"preemption": "FreeDevices"})
+    frees = make_policy("free", devices={"preemption": "FreeDevices"})
     cluster = loaded(*gpu_node("n1"), gpu_class(), frees, *from_template("a", on="n1"), *important)
     landed, waiting = ask(cluster)
     assert landed == {"important": "n1"}

@@ -17,7 +17,7 @@ from podwright.policies.cases import SuiteError, read_suite, run_case
 from podwright.simulator.library import Cluster, Policy, explain, simulate
 from podwright.simulator.loaded import LoadOptions
 from podwright.simulator.snapshot import Snapshot, SnapshotError, parse_snapshot, read_snapshot, write_snapshot
-from support.objects.builders import make_node, make_pod
+from support.objects.builders import make_node, make_pod, make_policy
 
 SIGNALS = """
 signals:
@@ -29,12 +29,7 @@ BY_LOAD = {"strategy": {"type": "LoadAware"}, "signals": ["load"]}
 
 
 def policy(**spec):
-    return {
-        "apiVersion": "podwright.dev/v1alpha1",
-        "kind": "SchedulerPolicy",
-        "metadata": {"name": "pol"},
-        "spec": spec,
-    }
+    return make_policy("pol", **spec)
 
 
 def node(name, load=None):

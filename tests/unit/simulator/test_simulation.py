@@ -6,8 +6,8 @@ import pytest
 
 from podwright.simulator.hypotheses.hypothesis import AddedNodes, Hypothesis, HypothesisError, Scale, parse_scale
 from podwright.simulator.simulation import simulate, simulate_each_node
-from support.objects.builders import make_pod_group
-from support.simulator.kit import ZONE, copy_of, item, loaded, node, pod, policy
+from support.objects.builders import make_pod_group, make_policy
+from support.simulator.kit import ZONE, copy_of, item, loaded, node, pod
 
 
 def landings(result):
@@ -152,10 +152,10 @@ def test_another_policy_decides_otherwise():
         node("b", cpu="4"),
         pod("on", on="b"),
         pod("new"),
-        policy("pack", strategy={"type": "LeastAllocated"}),
+        make_policy("pack", strategy={"type": "LeastAllocated"}),
     )
     assert landings(simulate(cluster, Hypothesis())) == {"new": "a"}
-    result = simulate(cluster, Hypothesis(policies=[policy("pack", strategy={"type": "MostAllocated"})]))
+    result = simulate(cluster, Hypothesis(policies=[make_policy("pack", strategy={"type": "MostAllocated"})]))
     assert landings(result) == {"new": "b"}
     assert result.landed[0].policy == "pack@0"
     assert landings(simulate(cluster, Hypothesis())) == {"new": "a"}
@@ -166,25 +166,26 @@ def test_a_policy_in_shadow_mode_is_tried_as_if_it_enforced_but_not_one_of_the_c
         node("a", cpu="8"),
         node("b", cpu="4"),
         pod("new"),
-        policy("eye", mode="Shadow", strategy={"type": "NodeName"}, precedence=9),
+        make_policy("eye", mode="Shadow", strategy={"type": "NodeName"}, precedence=9),
     )
     assert landings(simulate(cluster, Hypothesis())) == {"new": "a"}
     assert simulate(cluster, Hypothesis()).landed[0].policy == "built-in-default@0"
-    tried = policy("pack", mode="Shadow", strategy={"type": "MostAllocated"})
+    tried = make_policy("pack", mode="Shadow", strategy={"type": "MostAllocated"})
     assert landings(simulate(cluster, Hypothesis(policies=[tried]))) == {"new": "b"}
 
 
 @pytest.mark.parametrize(
     "hypothesis, problem",
     [
-        (Hypothesis(drain=["x"]), "drain: there is no node 'x'"),
+        (Hypothesis(drain=["x"]), "drain: there is no node 'x'$"),
+        (Hypothesis(drain=["nod-7"]), "drain: there is no node 'nod-7'; did you mean 'node-7'\\?$"),
         (Hypothesis(remove_nodes=["x"]), "remove-node: there is no node 'x'"),
         (Hypothesis(add_nodes=[AddedNodes(1, "x")]), "add-nodes: there is no node 'x'"),
         (Hypothesis(add_nodes=[AddedNodes(1)]), "add-nodes: says neither"),
         (Hypothesis(add_nodes=[AddedNodes(10**9, "a")]), "add-nodes: 1000000000 is not between"),
         (Hypothesis(add_nodes=[AddedNodes(1, "a"), AddedNodes(20_000, "a")]), "add-nodes: more than 20,000 in all"),
         (Hypothesis(add_nodes=[AddedNodes(1, template={"metadata": {}})]), "add-nodes: Node : metadata.name"),
-        (Hypothesis(policies=[policy("p", strategy={"type": "Nope"})]), "policies\\[0\\]: policy p: .*spec.strategy.type"),
+        (Hypothesis(policies=[make_policy("p", strategy={"type": "Nope"})]), "policies\\[0\\]: policy p: .*spec.strategy.type"),
         (Hypothesis(scale=[Scale("Job", "default", "j", 2)]), "scale: Job default/j has no pods"),
         (Hypothesis(pods=[pod("p", cpu="1x")]), "pods\\[0\\]: Pod default/p: spec.containers.*'1x' is not a quantity"),
         (Hypothesis(pods=[item("Secret", {})]), "pods\\[0\\]: kind 'Secret' is neither"),
@@ -195,7 +196,7 @@ def test_a_policy_in_shadow_mode_is_tried_as_if_it_enforced_but_not_one_of_the_c
     ],
 )  # fmt: skip
 def test_a_hypothesis_that_cannot_be_tried_is_an_error_and_leaves_no_trace(hypothesis, problem):
-    cluster = loaded(node("a"), pod("web-0", on="a", owner="web-1"))
+    cluster = loaded(node("a"), node("node-7"), pod("web-0", on="a", owner="web-1"))
     before = copy_of(cluster)
     with pytest.raises(HypothesisError, match=problem):
         simulate(cluster, hypothesis)
@@ -223,7 +224,7 @@ def test_the_pods_of_all_scaled_workloads_together_are_bounded(monkeypatch):
         Hypothesis(scale=[parse_scale("deploy/web=1")] * 10),
         Hypothesis(pods=[pod(f"p-{number}") for number in range(10)]),
         Hypothesis(objects=[item("Namespace", {"metadata": {"name": f"n-{number}"}}) for number in range(10)]),
-        Hypothesis(policies=[policy(f"p-{number}") for number in range(10)]),
+        Hypothesis(policies=[make_policy(f"p-{number}") for number in range(10)]),
     ],
 )
 def test_the_time_bounds_the_changes_too(hypothesis):
@@ -303,7 +304,7 @@ def test_gates_refused_policies_and_terminating_pods_wait_for_their_reasons():
         pod("gated", spec={"schedulingGates": [{"name": "wait"}]}),
         pod("refused", spec={"schedulerName": "other"}),
         pod("leaving", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
-        policy("bad", schedulerName="other", strategy={"type": "Nope"}),
+        make_policy("bad", schedulerName="other", strategy={"type": "Nope"}),
     )
     result = simulate(cluster, Hypothesis())
     messages = pending(result)
@@ -411,7 +412,7 @@ def many():
         *(pod(f"wait-{i}", cpu="3", priority=i, spec=spread) for i in range(3)),
         pod("nominated", cpu="9", status={"nominatedNodeName": "n1"}),
         group,
-        policy("pack", strategy={"type": "MostAllocated"}),
+        make_policy("pack", strategy={"type": "MostAllocated"}),
     )
 
 
@@ -424,7 +425,7 @@ def some_hypothesis(chance):
         remove_nodes=names[1 : 1 + chance.randrange(3)],
         drain=names[4 : 4 + chance.randrange(3)],
         scale=[parse_scale(f"deploy/web={chance.randrange(16)}")] if pick() < 0.4 else [],
-        policies=[policy(chance.choice(["pack", "new"]), precedence=chance.randrange(3), strategy={"type": "LeastAllocated"})] if pick() < 0.4 else [],
+        policies=[make_policy(chance.choice(["pack", "new"]), precedence=chance.randrange(3), strategy={"type": "LeastAllocated"})] if pick() < 0.4 else [],
         pods=[pod(f"extra-{i}", priority=chance.randrange(5), cpu="2") for i in range(chance.randrange(4))],
         objects=[item("Service", {"metadata": {"name": "s", "namespace": "default"}, "spec": {"selector": {"app": "web"}}})] if pick() < 0.3 else [],
     )  # fmt: skip
@@ -446,7 +447,7 @@ def test_simulations_leave_no_trace_and_their_results_do_not_depend_on_earlier_o
 
 def test_a_policy_is_tried_even_if_it_has_the_generation_of_the_one_in_the_cluster():
     """As one that was written by `kubectl get -o yaml`, and edited."""
-    known = policy("p", schedulerName="podwright", strategy={"type": "LeastAllocated"})
+    known = make_policy("p", schedulerName="podwright", strategy={"type": "LeastAllocated"})
     known["metadata"] |= {"uid": "1", "generation": 3}
     edited = {**known, "spec": {"schedulerName": "podwright", "strategy": {"type": "MostAllocated"}}}
     cluster = loaded(node("n1"), node("n2"), pod("a", on="n1"), pod("b"), known)

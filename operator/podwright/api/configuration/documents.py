@@ -17,7 +17,7 @@ from podwright.core.framework.validation import child_path
 MAX_BYTES: Final = 1 << 20
 """The longest file: as much as a ConfigMap holds."""
 MAX_VALUES: Final = 100_000
-"""The most values in a file, those of aliases counted at each use."""
+"""The most values in a file. Those of aliases count at each use."""
 MAX_DEPTH: Final = 50
 
 

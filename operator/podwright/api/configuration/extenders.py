@@ -1,7 +1,7 @@
 """Which extenders exist, and what they change about a profile.
 
-Only those who run the operator define extenders: in the KubeSchedulerConfiguration of `--config`, whose extenders are for all of its profiles
-and have their URLs as names, or in the file of `--extenders`, which gives them names. A SchedulerPolicy only names those to use. How they are called: see
+Only the operator's options define extenders. Those of the KubeSchedulerConfiguration of `--config` are for all of its profiles, and are
+named by their URLs. The file of `--extenders` gives them names. A SchedulerPolicy only names those to use. How they are called: see
 podwright/extender/client.py.
 """
 
@@ -26,7 +26,7 @@ _SCHEMES: Final = ("http", "https")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinedExtender:
-    """An extender and its name. `attempts`: how many attempts may be out at it; None: as many as the operator's option says."""
+    """An extender and its name. `attempts`: how many attempts may wait for it at the same time; None: as the operator's option says."""
 
     name: str
     settings: Extender
@@ -34,7 +34,7 @@ class DefinedExtender:
 
     @property
     def shown_url(self) -> str:
-        """Its URL in messages."""
+        """The extender's URL for messages."""
         return shown_url(self.settings.url_prefix)
 
 
@@ -91,7 +91,7 @@ def load_extenders(content: bytes) -> Extenders:
 
 
 def extenders_of(configured: Sequence[Extender]) -> Extenders:
-    """A configuration's extenders by name, which is the urlPrefix as it is shown, and a number where several have the same.
+    """A configuration's extenders by name: the urlPrefix as it is shown, with a number if several have the same.
 
     Names are in metrics, logs and the specs of policies.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +15,12 @@ from podwright.core.framework.args import ArgsError, decode
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import PluginSets, Profile, ProfileError
 from podwright.core.framework.validation import Problem
+from podwright.core.objects.similar_names import similar_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """A file that was read and is valid. `warnings`: what in it has no effect, or another one than it had. `path`: for messages."""
+    """A valid file. `warnings`: the fields that have no effect, or whose effect has changed. `path`: for messages."""
 
     settings: SchedulerConfiguration
     warnings: tuple[str, ...]
@@ -86,8 +86,8 @@ def _takes_args(name: str, classes: Mapping[str, type[Any]]) -> bool:
 def _why_unused(name: str, classes: Mapping[str, type[Any]]) -> str:
     if name in classes:
         return f"plugin {name!r} takes no args"
-    close = difflib.get_close_matches(name, classes, n=1)
-    return f"plugin {name!r} does not exist" + (f" (did you mean {close[0]!r}?)" if close else "")
+    close = similar_name(name, classes)
+    return f"plugin {name!r} does not exist" + (f" (did you mean {close!r}?)" if close else "")
 
 
 def _decoded_args(
@@ -105,7 +105,7 @@ def _decoded_args(
 
 
 def _without_effect(settings: SchedulerConfiguration) -> Iterator[str]:
-    """What Podwright does otherwise, so that these fields have no effect."""
+    """Warnings about fields without effect, because Podwright works in another way."""
     default = SchedulerConfiguration()
     if settings.parallelism != default.parallelism:
         yield "parallelism: has no effect; each decision looks at all nodes in one thread"

@@ -238,7 +238,7 @@ def _percentage(value: int | None, where: str) -> Iterator[Problem]:
 
 
 def _queue_sort(profiles: tuple[ConfiguredProfile, ...]) -> Iterator[Problem]:
-    """There is one queue, so all profiles must order it alike."""
+    """The plugin that orders the queue. There is one queue, so all profiles must name the same plugin."""
     none = ConfiguredPluginSet()
     first = profiles[0].plugins.get("queueSort", none)
     if len(first.enabled) > 1:
@@ -265,7 +265,7 @@ def _args_of(profile: ConfiguredProfile, plugin: str) -> Mapping[str, Any] | Non
 
 
 def extender_problems(extenders: Sequence[Extender]) -> Iterator[Problem]:
-    """What is wrong with extenders that are used together, with paths as in a configuration."""
+    """The problems of extenders that are used together, with paths as in a configuration."""
     managed: set[str] = set()
     for i, extender in enumerate(extenders):
         where = f"extenders[{i}]"

@@ -1,7 +1,7 @@
 """The file of --signals: which signals exist, what each means, and where its numbers come from.
 
-Only those who run the operator define signals, because a source is an address to which the operator sends requests, perhaps with a token. A
-policy only names those that it uses. podwright/kube/node_signals asks the sources.
+Only the operator's options define signals, because a source is an address to which the operator sends requests, perhaps with a token. A
+policy only names the signals that it uses. podwright/kube/node_signals asks the sources.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from podwright.core.state.signals import SignalDefinition
 from podwright.core.state.signals.definition import LOAD_RESOURCES, Unit
 
 MAX_SECONDS: Final = 3600.0
-"""The longest interval, staleness and lag. Pods count as placed since for that long, so memory depends on it."""
+"""The longest interval, staleness and lag. The times of placements are kept for that long, so memory depends on it."""
 _KEY: Final[Mapping[str, Any]] = {"schema": {"minLength": 1, "maxLength": 317}}
 _RESERVED: Final = frozenset(
     [
@@ -50,7 +50,7 @@ _RESERVED: Final = frozenset(
         "while",
     ]
 )
-"""Words that CEL does not take as names."""
+"""Words that CEL does not accept as names."""
 _SOURCES: Final = ("metrics_api", "prometheus", "annotation", "values")
 
 

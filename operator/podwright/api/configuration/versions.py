@@ -22,7 +22,7 @@ Warn = Callable[[str], None]
 def to_v1(document: Mapping[str, Any], warn: Warn) -> dict[str, Any]:
     """The fields of the document as in v1, without apiVersion and kind.
 
-    Calls `warn` with what changes in meaning. Raises ProfileError for another kind or version, and for what v1 cannot express.
+    Calls `warn` for fields whose meaning changes. Raises ProfileError for another kind or version, and for fields that v1 cannot express.
     """
     kind, version = document.get("kind"), document.get("apiVersion")
     if kind != KIND:
@@ -98,7 +98,7 @@ _OWN: Final = frozenset(
     )
 )
 _V1ALPHA1_POINTS: Final = {"postFilter": "preScore", "unreserve": "reserve"}
-"""Extension points with another name since."""
+"""Extension points that have another name today."""
 _SHARED: Final = frozenset(
     (
         "leaderElection",

@@ -1,7 +1,7 @@
-"""How large a SchedulerPolicy may be: what it costs to check and to keep one is proportional to its size.
+"""Bounds of the size of a SchedulerPolicy: the cost to check and to keep a policy is proportional to its size.
 
-The API server checks the bounds of lists and strings, which are in the schema: here those of plugin arguments, beside the fields in
-scheduler_policy.py. The operator checks them as well, after the bounds of the whole spec, which no schema can express.
+The API server checks the bounds of lists and strings, which are in the schema. Those of plugin arguments are here, the others beside the
+fields in scheduler_policy.py. The operator checks them as well, after the bounds of the whole spec, which no schema can express.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ MAX_SPEC_DEPTH: Final = 32
 
 
 def _any(**schema: Any) -> Mapping[str, Any]:
-    """A schema for values of any type. What it says about lists and objects applies to lists and objects."""
+    """A schema for values of any type. Keywords for lists and objects apply to lists and objects only."""
     return {**schema, "x-kubernetes-preserve-unknown-fields": True}
 
 
 def _in(**properties: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A schema for objects with some of these properties, and others."""
+    """A schema for objects that may have these properties and any others."""
     described = {
         name: {"description": "As in a KubeSchedulerConfiguration.", **schema} for name, schema in properties.items()
     }
@@ -48,12 +48,15 @@ BOUNDS_OF_ARGS: Final[Mapping[str, Any]] = _in(
     scoringStrategy=_in(resources=_RESOURCES, requestedToCapacityRatio=_in(shape=_SHAPE)),
     shape=_SHAPE,
 )
-"""The schema of the args of a plugin: bounds of the lists in the args of default plugins. A plugin of a user may have a field of the same
-name and another type."""
+"""The schema of a plugin's args: bounds of the lists in the args of default plugins. A third-party plugin may have a field of the same name
+and another type.
+"""
 
 
 def size_problem(spec: object) -> str:
-    """What is too large about a spec, or about a part of one; "" if nothing. Takes no longer for a spec that is far too large."""
+    """Why a spec, or a part of one, is too large; "" if it is not. Stops at the first bound that is exceeded, so a far larger spec takes no
+    longer.
+    """
     values, level = 1, [spec]
     for _ in range(MAX_SPEC_DEPTH):
         below: list[object] = []

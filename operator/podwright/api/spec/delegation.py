@@ -1,4 +1,4 @@
-"""`spec.delegation` of a SchedulerPolicy: what LocalSchedulerPolicies may do for the pods that it would decide about.
+"""`spec.delegation` of a SchedulerPolicy: what LocalSchedulerPolicies may do for the pods about which that policy would decide.
 
 Here are the fields. Whether a local policy stays within them is checked in podwright/api/local_compile.py.
 """

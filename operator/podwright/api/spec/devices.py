@@ -52,7 +52,7 @@ class PolicyDevices:
     )
 
     def args(self) -> dict[str, str]:
-        """What is set in the args of DynamicResources."""
+        """The args of DynamicResources that these fields set."""
         default = type(self)()
         chosen = {"allocation": self.allocation, "scoring": self.scoring, "preemption": self.preemption}
         return {key: value for key, value in chosen.items() if value != getattr(default, key)}
@@ -84,7 +84,7 @@ DEVICE_RULES: Final = (
 
 
 def with_weight(sets: PluginSets, devices: PolicyDevices) -> PluginSets:
-    """The plugin sets, with the weight of DynamicResources, unless they disable it or its score."""
+    """The plugin sets with the weight of DynamicResources, unless they disable the plugin or its score."""
     everywhere, own = (sets.get(key, PluginSet()) for key in (MULTI_POINT, Point.SCORE.key))
     disabled = _disables(own) or (_disables(everywhere) and not any(each.name == PLUGIN for each in everywhere.enabled))
     if devices.weight is None or disabled:

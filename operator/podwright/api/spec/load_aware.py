@@ -34,7 +34,7 @@ class Spec(Protocol):
 
 
 def load_problems(spec: Spec, defined: Definitions) -> list[Problem]:
-    """What is wrong with the signals whose loads count. `defined` has all that the spec names."""
+    """The problems of signals by whose loads the strategy scores. `defined`: all signals that the spec names."""
     problems = []
     for where, name in _named(spec):
         if name not in spec.signals:

@@ -1,6 +1,6 @@
 """`spec.rules`, `spec.params` and `spec.paramsFrom` of a policy: filters and scores written in CEL, and the texts that they read.
 
-Here are the fields with their bounds. Whether an expression is valid is found by `core/plugins/rules`, when the policy is compiled.
+This module has the fields with their bounds. `core/plugins/rules` checks the expressions when the policy is compiled.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any, Final, Literal
 from podwright.core.framework.validation import Rule, describe, key_path, unique_by
 
 MAX_EXPRESSION: Final = 10 * 1024
-"""The longest expression, in characters. As for selectors of devices in Kubernetes."""
+"""The longest expression, in characters. It is the same as for device selectors in Kubernetes."""
 MAX_RULES: Final = 64
 """How many filters, and how many scores, a policy may have."""
 MAX_PARAMS: Final = 64
-"""How many params a policy may have itself, and how many its ConfigMap."""
+"""How many params a policy itself may have, and how many its ConfigMap may have."""
 MAX_PARAM: Final = 4096
-"""The longest of them, in characters."""
+"""The longest value of a param, in characters."""
 _NAME: Final[Mapping[str, Any]] = {"minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}
 _PARAM: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _CONFIG_MAP: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
@@ -58,7 +58,7 @@ class FilterRule:
 
     @property
     def reason(self) -> str:
-        """The message, or what stands for it."""
+        """The message, or a default text that names the rule."""
         return self.message or f"node(s) didn't satisfy rule {self.name}"
 
 
@@ -143,7 +143,7 @@ PARAMS: Final = describe(
 
 
 def config_map_problem(raw: Mapping[str, Any]) -> str:
-    """Why a ConfigMap of a team is not taken for params; "" if it is."""
+    """Why a team's ConfigMap is refused as a source of params; "" if it is accepted."""
     data = raw.get("data")
     texts = data if isinstance(data, Mapping) else {}
     if len(texts) > MAX_PARAMS:

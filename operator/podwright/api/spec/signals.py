@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from podwright.core.framework.args import ArgsError
 from podwright.core.framework.validation import SET, Problem, describe
+from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.state.signals import SignalDefinition
 
 SIGNAL_NAME: Final = "^[a-z][a-zA-Z0-9]{0,62}$"
@@ -44,8 +44,7 @@ def named_signals(names: Sequence[str], defined: Definitions, where: str) -> Giv
     problems: list[Problem] = []
     for i, name in enumerate(names):
         if name not in defined:
-            close = difflib.get_close_matches(name, defined, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+            hint = did_you_mean(name, defined)
             problem = f"signal {name!r} is not defined; only the operator's option --signals defines signals{hint}"
             problems.append((f"{where}[{i}]", problem))
     if problems:

@@ -1,4 +1,4 @@
-"""`spec.strategy` of a SchedulerPolicy: which nodes score best, in one word, with the resources that count."""
+"""`spec.strategy` of a SchedulerPolicy: the name of a way to score nodes, with the resources that it scores by."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from podwright.cli.demo.state import CheckResult, DemoState, policy_of, reason
 
 
 class Display(Protocol):
-    """What the scenario reports to. A display reads the state when it is called."""
+    """The interface to which the scenario reports. A display reads the state when it is called."""
 
     def say(self, text: str) -> None:
         """Shows a message."""

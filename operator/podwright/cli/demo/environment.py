@@ -24,7 +24,7 @@ from podwright.api.scheduler_policy import PODWRIGHT_SCHEDULER_NAME
 from podwright.cli.demo.api import Api, DemoError, NotInTimeError, collection, demo_errors, wait_until
 from podwright.cli.demo.objects import MANAGED_BY, Json, Names
 from podwright.core.framework.interface import ClusterError
-from podwright.kube.client import credentials
+from podwright.kube.client.credentials import credentials
 from podwright.kube.client.errors import ApiError, ConfigError
 from podwright.kube.client.http import Http
 from podwright.kube.kinds import CRD, NODE, POD, POLICY
@@ -39,7 +39,7 @@ SERVICE_ACCOUNT_SECONDS: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The API server, the names to use on it, and the operator's process if the demo started it."""
+    """The API server, the names of the demo's objects on it, and the operator's process if the demo started it."""
 
     api: Api
     names: Names

@@ -1,6 +1,5 @@
-"""The report of `podwright explain` for people: what holds the pod back, by whom nodes were rejected, and what would help.
-
-Colours are used on a terminal only. In a pipe, no line is broken.
+"""The report of `podwright explain` for people: why the pod waits, which plugins rejected nodes, and what would help. Colours are used only
+on a terminal. In a pipe, no line is broken.
 """
 
 from __future__ import annotations

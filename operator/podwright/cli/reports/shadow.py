@@ -32,7 +32,7 @@ _SKIPPED: Final = {
 
 
 def lines_of(answer: Raw, shown: int) -> Iterator[str]:
-    """`shown`: how many disagreements of each policy."""
+    """The lines of the report. `shown`: how many disagreements of each policy are listed."""
     policies = answer.get("policies") or ()
     if answer.get("standby"):
         yield "This instance stands by, or has just started: ask the one that leads."

@@ -128,7 +128,7 @@ def _emptied(result: SimulationResult) -> Iterator[str]:
 
 
 def each_node_report(action: str, results: Sequence[NodeResult], *, wide: bool) -> Iterator[str]:
-    """The lines about trying something with each node."""
+    """The lines about draining or removing each node on its own."""
     bad = [result for result in results if not result.fits or result.blockers]
     good, blocked = len(results) - len(bad), sum(bool(result.blockers) for result in results)
     verb = "drained" if action == "drain" else "removed"

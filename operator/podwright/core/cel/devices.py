@@ -16,8 +16,8 @@ from typing import Final
 from podwright.core.cel import types
 from podwright.core.cel.environment import Environment, Program
 from podwright.core.cel.errors import CelError, EvaluationError, Issue
-from podwright.core.cel.quantity import read_quantity
-from podwright.core.cel.semver import read_semver
+from podwright.core.cel.library.quantity import read_quantity
+from podwright.core.cel.library.semver import read_semver
 from podwright.core.cel.types import map_of, object_of
 from podwright.core.cel.values import DefaultMap, Value, type_of
 

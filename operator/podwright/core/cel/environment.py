@@ -14,10 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from podwright.core.cel import addresses, formats, kubernetes, lists, operators, optionals, regexes, strings, urls
-from podwright.core.cel.calls import Functions
-from podwright.core.cel.compiler import Compiler
-from podwright.core.cel.declarations import (
+from podwright.core.cel.checking.declarations import (
     ADDRESSES,
     LISTS,
     OPTIONAL,
@@ -28,18 +25,31 @@ from podwright.core.cel.declarations import (
     TEXTS,
     Overload,
 )
+from podwright.core.cel.checking.tree import Node
+from podwright.core.cel.checking.validation import validate
+from podwright.core.cel.cost.estimate import CostEstimator
+from podwright.core.cel.cost.ranges import Range
 from podwright.core.cel.errors import CelError, CostLimitError, EvaluationError, Issue
-from podwright.core.cel.estimate import CostEstimator
+from podwright.core.cel.evaluation.attributes import Step
+from podwright.core.cel.evaluation.calls import Functions
+from podwright.core.cel.evaluation.compiler import Compiler
 from podwright.core.cel.frame import Frame
-from podwright.core.cel.plans import Step
-from podwright.core.cel.ranges import Range
-from podwright.core.cel.tree import Node
+from podwright.core.cel.library import (
+    addresses,
+    formats,
+    kubernetes,
+    lists,
+    operators,
+    optionals,
+    regexes,
+    strings,
+    urls,
+)
 from podwright.core.cel.types import Type
-from podwright.core.cel.validation import validate
 from podwright.core.cel.values import Function
 
 if TYPE_CHECKING:
-    from podwright.core.cel.checker import Checker
+    from podwright.core.cel.checking.checker import Checker
 
 COST_LIMIT: Final = 1_000_000
 """The cost that one evaluation may have if its caller sets no limit: `PerCallLimit` of Kubernetes."""
@@ -138,7 +148,7 @@ class Environment:
 
     @cached_property
     def _checker(self) -> Checker:
-        from podwright.core.cel.checker import Checker  # noqa: PLC0415 -- takes long to import, and there may be no expressions
+        from podwright.core.cel.checking.checker import Checker  # noqa: PLC0415 -- takes long to import, and there may be no expressions
 
         return Checker(self.variables, self._overloads)
 

@@ -45,7 +45,7 @@ class Frame:
                     raise CancelledError("operation interrupted")
 
     def visit(self, parts: int) -> None:
-        """Counts parts of lists and maps that a function looks at, where cel-go's cost does not. Raises CostLimitError."""
+        """Counts the parts of lists and maps that a function reads, where cel-go's cost does not. Raises CostLimitError."""
         self._visits -= parts
         if self._visits < 0:
             raise CostLimitError("operation cancelled: work limit exceeded")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from podwright.core.cel.conversions import text_in_error
 from podwright.core.cel.errors import EvaluationError
+from podwright.core.cel.library.conversions import text_in_error
 from podwright.core.cel.values import no_such_overload
 from podwright.core.cel_columns.counts import counted, in_domain, on_node
 from podwright.core.cel_columns.limits import COST_LIMIT, TOO_COSTLY

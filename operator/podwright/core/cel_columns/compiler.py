@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from podwright.core.cel import types
-from podwright.core.cel.tree import Call, Comprehension, Const, Ident, ListExpr, Node, Select, children
+from podwright.core.cel.checking.tree import Call, Comprehension, Const, Ident, ListExpr, Node, Select, children
 from podwright.core.cel.types import Type
 from podwright.core.cel_columns.arithmetic import ARITHMETIC
 from podwright.core.cel_columns.attributes import (
@@ -84,7 +84,7 @@ class Compiled:
     operation: Operation
     interpreted: str
     shares: int = 1
-    """A part gets at least one of so many shares of what may be spent on a node."""
+    """A part of an expression gets at least 1/shares of the cost that is allowed on a node."""
 
     @property
     def reads(self) -> Reads:

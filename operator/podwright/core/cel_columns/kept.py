@@ -26,7 +26,7 @@ from podwright.core.state.nodeinfo import NodeInfo
 MAX_BYTES: Final = 64 << 20
 _MAX_COLUMNS: Final = 1 << 16
 _WORTH_UPDATING: Final = 4
-"""A column is refreshed if at most one row in so many has changed, else it is computed anew."""
+"""A column is refreshed if at most one row in this many has changed; otherwise it is computed anew."""
 ENTRY_BYTES: Final = 1_000
 """What a column costs besides its rows."""
 
@@ -74,7 +74,7 @@ class KeptColumns:
         """Runs that have not ended: they have codes of `errors`."""
         self._columns: RecentCache[Hashable, Column] = RecentCache(_MAX_COLUMNS // 2, max_bytes // 2)
         self.groups: RecentCache[Hashable, Any] = RecentCache(_MAX_GROUPS // 2, MAX_GROUP_BYTES // 2)
-        """Results of several expressions together, by what tells them apart. Whoever adds one says how many bytes it holds."""
+        """Results of several expressions together, by key. The caller that adds a result gives its size in bytes."""
 
     def __len__(self) -> int:
         return len(self._columns)

@@ -17,6 +17,8 @@ LEAST_LIMIT: Final = 500
 
 
 def node_limit(nodes: int) -> int:
-    """What an evaluation on one of so many nodes may cost. It changes only when the number doubles, so that kept results last."""
+    """The greatest cost of an evaluation on one node, in a cluster with this many nodes. It changes only when the number doubles, so that
+    kept results last.
+    """
     rounded = 1 << max(nodes - 1, 0).bit_length()
     return min(COST_LIMIT, max(LEAST_LIMIT, TOTAL_COST // rounded))

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from podwright.core.cel.errors import EvaluationError
-from podwright.core.cel.regexes import PLAIN
+from podwright.core.cel.library.regexes import PLAIN
 from podwright.core.cel_columns.arithmetic import ARITHMETIC, Answer, negated, to_double, to_int
 from podwright.core.cel_columns.nodes import NameTable, TextTable
 from podwright.core.cel_columns.run import Operation, Run

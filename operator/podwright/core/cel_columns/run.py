@@ -62,7 +62,7 @@ class Run:
         return Run(self.nodes, self.rows, {**self.variables, name: value}, self.errors, self.keeper, self.repeated)
 
     def in_loop(self, times: int) -> Run:
-        """The same within a loop that runs so often."""
+        """The same within a loop that runs this many times."""
         return Run(self.nodes, self.rows, self.variables, self.errors, self.keeper, self.repeated * max(times, 1))
 
 

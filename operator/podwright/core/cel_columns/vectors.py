@@ -151,7 +151,7 @@ def failing(code: int, where: Bools, rest: Codes | None = None) -> Codes | None:
 
 
 def as_vec(operand: Operand, rows: int) -> Vec:
-    """The operand as a Vec with so many entries."""
+    """The operand as a Vec with this many entries."""
     match operand:
         case Vec():
             return operand

@@ -11,7 +11,9 @@ Scoring = Literal["Default", "BestFit", "MostAllocated", "LeastAllocated"]
 """Which nodes score best. Default: those with more preferred alternatives, as in kube-scheduler."""
 
 Preempting = Literal["Default", "FreeDevices"]
-"""Whether pods preempt for devices. Default: no, as in kube-scheduler. FreeDevices: what only victims use counts as free in a dry run."""
+"""Whether pods preempt for devices. Default: no, as in kube-scheduler. FreeDevices: in a dry run, devices that only victims use count as
+free.
+"""
 
 
 @dataclass(frozen=True, slots=True)

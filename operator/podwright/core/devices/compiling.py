@@ -33,7 +33,7 @@ def compile_expression(text: str) -> Evaluate:
 
 
 class _Compiled:
-    """A selector with its results for devices that it can tell apart."""
+    """A selector with its results for devices that it can distinguish."""
 
     def __init__(self, program: Program) -> None:
         self._program = program

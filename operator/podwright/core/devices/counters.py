@@ -1,4 +1,4 @@
-"""What is left of the shared counters of pools, after all that allocated devices consume."""
+"""What is left of the shared counters of pools after the consumption of all allocated devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why devices cannot be allocated for a reason that lies in the claims: the whole attempt fails, whatever other nodes offer."""
+"""Errors that lie in the claims: the whole attempt fails, whatever other nodes offer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The requests for devices that stand for a pod's extended resources, and which container gets which.
+"""The requests for devices in place of a pod's extended resources, and which container gets which device.
 
 Containers that run at the same time get requests of their own; init containers use those of later containers, and one more request for what these
 do not cover. Source: `createRequestsAndMappings` in kube-scheduler's plugin DynamicResources (KEP-5004).

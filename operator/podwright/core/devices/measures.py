@@ -35,7 +35,7 @@ _NO_SIZE: Final = (0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What the devices of a solution are worth.
+    """The value of a solution's devices for a policy.
 
     `amounts`: their capacities, as far as the claims get them; `opens`: whether a partition or a share is the first one of its unit; `left`: what stays
     free in the units of partitions and shares, from 0 to 1; `utilization`: the share of all units of the drivers that is then in use.
@@ -53,7 +53,7 @@ _MAX_KEPT: Final = 256
 
 
 class KnownMeasures:
-    """What nodes have in common that reach the same pools. Kept until the use of a device changes."""
+    """The measures that nodes share if they reach the same pools. Kept until the use of a device changes."""
 
     def __init__(self, usage: DeviceUsage) -> None:
         self._usage = usage
@@ -109,7 +109,7 @@ class Measures:
         return sorted(range(len(devices)), key=key)
 
     def fit(self, solution: Sequence[Sequence[Pick]]) -> Fit:
-        """What the picks of a solved search are worth."""
+        """The value of the picks of a solved search."""
         picks = [pick for of_claim in solution for pick in of_claim if not pick.ask.ask.admin]
         total: dict[Dimension, int] = {}
         for pick in picks:
@@ -162,7 +162,7 @@ class Measures:
     # Units
 
     def _left(self, ask: PreparedAsk, item: PoolDevice, pool: Pool) -> float:
-        """What stays free in the unit of a partition or a share, from 0 to 1. A whole device leaves nothing."""
+        """The free part of the unit of a partition or a share, from 0 to 1; 0 for a whole device."""
         if item.device.counter_sets:
             taken = _consumed((item,))
             return _mean(self._free_share(pool, name, taken) for name in item.device.counter_sets)
@@ -236,7 +236,7 @@ class Measures:
 
 
 def _unit_name(item: PoolDevice) -> str:
-    """Of a device that takes from no counters. No counter set has such a name."""
+    """The name of the unit of a device that takes from no counters. No counter set has such a name."""
     return f"/{item.device.name}"
 
 

@@ -1,6 +1,6 @@
 """NodeFits: how well the devices that nodes would give to the claims of a problem suit a policy, as scores from 0 to 100.
 
-BestFit compares nodes in this order: whose devices are smaller, where no partition or share is the first one of its board or device, where less stays free.
+BestFit prefers, in this order: smaller devices; no partition or share that is the first one of its board or device; less free space.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ROUNDING: Final = 1e-4
 
 
 class NodeFits:
-    """See the module. One row for each node; only those are valid of which `note` was told."""
+    """See the module. One row for each node. Only rows for which `note` was called are valid."""
 
     def __init__(self, scoring: Scoring) -> None:
         self._scoring = scoring
@@ -39,18 +39,18 @@ class NodeFits:
         self._utilization = np.zeros(0, np.float32)
 
     def __len__(self) -> int:
-        """How many different amounts are kept: at most some more than twice as many as nodes."""
+        """How many different amounts are kept: a little more than twice the number of nodes at most."""
         return len(self._combinations)
 
     def grow(self, missing: int) -> None:
-        """So many more rows."""
+        """Adds rows, up to this number."""
         self._number = np.pad(self._number, (0, missing))
         self._opens = np.pad(self._opens, (0, missing))
         self._fullness = np.pad(self._fullness, (0, missing))
         self._utilization = np.pad(self._utilization, (0, missing))
 
     def note(self, slot: int, fit: Fit) -> None:
-        """What the node in this row would give."""
+        """Notes the devices that the node in this row would give."""
         number = self._combinations.get(fit.amounts)
         if number is None:
             if len(self._combinations) > 2 * len(self._number) + SPARE_COMBINATIONS:

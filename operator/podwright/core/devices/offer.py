@@ -40,7 +40,7 @@ class Offer:
         self._wanted: dict[PreparedAsk, list[int]] = {}
 
     def validate(self) -> None:
-        """Finds out how many devices the requests for all of them get. Raises AllocationError."""
+        """Computes how many devices the requests for all devices get. Raises AllocationError."""
         for position, claim in enumerate(self.problem.claims):
             if claim.spec.problem:
                 raise AllocationError(f": {claim.spec.problem}", position)

@@ -1,7 +1,7 @@
 """Problem: what the claims of a pod ask for, prepared for the search. It does not depend on the node, and not on the claims' names.
 
-Problems are kept and shared: the claims of one template have one spec, so the pods of a workload have one problem. Problems that differ in names
-only, as those of extended resources whose classes have the same selectors, share their verdicts (`Signature`).
+Problems are kept and shared: the claims of one template have one spec, so the pods of a workload have one problem. Problems that differ
+only in names, such as those of extended resources whose classes have the same selectors, share their verdicts (`Signature`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a selector reads of a device, found in its checked tree.
+"""The parts of a device that a selector reads, found in its checked tree.
 
 Most selectors read the driver and a few attributes. So they are evaluated once for all devices that are equal in these, however many other attributes
 (a uuid, an address) make every device another one.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Final
 
-from podwright.core.cel.tree import Call, Comprehension, Const, Ident, Node, Select, children
+from podwright.core.cel.checking.tree import Call, Comprehension, Const, Ident, Node, Select, children
 from podwright.core.objects.devices.slices import DeviceShape
 
 Part = tuple[str, ...]
@@ -26,7 +26,7 @@ class _ReadsEverythingError(Exception):
 
 
 def projection_of(tree: Node) -> Callable[[DeviceShape], Hashable] | None:
-    """A function whose result is equal for devices that the selector cannot tell apart; None if it may read everything."""
+    """A function whose result is equal for devices that the selector cannot distinguish; None if the selector may read everything."""
     parts: dict[Part, None] = {}
     try:
         _collect(tree, parts)

@@ -4,10 +4,10 @@
                   │ no device left              ▲
                   └─► backward: the next device, or the next alternative, of what was decided last
 
-The order is kube-scheduler's, and so is the result: claims, requests and alternatives in their order, devices in the order of the pools unless the
-policy has another one, and within one request ascending combinations only. What was tried and failed is not tried again with a device that the problem
-cannot tell from it: that leaves out only ways that fail, too. The search has no recursion, and may stop after any number of steps and go on later.
-Source: `allocateOne` in k8s.io/dynamic-resource-allocation/structured.
+The order is kube-scheduler's, and so is the result: claims, requests and alternatives in their order, devices in the order of the pools
+unless the policy has another one, and within one request ascending combinations only. After a device has failed, an equivalent device is
+not tried: it would fail as well. The search has no recursion. It can stop after any number of steps and go on later. Source: `allocateOne`
+in k8s.io/dynamic-resource-allocation/structured.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Order = Callable[[PreparedAsk], Sequence[int]]
 _FORWARD: Final = 0
 _FAILED: Final = 1
 _EXCEEDED: Final = 2
-"""Failed because the claim would have too many devices: other devices do not help, another alternative may."""
+"""Failed because the claim would have too many devices. Other devices do not help, but another alternative may."""
 
 
 _FAILING: Final = "fails"
-"""The role of a device on which a selector fails: no other is like it."""
+"""The role of a device on which a selector fails. It is equivalent to no other device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Search:
         return self._picks
 
     def run(self, steps: int) -> bool:
-        """Goes on for about so many steps. Returns whether the search has ended. If an exception ends it, it cannot go on."""
+        """Runs about this many steps. Returns whether the search has ended. After an exception, it cannot go on."""
         until = self.steps + steps
         self.can_go_on = False
         while self.solved is None and self.steps < until:
@@ -302,7 +302,7 @@ class Search:
         for name, counter, amount in item.device.consumes:
             consumed[name, counter] = consumed.get((name, counter), 0) + sign * amount
 
-    # Devices that the problem cannot tell apart
+    # Equivalent devices
 
     def signature(self, *, shapes: bool = False) -> Hashable | None:
         """Equal for nodes on which the search has the same result. None: an ask fails on a device, so they cannot be compared.
@@ -318,7 +318,7 @@ class Search:
         return roles, tuple(counters), numbers
 
     def _role(self, position: int) -> tuple[Hashable, ...]:
-        """Equal for devices that every ask and constraint of the problem treats alike."""
+        """Equal for devices that all asks and constraints of the problem treat in the same way."""
         role = self._roles.get(position)
         if role is None:
             role = self._roles[position] = self._compute_role(position)

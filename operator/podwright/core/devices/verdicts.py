@@ -35,17 +35,17 @@ FAILS: Final = 4
 
 STEPS_AT_ONCE: Final = 256
 HARD: Final = 512
-"""A search with more steps than these is compared with those on other nodes."""
+"""The results of searches with more steps than this are shared with equivalent nodes."""
 STEPS_PER_SECOND: Final = 300_000
-"""How many steps of a search count as a second of the filter's timeout, whatever the machine: so that decisions can be repeated."""
+"""How many steps of a search count as a second of the filter's timeout, on every machine, so that decisions can be reproduced."""
 STEPS_OF_START: Final = 24
-"""To begin a search takes as long as so many steps."""
+"""How many steps the start of a search counts as."""
 STEPS_OF_DEVICE: Final = 6
-"""To find a device for the first time takes as long as so many steps."""
+"""How many steps it counts as to gather a device for the first time."""
 STEPS_BETWEEN_PAUSES: Final = 3_072
-"""Of short searches on many nodes."""
+"""How many steps of short searches on many nodes run between two pauses."""
 NODES_AT_ONCE: Final = 50
-"""An attempt that cannot pause may take so many times the steps that it may take on one node. The next one goes on from there."""
+"""An attempt that cannot pause may take this many times the steps that it may take on one node. The next attempt continues from there."""
 MAX_PAUSED: Final = 16
 MAX_ALIKE: Final = 64
 MAX_ERRORS: Final = 64
@@ -67,7 +67,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """Of a search that has ended. `fit`: None if it has no solution, or if the policy does not ask for it."""
+    """The result of a search. `fit`: None if there is no solution, or if the policy does not need it."""
 
     solved: bool
     preference: int
@@ -75,7 +75,7 @@ class _Result:
 
 
 class Verdicts:
-    """The verdicts for one problem and all that differ from it in names only, and one way to choose among devices.
+    """The verdicts for one problem and all problems that differ from it only in names, for one way to choose among devices.
 
     Where names matter, the problem is an argument.
     """
@@ -108,7 +108,7 @@ class Verdicts:
         self.searches = 0
         """How many searches were begun."""
         self.steps = 0
-        """How many steps they have taken, as far as they have ended or were interrupted."""
+        """How many steps the searches have taken that have ended or were interrupted."""
         self._scored = any(request.alternatives for claim in problem.claims for request in claim.requests)
 
     def codes(self, rows: Bools, limits: Limits) -> Codes:
@@ -152,7 +152,7 @@ class Verdicts:
 
     @property
     def scores(self) -> Int64s:
-        """int64[nodes]: how much the alternatives are preferred that were chosen in the rows with the code FITS."""
+        """int64[nodes]: how preferred the chosen alternatives are, in rows with the code FITS."""
         return self._scores
 
     def fits(self, slots: NDArray[np.intp]) -> Int64s | int:
@@ -168,7 +168,9 @@ class Verdicts:
         return search
 
     def would_fit(self, problem: Problem, slot: int, usage: DeviceUsage, steps: int) -> bool:
-        """Whether the node in this row could serve the claims if devices were used like this. False after so many steps. Raises AllocationError."""
+        """Whether the node in this row could serve the claims with this use of devices. False if the search takes more than `steps`. Raises
+        AllocationError.
+        """
         try:
             search = self._start(problem, slot, Limits(steps, steps), usage)
             return search.run(steps) and bool(search.solved)
@@ -179,7 +181,7 @@ class Verdicts:
 
     @property
     def _spent(self) -> int:
-        """Steps, with those that stand for the beginning of a search, and for what nodes offer."""
+        """All steps, including those for the start of searches and for gathering devices."""
         return self.steps + STEPS_OF_START * self.searches + STEPS_OF_DEVICE * self._cache.devices.index.gathered
 
     def _grow(self, size: int) -> None:
@@ -243,7 +245,7 @@ class Verdicts:
         return result
 
     def _run_to_end(self, search: Search, slot: int, limits: Limits) -> None:
-        """Runs the search, or keeps it for a later attempt. While it is paused, no other attempt can get hold of it."""
+        """Runs the search to its end, or keeps it for a later attempt. While it is paused, no other attempt can use it."""
         try:
             self._run(search, slot, limits)
         except AllocationError:
@@ -256,7 +258,7 @@ class Verdicts:
             raise
 
     def _allow(self, slot: int, limits: Limits) -> None:
-        """What evaluations may cost from now on, for this row."""
+        """Sets what evaluations for this row may cost."""
         steps = min((each for each in (limits.steps, limits.steps_at_once) if each is not None), default=None)
         self._meter.allow(self._cache.table.names[slot], steps)
 

@@ -218,7 +218,7 @@ def _check(schema: Mapping[str, Any], value: Any, where: str, problems: list[Pro
         applies, test = _CHECKS[keyword]
         if isinstance(value, applies) and (problem := test(value, bound)):
             problems.append((where, problem))
-            return  # what is too large is not looked at any further
+            return  # values that are too large are not checked any further
     for key, inner in schema.get("properties", {}).items() if isinstance(value, Mapping) else ():
         if value.get(key) is not None:
             _check(inner, value[key], child_path(where, key), problems)

@@ -48,7 +48,7 @@ class BuiltPlugins:
         """`report_exception` receives every exception that a plugin raises."""
         self.profile = profile
         self.interrupts: Callable[[BaseException], bool] = may_interrupt
-        """Whether an exception in an awaited method breaks off the task, and is not the plugin's own. Set by who knows the task."""
+        """Whether an exception in an awaited method cancels the task, and is not the plugin's own. The owner of the task sets it."""
         self.handle = handle
         expanded = expand(profile.plugins, classes)
         self.weights = expanded.weights

@@ -121,6 +121,8 @@ class EventHint:
     event: ClusterEvent
     function: HintFunction | None = None
     opens_gate: bool = True
-    """Whether the event may change the plugin's answer at PreEnqueue. If not, the pods that it keeps out of the active queue are left alone."""
+    """Whether the event may change the plugin's answer at PreEnqueue. If not, the event does not retry pods that the plugin keeps out of
+    the active queue.
+    """
     keys: HintKeys | None = None
     """None: the event may help any pod."""

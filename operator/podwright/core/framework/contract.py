@@ -53,7 +53,7 @@ def call(plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], T], *args
 
 
 def contained(plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], object], *args: *Ts) -> None:
-    """Calls a method whose answer nobody needs. An exception from it is reported, and goes no further."""
+    """Calls a method whose answer is not needed. An exception from it is reported, and not raised."""
     with suppress(PluginError):
         call(plugin, point, method, *args)
 
@@ -65,7 +65,7 @@ async def awaited(
     method: Callable[[*Ts], Awaitable[Status | None]],
     *args: *Ts,
 ) -> Status | None:
-    """The answer of an awaited method of a plugin. `interrupts`: whether an exception breaks off the task that runs this."""
+    """The answer of an awaited method of a plugin. `interrupts`: whether an exception cancels the running task."""
     try:
         answer = await method(*args)
     except (PluginError, *CONTROL_FLOW):
@@ -204,13 +204,13 @@ def score_of(plugin: ExtensionPoint, answer: Any) -> int:
 
 def scores_of(plugin: ExtensionPoint, answer: Any, length: int) -> Any:
     """`score_all`'s or `normalize`'s answer: int64[length] or one whole number."""
-    if isinstance(answer, np.integer):
-        answer = int(answer)
-    if isinstance(answer, int) and not isinstance(answer, bool):
+    if type(answer) is int:
         return answer
-    if not isinstance(answer, np.ndarray) or answer.shape != (length,) or answer.dtype != np.int64:
-        raise fault(plugin, Point.SCORE, f"returned {_kind(answer)}, expected int64[{length}]")
-    return answer
+    if isinstance(answer, np.ndarray) and answer.shape == (length,) and answer.dtype == np.int64:
+        return answer
+    if isinstance(answer, int | np.integer) and not isinstance(answer, bool):
+        return int(answer)
+    raise fault(plugin, Point.SCORE, f"returned {_kind(answer)}, expected int64[{length}]")
 
 
 def check_range(plugin: ExtensionPoint, scores: Any) -> None:

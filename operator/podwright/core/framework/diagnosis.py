@@ -55,7 +55,7 @@ class NodeDiagnosis:
         self.stages: list[Stage] = []
         self.explicit: dict[int, Status] = {}
         self.elsewhere: list[Status] = []
-        """What extenders say of nodes that do not exist: kube-scheduler's message counts them, too."""
+        """The statuses of unknown nodes that extenders named. kube-scheduler's message counts them as well."""
         self.pre_filter: Status | None = None
         self.absent: Status = _NO_REASON
         self.considered: frozenset[int] | None = None
@@ -81,7 +81,7 @@ class NodeDiagnosis:
         self.explicit.update(statuses)
 
     def withdraw(self, slot: int) -> None:
-        """Takes the row out of the stage that rejected it, if any, because it was filtered again by itself."""
+        """Removes the row from the stage that rejected it, if any, because the row was filtered again by itself."""
         for index, stage in enumerate(self.stages):
             if stage.before[slot] and not stage.after[slot]:
                 after = stage.after.copy()

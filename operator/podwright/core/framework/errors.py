@@ -48,7 +48,7 @@ class StoppedError(ControlFlowError):
 
 
 class PluginStoppedError(Exception):
-    """What becomes of a StoppedError where the plugin was called."""
+    """The error that replaces a StoppedError where the plugin was called."""
 
 
 def plugin_traceback(error: BaseException) -> TracebackType | None:

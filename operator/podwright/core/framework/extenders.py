@@ -1,6 +1,7 @@
 """What extenders answered about one pod, as the scheduling cycle uses it.
 
-The core asks nobody. `core/extended_cycle.py` says which nodes to ask about, the engine asks, and the cycle is finished with the answers.
+The core calls no extenders. `core/extended_cycle.py` says which nodes to ask about, the engine asks, and the cycle is finished with the
+answers.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Final
 from podwright.core.framework.status import Code, Status
 
 EXTENDER: Final = "Extender"
-"""What rejected a pod that extenders rejected, as if it were a plugin. Any event may help it. Source: `ExtenderName` in kube-scheduler."""
+"""The name that stands for the rejecting plugin if extenders rejected a pod. Any event may help the pod. Source: `ExtenderName` in
+kube-scheduler.
+"""
 _UNMENTIONED: Final = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (), EXTENDER)
 
 

@@ -8,7 +8,6 @@ run node by node. `BuiltPlugins` builds the plugins.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVarTuple
 
 import numpy as np
@@ -37,25 +36,15 @@ from podwright.core.framework.interface import (
 )
 from podwright.core.framework.observed import Call, awaited, caller_of, observed, observed_async
 from podwright.core.framework.observer import NO_OBSERVER, Observer
+from podwright.core.framework.pre_filter_outcome import PreFilterOutcome, nowhere
 from podwright.core.framework.profile import Point, Profile
-from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
+from podwright.core.framework.status import SKIP, Code, Status, unschedulable
 from podwright.core.framework.verdict_cache import NodeVerdicts, VerdictCache
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 
 Ts = TypeVarTuple("Ts")
-
-
-@dataclass(frozen=True, slots=True)
-class PreFilterOutcome:
-    """`status`: the rejection of the pod, or None. `node_names`: the only nodes to filter; None: all. `narrowed_by`: the plugins that
-    named them.
-    """
-
-    status: Status | None
-    node_names: frozenset[str] | None
-    narrowed_by: tuple[str, ...]
 
 
 class Framework(BuiltPlugins):
@@ -126,7 +115,9 @@ class Framework(BuiltPlugins):
             if (status := contract.status_of(disabled, Point.PRE_FILTER, verdict)) is not None:
                 return PreFilterOutcome(status, None, ())
         for plugin in self.pre_filter_plugins:
-            answer = contract.pre_filter_answer(plugin, run(plugin, Point.PRE_FILTER, plugin.pre_filter, state, pod))
+            answer = run(plugin, Point.PRE_FILTER, plugin.pre_filter, state, pod)
+            if answer is not None and answer is not SKIP:  # the frequent answers need no check
+                answer = contract.pre_filter_answer(plugin, answer)
             if answer is None:
                 continue
             if isinstance(answer, PreFilterResult):
@@ -135,7 +126,7 @@ class Framework(BuiltPlugins):
                 narrowed_by.append(plugin.name)
                 names = answer.node_names if names is None else names & answer.node_names
                 if not names:
-                    return PreFilterOutcome(_nowhere(narrowed_by), names, tuple(narrowed_by))
+                    return PreFilterOutcome(nowhere(narrowed_by), names, tuple(narrowed_by))
             elif answer.code is Code.SKIP:
                 state.skip_filter.add(plugin.name)
             elif answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
@@ -216,18 +207,21 @@ class Framework(BuiltPlugins):
     def filter_node_with_nominated(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Runs `filter_node` with the pods of equal or higher priority that are nominated to the node, then without them.
 
-        The pod must pass both: a nominated pod may never arrive, so the node must be feasible without it, too.
+        The pod must pass both: a nominated pod may never arrive, so the node must also be feasible without it.
         """
         others = self.nominated_before(pod, node.name)
-        if others:
-            crowded, with_them = node.clone(), state.clone()
-            for other in others:
-                crowded.add(other)
-                self.add_pod(with_them, pod, other, crowded)
-            status = self.filter_node(with_them, pod, crowded)
-            if status is not None:
-                return status
-        return self.filter_node(state, pod, node)
+        status = self.filter_crowded_node(state, pod, node, others) if others else None
+        return self.filter_node(state, pod, node) if status is None else status
+
+    def filter_crowded_node(
+        self, state: CycleState, pod: PodInfo, node: NodeInfo, others: Sequence[PodInfo]
+    ) -> Status | None:
+        """Runs `filter_node` with these other pods on the node, too."""
+        crowded, with_them = node.clone(), state.clone()
+        for other in others:
+            crowded.add(other)
+            self.add_pod(with_them, pod, other, crowded)
+        return self.filter_node(with_them, pod, crowded)
 
     def verdict_key(self, state: CycleState, pod: PodInfo) -> Hashable | None:
         """What verdicts on a node depend on, besides the node, the pods on it and the pods nominated to it.
@@ -259,7 +253,7 @@ class Framework(BuiltPlugins):
             contract.contained(plugin, Point.POST_FILTER, plugin.clear_cache)
 
     def cached_verdicts(self, state: CycleState, pod: PodInfo) -> NodeVerdicts[Status | None] | None:
-        """Results of `filter_node_with_nominated` that are valid for this pod; None if they must not be cached."""
+        """Results of `filter_crowded_node` with the nominated pods that are valid for this pod; None if they must not be cached."""
         return self._verdicts.of(self.verdict_key(state, pod))
 
     def nominated_before(self, pod: PodInfo, node_name: str) -> Sequence[PodInfo]:
@@ -307,7 +301,7 @@ class Framework(BuiltPlugins):
         return result, unschedulable(*reasons).by(rejected_by)
 
     def group_waits(self, state: CycleState, pod: PodInfo) -> Sequence[FollowUp]:
-        """What is to be done for a member of a pod group if the group is not placed."""
+        """The follow-ups for a member of a pod group if the group is not placed."""
         return [
             each
             for plugin in self.post_filter_plugins
@@ -485,10 +479,3 @@ def _calling(
 
 def _skips(status: Status | None) -> bool:
     return status is not None and status.code is Code.SKIP
-
-
-def _nowhere(plugins: Iterable[str]) -> Status:
-    names = sorted(plugins)
-    if len(names) == 1:
-        return unresolvable(f"node(s) didn't satisfy plugin {names[0]}")
-    return unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously")

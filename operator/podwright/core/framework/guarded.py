@@ -3,8 +3,8 @@
 All plugins share the thread that decides. To stop a plugin and nothing else, its watcher (`engine.plugins.guard`) must know in which plugin the
 thread is. Only third-party plugins are wrapped, so all others cost nothing.
 
-Invariant: `current` is set exactly while code of that plugin is on the stack, except in a pause (`core.state.pauses`). The methods that one plugin
-calls of another count for the first.
+Invariant: `current` is set exactly while code of that plugin is on the stack, except in a pause (`core.state.pauses`). If one plugin calls
+a method of another, the time counts for the first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SAME_SECONDS: Final = 1e-4
 """Calls without a state that begin within this time share one sample, because a sample takes longer than a short call."""
 
 Sample = tuple[float, int]
-"""Of the thread that decides: CPU time in seconds, and the number of voluntary context switches. Neither counts in pauses of attempts."""
+"""CPU time in seconds and the number of voluntary context switches of the thread that decides, without pauses of attempts."""
 
 
 def is_third_party(plugin: type[Any]) -> bool:
@@ -78,7 +78,7 @@ class CallGuard:
         self._shared_until = -inf
 
     def sample(self) -> Sample:
-        """What the thread has used so far."""
+        """The thread's CPU time and context switches so far."""
         return 0.0, 0
 
     def overran(self, plugin: GuardedPlugin, method: str, seconds: float, used: Sample) -> None:
@@ -94,7 +94,7 @@ class CallGuard:
     # Pauses
 
     def leave(self) -> tuple[GuardedPlugin | None, str]:
-        """The attempt pauses, perhaps in a call: other code runs until `enter_again`."""
+        """Notes a pause of the attempt, perhaps within a call. Other code runs until `enter_again`."""
         left = self.current, self.method
         self.current = None
         return left

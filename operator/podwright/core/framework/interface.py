@@ -53,7 +53,9 @@ class Cluster(Protocol):
         """Replaces an object, or its `status` (PUT with its resourceVersion), and returns the stored object."""
 
     async def create(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Creates an object and returns the stored object. Sent once: `metadata.generateName` would give each attempt a name of its own."""
+        """Creates an object and returns the stored object. The request is sent once, because `metadata.generateName` would give each
+        attempt another name.
+        """
 
     async def patch(
         self, kind: str, name: str, namespace: str, change: Mapping[str, Any], subresource: str = ""
@@ -144,8 +146,9 @@ class CycleState:
         self.devices: Sequence[str] = ()
         """The devices that the pod gets on its node, as driver/pool/device. Reserve sets it."""
         self.follow_ups: list[FollowUp] = []
-        """What is to be done on the API server because of the outcome. Plugins add to it in PostFilter and Unreserve; who carries out the
-        decision runs it. A simulation does not."""
+        """Requests to send to the API server because of the outcome. Plugins add them in PostFilter and Unreserve. The engine runs them
+        after the attempt; a simulation does not.
+        """
         self.skip_filter: set[str] = set()
         """Plugins whose PreFilter returned Skip."""
         self.skip_score: set[str] = set()

@@ -1,4 +1,4 @@
-"""What planning a pod group results in. The caller carries it out."""
+"""The results of planning a pod group. The caller carries them out."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class GangRejection:
     pending_plugins: frozenset[str] = frozenset()
     preemption: GangPreemption | None = None
     follow_ups: Mapping[str, Sequence[FollowUp]] = field(default_factory=dict)
-    """What is to be done for members that were tried, by uid. See CycleState."""
+    """The follow-ups of members that were tried, by uid. See CycleState."""
 
 
 @dataclass(frozen=True, slots=True)

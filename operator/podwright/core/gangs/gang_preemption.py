@@ -29,7 +29,7 @@ from podwright.core.state.pauses import Pauses
 from podwright.core.state.transaction import CacheTransaction
 
 NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
-MIN_RESOURCES: Final = "nobody is evicted for minResources"
+MIN_RESOURCES: Final = "no pod is evicted for minResources"
 ONGOING: Final = "ongoing preemption on nominated nodes"
 THOROUGH: Final = (False, True)
 """Units are reprieved by what they may affect. If a filter depends on more than it declares, all are reprieved thoroughly."""
@@ -94,6 +94,7 @@ def _preempt(
         potential = PotentialVictims(framework, cache, members=pods, priority=priority, bounds=bounds)
         with CacheTransaction(cache) as transaction:
             transaction.remove(potential.pods)
+            transaction.set_aside_when_suspended()
             if (objection := why_infeasible(group, cache, bounds)) is not None:
                 return unschedulable(_PREFIX + objection)
             decision = replan()
@@ -123,6 +124,7 @@ def _select_victims(
         units = potential.units(reprieve.affecting(potential.pods))
         checked = {pod.uid for unit in units for pod in unit.pods}
         transaction.add_back([pod.uid for pod in potential.pods if pod.uid not in checked])
+        transaction.set_aside_when_suspended()
         units.sort(key=importance(now))
         victims, violations = _not_reprieved(potential, units, reprieve, transaction.cache.pauses)
         if reprieve.all_fit():

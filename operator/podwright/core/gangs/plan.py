@@ -222,7 +222,9 @@ def decide(planner: Planner, pods: Sequence[PodInfo], now: float) -> GangDecisio
 
 
 def _follow_ups(planner: Planner, decision: GangRejection) -> Mapping[str, Sequence[FollowUp]]:
-    """Each once, although members may share what it is about. None for groups in one topology domain, as in kube-scheduler."""
+    """The follow-ups of the members, each once, although members may share claims. None for groups in one topology domain, as in
+    kube-scheduler.
+    """
     found: dict[str, Sequence[FollowUp]] = {}
     seen: set[FollowUp] = set()
     for uid, attempt in () if planner.group.topology_key else decision.attempts.items():

@@ -1,4 +1,4 @@
-"""What must hold for a pod group before and while its members are placed, with the messages for when it does not."""
+"""The rules for a pod group before and while its members are placed, with the messages if they are violated."""
 
 from __future__ import annotations
 

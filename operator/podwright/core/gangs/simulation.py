@@ -87,7 +87,7 @@ def reserve(
 ) -> Status | None:
     """Assumes the pod and runs the Reserve plugins. A rollback runs Unreserve and forgets the pod.
 
-    Returns why a plugin refused the pod, which is not assumed then. Raises PluginError.
+    Returns why a plugin refused the pod, which is then not assumed. Raises PluginError.
     """
     transaction.assume(pod, node_name)
     try:

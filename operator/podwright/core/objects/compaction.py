@@ -80,7 +80,7 @@ class _Generations(dict[K, V]):
         self.old: dict[K, V] = {}
         self.weight = 0
         self.weights: dict[K, int] = {}
-        """Of keys with a weight other than 0."""
+        """The weights of keys, if they are not 0."""
         self.old_weights: dict[K, int] = {}
 
     def __missing__(self, key: K) -> V | None:

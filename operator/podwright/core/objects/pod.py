@@ -296,7 +296,7 @@ class ParsedSpec:
 
 MAX_CACHED_SPECS: Final = 1024
 MAX_CACHED_BYTES: Final = 4 << 20
-"""Of JSON. A parsed spec takes several times as much."""
+"""The most bytes of JSON of all cached specs. A parsed spec takes several times as much."""
 SPEC_CACHE: Final[RecentCache[bytes, ParsedSpec]] = RecentCache(MAX_CACHED_SPECS // 2, MAX_CACHED_BYTES // 2)
 _TOKEN_VOLUME: Final = b"kube-api-access-"
 _TOKEN_VOLUMES: Final = re.compile(_TOKEN_VOLUME + rb"[a-z0-9]{5}\b")

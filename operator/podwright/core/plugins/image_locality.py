@@ -35,7 +35,7 @@ _GREATEST: Final = 2**50
 """A greater contribution makes no difference. The sum of as many as a pod has images fits into int64."""
 _KEPT: Final = 256
 FEW_IMAGES: Final = 16
-"""Of a pod with more images than this, those that each node has are looked up, instead of the nodes that have each image."""
+"""If a pod has more images than this, the images of each node are looked up among them, instead of the nodes that have each image."""
 
 
 class ImageIndex:
@@ -121,7 +121,7 @@ class ImageLocality(Plugin, ScorePlugin):
         return found
 
     def _by_node(self, table: NodeTable, names: Sequence[str]) -> Int64s:
-        """The same for many images, in one pass over those of the nodes."""
+        """As `_one_by_one` for many images, in one pass over the nodes' images."""
         added: dict[str, int] = {}
         for name in names:
             added[name] = added.get(name, 0) + self._index.contribution(name, table.count)

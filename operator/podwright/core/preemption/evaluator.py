@@ -52,7 +52,7 @@ class DryRun:
     candidates: dict[str, Candidate] = field(default_factory=dict)
     rejected: dict[str, Status] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
-    """Nodes on which nothing has to be evicted: not a filter, but an extender has rejected them."""
+    """Nodes on which no pod has to be evicted, because an extender and not a filter has rejected them."""
 
 
 def select_victims(

@@ -9,6 +9,9 @@ priority that is rejected again and again would keep all others out: its backoff
 after twice as many attempts as there were pods in the lane when it came, at the latest. A pod that an ordinary pod precedes does not use
 such a turn, but goes to the end of the line, so that it holds up none behind it.
 
+If no ordinary pod was active for IDLE_SECONDS, the lane takes up to ADVANCE_SECONDS of its share in advance: no ordinary pod has to be
+protected then, and a few costly pods in a row need not wait for each other. Of any minute, it still gets a tenth at most.
+
 Right after the start the lane is closed, until no other pod is active or `START_SECONDS` are over: the process first does the work that it
 was restarted for.
 """
@@ -26,6 +29,15 @@ from podwright.core.queue.queued_pod import QueuedPod
 
 SHARE: Final = 0.08
 """The lane's share of the time. With what its pods cost in the queue and on the way to it, that is at most a tenth."""
+CLOSED: Final = 1.0 / SHARE - 1.0
+"""How long the lane is closed for each second of attempts in it, in seconds."""
+IDLE_SECONDS: Final = 1.0
+ADVANCE_SECONDS: Final = 1.2
+"""Seconds of attempts. With the share of a minute, 4.8 seconds, that is a tenth of it."""
+MEMBERS: Final = ()
+"""The lane in which members of pod groups are held. It has no extenders."""
+MEMBERS_AT_ONCE: Final = 500
+"""The most members that `first_single` holds at once."""
 START_SECONDS: Final = 10.0
 """After the first pod is popped, costly pods wait this long at most for the ordinary ones."""
 
@@ -45,6 +57,8 @@ class ActivePods:
         self.opens_at: float | None = None
         """When the lane opens or has opened; None until it opens for the first time."""
         self._started_at: float | None = None
+        self._last_ordinary = 0.0
+        """When the last pod that is not costly was popped or removed."""
         compact_regularly(self)
 
     def push(self, queued: QueuedPod, rank: Any) -> None:
@@ -61,7 +75,8 @@ class ActivePods:
             self._ordinary.push(queued.uid, rank, queued)
 
     def remove(self, uid: str) -> None:
-        self._ordinary.remove(uid)
+        if self._ordinary.remove(uid) is not None:
+            self._last_ordinary = self._clock()
         self._leave_lane(uid)
         if self._held:
             self._held.remove(uid)
@@ -98,7 +113,10 @@ class ActivePods:
         if self.opens_at is None:
             self._start()
         if not self._costly or not self._costly_goes_first():
-            return self._ordinary.pop()
+            ordinary = self._ordinary.pop()
+            if ordinary is not None:
+                self._last_ordinary = self._clock()
+            return ordinary
         queued = self._costly_first()
         if queued is None:
             return None
@@ -117,10 +135,26 @@ class ActivePods:
         head = self._ordinary.peek()
         return None if head is None else head[1]
 
-    def first_ordinary(self) -> QueuedPod | None:
-        """The first pod that is not costly; None if there is none."""
-        head = self._ordinary.peek()
-        return None if head is None else head[1]
+    def first_single(self) -> QueuedPod | None:
+        """The first pod that is neither costly nor a member of a pod group. Holds the members before it, until `release_members`.
+
+        None if there is no such pod, or if MEMBERS_AT_ONCE members precede it: call it again then.
+        """
+        for _ in range(MEMBERS_AT_ONCE):
+            head = self._ordinary.peek()
+            if head is None:
+                return None
+            rank, queued = head
+            if not queued.pod.group:
+                return queued
+            self._ordinary.remove(queued.uid)
+            self._held.push(queued, rank, MEMBERS)
+        return None
+
+    def release_members(self) -> None:
+        """Lets `pop` return the members that `first_single` holds."""
+        while self.release(MEMBERS):
+            pass
 
     def _costly_first(self) -> QueuedPod | None:
         """The costly pod whose turn it is, if the lane's first pod goes before all ordinary ones."""
@@ -134,9 +168,15 @@ class ActivePods:
 
     def _costly_goes_first(self) -> bool:
         head, costly = self._ordinary.peek(), self._costly.peek()
-        if costly is None or self.opens_at is None or self._clock() < self.opens_at:
+        if costly is None or self.opens_at is None or self._clock() < self._open_from(self.opens_at):
             return False
         return head is None or bool(costly[0] < head[0])
+
+    def _open_from(self, opens_at: float) -> float:
+        """When the lane opens if no ordinary pod comes: at `opens_at`, or earlier if no ordinary pod has to be protected."""
+        if self._ordinary:
+            return opens_at
+        return min(opens_at, max(self._last_ordinary + IDLE_SECONDS, opens_at - ADVANCE_SECONDS * CLOSED))
 
     def _start(self) -> None:
         """Opens the lane for the first time, if it is time."""
@@ -149,7 +189,7 @@ class ActivePods:
     def charge(self, seconds: float) -> None:
         """An attempt at a costly pod, or what else counts to the lane's share, took that long, and ends now."""
         if self.opens_at is not None:
-            self.opens_at = max(self._clock(), self.opens_at) + seconds * (1.0 / SHARE - 1.0)
+            self.opens_at = max(self._clock() - seconds, self.opens_at) + seconds / SHARE
 
     def due(self, now: float) -> float | None:
         """The clock time from which on `pop` returns a pod; None if there is no pod."""
@@ -157,7 +197,7 @@ class ActivePods:
             return now
         if not self._costly:
             return None
-        return now if self.opens_at is None else max(now, self.opens_at)
+        return now if self.opens_at is None else max(now, self._open_from(self.opens_at))
 
     @property
     def costly(self) -> int:

@@ -25,6 +25,7 @@ from podwright.core.queue.backoff_pods import BackoffPods
 from podwright.core.queue.cost import estimate
 from podwright.core.queue.hinting import EVERYTHING_CHANGED, Hinting, Hints, Occurrence, skips_backoff
 from podwright.core.queue.in_flight import InFlight
+from podwright.core.queue.incoming import ATTEMPT_FAILED, BACKOFF_COMPLETE, FORCED, POD_ADD, POPPED_EARLY, TIMEOUT
 from podwright.core.queue.queued_pod import DEFAULT_WAITS, Place, QueuedPod, Waits
 from podwright.core.queue.rejections import counts_of_rejections
 from podwright.core.queue.room import RoomCheck, lacks_room, unchecked
@@ -32,13 +33,6 @@ from podwright.core.queue.updates import pod_update
 from podwright.core.queue.waiting_pods import WaitingPods
 
 FLUSH_INTERVAL: Final = 30.0
-
-_POD_ADD: Final = "UnscheduledPodAdd"
-_ATTEMPT_FAILED: Final = "ScheduleAttemptFailure"
-_BACKOFF_COMPLETE: Final = "BackoffComplete"
-_POPPED_EARLY: Final = "PopFromBackoffQ"
-_TIMEOUT: Final = "UnschedulableTimeout"
-_FORCED: Final = "ForceActivate"
 
 
 class SchedulingQueue:
@@ -84,7 +78,7 @@ class SchedulingQueue:
             return
         now = self._clock()
         queued = self._pods[pod.uid] = QueuedPod(pod=pod, queued_at=now, timestamp=now, cost=estimate(pod))
-        self._activate(queued, _POD_ADD)
+        self._activate(queued, POD_ADD)
 
     def update(self, pod: PodInfo) -> None:
         """Stores a changed pending pod. Retries a rejected pod if the change may help it. Adds an unknown pod."""
@@ -127,13 +121,17 @@ class SchedulingQueue:
             queued = self._backoff.pop_early()
             if queued is None:
                 return None
-            self._observer.pod_queued(Place.ACTIVE.value, _POPPED_EARLY)
+            self._observer.pod_queued(Place.ACTIVE.value, POPPED_EARLY)
         return self._start_attempt(queued)
 
     def pop_ordinary(self) -> QueuedPod | None:
-        """The same without costly pods, members of pod groups and early ends of backoff, while an attempt at a costly pod is paused."""
-        queued = self._active.first_ordinary()
-        return None if queued is None or queued.pod.group else self.take(queued.uid)
+        """Pops a pod while an attempt at a costly pod is paused: never a costly one, a member of a pod group, or one that backs off."""
+        queued = self._active.first_single()
+        return None if queued is None else self.take(queued.uid)
+
+    def release_members(self) -> None:
+        """Lets `pop` return the members of pod groups again that `pop_ordinary` has passed by."""
+        self._active.release_members()
 
     def take(self, uid: str) -> QueuedPod | None:
         """Pops this pod out of turn, because another member of its group was popped.
@@ -144,7 +142,7 @@ class SchedulingQueue:
         if queued is None or queued.place in (Place.IN_FLIGHT, Place.GATED):
             return None
         self._leave(queued)
-        gated = queued.place is not Place.ACTIVE and self._is_gated(queued, _FORCED)
+        gated = queued.place is not Place.ACTIVE and self._is_gated(queued, FORCED)
         return None if gated else self._start_attempt(queued)
 
     def next_wakeup(self) -> float | None:
@@ -175,7 +173,7 @@ class SchedulingQueue:
         queued.backoff_until = member.backoff_until
         queued.place = Place.BACKOFF
         self._back_off(queued)
-        self._observer.pod_queued(Place.BACKOFF.value, _ATTEMPT_FAILED)
+        self._observer.pod_queued(Place.BACKOFF.value, ATTEMPT_FAILED)
 
     def move_to_front(self, queued: QueuedPod) -> None:
         """Moves an active pod before all others of its priority."""
@@ -191,7 +189,7 @@ class SchedulingQueue:
                 self._push(member)
         if self._give_up_attempt(queued):
             queued.slow = True
-            self._activate(queued, _ATTEMPT_FAILED)
+            self._activate(queued, ATTEMPT_FAILED)
 
     def hold(self, queued: QueuedPod, lane: Hashable) -> None:
         """Returns a popped pod without an attempt, because what it needs is in use: it stays active, but `pop` leaves it out."""
@@ -271,7 +269,7 @@ class SchedulingQueue:
             helped, at_once = self._hinting.helped_meanwhile(queued, self._in_flight.missed(queued.uid))
         self._in_flight.end(queued.uid)
         if helped or not queued.rejectors:
-            self._retry(queued, _ATTEMPT_FAILED, skip_backoff=at_once)
+            self._retry(queued, ATTEMPT_FAILED, skip_backoff=at_once)
         else:
             self._wait(queued)
 
@@ -305,7 +303,7 @@ class SchedulingQueue:
         if queued is None:
             return
         self._leave(queued)
-        self._activate(queued, _FORCED)
+        self._activate(queued, FORCED)
 
     def fail_waiting(self, uid: str) -> None:
         """Retries a waiting pod after the backoff of an error: what it waited for has failed. An unknown or active pod is not an error."""
@@ -317,7 +315,7 @@ class SchedulingQueue:
         queued.unschedulable_plugins = queued.pending_plugins = frozenset()
         queued.timestamp = self._clock()
         queued.start_backoff(self._waits)
-        self._retry(queued, _ATTEMPT_FAILED, skip_backoff=False)
+        self._retry(queued, ATTEMPT_FAILED, skip_backoff=False)
 
     def reconsider(self, uid: str) -> None:
         """Retries one pod because another policy now applies to it. An unknown uid is not an error."""
@@ -460,7 +458,7 @@ class SchedulingQueue:
     def _wait(self, queued: QueuedPod) -> None:
         queued.place = Place.UNSCHEDULABLE
         self._waiting.add(queued, queued.rejectors, self._hints_of(queued.pod))
-        self._observer.pod_queued(Place.UNSCHEDULABLE.value, _ATTEMPT_FAILED)
+        self._observer.pod_queued(Place.UNSCHEDULABLE.value, ATTEMPT_FAILED)
 
     def _remove(self, uid: str) -> QueuedPod | None:
         queued = self._pods.pop(uid, None)
@@ -478,7 +476,7 @@ class SchedulingQueue:
     def _flush(self) -> None:
         now = self._clock()
         for queued in self._backoff.pop_expired(now):
-            self._activate(queued, _BACKOFF_COMPLETE)
+            self._activate(queued, BACKOFF_COMPLETE)
         if now >= self._next_flush:
             self._next_flush = now + FLUSH_INTERVAL
             self._waiting.drop_empty()
@@ -487,10 +485,7 @@ class SchedulingQueue:
                 if now - max(queued.timestamp, queued.flushed_at) > self._waits.max_unschedulable:
                     queued.flushed_at, queued.was_flushed = now, True
                     self._leave(queued)
-                    self._retry(queued, _TIMEOUT, skip_backoff=False)
+                    self._retry(queued, TIMEOUT, skip_backoff=False)
 
     def _record(self, event: ClusterEvent, before: Any, after: Any, only: str = "") -> None:
         self._in_flight.record(Occurrence(event, before, after, only))
-
-
-__all__ = ["DEFAULT_WAITS", "EVERYTHING_CHANGED", "QueuedPod", "RoomCheck", "SchedulingQueue", "Waits"]

@@ -14,6 +14,7 @@ Next: `transaction`, for changes that are only tried out.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -315,6 +316,23 @@ class Cache:
             for pod, slot in restored:
                 add(pod, slot)
         self._write_usage_of(resources)
+
+    def place_or_lift(
+        self, pods: Sequence[tuple[PodInfo, NodeInfo]], assumed: AbstractSet[str], *, present: bool
+    ) -> None:
+        """The pods are on these nodes from now on, or no longer. The caller writes the nodes and their sums. `assumed`: uids of those that are assumed."""
+        self._changes += 1
+        if present:
+            self._placed.update([(pod.uid, info) for pod, info in pods])
+            self._assumed |= assumed
+        else:
+            for pod, _ in pods:
+                del self._placed[pod.uid]
+            self._assumed -= assumed
+        for observer in self._observers:
+            report = observer.pod_added if present else observer.pod_removed
+            for pod, info in pods:
+                report(pod, info.slot)
 
     # Other objects
 

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class ParsedObjects(Generic[T]):
-    """A cache of the parsed objects of one kind by key, valid while the source is the same object. Deleted objects leave it."""
+    """A cache of the parsed objects of one kind by key, valid while the source is the same object. Deleted objects are dropped."""
 
     __slots__ = ("__weakref__", "_cache", "_parse")
 

@@ -3,8 +3,8 @@
     attempt ─► point() ─► transactions are suspended ─► other work ─► nothing has changed: they are resumed, and the attempt goes on
                                                               └─► the cache has changed: InputsChangedError, and the attempt starts anew
 
-Invariant: while an attempt is paused, the cache is as if the attempt had not begun. So no other code sees half of it, and it sees no half of
-a change. Who pauses decides when: see `engine.slices`. Where nobody does, a point costs a call.
+Invariant: while an attempt is paused, the cache is as if the attempt had not begun. So no other code sees half of an attempt, and no
+attempt sees half of a change. `engine.pauses.slices` decides when to pause. Without it, a point costs one function call.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from podwright.core.objects.control_flow import ControlFlowError
 
 
 class InputsChangedError(ControlFlowError):
-    """What a paused attempt depends on has changed. No Exception, so that no guard around a plugin catches it."""
+    """The state on which a paused attempt depends has changed. It does not inherit Exception, so that no guard around a plugin catches it."""
 
 
 def never() -> None:
-    """A point at which nobody pauses."""
+    """A point that never pauses."""
 
 
 class Suspendable(Protocol):

@@ -6,7 +6,8 @@ they are rolled back, and keep what they did, to do it again (see `pauses`). Pla
 reprieves use it. The dry run for a single pod does not: see `core.preemption.evaluator`.
 
 A transaction keeps a log of what it did. `rollback` undoes it from the end. Removals and additions without anything else
-between them are undone together, so that each node's sums are written once.
+between them are undone together, so that each node's sums are written once. What a large transaction did can be set
+aside while it is suspended, instead of being undone and done again: see `nodes_aside`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Final, NewType, Self
 
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
+from podwright.core.state.nodes_aside import NodesAside, Orders
 from podwright.core.state.nominator import Nominations
 
 Checkpoint = NewType("Checkpoint", int)
@@ -159,6 +161,10 @@ class CacheTransaction:
         """Whether any pod that was ever removed names a group."""
         self._suspended: tuple[list[_Change], set[tuple[str, str]], Collection[str]] | None = None
         """The log, what it has saved, and the keys of partially placed groups, while the transaction is suspended."""
+        self._mark = 0
+        """What the log has up to here is set aside while the transaction is suspended."""
+        self._aside: NodesAside | None = None
+        """What was set aside last; None: nothing was since the mark was set."""
 
     def __enter__(self) -> Self:
         self.cache.pauses.opened(self)
@@ -242,9 +248,9 @@ class CacheTransaction:
             self._log.append(_NominationCleared(uid))
 
     def on_rollback(self, undo: Callable[[], object], redo: Callable[[], object]) -> None:
-        """Has `undo` called when this point is rolled back, between the changes made after it and before it. It must not raise.
+        """Calls `undo` when this point is rolled back, between the changes made after it and before it. It must not raise.
 
-        `redo` is called when a suspended transaction is resumed. It does what the caller has just done, or raises InputsChangedError.
+        `redo` is called when a suspended transaction is resumed. It must repeat what the caller has just done, or raise InputsChangedError.
         """
         self._log.append(_Callbacks(undo, redo))
 
@@ -257,6 +263,12 @@ class CacheTransaction:
 
     def rollback(self, to: Checkpoint = START) -> None:
         """Undoes every change made after the checkpoint, the last one first."""
+        if to < self._mark:
+            self._mark, self._aside = 0, None
+        self._undo_to(to)
+        self._saved.clear()
+
+    def _undo_to(self, to: int) -> None:
         pending = _Pending()
         while len(self._log) > to:
             change = self._log.pop()
@@ -282,26 +294,67 @@ class CacheTransaction:
                     pending = self._undo(pending)
                     change.undo()
         self._undo(pending)
-        self._saved.clear()
 
     # Pauses
 
+    def set_aside_when_suspended(self) -> None:
+        """What was done so far will be set aside while the transaction is suspended. For one that has removed many pods, and will be paused often.
+
+        Does nothing if pods were assumed, or callbacks registered.
+        """
+        if not any(isinstance(change, _Assumed | _Callbacks) for change in self._log):
+            self._mark, self._aside = len(self._log), None
+
     def suspend(self) -> None:
         """Rolls everything back, and keeps it for `resume`. Checkpoints stay valid."""
-        log = [
+        mark, aside = self._mark, self._aside
+        copied = 0 if aside is None else mark
+        log = self._log[:copied] + [
             # a copy, because a rollback gives the saved dict to the node
             _NodePods(change.node_name, change.pods.copy()) if isinstance(change, _NodePods) else change
-            for change in self._log
+            for change in self._log[copied:]
         ]
         self._suspended = log, self._saved.copy(), self.cache.groups.partially_placed_keys
-        self.rollback()
+        self._undo_to(mark)
+        if aside is not None:
+            self._log.clear()
+            self._out.clear()
+            aside.suspend()
+        elif mark:
+            self._aside = self._set_aside()
+            self._undo_to(START)
+            self._aside.rolled_back()
+        self._saved.clear()
+
+    def _set_aside(self) -> NodesAside:
+        """What was done up to the mark, which is to be rolled back next."""
+        cache, out = self.cache, self._out
+        names = {change.node_name: None for change in self._log if isinstance(change, _NodePods)}
+        groups = {change.key: change.pods for change in reversed(self._log) if isinstance(change, _GroupPods)}
+        partial = next((change.keys for change in self._log if isinstance(change, _PartialGroups)), None)
+        nominated = any(isinstance(change, Nominations) for change in self._log)
+        return NodesAside(
+            cache,
+            names,
+            pods={uid: self._pods[uid] for uid in out},
+            assumed=self._assumed & out,
+            orders=Orders(
+                placed={key: (before, cache.groups.members(key).placed.copy()) for key, before in groups.items()},
+                partially_placed=partial,
+                nominations=cache.nominator.copy() if nominated else None,
+            ),
+        )
 
     def resume(self) -> None:
         """Does everything again, in order. The cache must be as `suspend` has left it. Raises what `redo` of `on_rollback` raises."""
         assert self._suspended is not None, "the transaction is not suspended"
         (log, saved, partially_placed), self._suspended = self._suspended, None
+        if self._aside is not None:
+            self._aside.resume()
+            self._log = log[: self._mark]
+            self._out.update(self._aside.uids)
         repeated = _Repeated()
-        for change in log:  # after an exception, the transaction rolls back what was done until then
+        for change in log[len(self._log) :]:  # after an exception, the transaction rolls back what was done until then
             match change:
                 case _Removed():
                     repeated.remove(change)

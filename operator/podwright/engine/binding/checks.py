@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 MISSING: Final = "NodeNotFound"
 CHECKS_REMEMBERED: Final = 24
-"""A bound pod is remembered for so many checks: two minutes. A watch that falls silent is noticed sooner."""
+"""For how many checks a bound pod is remembered: two minutes. A watch that falls silent is noticed sooner."""
 
 
 class BoundNodeChecks:
@@ -41,20 +41,20 @@ class BoundNodeChecks:
         self._bound: deque[set[str]] = deque([set()], CHECKS_REMEMBERED)
         """Uids of bound pods, the newest first: one set for the time between two checks."""
         self._stranded: set[str] = set()
-        """Uids of pods on missing nodes. One that is deleted together with its node is gone at the next check."""
+        """Uids of pods on missing nodes. A pod that was deleted together with its node is gone at the next check."""
 
     def __len__(self) -> int:
         """Pods that are remembered."""
         return sum(map(len, self._bound))
 
     def pod_bound(self, pod: PodInfo, node_name: str) -> None:
-        """We have bound a pod."""
+        """Remembers a pod that we have bound."""
         self._bound[0].add(pod.uid)
         if self._cache.present(node_name) is None:
             self._stranded.add(pod.uid)
 
     def node_removed(self, info: NodeInfo) -> None:
-        """A node was deleted."""
+        """Notes that a node was deleted."""
         for uid in info.pods:
             if any(uid in bound for bound in self._bound):
                 self._stranded.add(uid)

@@ -20,13 +20,13 @@ from collections import deque
 from typing import Final
 
 FEW: Final = 4
-"""So many requests in progress do not wait for each other."""
+"""This many requests in progress do not wait for each other."""
 SAMPLES: Final = 8
 """How many of the last latencies count."""
 STEP_SECONDS: Final = 0.2
 """The shortest time over which the rate is measured. It is longer if a round trip is."""
 IDLE_STEPS: Final = 5
-"""After a step that took so many times its shortest time, there was little to do."""
+"""If a step took this many times the shortest time, there was little to do."""
 FIRST_PROBE_SECONDS: Final = 2.0
 """How long after the last request with few others in progress the first probe follows. Connections are made at the start of a burst."""
 PROBE_SECONDS: Final = 20.0
@@ -36,7 +36,7 @@ LONGEST_PROBE_SECONDS: Final = 1.0
 THROTTLED_SECONDS: Final = 1.0
 """Refusals within this time count as one."""
 LONGEST_LATENCY: Final = 1.0
-"""Seconds. Latencies above count as this."""
+"""Seconds. Longer latencies count as this one."""
 
 
 class ConcurrencyLimit:
@@ -65,7 +65,7 @@ class ConcurrencyLimit:
         """The lowest latency; 0 before it is known."""
 
     def completed(self, began: float, now: float, *, alone: bool) -> None:
-        """A request succeeded. `alone`: at most FEW were in progress when it began."""
+        """Counts a request that succeeded. `alone`: at most FEW were in progress when it began."""
         latency = min(LONGEST_LATENCY, now - began)
         if alone:
             self._probe_at = max(self._probe_at, now + FIRST_PROBE_SECONDS)
@@ -80,7 +80,7 @@ class ConcurrencyLimit:
             self._step(now, elapsed, busy=elapsed < IDLE_STEPS * shortest)
 
     def reached(self) -> None:
-        """As many requests as the limit allows are in progress. Otherwise the rate says nothing about the server."""
+        """Notes that the limit was reached. Without that, the rate says nothing about the server."""
         self._reached = True
 
     def throttled(self, now: float) -> None:
@@ -100,7 +100,7 @@ class ConcurrencyLimit:
         if self._probe_began is not None or not reached:
             return
         target = min(float(self._longest), self._base + rate * self.latency)
-        # Half of the way down: a rate is low also for a moment in which there was little to do.
+        # Half of the way down, because the rate is also low when there was little to do for a moment.
         self._steady_limit = max(target, (target + self._steady_limit) / 2)
         self.limit = max(1, round(self._steady_limit))
         if now >= self._probe_at and self.limit > FEW:

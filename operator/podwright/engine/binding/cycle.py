@@ -16,10 +16,10 @@ from podwright.core.cycle import Placement
 from podwright.core.framework.status import Code, Status, unschedulable
 from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.queue import QueuedPod
-from podwright.engine.active_policies import ActivePolicy
 from podwright.engine.binding import debug
 from podwright.engine.binding.states import EFFECTS, STOPPABLE, Outcome, State
 from podwright.engine.binding.waiting_pods import WaitingPod
+from podwright.engine.policies.active_policy import ActivePolicy
 
 
 class Ending(NamedTuple):

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 VARIABLE: Final = "PODWRIGHT_DEBUG"
 PREFIX: Final = "binding cycle of pod"
-"""How each line in the log about a violation begins."""
+"""The beginning of each log line about a violation."""
 _MAY_STAY_ASSUMED: Final = frozenset({Outcome.BOUND, Outcome.UNKNOWN, Outcome.INTERRUPTED, Outcome.ENDED})
 
 

@@ -10,13 +10,13 @@ from podwright.engine.binding.checks import BoundNodeChecks
 from podwright.engine.binding.cycle import BindingCycle, Ending
 from podwright.engine.binding.read_back import UnconfirmedBindings
 from podwright.engine.binding.states import EFFECTS, NOT_STARTED, PERMIT_OVER, Effects, Queueing, Report
-from podwright.engine.decision_annotation import DEVICES_NAMED
-from podwright.engine.failures import Failures
+from podwright.engine.decisions.decision_annotation import DEVICES_NAMED
 from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
 from podwright.engine.log_fields import fields
 from podwright.engine.metrics.metrics import SCHEDULED, SCHEDULED_AFTER_FLUSH
 from podwright.engine.ports import Ports
+from podwright.engine.rejections.failures import Failures
 from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)

@@ -2,9 +2,9 @@
 
     start: assume ─► Reserve ─► Permit ──► _run: [wait] ─► [PreBind] ─► Bind ─► [PostBind] ──► (the watch confirms)
 
-`start` is synchronous, so that the next decision counts the pod; `_run` is a task, one for each cycle. `states` has the state
-machine, and `effects` carries out how a cycle ends. What became of a Binding that failed is never guessed: the pod is read back,
-and stays assumed until the API server answers.
+`start` is synchronous, so that the next decision counts the pod; `_run` is a task, one for each cycle. `states` has the state machine, and
+`effects` carries out how a cycle ends. The outcome of a failed Binding is never guessed: the pod is read back, and stays assumed until the
+API server answers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from podwright.core.objects.errors import described
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod
 from podwright.core.queue.queued_pod import Place
-from podwright.engine.active_policies import ActivePolicy
 from podwright.engine.binding import debug
 from podwright.engine.binding.checks import BoundNodeChecks, reason_not_to_bind
 from podwright.engine.binding.cycle import SHUTDOWN, BindingCycle, BindingCycles, Ending
@@ -36,14 +35,15 @@ from podwright.engine.binding.states import (
     outcome_of_read_back,
 )
 from podwright.engine.binding.waiting_pods import WaitingPod
-from podwright.engine.decision_annotation import annotations_of
+from podwright.engine.decisions.decision_annotation import annotations_of
 from podwright.engine.extenders import PolicyExtenders
-from podwright.engine.failures import Failures
 from podwright.engine.intake.assigned_pods import AssignedPods
-from podwright.engine.interruption import is_interruption
 from podwright.engine.log_fields import V2, fields
 from podwright.engine.metrics.metrics import PERMIT_WAIT_SECONDS
+from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.engine.ports import ExtenderError, Ports
+from podwright.engine.process.interruption import is_interruption
+from podwright.engine.rejections.failures import Failures
 from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class BindingExecutor:
         assigned: AssignedPods,
         limiter: BindLimiter,
     ) -> None:
-        """`binding_cycles`: those of `state`, here to be changed."""
+        """`binding_cycles`: those of `state`, with the methods that change them."""
         self._cache = state.cache
         self._queue = state.queue
         self._clock = state.clock
@@ -294,7 +294,7 @@ class BindingExecutor:
     async def _read_back(self, cycle: BindingCycle, failure: Status) -> None:
         found = await self._reader.read(cycle.queued.pod)
         node_name = None if found is None else found.node_name
-        if not self._cache.is_assumed(cycle.uid):  # The watch was faster, and its word counts.
+        if not self._cache.is_assumed(cycle.uid):  # The watch was faster, so its version of the pod counts.
             found, placement = None, self._cache.placement(cycle.uid)
             node_name = None if placement is None else placement.name
             if placement is not None:
@@ -304,7 +304,7 @@ class BindingExecutor:
         self._effects.apply(cycle, Ending(outcome, failure), found)
 
     async def _recover(self, cycle: BindingCycle, ending: Ending) -> None:
-        """Carrying out the effects failed half-way. The pod must not be left between queue and node."""
+        """An exception interrupted the effects. Brings the pod to a safe place, so that it is not lost between queue and node."""
         cycle.enter(State.RECOVERING)
         if self._cache.is_assumed(cycle.uid):
             await self._read_back(cycle, ending.status or _EFFECTS_FAILED)
@@ -317,8 +317,8 @@ class BindingExecutor:
         await self._unconfirmed.read_back_overdue()
 
     async def drain(self, grace: float) -> bool:
-        """Waits at most `grace` seconds for the cycles in progress, then stops them, and for what follows Unreserve. Returns whether nothing was
-        broken off.
+        """Waits at most `grace` seconds for the cycles in progress and their follow-ups, then stops them. Returns whether none was
+        interrupted.
 
         Pods that wait in Permit are stopped at once: no further decision is made, so nothing is likely to allow them. So are those whose PreBind
         plugins wait for an object, which may take minutes.

@@ -1,11 +1,10 @@
 """BindLimiter: how many Bindings may be with the API server at once, such that slow Bindings do not delay the others.
 
-A few tens at once are as fast as hundreds and keep the queue's order, because a decided pod is no longer sorted by priority. More
-are needed only where the network takes long: `concurrency` adapts the limit. The scheduling loop waits while it is reached. A Binding that is slow (an admission webhook, a 429 with a pause, an answer
-that never comes) stops counting against that limit after a while, so decisions and other Bindings go on. A second, higher limit
-counts the slow ones too and keeps connections and memory bounded.
-
-Requests of plugins count, too (`send`): each has capacity of its own while it is with the API server. A pod that waits in PreBind has none.
+A few tens at once are as fast as hundreds and keep the queue's order, because a decided pod is no longer sorted by priority. More are
+needed only where the network takes long: `concurrency` adapts the limit. The scheduling loop waits while it is reached. A Binding that is
+slow (an admission webhook, a 429 with a pause, an answer that never comes) stops counting against that limit after a while, so decisions
+and other Bindings go on. A second, higher limit counts the slow ones too and keeps connections and memory bounded. Requests of plugins also
+count (`send`): each has its own capacity while it is in progress. A pod that waits in PreBind has none.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ TOTAL_LIMIT: Final = 512
 PROMPT_SECONDS: Final = 0.1
 """A Binding that takes longer than this and the lowest latency together is slow."""
 _HOLDER: ContextVar[Hashable | None] = ContextVar("holder", default=None)
-"""What the current task acts for."""
+"""The holder for which the current task acts."""
 
 
 class BindLimiter:
@@ -48,7 +47,7 @@ class BindLimiter:
         """Since when each holder has had its capacity, the oldest first."""
         self._slow: dict[Hashable, float] = {}
         self._alone: set[Hashable] = set()
-        """The holders that few others had preceded."""
+        """The holders that began while at most FEW others were in progress."""
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -110,18 +109,18 @@ class BindLimiter:
             self.wake_next()
 
     def act_for(self, holder: Hashable) -> None:
-        """From now on, requests of the current task need no capacity of their own while the holder has some."""
+        """Makes requests of the current task use the holder's capacity while the holder has some."""
         _HOLDER.set(holder)
 
     @property
     def holder(self) -> Hashable | None:
-        """What the current task acts for."""
+        """The holder for which the current task acts."""
         return _HOLDER.get()
 
     async def send(self, request: Callable[[], Awaitable[T]]) -> T:
         """Sends a request of a plugin when there is capacity, and returns its result."""
         if _HOLDER.get() in self:
-            return await request()  # if all who have capacity waited for more, nobody would get any
+            return await request()  # if all holders of capacity waited for more, none would get any
         await self.wait_for_capacity()
         holder = object()
         self.acquire(holder)

@@ -1,4 +1,4 @@
-"""The cluster as plugins reach it: the port's, but waits for stored objects read the cache, and refused Bindings are recorded.
+"""The `Cluster` of plugins: the port's, except that waits for stored objects read the cache, and refused Bindings are recorded.
 
 A wait costs no request: the watch brings the change, as it does for kube-scheduler's informers. Requests wait for capacity of the BindLimiter: a
 thousand pods in PreBind would otherwise send as many requests at once, and the API server would refuse most.
@@ -17,9 +17,9 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.watched_kinds import STORED_KINDS
 from podwright.core.state.cache import Cache
 from podwright.core.state.object_store import Object, ObjectStore
-from podwright.engine.active_policies import EngineHandle
 from podwright.engine.binding.cycle import BindingCycle, BindingCycles
 from podwright.engine.binding.limiter import BindLimiter
+from podwright.engine.policies.engine_handle import EngineHandle
 from podwright.engine.ports import Ports
 
 CONFLICT: Final = 409
@@ -107,9 +107,9 @@ class StoreWaits:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._kinds: set[str] = set()
-        """The kinds whose changes we are told."""
+        """The kinds whose changes are observed."""
         self._waiting: dict[tuple[str, str, str], set[asyncio.Event]] = {}
-        """Kind, namespace and name of an object → those who wait for it."""
+        """The waits for each object, by kind, namespace and name."""
 
     async def wait_for(self, kind: str, name: str, namespace: str, done: Done, timeout: float) -> None:
         """See `Cluster.wait_for`. Raises ClusterTimeoutError."""
@@ -135,7 +135,7 @@ class StoreWaits:
                 del self._waiting[key]
 
     def __len__(self) -> int:
-        """For how many objects there are waits."""
+        """The number of objects for which tasks wait."""
         return len(self._waiting)
 
     def _changed(self, kind: str, before: Object | None, after: Object | None) -> None:

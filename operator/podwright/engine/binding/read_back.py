@@ -1,4 +1,4 @@
-"""Reading pods back: what became of a Binding is never guessed, but read from the API server.
+"""Reads pods back: the outcome of a Binding is never guessed, but read from the API server.
 
 `ReadBack` reads one pod; the port retries until there is an answer. `UnconfirmedBindings` holds the pods that we have bound and that the watch has
 not shown on their node yet; if it takes too long, they are read back too.
@@ -52,7 +52,7 @@ class UnconfirmedBindings:
         """Each with the time when it is to be read back, in seconds of the engine's clock."""
 
     def add(self, pod: PodInfo, now: float) -> None:
-        """We have bound this pod, which is still assumed."""
+        """Adds a pod that we have bound and that is still assumed."""
         self._pods.append((now + CONFIRM_SECONDS, pod))
 
     @property
@@ -98,7 +98,7 @@ class UnconfirmedBindings:
 def _parsed(raw: Mapping[str, Any], pod: PodInfo) -> PodInfo:
     """The pod that was read. If it can no longer be parsed: the pod as we know it, on the node that it has.
 
-    A pod without a node goes back to the queue, and so it keeps its raw object, as the pods of the watch do.
+    A pod without a node goes back to the queue, so it keeps its raw object, as pods of the watch do.
     """
     node_name = raw["spec"].get("nodeName")
     try:

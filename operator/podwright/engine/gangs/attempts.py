@@ -21,17 +21,18 @@ from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.queue import QueuedPod
 from podwright.core.queue.cost import COSTLY_GROUP_SECONDS
 from podwright.core.queue.queued_pod import Place
-from podwright.engine import decision_log
-from podwright.engine.active_policies import WAITS_FOR_POLICY, ActivePolicies, ActivePolicy
 from podwright.engine.binding.executor import BindingExecutor
+from podwright.engine.decisions import decision_log
 from podwright.engine.extenders import PolicyExtenders
-from podwright.engine.failures import Failures
 from podwright.engine.gangs.members import GONE, GangMembers
 from podwright.engine.intake.foreign_pods import ForeignPods
 from podwright.engine.log_fields import fields
 from podwright.engine.metrics.metrics import GROUP_ALGORITHM_SECONDS
+from podwright.engine.pauses.slices import STILL_CHANGING, Undecided
+from podwright.engine.policies.active_policies import ActivePolicies
+from podwright.engine.policies.active_policy import WAITS_FOR_POLICY, ActivePolicy
 from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, Ports, Verdict
-from podwright.engine.slices import STILL_CHANGING, Undecided
+from podwright.engine.rejections.failures import Failures
 from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
@@ -173,7 +174,7 @@ class Gangs:
         self._metrics.group_attempt_took("error", members[0].pod.scheduler_name, seconds)
 
     def _refuse(self, group: PodGroup, members: Sequence[QueuedPod], started: float) -> None:
-        """Groups are planned in one call, which cannot ask extenders."""
+        """Refuses a group whose members extenders are interested in: groups are planned in one call, which cannot call extenders."""
         seconds = self._clock() - started
         for member in members:
             self._failures.reject_by(member, NO_EXTENDERS, {WAITS_FOR_POLICY}, seconds, cause=NO_EXTENDERS)
@@ -200,7 +201,9 @@ class Gangs:
         )
 
     def _undecided(self, members: Sequence[QueuedPod]) -> None:
-        """Things changed while the attempt was paused. The next attempt, which is in the lane, takes the members as they are then."""
+        """Puts the members into the lane, because the attempt could not be decided while the cluster changed. The next attempt takes the
+        members as they are then.
+        """
         left = [member for member in members if self._queue.get(member.uid) is member]
         for member in left:
             self._queue.wait_in_lane(member, ())

@@ -1,4 +1,4 @@
-"""What follows from changes of pod groups, besides attempts: nominations are cleared, and the groups' errors are reported.
+"""Handles changes of pod groups, apart from attempts: clears nominations, and reports errors of groups.
 
 Groups also change while a plan is tried on the cache, and are then rolled back. So changes are processed in the loop's next
 iteration. Invariant: no member of a group that is no longer complete keeps its nomination.

@@ -15,7 +15,7 @@ from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.queue import QueuedPod
 from podwright.core.queue.cost import is_costly_group
 from podwright.core.queue.queued_pod import Place
-from podwright.engine.failures import Failures
+from podwright.engine.rejections.failures import Failures
 from podwright.engine.state import EngineState
 
 GONE: Final = "the pod group is gone"
@@ -54,9 +54,8 @@ class GangMembers:
         return self._take_all(due, first)
 
     def _slowest_tried(self, group: PodGroup, first: QueuedPod, now: float) -> QueuedPod | None:
-        """Of the members that were tried before, the one with the longest backoff.
-
-        None if none of them backs off, or if they are too few for the group's minimum.
+        """The member with the longest backoff among those that were tried before. None if none of them backs off, or if they are too few
+        for the group's minimum.
         """
         members = self._cache.groups.members(group.key)
         needed = group.min_count - len(members.placed)
@@ -111,7 +110,9 @@ def _was_tried(queued: QueuedPod) -> bool:
 
 
 def _is_costly(due: Sequence[QueuedPod]) -> bool:
-    """Whether these members of a group belong in the lane: one of them does, or all those together that were not tried yet."""
+    """Whether these members of a group belong in the lane: because one of them is costly, or because those that were not tried yet are
+    costly together.
+    """
     if any(queued.costly for queued in due):
         return True
     return is_costly_group(queued.pod for queued in due if not _was_tried(queued))

@@ -19,7 +19,7 @@ from podwright.core.objects.compaction import RecentCache
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.topology_placement_generator import TopologyPlacementGenerator
 from podwright.core.queue import RoomCheck
-from podwright.engine.active_policies import ActivePolicies
+from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.state import EngineState
 
 REMEMBERED: Final = 256
@@ -46,7 +46,7 @@ class GangRoom:
         """By group."""
 
     def check(self) -> RoomCheck:
-        """A check of the current state, which each group is asked once. It is valid until the cache changes."""
+        """A check against the current state, to be called once for each group. It is valid until the cache changes."""
         answers: dict[str, frozenset[str] | None] = {}
 
         def rejecting(pod: PodInfo) -> frozenset[str] | None:

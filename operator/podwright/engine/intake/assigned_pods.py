@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.readable import parse_assigned_pod
-from podwright.engine.active_policies import ActivePolicies
 from podwright.engine.intake.object_changes import (
     ASSIGNED_POD_DELETE,
     ASSIGNED_POD_UPDATE,
@@ -16,6 +15,7 @@ from podwright.engine.intake.object_changes import (
 )
 from podwright.engine.intake.other_instances import OtherInstances
 from podwright.engine.intake.stream import Raw, Stream, name_of
+from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.ports import Ports
 from podwright.engine.state import EngineState
 
@@ -53,7 +53,7 @@ class AssignedPods(Stream):
             self.take(known.pods[uid])
 
     def eviction_ended(self, uid: str, *, deleted: bool) -> None:
-        """Unless it was `deleted`, the pod is again what the watch shows."""
+        """Ends the eviction. Unless it was `deleted`, the pod is again as the watch shows it."""
         known = self._cache.placement(uid)
         if known is not None and deleted:
             return
@@ -78,7 +78,7 @@ class AssignedPods(Stream):
             self._invalid_objects.report("Pod", name_of(raw), error)
 
     def take(self, pod: PodInfo) -> None:
-        """The pod has a node: this confirms our own assumption, or another scheduler bound it."""
+        """Takes a pod that has a node. It confirms our own assumption, or another scheduler bound the pod."""
         started = self._metrics.start()
         cache, uid = self._cache, pod.uid
         if uid in self._evicted:
@@ -87,7 +87,7 @@ class AssignedPods(Stream):
         known = cache.placement(uid)
         assumed = known is not None and cache.is_assumed(uid)
         before = None if known is None or assumed else known.pods[uid]
-        # A pod that we assumed may have finished before the watch shows it on its node: that makes room.
+        # A pod that we assumed may finish before the watch shows it on its node, which makes room.
         finished = known.pods[uid].on(known.name) if known is not None and assumed and pod.finished else None
         cache.set_pod(pod)
         if before is None:

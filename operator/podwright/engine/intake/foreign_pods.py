@@ -59,14 +59,14 @@ class ForeignPods:
         return self._by_group.get(key, {}).values()
 
     def problem(self, key: str, scheduler_name: str) -> str:
-        """The error of a group that has foreign pods beside those of `scheduler_name`; empty if it has none."""
+        """The error of a group that has foreign pods besides those of `scheduler_name`; "" if it has none."""
         other = next(iter(self.of(key)), None)
         if other is None:
             return ""
         return f'{SHARED_NAME}, got: "{other.scheduler_name}" of pod {other.pod} and "{scheduler_name}"'
 
     def seen(self, raw: Mapping[str, Any]) -> None:
-        """Takes a raw pod of another scheduler in. Never raises: an invalid pod counts as one without a group."""
+        """Takes in a raw pod of another scheduler. Never raises: an invalid pod counts as one without a group."""
         foreign_pod = _parse(raw)
         if foreign_pod is None or self._by_uid.get(foreign_pod.uid) == foreign_pod:
             return
@@ -75,7 +75,7 @@ class ForeignPods:
         self._notify(foreign_pod.group)
 
     def left(self, uid: str) -> None:
-        """The pod is no longer pending, or asks for us now. Unknown pods are ignored."""
+        """Forgets a pod that is no longer pending, or that now asks for us. Unknown pods are ignored."""
         foreign_pod = self._by_uid.pop(uid, None)
         if foreign_pod is not None:
             others = self._by_group[foreign_pod.group]

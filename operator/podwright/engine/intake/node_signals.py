@@ -1,4 +1,4 @@
-"""NodeSignals: the stream of what sources say about nodes, and the time that passes for it."""
+"""NodeSignals: the stream of samples from sources of signals, which also expire as time passes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from podwright.engine.ports import Ports
 from podwright.engine.state import EngineState
 
 READ_AT_ONCE: Final = 200
-"""So many nodes are read at once, which takes a few milliseconds at most."""
+"""How many nodes are read at once, which takes a few milliseconds at most."""
 CHANGED: Final = ClusterEvent(SIGNAL, Action.UPDATE_OTHER)
 
 
@@ -25,7 +25,7 @@ class NodeSignals(Stream):
         self._signals = state.cache.signals
         self._quiet = state.slices.quiet
         self._known = 0
-        """Which changes the waiting pods know."""
+        """The last change for which waiting pods were retried."""
 
     @property
     def nodes(self) -> int:
@@ -38,23 +38,22 @@ class NodeSignals(Stream):
 
     @property
     def now(self) -> float:
-        """The time by which samples are dated."""
+        """The current time, by the clock that dates samples."""
         return self._signals.now
 
     async def take(self, name: str, samples: Mapping[str, Sample], asked: float) -> Taken:
-        """A source that was asked then has said this about nodes, by name. Waits for the end of a quiet time.
-
-        Bounded by the caller, since it is done at once.
+        """Takes the samples of a source that was asked at this time, by name of the node. Waits for the end of a quiet time. The caller
+        bounds the number, because all samples are taken at once.
         """
         await self._quiet.over()
         return self._signals.take(name, samples, asked)
 
     async def may_change(self) -> None:
-        """Returns when it is not quiet: nothing changes in a quiet time."""
+        """Waits for the end of a quiet time, in which nothing may change."""
         await self._quiet.over()
 
     async def read_nodes(self, names: Collection[str]) -> None:
-        """Takes what the nodes say of these signals, which were defined just now, in short steps."""
+        """Reads the annotations of all nodes for these new signals, in short steps."""
         known = [*self._cache.nodes]
         for first in range(0, len(known), READ_AT_ONCE):
             await self._quiet.over()
@@ -64,7 +63,7 @@ class NodeSignals(Stream):
         self.tick()
 
     def tick(self) -> None:
-        """Drops what is too old, and lets the waiting pods know what has changed. A quiet time puts that off to the next tick."""
+        """Drops samples that are too old, and retries waiting pods if values have changed. In a quiet time, this is left to the next tick."""
         if self._quiet:
             return
         started = self._metrics.start()

@@ -48,7 +48,7 @@ class Nodes(Stream):
             self._invalid_objects.report("Node", name_of(raw), error)
 
     def _count_members(self, node_name: str) -> None:
-        """Pods on a node count as members of their groups from now on, which may complete the groups."""
+        """Counts the pods on a new node as members of their groups, which may complete the groups."""
         info = self._cache.present(node_name)
         for member in {pod.group: pod for pod in info.pods.values() if pod.group}.values() if info else ():
             if self._cache.groups.complete(member):

@@ -8,9 +8,9 @@ from typing import Final
 
 from podwright.core.objects.watched_kinds import trimmed, unchanged
 from podwright.core.state.object_store import key_of
-from podwright.engine.active_policies import ActivePolicies
 from podwright.engine.intake.object_changes import object_event
 from podwright.engine.intake.stream import Raw, Stream, name_of
+from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.ports import Ports
 from podwright.engine.state import EngineState
 
@@ -74,7 +74,7 @@ class Namespaces(Objects):
 
     @contextmanager
     def _relabelled(self, name: str, labels: object) -> Iterator[None]:
-        """Gives the namespace these labels inside the block, then retries those of its pods that got another policy."""
+        """A context that gives the namespace these labels, and then retries those of its pods that got another policy."""
         if labels == self._cache.namespace_labels(name):
             yield
             return

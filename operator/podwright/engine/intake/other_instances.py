@@ -1,9 +1,9 @@
-"""Notices that another process of Podwright binds pods too: there must be one at a time.
+"""Detects another process of Podwright that binds pods at the same time.
 
-Two instances do not know what the other is about to bind, so together they can over-commit nodes. A pod counts if it is bound after
-our first lists were complete, and its decision (engine/decision_annotation.py) names another instance. So what an earlier process
-has bound before our start does not count. An old process that still decides while its successor runs does count, because it can
-do the same harm. Reports: log, an event, a metric, and `problem` for /readyz.
+Two instances do not know what the other is about to bind, so together they can over-commit nodes. A pod counts if it is bound after our
+first lists were complete, and its decision (engine/decisions/decision_annotation.py) names another instance. So pods that an earlier
+process bound before our start do not count. An old process that still decides while its successor runs counts, because it can do the same
+harm. Reports: log, an event, a metric, and `problem` for /readyz.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.objects.pod import PodInfo
-from podwright.engine.decision_annotation import decided_by
+from podwright.engine.decisions.decision_annotation import decided_by
 from podwright.engine.intake.stream import Raw
 from podwright.engine.log_fields import fields
 from podwright.engine.metrics.metrics import OTHER_INSTANCES_BINDINGS
@@ -26,14 +26,16 @@ log = logging.getLogger(__name__)
 REMEMBERED: Final = 100
 """How many other instances are remembered."""
 QUIET_SECONDS: Final = 600.0
-"""An instance that has bound nothing for so long counts as ended."""
+"""An instance that has bound no pod for this time counts as ended."""
 REPORT_FACTOR: Final = 10
 """The first pod is reported, then the tenth, the hundredth, and so on."""
 
 
 @dataclass(slots=True)
 class _Other:
-    """How many pods it has bound, when the last one was seen (by the steady clock), and at which number it is reported again."""
+    """Another instance: how many pods it has bound, when the last one was seen (by the steady clock), and at which number it is reported
+    again.
+    """
 
     count: int = 0
     last: float = 0.0
@@ -44,7 +46,7 @@ class OtherInstances:
     """See the module."""
 
     def __init__(self, state: EngineState, ports: Ports, *, scheduler_name: str) -> None:
-        """`scheduler_name`: who reports the events."""
+        """`scheduler_name`: the reporter of the events."""
         self._cache = state.cache
         self._clock = state.clock
         self._recorder = ports.recorder
@@ -53,14 +55,14 @@ class OtherInstances:
         self._scheduler_name = scheduler_name
         self._watching = False
         self._others: OrderedDict[str, _Other] = OrderedDict()
-        """By id, the one that bound a pod longest ago first."""
+        """By id. The instance whose last Binding is the oldest comes first."""
 
     def watch(self) -> None:
-        """From now on, pods that others bind count. Call it when the first lists are complete."""
+        """Starts to count pods that others bind. Call it when the first lists are complete."""
         self._watching = True
 
     def bound(self, pod: PodInfo, raw: Raw) -> None:
-        """The watch shows the pod on a node for the first time, as far as the cache knows: it keeps no finished pods."""
+        """Takes a pod that the watch shows on a node for the first time, as far as the cache knows, which keeps no finished pods."""
         if not self._watching or pod.finished:
             return
         instance = decided_by(raw)
@@ -96,7 +98,7 @@ class OtherInstances:
         self._recorder.record(self._regarding(pod.node_name), "Warning", "OtherInstance", "Scheduling", text)
 
     def _regarding(self, node_name: str) -> Regarding:
-        """Our own Deployment, as far as the watches have shown it, else the node that the other instance has chosen."""
+        """Our own Deployment if the watches have shown it, otherwise the node that the other instance has chosen."""
         # As the kubelet does, events of a node regard its name as its uid, and are in the namespace `default`.
         return self.own_deployment() or Regarding("", node_name, node_name, "", self._scheduler_name, "Node")
 

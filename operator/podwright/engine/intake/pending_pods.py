@@ -1,7 +1,7 @@
 """The stream of pods that have no node and ask for a scheduler that we serve, by uid.
 
-They all come through here, whether Kopf or a reflector watches them. A pod that leaves this stream was bound or deleted; only
-the cache can tell which.
+They all come through here, whether Kopf or a reflector watches them. A pod that leaves this stream was bound or deleted; only the cache
+knows which.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Final
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME, PodInfo, parse_pod
 from podwright.core.objects.versions import version_number
 from podwright.core.queue.cost import NODES, AttemptCost
-from podwright.engine.active_policies import ActivePolicies
 from podwright.engine.intake.foreign_pods import ForeignPods
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE, UNSCHEDULED_POD_ADD
 from podwright.engine.intake.stream import Raw, Stream, name_of
+from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.ports import Ports, Regarding
 from podwright.engine.state import EngineState
 
@@ -113,7 +113,7 @@ class PendingPods(Stream):
     def _take(self, pod: PodInfo, raw: Raw) -> None:
         uid, started = pod.uid, self._metrics.start()
         if pod.finished:
-            # A pod that was evicted before it had a node, for example: it must not be bound any more.
+            # For example a pod that was evicted before it had a node. It must not be bound any more.
             if self._queue.get(uid) is not None:
                 self.drop(uid, raw)
             return
@@ -149,7 +149,7 @@ class PendingPods(Stream):
         self._metrics.event_ended(started, ADDED if before is None else UPDATED)
 
     def _update_in_flight(self, before: PodInfo, pod: PodInfo, raw: Raw) -> None:
-        """A failed binding cycle requeues the pod as it is now. The cycle of a pod that is being deleted is stopped."""
+        """Updates a pod in flight: a failed binding cycle requeues it in this version. Stops the cycle of a pod that is being deleted."""
         self._status.seen(pod.uid, raw)
         self._cache.groups.add_waiting(pod)
         self._update(before, pod)

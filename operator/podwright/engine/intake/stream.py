@@ -25,7 +25,7 @@ class Stream:
         self._arrivals = state.arrivals
 
     def _happened(self, event: ClusterEvent, before: Any, after: Any, started: float) -> None:
-        """Moves the waiting pods that the event may help, and wakes the loop. `started`: when the event came in."""
+        """Moves the waiting pods that the event may help, and wakes the loop. `started`: when the event arrived."""
         if event is not ASSIGNED_POD_ADD:
             self._arrivals.changes += 1
         self._queue.move(event, before, after)

@@ -1,6 +1,5 @@
-"""Reports what cannot be understood of slices of devices, classes and taint rules: once in the log, and in the metric of invalid objects.
-
-DynamicResources tells the users of pods that wait.
+"""Reports parts of ResourceSlices, classes and taint rules that cannot be understood: once in the log, and in the metric of invalid
+objects. DynamicResources writes events for pods that wait.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from podwright.core.state.cache import Cache
 
 
 def report_unreadable_devices(cache: Cache, report: Callable[[str, str, Exception], object]) -> None:
-    """From now on. `report`: called with kind and name of the object."""
+    """Starts to report. `report`: called with kind and name of the object."""
 
     def tell(problem: InvalidObjectError) -> None:
         report(problem.kind, problem.name, problem)

@@ -1,0 +1,1 @@
+"""The metrics of a process. Start with `metrics`, the catalogue. `families` holds the numbers."""

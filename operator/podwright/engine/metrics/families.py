@@ -53,7 +53,7 @@ class Counter:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Histogram:
-    """How values are distributed. `buckets`: upper bounds, rising, without infinity."""
+    """A distribution of values. `buckets`: ascending upper bounds, without infinity."""
 
     name: str
     help: str

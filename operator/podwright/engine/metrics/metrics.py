@@ -17,7 +17,6 @@ from prometheus_client.core import Metric
 
 from podwright import __version__
 from podwright.core.framework.observer import Observer, PluginNames
-from podwright.engine.memory import memory_in_use
 from podwright.engine.metrics import devices, policies
 from podwright.engine.metrics.families import (
     Counter,
@@ -32,6 +31,7 @@ from podwright.engine.metrics.families import (
     exponential,
 )
 from podwright.engine.metrics.plugin_evaluations import PluginEvaluations
+from podwright.engine.process.memory import memory_in_use
 
 ATTEMPTS_PER_MEASURED: Final = 50
 """One attempt in fifty has its plugins measured. kube-scheduler times the plugins of one attempt in ten, and the points of all."""
@@ -235,7 +235,7 @@ PLUGIN_OVERRUNS: Final = Counter(
     "podwright_plugin_overruns", "Decisions in which a plugin took longer than its budget.", ("plugin",)
 )
 PLUGIN_STOPS: Final = Counter(
-    "podwright_plugin_stops", "Calls of plugins that did not come back and were stopped.", ("plugin",)
+    "podwright_plugin_stops", "Calls of plugins that did not return and were stopped.", ("plugin",)
 )
 PLUGINS_OFF: Final = Gauge("podwright_plugins_switched_off", "Plugins that are switched off, each for a policy.")
 SLOW_PLUGIN_CALLS: Final = Counter(

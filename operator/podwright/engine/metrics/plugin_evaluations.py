@@ -24,7 +24,7 @@ _FEASIBLE: Final = 3
 """Nodes that were scored."""
 
 _MAX_SUMS: Final = 1_000
-"""With more for one framework, they are folded: the metrics may never be scraped."""
+"""If one framework has more sums, they are folded, because the metrics may never be scraped."""
 _COUNTED: Final = ("PreFilter", "Filter", "PreScore", "Score")
 _Key = tuple[tuple[str, ...], tuple[str, ...], str]
 """The plugins that returned Skip in PreFilter and in PreScore, and the one whose PreFilter ended the attempt. Tuples cost half of
@@ -50,7 +50,7 @@ class PluginEvaluations:
         self._frameworks: dict[PluginNames, dict[_Key, _Sums]] = {}
 
     def framework_built(self, plugins: PluginNames) -> None:
-        """Makes the framework's counts visible, with 0. Frameworks that are gone do not pile up: their sums are folded."""
+        """Shows the framework's counts from the start, with 0. Folds the sums of removed frameworks, so that they do not accumulate."""
         self.fold()
         for point in _COUNTED:
             for name in plugins.at[point]:
@@ -86,7 +86,7 @@ class PluginEvaluations:
             sums.rejected[plugin] += count
 
     def fold(self) -> None:
-        """Adds to the counter what was summed since the last time."""
+        """Adds the sums since the last call to the counter."""
         frameworks, self._frameworks = self._frameworks, {}
         for plugins, attempts in frameworks.items():
             for (no_filter, no_score, ended_by), sums in attempts.items():

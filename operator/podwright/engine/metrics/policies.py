@@ -18,7 +18,7 @@ POLICY_PENDING: Final = Gauge(
 )
 SHADOW_COMPARISONS: Final = Counter(
     "podwright_shadow_comparisons",
-    "Decisions of policies in shadow mode that were compared with what became of the pod, by outcome.",
+    "Decisions of policies in shadow mode that were compared with the other scheduler's, by outcome.",
     ("policy", "outcome"),
 )
 SHADOW_SKIPPED: Final = Counter(

@@ -1,1 +1,3 @@
-"""Changes of the plugins that policies use while the scheduler runs: reload takes changed files over, switches turns off a plugin that is too slow."""
+"""Changes of the plugins that policies use while the scheduler runs: `reload` loads changed files, `switches` turns off plugins that are
+too slow.
+"""

@@ -1,4 +1,4 @@
-"""Events that regard policies: what became of their plugins."""
+"""Events on policies, about changes of their plugins."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Final, Literal
 
 from podwright.api.local_policy import LOCAL_KIND
 from podwright.api.scheduler_policy import GROUP, KIND, VERSION
-from podwright.engine.active_policies import ActivePolicies
+from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.ports import Recorder, Regarding
 
 MOST_POLICIES: Final = 10
-"""About so many policies are events recorded of one cause. The statuses of all of them say it."""
+"""The most policies that get an event of one cause. The status of every policy names the cause."""
 _ACTION: Final = "Scheduling"
 
 
 class PolicyEvents:
-    """See the module. `own`: what events regard that no policy is concerned by, if that is known."""
+    """See the module. `own`: the object of events that concern no policy, if it is known."""
 
     def __init__(
         self, policies: ActivePolicies, recorder: Recorder, *, scheduler_name: str, own: Callable[[], Regarding | None]
@@ -27,7 +27,9 @@ class PolicyEvents:
         self._own = own
 
     def record(self, names: Collection[str], kind: Literal["Normal", "Warning"], reason: str, note: str) -> None:
-        """An event for each of these policies, for a few of them if there are many. `names`: of local ones, namespace/name."""
+        """Records an event on each of these policies, or on MOST_POLICIES of them if there are more. `names`: namespace/name for local
+        policies.
+        """
         found = [each for name in sorted(names) if (each := self._regarding(name)) is not None]
         own = None if found else self._own()
         for regarding in found[:MOST_POLICIES] if own is None else [own]:

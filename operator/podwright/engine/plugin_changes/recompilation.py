@@ -2,8 +2,8 @@
 
     steps: built-in policies ─► SchedulerPolicies ─► local policies ─► finish, with no pause after the last step
 
-Only policies that use a changed plugin are compiled. Policies that come or change between the steps are compiled in further steps. If one
-of them cannot be compiled, nothing has changed.
+Only policies that use a changed plugin are compiled. Policies that are added or changed between the steps are compiled in further steps. If
+one of them cannot be compiled, nothing has changed.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from podwright.api.policy_result import problem_of
 from podwright.core.framework.errors import ReportException
 from podwright.core.framework.framework import Framework
 from podwright.core.objects.control_flow import CONTROL_FLOW
-from podwright.engine.active_policies import ActivePolicies
+from podwright.engine.policies.active_policies import ActivePolicies
 
 
 class RecompilationError(Exception):
-    """A policy cannot be compiled for these plugins. The message names it, and where the plugin raised an exception."""
+    """A policy cannot be compiled for these plugins. The message names the policy, and the file and line where a plugin raised an
+    exception.
+    """
 
 
 class Recompilation:
-    """See the module. `changed`: the names of plugins that are new, gone or other classes in `classes`."""
+    """See the module. `changed`: the names of plugins that were added, removed or replaced in `classes`."""
 
     def __init__(self, policies: ActivePolicies, *, classes: Classes, changed: Collection[str]) -> None:
         self._policies = policies
@@ -61,7 +63,7 @@ class Recompilation:
             raise RecompilationError(f"policy {policy.name}: {problem_of(error)}") from error
 
     def _reporting(self, report: ReportException) -> ReportException:
-        """Exceptions are those of the policy once its plugins are in force: until then they only end the compilation."""
+        """Exceptions of the new plugins end the compilation. They are counted for the policy only once its new plugins are in use."""
 
         def reporting(plugin: str, point: str, error: BaseException) -> None:
             if self._finished:
@@ -70,7 +72,9 @@ class Recompilation:
         return reporting
 
     def finish(self, gone: Collection[str]) -> int:
-        """Has the policies decide. `gone`: the modules whose plugins are not used any more. Returns how many policies have changed."""
+        """Puts the compiled policies into use. `gone`: the modules whose plugins are no longer used. Returns how many policies have
+        changed.
+        """
         known = {policy: fresh for policy, fresh in self._fresh.items() if self._policies.is_known(policy)}
         frameworks = {policy: each for policy, each in self._frameworks.items() if policy in known}
         self._finished = True

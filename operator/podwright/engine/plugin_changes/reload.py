@@ -1,10 +1,10 @@
-"""Loads the plugins of plugin directories again when their files change, whole or not at all.
+"""Loads the plugins of plugin directories again when files change: either all changes take effect, or none.
 
     read the directories ─► two readings agree ─► load changed files in a thread ─► compile the policies that use them, step by step
                                                                                     └─► swap, between two decisions
     anything fails ─► the plugins that were loaded before stay in use; log, event and the status of the policies say why
 
-Attempts and binding cycles that have begun end with the plugins that they began with. Each version of a plugin has instances of its own.
+Attempts and binding cycles that have begun keep the plugins with which they began. Each version of a plugin has its own instances.
 Next: recompilation.py, ../plugins/files.py, ../plugins/loading.py.
 """
 
@@ -22,18 +22,18 @@ from podwright.engine.plugin_changes.policy_events import PolicyEvents
 from podwright.engine.plugin_changes.recompilation import Recompilation, RecompilationError
 from podwright.engine.plugins.files import PluginDirectories, PluginFilesError, Texts
 from podwright.engine.plugins.loading import LoadedPlugins, load_files
-from podwright.engine.side_thread import NoAnswerError, SideThread
+from podwright.engine.process.side_thread import NoAnswerError, SideThread
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS: Final = 0.25
 """How often the directories are read."""
 READ_SECONDS: Final = 10.0
-"""How long that may take: a network file system may hang."""
+"""How long one reading of the directories may take: a network file system may hang."""
 LOAD_SECONDS: Final = 10.0
 """How long it may take to load the files."""
 RETRY_SECONDS: Final = 10.0
-"""How often files are tried again that could be loaded, but not used by some policy."""
+"""The pause before files are tried again that could be loaded, but that some policy could not use."""
 _SHOWN: Final = 5
 
 
@@ -50,7 +50,7 @@ class PluginReload:
         events: PolicyEvents,
         watch: Callable[[Texts], None] = lambda _texts: None,
     ) -> None:
-        """`loaded`: what runs, as it was loaded from the directories at the start. `watch`: told of what is about to be loaded."""
+        """`loaded`: the plugins that were loaded from the directories at the start. `watch`: called with what is about to be loaded."""
         self._directories = directories
         self._loaded = loaded
         self._engine = engine
@@ -60,22 +60,22 @@ class PluginReload:
         self._reader = SideThread("podwright plugin files")
         self._loader = SideThread("podwright plugin loading")
         self._seen: Texts | PluginFilesError | None = None
-        """The last reading, if it differs from what runs."""
+        """The last reading of the directories, if it differs from the plugins in use."""
         self._failed: Texts | PluginFilesError | None = None
-        """What could not be used."""
+        """The last reading that could not be used."""
         self._retry_at: float | None = None
-        """When that is tried again, by the clock of the event loop. None: once it changes."""
+        """When `_failed` is tried again, by the clock of the event loop. None: only after a change."""
         self._policies_tried = 0
         engine.policies.plugins_are(loaded.of_files, "")
 
     async def run(self) -> None:
-        """Loads what changes, until it is cancelled."""
+        """Loads changed files, until the task is cancelled."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
             await self.poll()
 
     async def poll(self) -> None:
-        """Reads the directories once, and loads what two readings agree on. Never raises."""
+        """Reads the directories once, and loads changes that two readings in a row agree on. Never raises."""
         try:
             found: Texts | PluginFilesError = await self._reader.call(self._directories.read, READ_SECONDS)
         except PluginFilesError as error:
@@ -100,7 +100,7 @@ class PluginReload:
         return found == self._loaded.texts
 
     def _is_due(self) -> bool:
-        """Whether files that some policy could not use are tried again: the policies have changed."""
+        """Whether to try files again that some policy could not use, because the policies may have changed."""
         if self._retry_at is None or asyncio.get_running_loop().time() < self._retry_at:
             return False
         return self._engine.policies.policy_set.version != self._policies_tried
@@ -142,7 +142,7 @@ class PluginReload:
         self._record("Normal", "PluginsReloaded", note)
 
     async def _swap(self, loaded: LoadedPlugins) -> int:
-        """Has the policies use these plugins. Raises RecompilationError."""
+        """Replaces the plugins of all policies. Raises RecompilationError."""
         engine, before = self._engine, self._loaded
         changed = loaded.changed_since(before)
         queue_sort = engine.policies.policy_set.queue_sort
@@ -164,7 +164,7 @@ class PluginReload:
         return count
 
     def _forget(self, refused: LoadedPlugins) -> None:
-        """Drops what the refused plugins have registered while they were built."""
+        """Drops the indexes that the refused plugins have registered while they were built."""
         refused.unload(self._loaded)
         kept = {module.name for module in self._loaded.modules.values()}
         names = {module.name for module in refused.modules.values()} - kept
@@ -175,7 +175,7 @@ class PluginReload:
         self._engine.policies.plugins_are(self._loaded.of_files, "")
 
     def _fail(self, problems: Sequence[str], found: Texts | PluginFilesError, *, retry: bool = False) -> None:
-        """What is in the directories cannot be used. `retry`: other policies may be able to."""
+        """Reports that the files cannot be used. `retry`: try them again later, because the policies may have changed by then."""
         again = _equal(found, self._failed)
         self._failed = found
         self._retry_at = asyncio.get_running_loop().time() + RETRY_SECONDS if retry else None
@@ -201,7 +201,7 @@ def _equal(found: Texts | PluginFilesError | None, other: Texts | PluginFilesErr
 
 
 def _names(found: Texts, before: LoadedPlugins) -> str:
-    """The files that differ, in short."""
+    """The names of the files that differ, shortened if there are many."""
     running = before.texts
     names = sorted(str(path) for path in found.keys() | running.keys() if found.get(path) != running.get(path))
     return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class PluginSwitches:
-    """See the module. A plugin is on again when its file or its policy changes, or the operator restarts."""
+    """See the module. A plugin is switched on again when its file or its policy changes, or when the operator restarts."""
 
     def __init__(self, engine: Engine, *, metrics: Metrics, events: PolicyEvents) -> None:
         self._engine = engine
@@ -25,7 +25,7 @@ class PluginSwitches:
         engine.plugin_guard.listen(self._switch_soon)
 
     def tell_of_disabled(self) -> None:
-        """Events for the policies whose plugins are off since the start. Call it when the policies are known."""
+        """Records events on the policies whose plugins are off since the start. Call it once the policies are known."""
         for active in self._engine.policies.built:
             if problem := self._engine.policies.plugins.problem(active.compiled):
                 self._tell(active.compiled, problem)
@@ -35,7 +35,7 @@ class PluginSwitches:
         self._events.record([policy.name], "Warning", "PluginSwitchedOff", problem)
 
     def _switch_soon(self, plugin: GuardedPlugin, why: str) -> None:
-        """Between two decisions: now, one is being made."""
+        """Switches the plugin off after the current attempt, because the plugin may still be running in it."""
         asyncio.get_running_loop().call_soon(self._switch, plugin.owner, plugin.name, why)
 
     def _switch(self, policy: CompiledPolicy, plugin: str, why: str) -> None:

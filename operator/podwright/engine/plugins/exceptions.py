@@ -18,17 +18,17 @@ from typing import Final
 from podwright.api.compile import CompiledPolicy
 from podwright.core.framework.errors import ContractError, ReportException, plugin_traceback, raised_at
 from podwright.core.objects.errors import described
+from podwright.engine.accounting.policy_activity import Activities
 from podwright.engine.metrics.metrics import PLUGIN_EXCEPTIONS, Metrics
-from podwright.engine.policy_activity import Activities
 
 log = logging.getLogger(__name__)
 
 REMEMBERED: Final = 1_000
 SHOWN: Final = 3
-"""How many different exceptions of a policy its status shows."""
+"""How many different exceptions the status of a policy shows."""
 _TEXT_LIMIT: Final = 200
 _FRAMES: Final = 20
-"""The innermost frames, which tell tracebacks apart."""
+"""How many of the innermost frames are compared to tell tracebacks apart."""
 
 _Trace = tuple[str, str, str, tuple[tuple[str, int], ...]]
 """Plugin, extension point, type of exception, and the files and lines."""
@@ -45,7 +45,9 @@ class PluginExceptions:
     """See the module."""
 
     def __init__(self, metrics: Metrics, limit: int = REMEMBERED, activities: Activities | None = None) -> None:
-        """`limit`: how many tracebacks are remembered, of all policies together. `activities`: where they count as faults."""
+        """`limit`: how many tracebacks are remembered, for all policies together. `activities`: where exceptions are counted as faults of
+        policies.
+        """
         self._metrics = metrics
         self._limit = limit
         self._activities = activities
@@ -57,7 +59,7 @@ class PluginExceptions:
         self._listeners.append(changed)
 
     def reporter(self, policy: CompiledPolicy) -> ReportException:
-        """What the plugins of this policy report to."""
+        """The function to which the plugins of this policy report their exceptions."""
 
         def report(plugin: str, point: str, error: BaseException) -> None:
             self._report(policy, plugin, point, error)
@@ -102,14 +104,14 @@ class PluginExceptions:
             )
 
     def summary(self, policy: CompiledPolicy) -> str:
-        """The exceptions of this policy's plugins in short, for its status. Empty if there were none."""
+        """A short text about the exceptions of this policy's plugins, for its status. "" if there were none."""
         texts = [known.text for (owner, _), known in self._known.items() if owner is policy]
         texts.sort()
         more = len(texts) - SHOWN
         return "\n".join([*texts[:SHOWN], *([f"and {more} more, see the log"] if more > 0 else ())])
 
     def forget(self, policies: Collection[CompiledPolicy]) -> None:
-        """Forgets the exceptions of these policies: other plugins run for them."""
+        """Forgets the exceptions of these policies, because they have other plugins now."""
         for key in [key for key in self._known if key[0] in policies]:
             del self._known[key]
 

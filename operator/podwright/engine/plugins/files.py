@@ -1,8 +1,8 @@
 """Reads plugin directories, and notices when the files of installed plugins change.
 
-A directory is read whole, and twice: only what two readings in a row agree on is loaded. So nobody loads half of a change, whether files
-are written one after the other or the kubelet swaps the link to all files of a ConfigMap. Files of installed packages are loaded once, when the
-operator starts. Whoever changes one of these and does not restart the operator would wonder why nothing happens, so each difference is
+A directory is read as a whole, and twice: only content that two readings in a row agree on is loaded. So no half of a change is loaded,
+whether files are written one after the other or the kubelet swaps the link to all files of a ConfigMap. Files of installed packages are
+loaded once, when the operator starts. A later change of these files has no effect until the operator restarts, so each difference is
 logged, once.
 """
 
@@ -23,19 +23,19 @@ log = logging.getLogger(__name__)
 
 CHECK_SECONDS: Final = 10.0
 MAX_FILES: Final = 500
-"""In all plugin directories together."""
+"""The most files in all plugin directories together."""
 MAX_BYTES: Final = 1 << 20
-"""Of one file, as of a ConfigMap."""
+"""The largest file, as for a ConfigMap."""
 MAX_TOTAL_BYTES: Final = 32 << 20
-"""Of all of them."""
+"""The most bytes of all files together."""
 READINGS: Final = 10
 """How often directories are read at the start until two readings agree."""
 PAUSE_SECONDS: Final = 0.05
 _RECENT_SECONDS: Final = 2.0
-"""A file that has changed so recently may change again without a new stamp."""
+"""A file that has changed within this time may change again without a new stamp."""
 _OWN: Final = "podwright."
 _Stamp = tuple[int, int, int, int]
-"""Changes whenever the file does, unless it does so twice within the precision of the file system's clock. Cheap to read."""
+"""Changes whenever the file changes, unless the file changes twice within the precision of the file system's clock. Cheap to read."""
 
 Texts = Mapping[Path, bytes]
 """The contents of plugin files."""
@@ -61,7 +61,7 @@ class PluginDirectories:
         self._directories = tuple(dict.fromkeys(directories))
         self._wall = wall
         self._known: dict[Path, tuple[_Stamp, bytes]] = {}
-        """What each file was when it had this stamp."""
+        """The content of each file, and the stamp that it had then."""
 
     @property
     def empty(self) -> bool:
@@ -69,7 +69,7 @@ class PluginDirectories:
         return not self._directories
 
     def read(self) -> Texts:
-        """The files as they are now; they may be changing. Raises PluginFilesError."""
+        """The current contents of the files, which may be changing. Raises PluginFilesError."""
         problems = [f"plugin directory {each}: is not a directory" for each in self._directories if not each.is_dir()]
         paths = [path for directory in self._directories for path in plugin_paths(directory)]
         if len(paths) > MAX_FILES:
@@ -94,7 +94,7 @@ class PluginDirectories:
         return found
 
     def settled(self, pause: Callable[[float], None] = time.sleep) -> Texts:
-        """What two readings in a row agree on, or the last one if there are none among READINGS. Raises PluginFilesError."""
+        """The contents on which two readings in a row agree, or the last reading if no two of READINGS agree. Raises PluginFilesError."""
         texts = self.read()
         for _ in range(READINGS):
             before = texts
@@ -106,7 +106,7 @@ class PluginDirectories:
 
     def _text(self, path: Path) -> bytes:
         before = path.stat()
-        if not S_ISREG(before.st_mode) and not S_ISDIR(before.st_mode):  # to open a pipe may take for ever
+        if not S_ISREG(before.st_mode) and not S_ISDIR(before.st_mode):  # opening a pipe may block for ever
             raise PluginFilesError([f"file {path}: is not a regular file"])
         stamp = _stamp(before)
         known = self._known.get(path)
@@ -123,9 +123,9 @@ class InstalledFiles:
     """The files of plugins that come from installed packages. Create it before these are loaded: what changes meanwhile counts as changed."""
 
     def __init__(self, classes: Iterable[type[Any]] = ()) -> None:
-        """`classes`: Podwright's own plugins among them are left out."""
+        """`classes`: all plugin classes; Podwright's own are left out."""
         self._stamps: dict[Path, tuple[_Stamp, str]] = {}
-        """What the digest of a file was computed from."""
+        """The stamp of each file when its digest was computed, and the digest."""
         self._running: dict[Path, str] = {}
         """The digest of each file that was loaded. Empty for a file that does not exist."""
         self._logged: dict[Path, str] = {}
@@ -141,14 +141,14 @@ class InstalledFiles:
         return self._running.keys()
 
     async def run(self) -> None:
-        """Logs differences until it is cancelled."""
+        """Logs differences until the task is cancelled."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             for difference in await asyncio.to_thread(self.differences):  # a network file system may be slow
                 log.warning("%s", difference)
 
     def differences(self) -> Sequence[str]:
-        """The differences between the files and what runs that were not returned before."""
+        """The files that differ from the loaded ones, without those that an earlier call returned."""
         found = []
         for path, running in self._running.items():
             digest = self._digest(path)
@@ -160,7 +160,7 @@ class InstalledFiles:
         return found
 
     def _digest(self, path: Path) -> str:
-        """Of the file's content; empty if there is no such file. A file that cannot be read counts as unchanged."""
+        """The digest of the file's content; "" if there is no such file. A file that cannot be read counts as unchanged."""
         known = self._stamps.get(path)
         try:
             stamp = _stamp(path.stat())

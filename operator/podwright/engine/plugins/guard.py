@@ -27,12 +27,12 @@ from podwright.engine.metrics.metrics import PLUGIN_OVERRUNS, PLUGIN_STOPS, Metr
 log = logging.getLogger(__name__)
 
 BUDGET_SECONDS: Final = 0.05
-"""How long a plugin may take for one pod in its decision, and in its binding cycle, unless an option says otherwise."""
+"""The default of how long a plugin may take for one pod: in its decision, and again in its binding cycle."""
 STOP_SECONDS: Final = 1.0
 """How long a call may take."""
 OVERRUNS: Final = 3
 OVERRUN_SECONDS: Final = 60.0
-"""A plugin that exceeds its budget so often within this time is switched off."""
+"""A plugin that exceeds its budget OVERRUNS times within this time is switched off."""
 TICK_SECONDS: Final = 0.25
 """How often `stop` is called."""
 _QUEUE_SORT: Final = "sort_key"
@@ -43,7 +43,9 @@ _NO_PLUGINS: Final = sys.stdlib_module_names | {"google", "greenlet", "kopf", "n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadTimes:
-    """Of the thread that decides: its CPU time in seconds, and the number of its voluntary context switches (`waits`). `clock` never steps back."""
+    """The clocks of the thread that decides: its CPU time in seconds, and the number of its voluntary context switches (`waits`). `clock`
+    never steps back.
+    """
 
     clock: Callable[[], float]
     cpu: Callable[[], float]
@@ -58,17 +60,17 @@ class PluginGuard(CallGuard):
         self._times = times
         self._metrics = metrics
         self._left: Sample = (0.0, 0)
-        """When the attempt paused."""
+        """The sample at the beginning of the current pause."""
         self._away: Sample = (0.0, 0)
-        """What the thread used in pauses."""
+        """The CPU time and context switches of the thread in all pauses."""
         self._building: list[float] = []
-        """How many seconds plugins have, for each that is built or loaded now."""
+        """How many seconds plugins have, for each build or load that is in progress."""
         self._in_plugin: tuple[str, int] = "", 0
         """While plugins are built: the module that the thread is in, and how many ticks in a row found it there."""
         self._switch: Callable[[GuardedPlugin, str], None] = lambda _plugin, _why: None
 
     def listen(self, switch: Callable[[GuardedPlugin, str], None]) -> None:
-        """Has `switch` called with a plugin that is to be switched off, and why. It is called in the middle of an attempt."""
+        """Sets the function that switches plugins off. It is called with the plugin and the reason, in the middle of an attempt."""
         self._switch = switch
 
     # Budgets
@@ -111,20 +113,22 @@ class PluginGuard(CallGuard):
         self._metrics.count(PLUGIN_STOPS, plugin.name)
         _end_in_plugin(error)
         log.error(
-            "policy %s: plugin %s did not come back from %s for %.1f s, and was stopped",
+            "policy %s: plugin %s did not return from %s for %.1f s, and was stopped",
             plugin.owner.name,
             plugin.name,
             method,
             seconds,
             exc_info=(type(error), error, error.__traceback__),
         )
-        return f"did not come back from {method} within {STOP_SECONDS:g} s, and was stopped"
+        return f"did not return from {method} within {STOP_SECONDS:g} s, and was stopped"
 
-    # Calls that do not come back
+    # Calls that do not return
 
     @contextmanager
     def building(self, seconds: float | None = None) -> Iterator[None]:
-        """Plugins are loaded, or constructed and their arguments checked: their code may run outside of calls, for so many seconds each; None: STOP_SECONDS."""
+        """A context in which code of plugins may run outside of calls, because plugins are loaded, constructed, or their arguments checked.
+        `seconds`: how long each of these may take; None: STOP_SECONDS.
+        """
         self._building.append(STOP_SECONDS if seconds is None else seconds)
         try:
             yield
@@ -156,8 +160,8 @@ class PluginGuard(CallGuard):
         module, (before, ticks) = _outermost_plugin(frame), self._in_plugin
         self._in_plugin = module, ticks + 1 if module == before else 1
         if self.overdue():
-            log.error("code of a plugin did not come back, and was stopped at:\n%s", stack_of(frame))
-            raise PluginStoppedError(f"did not come back within {self._building[-1]:g} s, and was stopped")
+            log.error("code of a plugin did not return, and was stopped at:\n%s", stack_of(frame))
+            raise PluginStoppedError(f"did not return within {self._building[-1]:g} s, and was stopped")
 
 
 def is_in_plugin(frame: FrameType | None) -> bool:
@@ -175,7 +179,7 @@ def is_in_plugin(frame: FrameType | None) -> bool:
 
 
 def _outermost_plugin(frame: FrameType | None) -> str:
-    """The module of the plugin that runs, not that of a library which it uses."""
+    """The module of the running plugin, not that of a library which the plugin uses."""
     found = ""
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
@@ -189,7 +193,7 @@ def _outermost_plugin(frame: FrameType | None) -> str:
 
 
 def _end_in_plugin(error: BaseException) -> None:
-    """Cuts what raised the exception off the end of its traceback."""
+    """Removes Podwright's own frames from the end of the exception's traceback."""
     last = trace = error.__traceback__
     while trace is not None:
         if not str(trace.tb_frame.f_globals.get("__name__", "")).startswith("podwright."):
@@ -200,5 +204,5 @@ def _end_in_plugin(error: BaseException) -> None:
 
 
 def stack_of(frame: FrameType | None) -> str:
-    """The innermost calls, the last one at the end."""
+    """The innermost calls as text, the innermost one last."""
     return "" if frame is None else "".join(traceback.format_list(traceback.extract_stack(frame, _FRAMES)))

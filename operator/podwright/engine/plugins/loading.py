@@ -20,7 +20,7 @@ from importlib import metadata
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, Final
 
 from podwright.core.framework.interface import Plugin
@@ -32,7 +32,7 @@ from podwright.engine.plugins.files import PluginDirectories, PluginFilesError, 
 
 ENTRY_POINTS: Final = "podwright.plugins"
 FILE_MODULE: Final = "podwright_plugin_file_"
-"""How the names of modules begin that are loaded from files."""
+"""The prefix of the names of modules that are loaded from files."""
 _numbers = itertools.count()
 
 
@@ -47,7 +47,9 @@ class PluginModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoadedPlugins:
-    """All plugin classes by name, and where they come from. `installed`: those of entry points; `skipped`: files that are not to be loaded."""
+    """All plugin classes by name, and where they come from. `installed`: the classes from entry points; `skipped`: files that must not be
+    loaded.
+    """
 
     classes: Mapping[str, type[Plugin]]
     in_tree: Mapping[str, type[Plugin]]
@@ -57,11 +59,11 @@ class LoadedPlugins:
 
     @property
     def texts(self) -> Texts:
-        """The files that were loaded, or are not to be."""
+        """The contents of the files that were loaded or skipped."""
         return {path: module.text for path, module in self.modules.items()} | dict(self.skipped)
 
     def names_by_file(self) -> Mapping[Path, Collection[str]]:
-        """The plugins that each file defines, also those of entry points."""
+        """The names of the plugins that each file defines, including files of entry points."""
         found: dict[Path, set[str]] = {}
         for path, module in self.modules.items():
             found[path] = {name for each in module.plugins if (name := getattr(each.plugin, "name", ""))}
@@ -79,21 +81,21 @@ class LoadedPlugins:
 
     @property
     def are_third_party(self) -> bool:
-        """Whether any of them is not one of Podwright's own."""
+        """Whether any of these plugins is not one of Podwright's own."""
         return bool(self.installed or self.modules)
 
     @property
     def installed_classes(self) -> Sequence[type[Any]]:
-        """The plugins of entry points."""
+        """The plugin classes from entry points."""
         return [each.plugin for each in self.installed if isinstance(each.plugin, type)]
 
     def changed_since(self, before: LoadedPlugins) -> frozenset[str]:
-        """The names of the plugins that are new, gone, or another class than before."""
+        """The names of the plugins that were added, removed or replaced since `before`."""
         names = self.classes.keys() | before.classes.keys()
         return frozenset(name for name in names if self.classes.get(name) is not before.classes.get(name))
 
     def unload(self, kept: LoadedPlugins | None = None) -> None:
-        """Forgets the modules of these files, without those that are `kept`. Who uses their classes goes on to do so."""
+        """Removes the modules of these files from `sys.modules`, except those of `kept`. Classes that are in use keep working."""
         used = {module.name for module in kept.modules.values()} if kept is not None else set()
         for path, module in self.modules.items():
             if module.name not in used:
@@ -117,7 +119,9 @@ def load(
     in_tree: Mapping[str, type[Plugin]] = PLUGINS,
     skip: Callable[[Texts], Collection[Path]] = lambda _texts: (),
 ) -> LoadedPlugins:
-    """The same, with their sources. `skip`: called before the files are loaded; says which of them are not to be."""
+    """As `load_plugins`, with the sources of the classes. `skip`: called before the files are loaded; returns those that must not be
+    loaded.
+    """
     found: list[Found] = []
     problems: list[str] = []
     for item in _from_entry_points():
@@ -133,9 +137,8 @@ def load(
 
 
 def load_files(texts: Texts, before: LoadedPlugins, problems: Iterable[str] = ()) -> LoadedPlugins:
-    """The plugins of these files, and all others of `before`. Files that have not changed are not loaded again.
-
-    Raises RegistryError with all problems found, and `problems`; then nothing of it stays loaded.
+    """The plugins of these files, and all others of `before`. Files that have not changed are not loaded again. Raises RegistryError with
+    all problems found, including `problems`; then none of the new modules stays loaded.
     """
     problems = [*problems]
     modules: dict[Path, PluginModule] = {}
@@ -211,7 +214,7 @@ def _load_file(path: Path, text: bytes) -> PluginModule:
 
 
 class _TextLoader(importlib.abc.InspectLoader):
-    """Executes a text that was read before: the file may have changed, and no stale bytecode of it is ever used."""
+    """Executes the text that was read before, because the file may have changed since. Never uses bytecode files."""
 
     def __init__(self, path: Path, text: bytes) -> None:
         self._path = path
@@ -220,7 +223,7 @@ class _TextLoader(importlib.abc.InspectLoader):
     def get_source(self, fullname: str) -> str:
         return importlib.util.decode_source(self._text)
 
-    def get_code(self, fullname: str) -> object:  # type: ignore[override]
+    def get_code(self, fullname: str) -> CodeType:
         return compile(self._text, str(self._path), "exec", dont_inherit=True)
 
 
@@ -241,7 +244,7 @@ def _import(path: Path, text: bytes) -> ModuleType:
 
 
 def _show_lines_of(path: Path, text: bytes) -> None:
-    """Has tracebacks show the lines of the text that runs."""
+    """Makes tracebacks show the lines of the executed text."""
     try:
         lines = importlib.util.decode_source(text).splitlines(keepends=True)
     except (SyntaxError, UnicodeDecodeError):

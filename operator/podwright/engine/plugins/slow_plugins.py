@@ -1,9 +1,9 @@
 """Finds the plugins that take long: all pods share one thread, so a plugin that takes a second delays every pod by a second.
 
-To read the clock around every call of a plugin would slow down all attempts for the sake of a few. So attempts are timed as a
-whole, which costs nothing: the loop reads the clock after each of them anyway. If one takes `SLOW_SECONDS` or more, the plugins
-are measured one by one in the next attempts under the same policy, in the same way as in the sample for the metrics. A plugin
-that is slow for one kind of pod only is found at the next such pod, if it comes soon, or in the sample.
+Reading the clock around every call of a plugin would slow down all attempts. So attempts are timed as a whole, which costs nothing: the
+loop reads the clock after each of them anyway. If one takes `SLOW_SECONDS` or more, the plugins are measured one by one in the next
+attempts under the same policy, in the same way as in the sample for the metrics. A plugin that is slow for one kind of pod only is found at
+the next such pod, if it comes soon, or in the sample.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from podwright.engine.metrics.metrics import SLOW_PLUGIN_CALLS, Metrics
 log = logging.getLogger(__name__)
 
 SLOW_SECONDS: Final = 0.1
-"""An attempt, or a plugin at one extension point in one attempt, is slow from here on."""
+"""An attempt, or a plugin at one extension point in one attempt, is slow if it takes this long."""
 MEASURED_ATTEMPTS: Final = 20
 """How many attempts under a policy are measured after a slow one."""
 LOG_SECONDS: Final = 60.0
 """How often the log names the same plugin or policy."""
 _MAX_MEASURED: Final = 1_000
-"""Of how many policies attempts are measured at the same time."""
+"""For how many policies attempts are measured at the same time."""
 _AWAITED: Final = frozenset(("PreBind", "Bind", "PostBind"))
 """Other pods are scheduled while these wait."""
 

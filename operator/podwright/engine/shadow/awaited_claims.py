@@ -66,7 +66,7 @@ class AwaitedClaims:
                 del self._pods[key]
 
     def clear(self) -> None:
-        """Nobody looks at pods any more."""
+        """Forgets all pods."""
         self._pods.clear()
         self._claims.clear()
 

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from podwright.engine.pauses.slices import Undecided
 from podwright.engine.shadow.comparison import Comparison, on_former_state
 from podwright.engine.shadow.shadow_pods import Seen
 from podwright.engine.shadow.tallies import Tallies
 from podwright.engine.shadow.tally import Skip, Tally
 from podwright.engine.shadow.unplaced_pods import is_decided_early
-from podwright.engine.slices import Undecided
 from podwright.engine.state import EngineState
 
 MOST_LATER: Final = 256
@@ -25,7 +25,7 @@ MOST_LATER: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A pod has got its node. `seen`: what was known of it then, None if the watch of pending pods had not told of it.
+    """A pod that has got its node. `seen`: what was known of it then, None if the watch of pending pods had not shown it.
 
     `number`: of all arrivals; `changes`: see Arrivals, at that time. `tallies`: of the policies that look at the pod.
     """
@@ -51,17 +51,17 @@ class PlacedPods:
         self._number = 0
 
     def clear(self) -> None:
-        """Nobody looks at pods any more."""
+        """Forgets all pods."""
         self._recent.clear()
 
     def arrived(self, uid: str, node: str, *, seen: Seen | None, tallies: Iterable[Tally]) -> Arrival:
-        """A pod has got its node just now. Call it for all pods, also for those that no policy looks at."""
+        """Notes that a pod has just got its node. Call it for all pods, also for those that no policy selects."""
         self._number += 1
         self._recent.append((self._number, uid))
         return Arrival(uid, node, seen, tuple(tallies), self._number, self._arrivals.changes)
 
     def compare(self, arrival: Arrival, tally: Tally) -> bool:
-        """Has the policy decide. Returns False if the cluster has changed meanwhile: try again, or give up with `Skip.CHANGING`."""
+        """Lets the policy decide. Returns False if the cluster has changed meanwhile: try again, or give up with `Skip.CHANGING`."""
         there, seen = self._cache.placement(arrival.uid), arrival.seen
         if there is None:
             self._tallies.skip(tally, Skip.GONE)

@@ -1,42 +1,39 @@
-"""Shadow: has the policies in shadow mode decide, one decision at a time, and counts how often they agree with the scheduler that places the pods.
+"""Shadow: lets the policies in shadow mode decide, one decision at a time, and counts how often they agree with the scheduler that places
+the pods.
 
 A pod is compared when it gets its node (`placed_pods`). A pod for which the other scheduler finds no node is compared when its condition says so, and
-then every minute (`unplaced_pods`). Bounded: MOST_WAITING pods wait for their turn. `shadow_time` says when a decision may be made.
+then every minute (`unplaced_pods`). `waiting_arrivals` and `due_checks` hold those that wait for their turn, and `shadow_time` says when a decision
+may be made.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from podwright.api.policy_status import ShadowWork
 from podwright.api.spec.match import Subject
-from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.objects.pod import PodInfo
-from podwright.engine.active_policies import ActivePolicies
 from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.metrics.policies import SHADOW_NODES_IN_USE, SHADOW_UNPLACED, SHADOW_UTILIZATION, SHADOW_WAITING
+from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.shadow.comparison import Outcome
+from podwright.engine.shadow.due_checks import DueChecks
 from podwright.engine.shadow.placed_pods import Arrival, PlacedPods
 from podwright.engine.shadow.shadow_pods import ShadowPods, WatchedPod
 from podwright.engine.shadow.tallies import Tallies
 from podwright.engine.shadow.tally import Skip, Tally
 from podwright.engine.shadow.unplaced_pods import UnplacedPods
+from podwright.engine.shadow.waiting_arrivals import WaitingArrivals
 from podwright.engine.shadow.worlds import Worlds
 from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
 
-MOST_WAITING: Final = 10_000
-"""How many pods with nodes may wait for their turn. Of more, the oldest are not compared."""
-UNSEEN_SECONDS: Final = 60.0
-"""How long the watch of pending pods may be behind the watch of pods with nodes. After that, the pod counts as created with its node."""
-AGAIN_SECONDS: Final = 60.0
-"""How often the policies decide again about a pod that the other scheduler cannot place."""
 TRIES: Final = 3
 """How often a decision is begun again when changes of the cluster interrupt it."""
 
@@ -56,7 +53,6 @@ class Shadow:
 
     def __init__(self, state: EngineState, policies: ActivePolicies, metrics: Metrics) -> None:
         self._cache = state.cache
-        self._clock = state.clock
         self._wake = state.wake
         self._arrivals = state.arrivals
         self._policies = policies
@@ -68,31 +64,18 @@ class Shadow:
         self.unplaced = UnplacedPods(state, pods=self.pods, tallies=self.tallies, again=self._claim_changed)
         self._by_name: dict[str, list[Tally]] = {}
         self.names: frozenset[str] = frozenset()
-        """The scheduler names whose pods are looked at."""
+        """The scheduler names of the policies in shadow mode."""
         self.deciding = False
         """Whether this instance decides: a standby does not."""
-        self._arrived: deque[Arrival] = deque()
-        self._unseen: OrderedDict[str, tuple[float, Arrival]] = OrderedDict()
-        """Pods with nodes that the watch of pending pods has not shown, by uid, with the time: they may have been created with their nodes."""
-        self._checks: OrderedDict[str, None] = OrderedDict()
-        """The uids of waiting pods about which the policies are to decide now."""
-        self._again: OrderedDict[str, float] = OrderedDict()
-        """The same for later, with the time, the first one first."""
+        self._waiting = WaitingArrivals(state, tallies=self.tallies)
+        self._checks = DueChecks(state.clock)
         self._check_is_next = self._world_is_next = False
         self._job: _Job | None = None
         self._listeners: list[Callable[[], None]] = []
-        metrics.compute(SHADOW_WAITING, lambda: {(): len(self._arrived)})
+        metrics.compute(SHADOW_WAITING, lambda: {(): len(self._waiting)})
         metrics.compute_in_parts(SHADOW_UNPLACED, self.unplaced.counts)
         metrics.compute(SHADOW_UTILIZATION, self.worlds.ratios)
         metrics.compute(SHADOW_NODES_IN_USE, self.worlds.nodes_in_use)
-        compact_regularly(self)
-
-    def compact(self) -> None:
-        """Frees the capacity that the lists needed when they were longer, and forgets pods that are gone."""
-        self._checks, self._again = OrderedDict(self._checks), OrderedDict(self._again)
-        self._arrived = deque(arrival for arrival in self._arrived if self._is_there(arrival))
-        self._forget_unseen()
-        self._unseen = OrderedDict(self._unseen)
 
     # What others ask
 
@@ -103,7 +86,7 @@ class Shadow:
     @property
     def waiting(self) -> int:
         """How many pods with nodes wait for their turn."""
-        return len(self._arrived)
+        return len(self._waiting)
 
     def work_of(self, name: str) -> ShadowWork | None:
         """What the policy of this name has found; None if it is not in shadow mode."""
@@ -119,9 +102,9 @@ class Shadow:
 
     def due(self, now: float) -> float | None:
         """When there is something to decide, by the clock; None if that is not known."""
-        if self._job is not None or self._arrived or self._checks or self.worlds.has_work:
+        if self._job is not None or self._waiting or self.worlds.has_work:
             return now
-        return next(iter(self._again.values()), None)
+        return self._checks.due(now)
 
     # What happens
 
@@ -134,46 +117,36 @@ class Shadow:
         for tally in self.tallies:
             self._by_name.setdefault(tally.policy.compiled.spec.scheduler_name, []).append(tally)
         self.names = frozenset(self._by_name)
-        self._keep_arrivals()
+        self._keep_job()
+        self._waiting.keep({*self.tallies})
         self.worlds.keep(self.tallies)
         if self._by_name:
             self._arrivals.listener = self._pod_arrived
-            self._checks.update(dict.fromkeys(self.pods.uids))
+            self._checks.add(self.pods.uids)
         else:
             self._arrivals.listener = None
-            for each in (self._checks, self._again, self.pods, self._placed, self.unplaced.claims):
+            for each in (self._checks, self.pods, self._placed, self.unplaced.claims):
                 each.clear()
         for listener in self._listeners:
             listener()
         self._wake()
 
-    def _keep_arrivals(self) -> None:
-        """Of the pods with nodes, keeps those about which a policy still has to decide."""
-        job, tallies = self._job, {*self.tallies}
-        if job is not None:
-            job.turns = deque(tally for tally in job.turns if tally in tallies)
-            if job.arrival is None or not job.turns:
-                self._job = None
-
-        def kept(arrivals: Iterable[Arrival]) -> Iterator[Arrival]:
-            for arrival in arrivals:
-                if left := tuple(tally for tally in arrival.tallies if tally in tallies):
-                    yield replace(arrival, tallies=left)
-
-        self._arrived = deque(kept(self._arrived))
-        times = {uid: at for uid, (at, _) in self._unseen.items()}
-        unseen = kept(arrival for _, arrival in self._unseen.values())
-        self._unseen = OrderedDict((arrival.uid, (times[arrival.uid], arrival)) for arrival in unseen)
+    def _keep_job(self) -> None:
+        """Leaves out the policies that are not in shadow mode any more. All pods without nodes are due again anyway."""
+        if self._job is None:
+            return
+        tallies = {*self.tallies}
+        self._job.turns = deque(tally for tally in self._job.turns if tally in tallies)
+        if self._job.arrival is None or not self._job.turns:
+            self._job = None
 
     def _pod_changed(self, watched: WatchedPod) -> None:
         """A pod has appeared, or lost its gates, or got its claims, or the other scheduler says something else about it."""
-        uid = watched.pod.uid
-        if uid in self._unseen:
-            _, arrival = self._unseen.pop(uid)
-            self._take(replace(arrival, seen=watched.seen))
+        arrival = self._waiting.pop_unseen(watched.pod.uid, watched.seen)
+        if arrival is not None:
+            self._take(arrival)
         if self.unplaced.is_subject(watched):
-            self._again.pop(uid, None)
-            self._checks[uid] = None
+            self._checks.add((watched.pod.uid,))
             self._wake()
 
     def _claim_changed(self, uid: str) -> None:
@@ -181,7 +154,7 @@ class Shadow:
             self._pod_changed(watched)
 
     def _pod_left(self, uid: str) -> None:
-        """A pod without a node has got one, or is gone."""
+        """Handles a pod without a node that has got one, or was deleted."""
         self.unplaced.claims.forget(uid)
         self.worlds.pod_stopped_waiting(uid)
         self._wake()
@@ -193,35 +166,15 @@ class Shadow:
             return
         if certain or seen is not None:
             self._take(arrival)
-            return
-        self._unseen[pod.uid] = (self._clock(), arrival)
-        self._forget_unseen()
-
-    def _forget_unseen(self) -> None:
-        """Those that are too old, or too many, were created with their nodes: no scheduler has placed them."""
-        oldest = self._clock() - UNSEEN_SECONDS
-        while self._unseen and (len(self._unseen) > MOST_WAITING or next(iter(self._unseen.values()))[0] < oldest):
-            self._unseen.popitem(last=False)
+        else:
+            self._waiting.put_unseen(arrival)
 
     def _take(self, arrival: Arrival) -> None:
-        """A scheduler has placed the pod, which waits for its turn now."""
-        if len(self._arrived) >= MOST_WAITING:
-            self._skip(self._arrived.popleft(), Skip.LATE)
-        self._arrived.append(arrival)
+        """A scheduler has placed the pod."""
+        self._waiting.put(arrival)
         for tally in arrival.tallies:
             self.worlds.pod_arrived(tally, arrival.uid)
         self._wake()
-
-    def _is_there(self, arrival: Arrival) -> bool:
-        """Whether the pod is not gone. If it is, that is counted."""
-        if self._cache.placement(arrival.uid) is not None:
-            return True
-        self._skip(arrival, Skip.GONE)
-        return False
-
-    def _skip(self, arrival: Arrival, why: Skip) -> None:
-        for tally in arrival.tallies:
-            self.tallies.skip(tally, why)
 
     # Decisions
 
@@ -261,26 +214,23 @@ class Shadow:
             log.exception("a world in shadow mode failed")
 
     def _next_job(self) -> _Job | None:
-        """The next pod that any policy looks at. Pods with nodes and pods without take turns."""
-        self._put_due_checks()
-        while self._arrived or self._checks:
-            self._check_is_next = bool(self._checks) and not (self._arrived and self._check_is_next)
-            if self._check_is_next:
-                uid, _ = self._checks.popitem(last=False)
-                watched = self.pods.get(uid)
-                job = _Job(uid, None, turns=deque(() if watched is None else self._looking_at(watched.pod)))
-            else:
-                arrival = self._arrived.popleft()
-                job = _Job(arrival.uid, arrival, turns=deque(arrival.tallies if self._is_there(arrival) else ()))
-            if job.turns:
+        """The next pod that any policy selects. Pods with nodes and pods without take turns."""
+        self._checks.collect()
+        while self._waiting or self._checks:
+            self._check_is_next = bool(self._checks) and not (self._waiting and self._check_is_next)
+            job = self._next_check() if self._check_is_next else self._next_arrival()
+            if job is not None and job.turns:
                 return job
         return None
 
-    def _put_due_checks(self) -> None:
-        now = self._clock()
-        while self._again and next(iter(self._again.values())) <= now:
-            uid, _ = self._again.popitem(last=False)
-            self._checks[uid] = None
+    def _next_check(self) -> _Job:
+        uid = self._checks.pop()
+        watched = self.pods.get(uid)
+        return _Job(uid, None, turns=deque(() if watched is None else self._looking_at(watched.pod)))
+
+    def _next_arrival(self) -> _Job | None:
+        arrival = self._waiting.pop()
+        return None if arrival is None else _Job(arrival.uid, arrival, turns=deque(arrival.tallies))
 
     def _looking_at(self, pod: PodInfo) -> Sequence[Tally]:
         """The tallies of the policies that match the pod."""
@@ -310,5 +260,4 @@ class Shadow:
     def _ended(self, job: _Job) -> None:
         watched = self.pods.get(job.uid) if job.arrival is None else None
         if watched is not None and watched.seen.message is not None:
-            self._again[job.uid] = self._clock() + AGAIN_SECONDS
-            self._again.move_to_end(job.uid)
+            self._checks.add_again(job.uid)

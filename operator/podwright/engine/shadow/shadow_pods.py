@@ -1,7 +1,6 @@
-"""The stream of pending pods that policies in shadow mode look at, by uid, whatever scheduler they ask for.
-
-Of a pod that the other scheduler cannot place, its condition says so and why. Of a pod that leaves, the last state is remembered for a while: the
-watch of pods with nodes may report it later.
+"""The stream of pending pods for policies in shadow mode, by uid, whatever scheduler they ask for. The condition of a pod that the other
+scheduler cannot place says so and why. Of a pod that leaves, the last state is remembered for a while: the watch of pods with nodes may
+report it later.
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ from podwright.engine.shadow.comparison import Outlook
 Raw = Mapping[str, Any]
 
 REMEMBERED: Final = 10_000
-"""How many pods are remembered that have left the stream. As many may come in one burst before the other watch tells of their nodes."""
+"""How many pods are remembered after they have left the stream. That many may come in one burst before the other watch shows their nodes.
+"""
 ALL: Final = "*"
 """Stands for the pods of all schedulers."""
 LONGEST: Final = 1024
@@ -97,7 +97,7 @@ class ShadowPods:
             self.drop(uid, None)
 
     def clear(self) -> None:
-        """No policy looks at any pod."""
+        """Forgets all pods."""
         self._pods.clear()
         self._left.clear()
         self.clears += 1

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from podwright.engine.attempts import Attempts
+from podwright.engine.attempts.in_slices import Attempts
 from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.metrics.policies import SHADOW_MILLISECONDS
 from podwright.engine.shadow.shadow import Shadow

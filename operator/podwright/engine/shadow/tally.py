@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Final
 
 from podwright.core.objects.pod import PodInfo
-from podwright.engine.active_policies import ActivePolicy
+from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.engine.shadow.comparison import Comparison, Outcome
 
 REMEMBERED: Final = 200
@@ -27,7 +27,7 @@ class Skip(Enum):
     GROUP = "podGroup"
     """It belongs to a pod group, which is placed as a whole."""
     PREEMPTION = "preemption"
-    """The other scheduler made room on this node for the pod, and then looked at no other."""
+    """The other scheduler made room on this node for the pod, and then considered no other node."""
     NODE_GONE = "nodeGone"
     """Its node was deleted before the policy had its turn."""
     UNSEEN = "unseen"

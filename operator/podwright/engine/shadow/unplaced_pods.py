@@ -10,12 +10,12 @@ from typing import Final
 
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.cost import estimate
+from podwright.engine.pauses.slices import Undecided
 from podwright.engine.shadow.awaited_claims import AwaitedClaims
 from podwright.engine.shadow.comparison import Comparison, Outcome, Outlook, compare_unplaced
 from podwright.engine.shadow.shadow_pods import Seen, ShadowPods, WatchedPod
 from podwright.engine.shadow.tallies import Tallies
 from podwright.engine.shadow.tally import Tally
-from podwright.engine.slices import Undecided
 from podwright.engine.state import EngineState
 
 PODS_AT_ONCE: Final = 1_000
@@ -41,7 +41,7 @@ class UnplacedPods:
         return watched.seen.message is not None or is_decided_early(pod)
 
     def check(self, watched: WatchedPod, tally: Tally) -> bool:
-        """Has the policy decide. Returns False if the cluster has changed meanwhile.
+        """Lets the policy decide. Returns False if the cluster has changed meanwhile.
 
         That it finds no node is no answer yet about a pod whose claims are not all there: `claims` tells when to ask again.
         """

@@ -1,8 +1,8 @@
 """World: the cluster as it would be if all decisions of one policy in shadow mode had been carried out since the policy became active.
 
-It is a cache of its own, which shares pods and objects with the real one. Nodes, objects and departing pods change there as in the cluster. But the
-pods that the policy looks at, and that came since, are on the nodes that the policy has chosen on the state of this world. So each decision affects
-the next one, as it would in a cluster.
+It is a cache of its own, which shares pods and objects with the real one. Nodes, objects and departing pods change there as in the cluster.
+But pods of the policy that were created since are on the nodes that the policy has chosen, on the state of this world. So each decision
+affects the next one, as it would in a cluster.
 
 Bounded: it has the pods and nodes of the cluster, and nothing else. Changes are noted by name, and applied in short steps.
 """
@@ -29,12 +29,15 @@ from podwright.engine.shadow.used_nodes import UsedNodes
 STEP: Final = 100
 """How many changes without a decision one step takes over."""
 RETRIED: Final = 100
-"""How many waiting pods are tried again when something has made room; if any of them is placed, as many again, until all were tried once."""
+"""How many waiting pods are tried again when something has made room; if any of them is placed, the next ones follow, until all were tried
+once.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """`elsewhere`: how many pods are on other nodes than in the cluster; `waiting`: how many wait here and not there; `unplaced`: the other way round.
+    """`elsewhere`: how many pods are on other nodes than in the cluster; `waiting`: how many wait in the world but not in the cluster;
+    `unplaced`: how many wait in the cluster but not in the world.
 
     `undecided`: how many are where they are in the cluster, because the policy could not decide. `settled`: whether all changes were taken over.
     """
@@ -57,7 +60,7 @@ class World:
         self._framework = framework(self.cache)
         self._filling: Iterator[None] | None = self._fill(kinds)
         self._objects: OrderedDict[tuple[str, str, str], None] = OrderedDict()
-        """What has changed and was not taken over, by kind, namespace and name."""
+        """The changes that were not taken over yet, by kind, namespace and name."""
         self._nodes: OrderedDict[str, None] = OrderedDict()
         self._pods: OrderedDict[str, None] = OrderedDict()
         self._decided: set[str] = set()
@@ -148,7 +151,7 @@ class World:
                 return
 
     def _choose_retried(self) -> None:
-        """Has the next waiting pods tried again. Those that are tried in vain go to the end."""
+        """Chooses the next waiting pods to try again. Pods that are tried in vain go to the end."""
         if self._freed:
             self._freed, self._untried = False, len(self._waiting)
         self._placed = False
@@ -156,7 +159,7 @@ class World:
         self._untried -= len(self._retried)
 
     def _fill(self, kinds: tuple[str, ...]) -> Iterator[None]:
-        """Takes over everything that there is, in steps. What changes meanwhile is noted, and taken over afterwards."""
+        """Takes over all objects and pods, in steps. Changes in between are noted, and taken over afterwards."""
         store: ObjectStore = self._real.store
         count = 0
         for kind in kinds:
@@ -221,7 +224,7 @@ class World:
         return self.cache.placement(uid) is not None or uid in self._waiting
 
     def _take_pod(self, uid: str) -> bool:
-        """Takes over what has become of the pod. Returns whether that took a decision."""
+        """Takes over the changes of the pod. Returns whether that took a decision."""
         pod, theirs = self._in_cluster(uid)
         mine = self.cache.placement(uid)
         if pod is None:

@@ -13,11 +13,11 @@ from podwright.core.objects.resources import CPU, MEMORY
 from podwright.core.objects.watched_kinds import STORED_KINDS
 from podwright.core.plugins.rules.params import CONFIG_MAP
 from podwright.core.state.object_store import Object, key_of
-from podwright.engine.active_policies import ActivePolicies
+from podwright.engine.pauses.slices import Undecided
+from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.shadow.tally import Tally
 from podwright.engine.shadow.used_nodes import Usage, UsedNodes, usage_of
 from podwright.engine.shadow.world import World
-from podwright.engine.slices import Undecided
 from podwright.engine.state import EngineState
 
 MOST: Final = 4
@@ -35,7 +35,7 @@ class Worlds:
         self._slices = state.slices
         self._policies = policies
         self._used: UsedNodes | None = None
-        """Of the cluster itself; None until there is the first world."""
+        """The usage of the cluster itself; None until the first world exists."""
         self._worlds: dict[Tally, World] = {}
         self._missing: dict[Tally, str] = {}
         """Why a policy has no world."""
@@ -50,7 +50,7 @@ class Worlds:
         return self._worlds.get(tally)
 
     def keep(self, tallies: Iterable[Tally]) -> None:
-        """Other policies are in shadow mode. Forgets the worlds of those that are gone."""
+        """Call it when other policies are in shadow mode. Forgets the worlds of all others."""
         chosen = sorted(tallies, key=lambda tally: tally.name)
         self._missing = {}
         able = []
@@ -85,7 +85,7 @@ class Worlds:
                 return
 
     def _make(self, tally: Tally) -> None:
-        """To learn of changes costs a look at all pods, the first time: it may pause, and start anew."""
+        """Makes the next world. The first one has to read all pods to follow changes: it may pause, and start anew."""
         if self._used is None:
             used = self._slices.decide(lambda: self._cache.observer(UsedNodes), wanted=lambda: True, in_lane=False)
             if isinstance(used, Undecided):
@@ -112,7 +112,7 @@ class Worlds:
                 world.object_changed(kind, *key)
 
     def pod_arrived(self, tally: Tally, uid: str) -> None:
-        """A scheduler has placed a pod that this policy looks at."""
+        """Notes that a scheduler has placed a pod that this policy selects."""
         if (world := self._worlds.get(tally)) is not None:
             world.pod_arrived(uid)
 

@@ -20,7 +20,7 @@ from podwright.core.state.cache import Cache
 MOST_RESOURCES: Final = 12
 """How many resources are shown: CPU, memory and pods, then those that most nodes have."""
 NAMES_OF_A_NODE: Final = 64
-"""How many resources of one node are looked at."""
+"""How many resources of one node are read."""
 MOST_NAMES: Final = 1024
 """How many names of resources are counted."""
 NODES_A_STEP: Final = 200

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from podwright.api.compile import CompiledPolicy
 from podwright.api.policy_result import ApplyResult
-from podwright.engine.active_policies import ActivePolicies
+from podwright.engine.policies.active_policies import ActivePolicies
 
 MOST_POLICIES: Final = 200
 POLICIES_A_STEP: Final = 50

@@ -30,11 +30,11 @@ from podwright.extender.wire import BindingArgs
 log = logging.getLogger(__name__)
 
 REMEMBERED_PODS: Final = 4096
-"""How many pods that were filtered or scored are remembered until they are bound. Others are read from the API server."""
+"""How many filtered or scored pods are remembered until they are bound. Other pods are read from the API server."""
 REMEMBERED_BYTES: Final = 16 << 20
 """How much memory the texts of these pods take together at most. A parsed pod can take thirty times as much, so it is parsed again."""
 CHECK_SECONDS: Final = 1.0
-"""How often pods that the watch has not shown yet are looked through."""
+"""How often the pods that the watch has not shown yet are checked."""
 
 
 class Bindings:
@@ -55,7 +55,7 @@ class Bindings:
         self._cluster = cluster
         self._clock = clock
         self._seen: OrderedDict[str, str] = OrderedDict()
-        """The texts of pods that may be bound soon, by uid, those that were asked about last at the end."""
+        """The texts of pods that may be bound soon, by uid, the most recent at the end."""
         self._seen_bytes = 0
         self._in_progress: set[str] = set()
         self._unconfirmed: deque[tuple[float, PodInfo]] = deque()
@@ -85,7 +85,7 @@ class Bindings:
             self._recall(next(iter(self._seen)))
 
     def _recall(self, uid: str) -> str | None:
-        """The text of the remembered pod, which is forgotten."""
+        """Removes and returns the text of the remembered pod."""
         text = self._seen.pop(uid, None)
         self._seen_bytes -= 0 if text is None else sys.getsizeof(text)
         return text
@@ -116,7 +116,7 @@ class Bindings:
             self._in_progress.discard(uid)
 
     def _known(self, uid: str, node_name: str) -> str | None:
-        """What to answer about a pod that the watch has shown on a node; None about any other."""
+        """The answer for a pod that the watch has shown on a node; None for any other pod."""
         placement = self._cache.placement(uid)
         if placement is None or self._cache.is_assumed(uid):
             return None
@@ -164,7 +164,7 @@ class Bindings:
         return ""
 
     async def _failed(self, pod: PodInfo, node_name: str, why: str) -> str:
-        """The Binding failed, as far as is known. Returns what to answer: an earlier one may have gone through."""
+        """The Binding seems to have failed. Returns the answer, which is a success if an earlier Binding has gone through."""
         if not await self._settle(pod):
             self._unconfirmed.appendleft((self._clock(), pod))
         placement = self._cache.placement(pod.uid)
@@ -172,7 +172,7 @@ class Bindings:
         return "" if confirmed and placement is not None and placement.name == node_name else why
 
     async def _settle(self, pod: PodInfo) -> bool:
-        """Reads a pod back that is assumed, and counts it where it is. False if the API server does not say."""
+        """Reads an assumed pod back, and counts it where it is. False if the API server does not answer."""
         try:
             found = await self._read(pod.namespace, pod.name)
         except InvalidObjectError as error:
@@ -190,7 +190,7 @@ class Bindings:
         return True
 
     async def run(self) -> None:
-        """Reads back the pods that the watch should have shown by now, until it is cancelled."""
+        """Reads back overdue pods, until the task is cancelled."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             await self.check()

@@ -1,7 +1,7 @@
 """The bodies of requests and answers in memory: how many bytes at once, and how fast they must arrive.
 
 A body with 5,000 nodes has tens of megabytes. The bytes of all large bodies together are bounded, whatever the number of requests: a request
-waits until there is room for its body. Who sends slowly keeps others from that room, and so is given up.
+waits until there is room for its body. A client that sends too slowly would keep others from that room, so its request is given up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LEAST_RATE: Final = 4 << 20
 
 
 class Budget:
-    """Bytes of large bodies that may be in memory at once. Whoever has waited longest is next."""
+    """Bytes of large bodies that may be in memory at once. The request that has waited longest is next."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -42,7 +42,9 @@ class Budget:
             raise
 
     def add(self, size: int) -> None:
-        """Counts bytes that are in memory already, whether there is room or not: others wait for longer. `give_back` must follow."""
+        """Counts bytes that are already in memory, whether there is room or not. Waiting requests then wait longer. `give_back` must
+        follow.
+        """
         self.used += size
 
     def give_back(self, size: int) -> None:

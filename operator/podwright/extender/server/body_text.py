@@ -17,7 +17,7 @@ import orjson
 from podwright.extender.go_json import GoJSONError, invalid_character, mismatch, read_at, string
 
 MAX_VALUE: Final = 2 << 20
-"""Characters of one value that is read at once: a pod, a node, all names, a field that nobody knows. etcd takes objects of 1.5 MiB."""
+"""Characters of one value that is read at once: a pod, a node, all names, an unknown field. etcd takes objects of 1.5 MiB."""
 MAX_BRACKETS: Final = 100_000
 """Lists and objects of one long value. Each costs much more than its text, in time and memory; real objects have one in 40 characters."""
 MAX_FIELDS: Final = 1_000
@@ -27,7 +27,8 @@ CHUNK: Final = 1 << 18
 _NUMBER_TAIL: Final = 2
 """Characters that can follow a number of which the rest is missing, such as "e+"."""
 _PLAIN_KEY: Final = re.compile(r'"([A-Za-z]{1,64})":(?=[^ \t\r\n])')
-"""A key as Go writes it, the colon, and the beginning of a value: what needs no JSON reader."""
+"""A key as Go writes it, the colon, and the beginning of a value. It can be read without a JSON reader."""
+_Decoder: Final = codecs.getincrementaldecoder("utf-8")
 _SPACE: Final = json.decoder.WHITESPACE  # type: ignore[attr-defined]  # what the standard library's reader skips
 
 
@@ -40,7 +41,7 @@ class BodyText:
 
     def __init__(self, body: bytearray) -> None:
         self._body = body
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._decode = _Decoder("replace").decode
         self._text = ""
         self._at = 0
         self._skipped = 0
@@ -75,8 +76,12 @@ class BodyText:
         self._passed(end, self._text[self._at : end])
         return value
 
+    def may_begin_with(self, texts: tuple[str, ...]) -> bool:
+        """Whether one of these texts may follow. False only if none does."""
+        return bool(self._body) or self._text.startswith(texts, self._at)
+
     def take(self, known: str) -> bool:
-        """Reads the value if its text is exactly `known`, which is an object or a list, and has one more bound: that of whoever knows it."""
+        """Reads the value if its text is exactly `known`, an object or a list. The caller bounds the length of `known`."""
         while len(self._text) - self._at < len(known) and self._text.startswith(
             known[: len(self._text) - self._at], self._at
         ):
@@ -112,7 +117,7 @@ class BodyText:
         self._skip()
 
     def skip(self) -> None:
-        """Reads a value that nobody wants. Raises TooLargeError if all of these together are longer than one value may be."""
+        """Skips a value. Raises TooLargeError if all of these together are longer than one value may be."""
         self.value()
         self._skipped += len(self.last)
         if self._skipped > MAX_VALUE:
@@ -180,7 +185,7 @@ class BodyText:
 
     def _skip(self) -> None:
         """To the next character that is no space."""
-        while True:
+        while not self._text[self._at : self._at + 1] > " ":  # no character that is a space, in most cases
             self._at = _SPACE.match(self._text, self._at).end()
             if self._at < len(self._text) or not self._decode_more():
                 return
@@ -199,7 +204,7 @@ class BodyText:
     def _decode_more(self) -> bool:
         if not self._body:
             return False
-        chunk = bytes(self._body[:CHUNK])
+        chunk = self._body[:CHUNK]
         del self._body[:CHUNK]
         self._text = self._text[self._at :] + self._decode(chunk, not self._body)
         self._at = 0

@@ -7,8 +7,8 @@
 | /preempt, /preemption | ExtenderPreemptionArgs | ExtenderPreemptionResult |
 | /bind | ExtenderBindingArgs | ExtenderBindingResult |
 
-Below /policies/NAME, the named policy decides. What goes wrong is said in the answer's field Error, with the status 200, if the answer has that
-field. kube-scheduler shows its users that text; of an answer with another status, only the status.
+Below /policies/NAME, the named policy decides. If the answer has the field Error, errors are in that field, with the status 200:
+kube-scheduler shows its users that text. Of an answer with another status, it shows only the status.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
@@ -30,6 +29,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.names import is_dns_label, is_dns_subdomain
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.state.cache import Cache
+from podwright.engine.log_fields import fields
 from podwright.engine.metrics.metrics import EXTENDER_REQUEST_SECONDS, EXTENDER_REQUESTS, Metrics
 from podwright.extender.server.bindings import Bindings
 from podwright.extender.server.bodies import SMALL, Budget, read_body, read_fast
@@ -54,7 +54,7 @@ from podwright.extender.wire import (
     decode_binding_args,
     encode,
 )
-from podwright.kube.serve.repeated_requests import REPEATS
+from podwright.kube.serve.connections.repeated_requests import REPEATS
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ READ_SECONDS: Final = 30.0
 BODY_BYTES: Final[Mapping[str, int]] = {PREEMPT: 16 << 20, BIND: 64 << 10}
 """The longest bodies of these verbs. Victims are whole pods if the caller has no node cache."""
 NODES_PER_KNOWN_NODE, MORE_NODES = 4, 1_000
-"""So many times the nodes that the cache has, and these more, may be in a request."""
+"""A request may contain this many times the nodes of the cache, plus MORE_NODES."""
 
 
 _ERRORS: Final[Mapping[str, Callable[[str], bytes]]] = {
@@ -124,7 +124,7 @@ class ExtenderEndpoints:
         self._budget = Budget(body_bytes)
         self._known = KnownParts()
         self._large = asyncio.Lock()
-        """Large bodies are read and answered one after the other: what is read from one can take several times its size."""
+        """Large bodies are read and answered one at a time, because the values read from a body can take several times its size."""
         self._answers: Mapping[str, Callable[[bytearray, str], Awaitable[bytes]]] = {
             FILTER: self._filter,
             PRIORITIZE: self._prioritize,
@@ -168,6 +168,8 @@ class ExtenderEndpoints:
             finally:
                 request.app[REPEATS](request, partial(self.answer_again, verb, policy))
         except _Failure as failure:
+            about = fields(verb=verb, policy=policy, status=failure.status, err=str(failure))
+            log.warning("A request is answered with a status only, so kube-scheduler does not show why", extra=about)
             return web.Response(status=failure.status, text=f"{failure}\n")
         finally:
             if held:
@@ -175,7 +177,9 @@ class ExtenderEndpoints:
             self._count(verb, result, started)
 
     async def answer_again(self, verb: str, policy: str, body: bytearray) -> bytes | None:
-        """The answer to another body, if it needs nothing of what `_handle` does besides. See `RepeatedRequests`."""
+        """The answer to another body. None: aiohttp's handler must answer, because body or answer are long, or the answer is an error with
+        another status. See `RepeatedRequests`.
+        """
         started = time.monotonic()
         if len(body) > BODY_BYTES.get(verb, self._body_bytes):
             return None
@@ -223,7 +227,9 @@ class ExtenderEndpoints:
         return length
 
     async def _start_of_body(self, request: web.Request, length: int) -> bytearray:
-        """A large body gets room only once some of it is here: who announces it and sends nothing must not keep the room."""
+        """The first part of a large body. The body gets room only after that, so a client that announces a body and sends nothing takes no
+        room.
+        """
         body = bytearray()
         try:
             async with asyncio.timeout(READ_SECONDS):
@@ -243,7 +249,9 @@ class ExtenderEndpoints:
         if missing:
             raise _Failure(503, f"the extender is starting: {', '.join(missing)} not complete")
         try:
-            async with self._large if len(body) > SMALL else nullcontext():
+            if len(body) <= SMALL:
+                return await self._answers[verb](body, policy)
+            async with self._large:
                 return await self._answers[verb](body, policy)
         except TooLargeError as error:
             raise _Failure(413, str(error)) from error
@@ -292,7 +300,7 @@ class ExtenderEndpoints:
         asked = await in_slices(read_victims(body, self._most_nodes(), self._known))
         pod = self._pod(asked.pod)
         steps = self._decisions.verdicts.preempt(pod, policy, asked.victims, self._decisions.now())
-        async with self._decisions.sliced.turns.together():
+        async with self._decisions.sliced.lock.reading():
             return encode(PreemptionResult(await in_slices(steps)))
 
     async def _bind(self, body: bytearray, policy: str) -> bytes:
@@ -306,7 +314,7 @@ class ExtenderEndpoints:
         return await in_slices(read_asked(body, self._decisions.read_node, self._most_nodes(), self._known))
 
     def _most_nodes(self) -> int:
-        """How many nodes a request may name or bring."""
+        """How many nodes a request may name or contain."""
         return NODES_PER_KNOWN_NODE * self._decisions.cache.table.count + MORE_NODES
 
     def _pod(self, asked: AskedPod) -> PodInfo:

@@ -1,20 +1,21 @@
-"""Who may call the extender: whoever shows a client certificate of the given issuers, or the token of a file.
+"""The extender's gate: a caller needs a client certificate of the given issuers, or the token of a file.
 
-Only kube-scheduler should: `bind` can place any pod on any node. Whether the port is open to everybody is the operator's explicit choice.
+Only kube-scheduler should: `bind` can place any pod on any node. The port is open to everybody only if an option says so.
 """
 
 from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import web
 
+from podwright.engine.log_fields import fields
 from podwright.kube.client.errors import ConfigError
-from podwright.kube.serve.gates import PUBLIC
+from podwright.kube.serve.access.gates import PUBLIC
 
 log = logging.getLogger(__name__)
 
@@ -46,11 +47,16 @@ class ExtenderGate:
         """See `Gate`."""
         if request.path.startswith(PUBLIC) or self._may_call(request):
             return None
-        return web.Response(
-            status=401,
-            text="a client certificate or a bearer token is required\n",
-            headers={"WWW-Authenticate": "Bearer"},
-        )
+        why = self._why_not(request)
+        # Nothing that the caller chooses: equal lines are counted, others are written.
+        log.warning("A caller is refused", extra=fields(caller=request.remote, err=why))
+        return web.Response(status=401, text=f"{why}\n", headers={"WWW-Authenticate": "Bearer"})
+
+    def _why_not(self, request: web.Request) -> str:
+        names = _common_names(request) if self._certificates else ()
+        if names:
+            return f"no name of the client certificate ({', '.join(names)}) is in --allowed-client-names"
+        return "a client certificate or a bearer token is required"
 
     def _may_call(self, request: web.Request) -> bool:
         if not self._certificates and not self._token:
@@ -58,17 +64,25 @@ class ExtenderGate:
         return self._has_certificate(request) or self._has_token(request)
 
     def _has_certificate(self, request: web.Request) -> bool:
-        certificate: Any = request.transport.get_extra_info("peercert") if request.transport is not None else None
-        if not self._certificates or not certificate:
+        if not self._certificates or not _certificate(request):
             return False
-        names = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
-        return not self._names or bool(self._names.intersection(names))
+        return not self._names or bool(self._names.intersection(_common_names(request)))
 
     def _has_token(self, request: web.Request) -> bool:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if not self._token or scheme.lower() != "bearer":
             return False
         return hmac.compare_digest(token.strip().encode("utf-8", "surrogateescape"), self._token.encode())
+
+
+def _certificate(request: web.Request) -> Any:
+    """The verified certificate of the caller, as `ssl.SSLSocket.getpeercert` gives it. None, or empty, without one."""
+    return request.transport.get_extra_info("peercert") if request.transport is not None else None
+
+
+def _common_names(request: web.Request) -> Sequence[str]:
+    subject = (_certificate(request) or {}).get("subject", ())
+    return [value for part in subject for key, value in part if key == "commonName"]
 
 
 def read_token(path: Path) -> str:

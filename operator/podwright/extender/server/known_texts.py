@@ -1,4 +1,4 @@
-"""Values that were read from bodies lately, by their text: who sends the same text again is spared reading it.
+"""Values that were read from bodies lately, by their text: a text that is sent again is not read again.
 
 kube-scheduler sends the pod that it sent with `filter` again with `prioritize`, and the names that `filter` kept. The comparison of two texts costs a
 hundredth of reading one.
@@ -32,6 +32,8 @@ class KnownTexts(Generic[T]):
         self._total = total
         self._known: deque[_Known[T]] = deque()
         """What was used last is at the end."""
+        self._texts: tuple[str, ...] = ()
+        """Those of the known values, in any order."""
         self.size = 0
         """The sum of the sizes."""
         compact_regularly(self)
@@ -42,10 +44,13 @@ class KnownTexts(Generic[T]):
     def compact(self) -> None:
         """Forgets everything."""
         self._known.clear()
+        self._texts = ()
         self.size = 0
 
     def take(self, text: BodyText) -> T | None:
         """Reads the next value, if it has a known text. Otherwise nothing is read."""
+        if not text.may_begin_with(self._texts):
+            return None
         for known in reversed(self._known):
             if text.take(known.text):
                 self._known.remove(known)
@@ -55,9 +60,10 @@ class KnownTexts(Generic[T]):
 
     def keep(self, text: str, value: T, size: int) -> None:
         """Remembers the value of this text, which is the whole of an object or a list: after its end, no text could go on as part of it."""
-        if size > self._total or any(known.text == text for known in self._known):
+        if size > self._total or text in self._texts:
             return
         self._known.append(_Known(text, value, size))
         self.size += size
         while len(self._known) > self._most or self.size > self._total:
             self.size -= self._known.popleft().size
+        self._texts = tuple(known.text for known in self._known)

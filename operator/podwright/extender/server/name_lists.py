@@ -7,6 +7,7 @@ request with the same list (see `known_texts`) does not repeat it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import Final
 
 import numpy as np
@@ -43,7 +44,7 @@ class NameList:
         """`sent`: the JSON from which they were read, if it has only ASCII characters; empty if it is not known."""
         self.names = names
         self.sent = sent
-        self._text = sent if _is_plain(sent, len(names)) else ""
+        self._text = sent if _is_plain(sent) else ""
         self._slots: tuple[NodeTable, int, Slots] | None = None
 
     def __len__(self) -> int:
@@ -59,7 +60,7 @@ class NameList:
     @property
     def memory(self) -> int:
         """About how many bytes it takes."""
-        return 4 * len(self.text) + _BYTES_PER_NAME * len(self.names)
+        return 4 * max(len(self.text), len(self.sent)) + _BYTES_PER_NAME * len(self.names)
 
     def slots(self, table: NodeTable) -> Slots:
         """intp[names]: the rows of the nodes, -1 where there is none."""
@@ -83,23 +84,23 @@ class NameList:
         is_long = len(self.names) > SHORT
         if is_long and (scores == scores[0]).all():
             return b"[]"
-        scored = zip(self.names, scores.tolist(), strict=True)
-        if not _is_plain(self.text, len(self.names)):
-            return encode(tuple(HostPriority(name, score) for name, score in scored if score or not is_long))
+        names, values = self.names, scores.tolist()
+        if is_long:
+            names, values = list(compress(names, values)), list(filter(None, values))
+        scored = zip(names, values, strict=True)
+        if not _is_plain(self.text):
+            return encode(tuple(HostPriority(name, score) for name, score in scored))
         ends = _ENDS
-        objects = [name + ends[score] for name, score in scored if score or not is_long]
+        objects = [name + ends[score] for name, score in scored]
         return f"[{_START}{f',{_START}'.join(objects)}]".encode()
 
 
-def _is_plain(text: str, count: int) -> bool:
-    """Whether a list of so many names is written without spaces and escapes, and has names."""
-    return (
-        count > 0
-        and text.startswith('["')
-        and text.endswith('"]')
-        and "\\" not in text
-        and text.count('","') == count - 1
-    )
+_NOT_PLAIN: Final = ("\\", " ", "\t", "\r", "\n")
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a list of names is written without spaces and escapes, and has names."""
+    return text.startswith('["') and not any(character in text for character in _NOT_PLAIN)
 
 
 class NameLists:

@@ -1,4 +1,4 @@
-"""The options of `podwright extender`: some of those that every scheduler process has (`kube/options.py`), and its own."""
+"""The options of `podwright extender`: some of those that every scheduler process has (`kube/options/options.py`), and its own."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
-from podwright.kube.option_definitions import definition, option
-from podwright.kube.option_values import ADDRESS, FILE, NAMES, QUANTITY, SWITCH, OptionsError
-from podwright.kube.options import OPTIONS, Options
-from podwright.kube.serve.gates import is_loopback
-from podwright.kube.serving_options import ServingOptions
+from podwright.kube.options.definitions import definition, option
+from podwright.kube.options.options import OPTIONS, Options
+from podwright.kube.options.serving import ServingOptions
+from podwright.kube.options.values import ADDRESS, FILE, NAMES, QUANTITY, SWITCH, OptionsError
+from podwright.kube.serve.access.gates import is_loopback
 
 LEAST_BODY_BYTES: Final = 1 << 20
 
@@ -27,13 +27,14 @@ class ExtenderOptions:
         default="127.0.0.1:8888",
     )
     allowed_client_names: tuple[str, ...] = option(
-        NAMES, "The common names of client certificates with which to call. Default: all.", default=""
+        NAMES, "The common names of client certificates that may call. Default: all.", default=""
     )
     token_file: str | None = option(
-        FILE, "A file with a token. Whoever sends it as bearer token may call, too. Read again when it changes."
+        FILE,
+        "A file with a token. Callers that send it as bearer token are allowed as well. Read again when it changes.",
     )
     allow_unauthenticated: bool = option(
-        SWITCH, "Let everybody call who reaches --address, and so bind pods.", default="false"
+        SWITCH, "Let everybody who can reach --address call the extender, and so bind pods.", default="false"
     )
     max_body_bytes: int = option(
         QUANTITY,
@@ -52,7 +53,7 @@ class ExtenderOptions:
         host = self.address[0]
         if not authenticates and not self.allow_unauthenticated and not (host and _is_loopback(host)):
             raise OptionsError(
-                "whoever reaches --address can bind pods: give --client-ca-file or --token-file, listen on 127.0.0.1, or give "
+                "anyone who can reach --address can bind pods: give --client-ca-file or --token-file, listen on 127.0.0.1, or give "
                 "--allow-unauthenticated"
             )
 

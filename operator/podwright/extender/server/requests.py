@@ -1,6 +1,5 @@
-"""What requests ask, read from their bodies in steps, which raise GoJSONError.
-
-Of a node that was sent only its text is kept, for the answer; of a victim only its uid. Fields that nobody knows are read and forgotten.
+"""The arguments of requests, read from their bodies in steps, which raise GoJSONError. Of a sent node only the text is kept, for the
+answer; of a victim only the uid. Unknown fields are skipped.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ MAX_VICTIMS: Final = 100_000
 
 
 KNOWN_PODS: Final = 8
-"""kube-scheduler asks about one pod after the other. Some kube-schedulers may call the same extender."""
+"""kube-scheduler asks about one pod at a time. Several kube-schedulers may call the same extender."""
 KNOWN_PODS_CHARACTERS: Final = 1 << 18
 """How long their texts are together. Parsed pods can take thirty times as much memory."""
 
@@ -42,32 +41,32 @@ class AskedPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What `filter` and `prioritize` are asked. Without `texts`, the caller wants names: it knows the nodes."""
+    """The arguments of `filter` and `prioritize`. Without `texts`, the answer has names of nodes only."""
 
     pod: AskedPod
     names: NameList
     texts: Sequence[RawObject] | None = None
     """The nodes that the caller has sent, for the answer: in the order of `names`."""
     differing: Sequence[Node] = ()
-    """Those of the sent nodes that the cache does not have, or has otherwise."""
+    """The sent nodes that the cache does not have, or has in another version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedVictims:
-    """What `preempt` is asked: the victims by the name of their node."""
+    """The arguments of `preempt`: the victims by the name of their node."""
 
     pod: AskedPod
     victims: Mapping[str, MetaVictims]
 
 
 class NodeReader(Protocol):
-    """Says of a sent node its name, and the node itself if the cache has another one or none. Raises InvalidObjectError."""
+    """Returns the name of a sent node, and the node itself if the cache has none or another version. Raises InvalidObjectError."""
 
     def __call__(self, raw: Mapping[str, Any], /) -> tuple[str, Node | None]: ...
 
 
 class KnownParts:
-    """What was read lately and will be sent again."""
+    """Values that were read lately and will probably be sent again."""
 
     def __init__(self) -> None:
         self.names = NameLists()
@@ -211,9 +210,7 @@ def _read_map(text: BodyText, form: _Form, most: int) -> Steps[Mapping[str, Meta
 def _read_victims_of(text: BodyText, form: _Form, where: str, most: int) -> Steps[MetaVictims]:
     if text.next != "{":
         value = text.value()
-        if (
-            value is not None or form.type == "MetaVictims"
-        ):  # a pointer, which whoever uses it does not expect to be nil
+        if value is not None or form.type == "MetaVictims":  # a pointer, which its users do not expect to be nil
             raise mismatch({} if value is None else value, where, f"v1.{form.type}")
         return MetaVictims((), 0)
     uids: list[str] = []

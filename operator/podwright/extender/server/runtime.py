@@ -20,8 +20,6 @@ from typing import Any, Final
 
 from podwright.core.framework.features import missing_api
 from podwright.core.objects.pod import PodInfo
-from podwright.engine.instance import new_instance
-from podwright.engine.memory import configure_memory, freeze_objects
 from podwright.engine.metrics.metrics import (
     CERTIFICATE_RELOADS,
     EXTENDER_BODY_BYTES,
@@ -29,7 +27,9 @@ from podwright.engine.metrics.metrics import (
     TASK_RESTARTS,
     Metrics,
 )
-from podwright.engine.slices import Slices
+from podwright.engine.pauses.slices import Slices
+from podwright.engine.process.instance import new_instance
+from podwright.engine.process.memory import configure_memory, freeze_objects
 from podwright.extender.server.bindings import Bindings
 from podwright.extender.server.endpoints import Decisions, ExtenderEndpoints
 from podwright.extender.server.gate import ExtenderGate
@@ -40,7 +40,8 @@ from podwright.extender.server.sliced import SlicedDecisions
 from podwright.extender.server.verdicts import Verdicts
 from podwright.kube.api_cluster import ApiCluster
 from podwright.kube.background import BackgroundTasks
-from podwright.kube.client import access, credentials
+from podwright.kube.client import access
+from podwright.kube.client.credentials import credentials
 from podwright.kube.client.http import Http
 from podwright.kube.client.retry import retry_until_answered
 from podwright.kube.descriptors import raise_descriptor_limit
@@ -48,17 +49,17 @@ from podwright.kube.kinds import LOCAL_POLICY, NODE, POD, POLICY, REQUIRED, STOR
 from podwright.kube.parts import Base, Parts, build_parts, check_profiles
 from podwright.kube.plugins.third_party import ThirdPartyPlugins
 from podwright.kube.runtime import start_policies
-from podwright.kube.serve.checks import Note, Problems
-from podwright.kube.serve.configz import configuration
-from podwright.kube.serve.connection import Limits
-from podwright.kube.serve.delegation import Delegation
+from podwright.kube.serve.access.delegation import Delegation
+from podwright.kube.serve.access.review_clients import review_clients
+from podwright.kube.serve.answers.checks import Note, Problems
+from podwright.kube.serve.answers.configz import configuration
+from podwright.kube.serve.answers.readiness import ApiServerContact, Clocks, Readiness
+from podwright.kube.serve.connections.connection import Limits
 from podwright.kube.serve.endpoints import Content, Endpoints
 from podwright.kube.serve.event_loops import SchedulerLoop
 from podwright.kube.serve.port import Address, Port, open_port, written
-from podwright.kube.serve.readiness import ApiServerContact, Clocks, Readiness
-from podwright.kube.serve.review_clients import review_clients
 from podwright.kube.serve.server import Server
-from podwright.kube.serve.tls import Tls
+from podwright.kube.serve.tls.secure_port import Tls
 from podwright.kube.watch.selectors import ASSIGNED_PODS
 from podwright.kube.watch.watches import PARAMS_WATCH, Watches
 
@@ -83,7 +84,12 @@ class ExtenderRuntime:
         self._options = options
         common = options.common
         source = credentials.load(
-            common.kubeconfig_file, common.context, time.time, time.monotonic, server=common.master
+            common.kubeconfig_file,
+            common.context,
+            time.time,
+            time.monotonic,
+            server=common.master,
+            named_by=common.kubeconfig_named_by,
         )
         metrics = self._metrics = Metrics(time.monotonic)
         self._http = Http(source, metrics)
@@ -209,7 +215,7 @@ class ExtenderRuntime:
     async def _listen(self, parts: Parts, nodes: NodeVersions) -> None:
         engine, options = parts.engine, self._options
         quiet = engine.slices.quiet
-        verdicts = Verdicts(engine.cache, engine.policies)
+        verdicts = Verdicts(engine.cache, engine.policies, engine.budgets)
         bindings = Bindings(
             engine.cache,
             verdicts,

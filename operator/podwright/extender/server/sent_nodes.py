@@ -1,7 +1,7 @@
-"""Nodes that a request brings along (nodeCacheCapable: false): which of them differ from the cache's, and decisions on those sent.
+"""Nodes that a request contains (nodeCacheCapable: false): which of them differ from the cache's, and how decisions use them.
 
-The caller decides on the nodes that it sends, so those are what counts, even if the cache has newer or older ones. Most are of the version
-that the watch has delivered: these need no parsing. The others take the place of the cache's for the time of one decision.
+The caller decides on the nodes that it sends, so the extender uses these, even if the cache has newer or older ones. Most have the version
+that the watch has delivered, and need no parsing. The others replace those of the cache for the time of one decision.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Raw = Mapping[str, Any]
 
 
 class NodeVersions:
-    """A sink of nodes that remembers the newest version of each, also where nothing that the cache keeps has changed."""
+    """A sink of nodes that remembers the newest version of each, even if nothing has changed that the cache keeps."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
@@ -46,7 +46,7 @@ class NodeVersions:
         self._nodes.drop(key, raw)
 
     def has(self, name: str, raw: Raw) -> bool:
-        """Whether the watch has delivered this very version of the node."""
+        """Whether the watch has delivered exactly this version of the node."""
         version = _version(raw)
         return version is not None and self._versions.get(name) == version
 
@@ -70,17 +70,17 @@ def differing(cache: Cache, versions: NodeVersions, raw: Raw) -> tuple[str, Node
 
 
 class InPlace:
-    """Nodes that take the place of the cache's of the same names, for the time of one decision. Nobody else may decide meanwhile."""
+    """Nodes that replace the cache's nodes of the same names, for the time of one decision. No other decision may be made meanwhile."""
 
     def __init__(self, cache: Cache, nodes: Iterable[Node]) -> None:
         self._cache = cache
         self._sent = {node.name: node for node in nodes}
         self._before: dict[str, Node | None] = {}
-        """The cache's own nodes, as far as others have taken their place."""
+        """The cache's own nodes that are replaced."""
 
     @property
     def undisturbed(self) -> bool:
-        """Whether the cache has all of these nodes. What a watch has brought since takes their place again."""
+        """Whether the cache still has all of these nodes. A watch event replaces a node again."""
         return all(self._has(name) for name in self._before)
 
     def put(self) -> Steps[None]:
@@ -91,7 +91,7 @@ class InPlace:
             yield
 
     def back(self) -> Steps[None]:
-        """Gives the cache its own nodes back. Can be called again if it was not done to its end."""
+        """Restores the cache's own nodes. Can be called again if it was interrupted."""
         while self._before:
             name, own = self._before.popitem()
             if self._has(name):

@@ -1,9 +1,9 @@
 """Decisions in slices: a long one pauses where the core lets it, and other requests, watches and health go on.
 
-A decision that is paused when the cache changes starts anew, as the operator's attempts do: see `engine.slices`. After a few times it gets a quiet time, for
+A decision that is paused when the cache changes starts anew, as the operator's attempts do: see `engine.pauses.slices`. After a few times it gets a quiet time, for
 which requests that change the cache wait, too. Several decisions can be paused at the same time, each with slices of its own.
 
-A decision on nodes that the request has brought along is made alone, and in a quiet time: until it ends, the cache has these nodes.
+A decision on nodes of the request is made alone, and in a quiet time: until it ends, the cache contains these nodes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
-from podwright.engine.quiet import SHORTEST_SECONDS, Quiet
-from podwright.engine.slices import STILL_CHANGING, Slices, Undecided
+from podwright.engine.pauses.quiet import SHORTEST_SECONDS, Quiet
+from podwright.engine.pauses.slices import STILL_CHANGING, Slices, Undecided
+from podwright.extender.server.readers_writer_lock import ReadersWriterLock
 from podwright.extender.server.sent_nodes import InPlace
 from podwright.extender.server.steps import in_slices
-from podwright.extender.server.turns import Turns
 
 T = TypeVar("T")
 
@@ -30,21 +30,21 @@ class SlicedDecisions:
     """See the module."""
 
     def __init__(self, quiet: Quiet, make: Callable[[], Slices]) -> None:
-        """`make` makes slices with this quiet time, on the cache that all decide on."""
+        """`make` makes slices with this quiet time, on the shared cache."""
         self.quiet = quiet
-        self.turns = Turns()
+        self.lock = ReadersWriterLock()
         self._make = make
         self._free: list[Slices] = []
 
     async def decide(self, decide: Callable[[], T]) -> T:
         """The result of `decide`. Raises what it raises, and UndecidedError."""
-        async with self.turns.together():
+        async with self.lock.reading():
             return await self._decided(decide)
 
     async def decide_on(self, nodes: InPlace, decide: Callable[[], T]) -> T:
         """As `decide`, with these nodes in the cache."""
         await self.quiet.over()
-        async with self.turns.alone():
+        async with self.lock.writing():
             self.quiet.begin(SHORTEST_SECONDS)
             try:
                 await in_slices(nodes.put())

@@ -8,14 +8,14 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
-"""Does something in steps, and returns what came of it."""
+"""Does something in steps, and returns the result."""
 
 SLICE_SECONDS: Final = 0.003
-"""How long steps are done before other tasks run."""
+"""How long steps run before other tasks do."""
 
 
 async def in_slices(steps: Steps[T]) -> T:
-    """What the steps return. Other tasks run every few milliseconds."""
+    """Runs the steps, and returns their result. Other tasks run every few milliseconds."""
     clock = asyncio.get_running_loop().time
     ends = clock() + SLICE_SECONDS
     while True:

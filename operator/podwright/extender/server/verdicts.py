@@ -23,7 +23,9 @@ from podwright.core.preemption.budgets import StoredBudgets
 from podwright.core.preemption.evaluator import Candidate, select_victims
 from podwright.core.preemption.units import priority_of
 from podwright.core.state.cache import Cache
-from podwright.engine.active_policies import ActivePolicies, ActivePolicy
+from podwright.engine.accounting.local_budgets import LocalBudgets
+from podwright.engine.policies.active_policies import ActivePolicies
+from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.extender.server.name_lists import NameList
 from podwright.extender.server.steps import Steps
 from podwright.extender.wire import MAX_EXTENDER_PRIORITY, MetaVictims
@@ -54,17 +56,20 @@ class Verdicts:
     `policy_name`: the policy of the URL; empty for the one that matches the pod.
     """
 
-    def __init__(self, cache: Cache, policies: ActivePolicies) -> None:
+    def __init__(self, cache: Cache, policies: ActivePolicies, local_budgets: LocalBudgets) -> None:
         self._cache = cache
         self._policies = policies
+        self._local_budgets = local_budgets
         self._budgets = StoredBudgets(cache.store)
         self._filtered: tuple[PodInfo, Framework, tuple[int, ...], CycleState] | None = None
-        """What was filtered last, when the cache had this version, and what PreFilter has made for it."""
+        """The last `filter`: its pod, the framework, the version of the cache, and the state after PreFilter."""
+        self._decided: PodInfo | None = None
+        """The pod that was filtered last. What is asked about it next belongs to the same decision."""
         compact_regularly(self)
 
     def compact(self) -> None:
         """Forgets the pod that was filtered last."""
-        self._filtered = None
+        self._filtered = self._decided = None
 
     def policy_for(self, pod: PodInfo, policy_name: str) -> ActivePolicy:
         """The policy that decides. Pods whose scheduler name no policy serves get the built-in default."""
@@ -80,9 +85,21 @@ class Verdicts:
             raise UnusablePolicyError(policy.why_waits(pod))
         return policy
 
+    def _deciding(self, pod: PodInfo, policy_name: str) -> Framework:
+        """That of the policy which decides. The time of a local policy counts from now on.
+
+        Its pods can wait in no lane here, because kube-scheduler decides when it asks.
+        """
+        policy = self.policy_for(pod, policy_name)
+        if policy.account is not None:
+            self._local_budgets.begin(policy.account, in_lane=True, pods=int(pod is not self._decided))
+        return policy.framework
+
     def filter(self, pod: PodInfo, policy_name: str, names: NameList) -> FilterVerdict:
         """Which of these nodes pass the policy's filters."""
-        framework, table = self.policy_for(pod, policy_name).framework, self._cache.table
+        self._decided = None
+        framework, table = self._deciding(pod, policy_name), self._cache.table
+        self._decided = pod
         slots = names.slots(table)
         within = np.zeros(table.size + 1, np.bool_)  # the last row stands for unknown nodes
         within[slots] = True
@@ -105,7 +122,7 @@ class Verdicts:
 
         Nodes that the cache lacks get 0. All get 0 if PreFilter rejects the pod.
         """
-        framework, table = self.policy_for(pod, policy_name).framework, self._cache.table
+        framework, table = self._deciding(pod, policy_name), self._cache.table
         asked = names.slots(table)
         rows = np.zeros(table.size + 1, np.bool_)  # the last row stands for unknown nodes
         rows[asked] = True
@@ -117,7 +134,9 @@ class Verdicts:
         return scores[asked]
 
     def _pre_filtered(self, framework: Framework, pod: PodInfo) -> CycleState | None:
-        """The state after PreFilter; None if it rejects the pod. That of `filter` goes on if nothing has changed since."""
+        """The state after PreFilter; None if PreFilter rejects the pod. The state of the last `filter` is used again if nothing has changed
+        since.
+        """
         known, self._filtered = self._filtered, None
         if known is not None and known[:3] == (pod, framework, self._cache.version):
             return known[3]
@@ -129,10 +148,10 @@ class Verdicts:
     ) -> Steps[Mapping[str, MetaVictims]]:
         """The nodes where the policy, too, would preempt, each with all its victims. `now`: seconds since the epoch. A step for each node.
 
-        The given victims stay victims. Pods of lower priority join them if the policy's filters need more room. What the cache learns between two steps counts
-        for the nodes that follow.
+        The given victims stay victims. Pods of lower priority join them if the policy's filters need more room. Changes of the cache
+        between two steps count for the following nodes.
         """
-        framework = self.policy_for(pod, policy_name).framework
+        framework = self._deciding(pod, policy_name)
         if not any(plugin.preempts for plugin in framework.post_filter_plugins):
             return {}
         found: dict[str, MetaVictims] = {}

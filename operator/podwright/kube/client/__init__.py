@@ -3,7 +3,7 @@
 * `http`: requests and streams with the current credentials; `answers`: a response.
 * `wire`: HTTP/1.1 for short requests; `response`: how responses are read; `tunnel`: the way through a proxy.
 * `errors`: every error and its predicates; `retry`: the retry policy; `pages`: lists in pages.
-* `credentials`: who we are, kept fresh; `kubeconfig`, `kubeconfig_file`, `exec_plugin`, `proxies`, `tls`: what they are made of.
+* `credentials/`: our credentials, kept fresh, and their sources: kubeconfigs, credential plugins, proxies, TLS.
 * `access`: what is served, and what RBAC allows.
 * `media_types`, `object_metadata`, `times`: formats of the API; `metrics`: requests counted as client-go does.
 """

@@ -118,7 +118,9 @@ async def readable(http: Http, resources: Sequence[Resource], absent: Collection
 
 
 def readable_of(resources: Iterable[Resource], problems: Problems, absent: Collection[str] = ()) -> list[Resource]:
-    """Those that have no problem; the others are logged. `absent`: the kinds that this version of Kubernetes does not have, which are not logged."""
+    """The kinds without a problem; the others are logged. `absent`: the kinds that this version of Kubernetes does not have, which are not
+    logged.
+    """
     found = []
     for resource in resources:
         if (problem := problems[resource]) is None:
@@ -141,7 +143,7 @@ async def require(http: Http, resources: Sequence[Resource]) -> None:
 
 
 def require_of(resources: Iterable[Resource], problems: Problems) -> None:
-    """Raises AccessError unless none of them has a problem."""
+    """Raises AccessError if any of these kinds has a problem."""
     found = [f"{resource.collection}: {problem}" for resource in resources if (problem := problems[resource])]
     if found:
         raise AccessError("; ".join(found))

@@ -22,7 +22,7 @@ from yarl import URL
 from podwright import __version__
 from podwright.engine.metrics.metrics import Metrics
 from podwright.kube.client.answers import Answer, retry_after_seconds
-from podwright.kube.client.credentials import Credentials, Headers, Source
+from podwright.kube.client.credentials.credentials import Credentials, Headers, Source
 from podwright.kube.client.errors import ConfigError, UnreachableError, is_initializing, retry_after
 from podwright.kube.client.media_types import JSON
 from podwright.kube.client.metrics import NO_ANSWER, HostMetrics
@@ -112,7 +112,7 @@ class Http:
     ) -> Any:
         """`call`, retried a few times. For reads, and for other requests that may be sent twice. Raises as `call` does.
 
-        Without it, work of many requests, such as a list in pages, would never finish where one request in ten fails.
+        Without retries, work of many requests, such as a list in pages, would never finish if one request in ten fails.
         """
         return await READ_RETRY.run(lambda: self.call(method, path, body, params=params, accept=accept))
 
@@ -198,7 +198,7 @@ class Http:
             await self._retired.pop(0).close()
 
     async def _reauthenticate(self, connections: _Connections, used: Credentials) -> _Connections:
-        """Connections with other credentials than those that were refused. Many requests may ask; the first one loads them."""
+        """Connections with other credentials than the refused ones. Many requests may call this; the first one loads the credentials."""
         await self._refused(connections, used)
         return await self._connections()
 
@@ -229,7 +229,7 @@ class _Connections:
         return (("User-Agent", USER_AGENT), *self.credentials.headers)
 
     def adopt(self, credentials: Credentials) -> bool:
-        """Uses these credentials from now on, if they need no other connections; whether that is so."""
+        """Uses these credentials, unless they need other connections. Returns whether it uses them."""
         old = self.credentials
         if (old.server, old.proxy) != (credentials.server, credentials.proxy):
             return False

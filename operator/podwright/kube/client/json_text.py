@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 
 MAX_DEPTH: Final = 1_000
-"""What is nested more deeply is read as null."""
+"""Values that are nested more deeply are read as null."""
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
 _STEPS = np.zeros(256, np.int8)
 """By byte: how many levels deeper it leads."""

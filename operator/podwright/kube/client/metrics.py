@@ -13,7 +13,7 @@ NO_ANSWER: Final = 0
 
 
 class HostMetrics:
-    """Requests to one host, `name:port` as in its URL. Keeps its series, because each Binding comes through here."""
+    """Requests to one host, `name:port` as in its URL. Keeps its series, because every Binding is counted here."""
 
     __slots__ = ("_host", "_known", "_requests", "_seconds")
 

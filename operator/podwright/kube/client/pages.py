@@ -70,7 +70,7 @@ async def list_pages(
 
 
 def _next_limit(limit: int, size: int, count: int) -> int:
-    """How many objects like those of a page, `count` in `size` bytes, the next page may have."""
+    """How many objects the next page may have, if they are like those of this page (`count` in `size` bytes)."""
     return max(1, min(PAGE_SIZE, limit * LARGER, PAGE_BYTES * max(1, count) // size))
 
 

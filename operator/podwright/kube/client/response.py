@@ -22,7 +22,7 @@ CHUNK_LINE_LIMIT: Final = 1 << 10
 """Bytes of the line before a chunk, with its extensions."""
 BODY_LIMIT: Final = 1 << 25
 """Bytes of a response, with its head and chunk lines. The largest object fits: the API server takes 3 MiB of JSON, and writes six bytes
-for some characters. What does not fit into a page of a list is read in smaller pages (`pages`).
+for some characters. A page of a list that is longer is read in smaller pages (`pages`).
 """
 
 _END: Final = b"\r\n\r\n"

@@ -36,7 +36,7 @@ class Proxy:
     async def connect(
         self, address: str, protocol: asyncio.BaseProtocol, target: Target | None
     ) -> asyncio.BaseTransport:
-        """The transport of a connection over the proxy's address, for a protocol that is not told of it yet.
+        """The transport of a connection over the proxy's address, for a protocol that does not have it yet.
 
         Raises OSError, ssl.SSLError, and UnreachableError if the proxy refuses.
         """

@@ -26,6 +26,7 @@ from podwright.kube.client.errors import TooLongError, UnreachableError
 from podwright.kube.client.media_types import JSON
 from podwright.kube.client.response import ResponseError, ResponseReader, ResponseTooLongError
 from podwright.kube.client.tunnel import Proxy
+from podwright.kube.deadline import Deadline
 
 CONNECT_SECONDS: Final = 10.0
 ADDRESS_SECONDS: Final = 3.0
@@ -72,8 +73,8 @@ class ConnectionPool:
         if self._proxy is not None and context is None:
             self._prefix = f"http://{self._authority}{self._prefix}"
         self._before_write = before_write
-        self._idle: list[_Connection] = []
-        """A heap, oldest first."""
+        self._idle: list[tuple[int, _Connection]] = []
+        """A heap of connections by number, so oldest first."""
         self._open: set[_Connection] = set()
         self._numbers = count()
         self._sweeper: asyncio.TimerHandle | None = None
@@ -141,7 +142,7 @@ class ConnectionPool:
     def _pop_idle(self) -> _Connection | None:
         since = asyncio.get_running_loop().time() - IDLE_SECONDS
         while self._idle:
-            connection = heappop(self._idle)
+            connection = heappop(self._idle)[1]
             if connection.open and connection.used_at >= since:
                 return connection
             connection.close()
@@ -188,7 +189,7 @@ class ConnectionPool:
         if self._closed or len(self._idle) >= MAX_IDLE:
             connection.close()
             return
-        heappush(self._idle, connection)
+        heappush(self._idle, (connection.number, connection))
         if self._sweeper is None:
             self._sweep_later()
 
@@ -199,8 +200,9 @@ class ConnectionPool:
     def discard(self, connection: _Connection) -> None:
         """Removes a connection that was closed."""
         self._open.discard(connection)
-        if not self._closed and connection in self._idle:
-            self._idle.remove(connection)
+        entry = (connection.number, connection)
+        if not self._closed and entry in self._idle:
+            self._idle.remove(entry)
             heapify(self._idle)
 
     def _sweep(self) -> None:
@@ -208,9 +210,10 @@ class ConnectionPool:
         self._sweeper = None
         now = asyncio.get_running_loop().time()
         idle, self._idle = sorted(self._idle), []
-        for place, connection in enumerate(idle):
+        for place, entry in enumerate(idle):
+            connection = entry[1]
             if connection.used_at > now - (IDLE_SECONDS if place < KEPT_WARM else SURPLUS_SECONDS):
-                self._idle.append(connection)  # in order, so it stays a heap
+                self._idle.append(entry)  # in order, so it stays a heap
             else:
                 connection.close()
         if self._idle:
@@ -234,7 +237,7 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self, pool: ConnectionPool, number: int) -> None:
         self._pool = pool
-        self._number = number
+        self.number = number
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[Answer] | None = None
@@ -243,16 +246,19 @@ class _Connection(asyncio.Protocol):
         """Whether the server has ended the connection in order. Bytes may be missing from a connection that was lost otherwise."""
         self.open = False
         self.used_at = self._loop.time()
-
-    def __lt__(self, other: _Connection) -> bool:
-        return self._number < other._number
+        self._seconds = 0.0
+        """How long the current response may take."""
+        self._late: Deadline | None = None
+        """From the time at which the connection is made until it is lost."""
 
     async def send(self, request: bytes, timeout: float) -> Answer:
         assert self._transport is not None
+        assert self._late is not None
         assert self._waiter is None
         waiter: asyncio.Future[Answer] = self._loop.create_future()
         self._waiter = waiter
-        late = self._loop.call_later(timeout, self._fail, f"no answer after {timeout:g} s")
+        self._seconds = timeout
+        self._late.set(timeout)
         self._transport.write(request)
         try:
             return await waiter
@@ -260,7 +266,8 @@ class _Connection(asyncio.Protocol):
             self.close()
             raise
         finally:
-            late.cancel()
+            if self._late is not None:
+                self._late.suspend()
 
     @property
     def busy(self) -> bool:
@@ -283,6 +290,7 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._late = Deadline(self._time_out)
         self.open = True
         self._pool.opened(self)
 
@@ -291,6 +299,9 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.open = False
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None  # it refers to this object, and the garbage collector should not have to find the cycle
         self._pool.discard(self)
         if self._waiter is None:
             return
@@ -329,6 +340,9 @@ class _Connection(asyncio.Protocol):
             self.close()
         if waiter is not None and not waiter.done():
             waiter.set_result(answer)
+
+    def _time_out(self) -> None:
+        self._fail(f"no answer after {self._seconds:g} s")
 
     def _fail(self, problem: str, kind: type[UnreachableError] = UnreachableError) -> None:
         waiter, self._waiter = self._waiter, None

@@ -4,10 +4,10 @@
                                                       └──SIGTERM──► released
 
 Terms and defaults are client-go's. A standby watches the Lease, and tries when it expires or is released. A Lease that was deleted is free
-only when its last holder's time is over: that holder does not know yet. A leader may write for
-`renew_deadline` after the beginning of its last renewal, and not a moment longer: `check` runs right before each request that writes. Another instance
-takes the Lease `lease_duration` after it has seen the last renewal, which is later. Time is CLOCK_BOOTTIME, which runs on while
-the process or the machine is suspended. What was lost is not regained: the process ends.
+only when its last holder's time is over, because that holder may not know yet. A leader may write for `renew_deadline` after the beginning
+of its last renewal, and not a moment longer: `check` runs right before each request that writes. Another instance takes the Lease
+`lease_duration` after it has seen the last renewal, which is later. Time is CLOCK_BOOTTIME, which runs on while the process or the machine
+is suspended. A Lease that was lost is not taken again: the process ends.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Elector:
         late: Callable[[], None],
         slow_path: Callable[[], None],
     ) -> None:
-        """`late` is called when a renewal fails and at the deadline: it must end all requests that are under way.
+        """`late` is called when a renewal fails and at the deadline: it must end all requests in progress.
 
         `slow_path` is called when a renewal has to read the Lease first, because someone else has written or deleted it.
         """
@@ -83,7 +83,7 @@ class Elector:
         self.leading = asyncio.Event()
         self.lost = asyncio.Event()
         self.holder = ""
-        """Who holds the Lease, as far as we know."""
+        """The holder of the Lease, as far as known."""
         self.problem = ""
         """Why the last request failed; empty if it did not."""
         self.standing_by = asyncio.Event()
@@ -146,7 +146,7 @@ class Elector:
     # One request to the API server, or two
 
     async def _try(self, attempt: Callable[[], Awaitable[bool]], seconds: float) -> bool:
-        """Whether it succeeded within so many seconds."""
+        """Tries once to take or renew the Lease. Returns whether that succeeded within this many seconds."""
         try:
             async with asyncio.timeout(seconds):
                 done = await attempt()

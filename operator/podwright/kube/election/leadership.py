@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from podwright.api.configuration.schema import LeaderElection
 from podwright.engine.log_fields import EACH_TIME
 from podwright.engine.metrics.metrics import LEADER_ELECTION_SLOW_PATH, LEADER_ELECTION_STATUS, Metrics
-from podwright.kube.client.credentials import Source
+from podwright.kube.client.credentials.credentials import Source
 from podwright.kube.client.http import Http
 from podwright.kube.client.object_metadata import resource_version
 from podwright.kube.client.retry import retry_until_answered
@@ -45,7 +45,7 @@ class Leadership:
     """See the module."""
 
     def __init__(self, settings: LeaderElection, source: Source, *, identity: str, metrics: Metrics) -> None:
-        """`identity`: what this process is called. No other process may be called the same."""
+        """`identity`: the name of this process. No other process may have the same."""
         self.lost = asyncio.Event()
         """Set when the Lease is lost. The process must end then: it may write nothing more."""
         self._protected: Http | None = None
@@ -79,7 +79,7 @@ class Leadership:
 
     @property
     def before_write(self) -> Callable[[str], None] | None:
-        """What has to be called with its path right before a request that is not a GET. It raises NotLeadingError."""
+        """The function to be called with the path right before each request that is not a GET. It raises NotLeadingError."""
         elector = self._elector
         if elector is None:
             return None

@@ -70,7 +70,7 @@ class Lease:
         return _parse(await self._http.call("PUT", self._path, raw))
 
     async def changes(self, since: LeaseRecord | None, seconds: float) -> AsyncGenerator[LeaseRecord | None]:
-        """Every state after `since`, for about as many seconds; None when the Lease is deleted."""
+        """Yields each state after `since`, for about this many seconds; None when the Lease is deleted."""
         params = {
             "watch": "1",
             "fieldSelector": f"metadata.name={self.name}",

@@ -1,4 +1,4 @@
-"""What the answers of sources say about nodes: an entry of Prometheus, an entry of metrics.k8s.io, and all entries together."""
+"""Reads the answers of sources: an entry of Prometheus, an entry of metrics.k8s.io, and all entries together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_CONTENT: Final[Mapping[str, Any]] = {}
 
 
 class Said(NamedTuple):
-    """An entry: what it says about which node."""
+    """An entry of an answer: the node, and its number."""
 
     node: str
     sample: Sample

@@ -1,6 +1,6 @@
 """Entries: the objects in one list of a JSON text, read as the text arrives, so that neither its length nor one of them stops the loop.
 
-Only the entries themselves are parsed. What stands around the list is passed over, so that a text that is malformed there may be accepted.
+Only the entries themselves are parsed. The text around the list is skipped, so it may be malformed without an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CLOSING: Final = {ord("}"): _OBJECT, ord("]"): _LIST}
 
 
 class MalformedError(Exception):
-    """The text is not what it should be. The message says what is wrong."""
+    """The text is malformed. The message says how."""
 
 
 class Entries:

@@ -1,4 +1,5 @@
-"""SignalFeed: asks one source again and again, and passes on what it says. Whatever the source does, only the numbers of its own signal grow old.
+"""SignalFeed: asks one source at regular intervals, and passes its samples on. Whatever the source does, only the numbers of its own signal
+are affected.
 
 A question has a time limit, an answer a limit on its bytes and its entries. Answers are read in short steps, between which the loop goes on.
 """
@@ -29,17 +30,17 @@ SLICE_SECONDS: Final = 0.002
 SHARE: Final = 0.1
 """Reading gets at most this share of the time."""
 MOST_BYTES: Final = (1 << 20, 4 << 10)
-"""What an answer may have, and what more for each node. A NodeMetrics object repeats the labels of its node."""
+"""The most bytes of an answer, and further ones for each node. A NodeMetrics object repeats the labels of its node."""
 MOST_ENTRIES: Final = (1_000, 4)
 """How many entries an answer may have, and how many more for each node."""
 TAKEN_AT_ONCE: Final = 500
-"""So many samples are taken at once, which takes a millisecond or two."""
+"""How many samples are taken at once, which takes a millisecond or two."""
 MAX_TEXT: Final = 300
 """Characters of an error."""
 
 
 class Intake(Protocol):
-    """Who takes what sources say: NodeSignals of a running operator."""
+    """The receiver of samples: NodeSignals in a running operator."""
 
     @property
     def nodes(self) -> int:
@@ -50,10 +51,10 @@ class Intake(Protocol):
         """The time by which samples are dated."""
 
     async def take(self, name: str, samples: Mapping[str, Sample], asked: float) -> Taken:
-        """A source that was asked then has said this about nodes, by name."""
+        """Takes the samples of a source that was asked at this time, by name of the node."""
 
     def tick(self) -> None:
-        """All of an answer was taken."""
+        """Called after all samples of an answer were taken."""
 
 
 class SignalFeed:
@@ -69,7 +70,7 @@ class SignalFeed:
         metrics: Metrics,
         wall: Callable[[], float],
     ) -> None:
-        """`read` makes sense of an entry; `wall`: seconds since the epoch."""
+        """`read` reads an entry; `wall`: seconds since the epoch."""
         self.name = defined.definition.name
         self._defined = defined
         self._source = source
@@ -137,7 +138,7 @@ class SignalFeed:
         return found
 
     async def _pass_on(self, answer: Answer, asked: float) -> str:
-        """What is wrong with the answer to the question of that time."""
+        """Passes on the samples of an answer. Returns what is wrong with it; "" if nothing is."""
         taken = Taken()
         samples = iter(answer.samples.items())
         while part := dict(islice(samples, TAKEN_AT_ONCE)):

@@ -15,8 +15,8 @@ from typing import Final
 from podwright.api.configuration.signals import DefinedSignal, Signals
 from podwright.engine.intake.node_signals import NodeSignals
 from podwright.engine.metrics.metrics import SIGNAL_AGE, SIGNAL_ERRORS, SIGNAL_NODES, Metrics
+from podwright.kube.client.credentials.proxies import proxy_from_environment
 from podwright.kube.client.http import Http
-from podwright.kube.client.proxies import proxy_from_environment
 from podwright.kube.node_signals.answers import metrics_reader, prometheus_reader
 from podwright.kube.node_signals.feed import Intake, SignalFeed
 from podwright.kube.node_signals.sources import MetricsApiSource, PrometheusSource
@@ -43,7 +43,7 @@ class SignalFeeds:
         self._metrics = metrics
         self._wall = wall
         self.refusal = ""
-        """Why the newest definitions are not in force; "" if they are."""
+        """Why the newest definitions are not in use; "" if they are."""
         self._group: asyncio.TaskGroup | None = None
         self._tasks: dict[SignalFeed, asyncio.Task[None]] = {}
         self._feeds = self.feeds_of(signals.values())
@@ -53,12 +53,12 @@ class SignalFeeds:
 
     @property
     def feeds(self) -> Collection[SignalFeed]:
-        """Those of the signals whose sources are asked."""
+        """The feeds of all signals with a source to ask."""
         return self._feeds.values()
 
     @property
     def signals(self) -> Signals:
-        """The definitions that are in force."""
+        """The definitions in use."""
         return self._signals
 
     def feeds_of(self, signals: Iterable[DefinedSignal]) -> Feeds:
@@ -70,7 +70,7 @@ class SignalFeeds:
         return {name: feed for name, feed in made.items() if feed is not None}
 
     def define(self, signals: Signals, fresh: Feeds) -> Sequence[SignalFeed]:
-        """From now on these signals are defined. `fresh`: the feeds of those whose definitions have changed. Returns the feeds to close."""
+        """Changes the definitions. `fresh`: the feeds of signals whose definitions have changed. Returns the feeds to close."""
         kept = {
             name: feed
             for name, feed in self._feeds.items()
@@ -102,12 +102,12 @@ class SignalFeeds:
             self._tasks.clear()
 
     def _start(self, feed: SignalFeed) -> None:
-        """Asks the source from now on, if sources are asked already."""
+        """Starts the feed, if the other feeds have started."""
         if self._group is not None:
             self._tasks[feed] = self._group.create_task(feed.run(), name=f"podwright signal {feed.name}")
 
     async def first_answers(self) -> None:
-        """Waits a moment until each source has been asked once, so that first decisions know what it says."""
+        """Waits at most FIRST_SECONDS until each source has been asked once, so that the first decisions know its numbers."""
         waiting = [feed.asked.wait() for feed in self.feeds]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_SECONDS):

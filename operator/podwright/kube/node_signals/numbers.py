@@ -1,4 +1,4 @@
-"""The numbers that the sources of signals say now, for snapshots: each source is asked once, as by a running operator."""
+"""The current numbers of signals, for snapshots: each source is asked once, as by a running operator."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class _Numbers:
 
 
 async def current_numbers(signals: Signals, http: Http, nodes: int) -> tuple[Numbers, Mapping[str, str]]:
-    """The numbers of the signals that a source is asked for, and by name what was wrong with sources. `http`: with the caller's rights.
+    """The numbers of the signals that have a source to ask, and the problems of sources by name of the signal. `http`: with the caller's
+    rights.
 
     Raises ConfigError for a proxy that cannot be used.
     """

@@ -1,4 +1,4 @@
-"""Takes the definitions of signals from the file of --signals again when it changes, whole or not at all.
+"""Loads the definitions of signals again when the file of --signals changes: either all of them take effect, or none.
 
     read the file ─► two readings agree ─► parse it in a thread ─► can all policies go on? ─► swap, between two decisions
     anything fails ─► the definitions before go on; log, metric and /readyz say why
@@ -19,7 +19,7 @@ from podwright.api.configuration.signals import Signals, SignalsFile, load_signa
 from podwright.core.framework.profile import ProfileError
 from podwright.engine.engine import Engine
 from podwright.engine.metrics.metrics import SIGNAL_RELOADS, Metrics
-from podwright.engine.side_thread import NoAnswerError, SideThread
+from podwright.engine.process.side_thread import NoAnswerError, SideThread
 from podwright.kube.bounded_files import read_at_most
 from podwright.kube.client.errors import ConfigError
 from podwright.kube.node_signals.feeds import SignalFeeds
@@ -31,7 +31,7 @@ POLL_SECONDS: Final = 1.0
 READ_SECONDS: Final = 10.0
 """How long it may take to read or to parse it: a network file system may hang."""
 RETRY_SECONDS: Final = 10.0
-"""How often definitions are tried again that lack something which a policy needs."""
+"""The pause before definitions are tried again that lack something a policy needs."""
 _SHOWN: Final = 5
 
 
@@ -47,20 +47,20 @@ class SignalReload:
         self._metrics = metrics
         self._thread = SideThread("podwright file of --signals")
         self._seen: bytes | None = None
-        """The last reading, if it differs from what is in force."""
+        """The last reading, if it differs from the definitions in use."""
         self._failed: bytes | str | None = None
-        """What could not be used: a content, or why there is none."""
+        """The last reading that could not be used: its content, or why it could not be read."""
         self._retry_at: float | None = None
-        """When that is tried again, by the clock of the event loop. None: once it changes."""
+        """When `_failed` is tried again, by the clock of the event loop. None: only after a change."""
 
     async def run(self) -> None:
-        """Takes what changes, until it is cancelled."""
+        """Loads changes, until the task is cancelled."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
             await self.poll()
 
     async def poll(self) -> None:
-        """Reads the file once, and takes what two readings agree on. Never raises for what is in the file."""
+        """Reads the file once, and loads content on which two readings in a row agree. Never raises for the content of the file."""
         try:
             content = await self._thread.call(lambda: read_at_most(self._path, MAX_BYTES), READ_SECONDS)
         except OSError as error:
@@ -118,7 +118,9 @@ class SignalReload:
         self._feeds.refusal = ""
 
     def _fail(self, problem: str, content: bytes | None, *, retry: bool = False) -> None:
-        """The file cannot be used. `content`: None if it cannot be read. `retry`: the policies may change."""
+        """Reports that the file cannot be used. `content`: None if it cannot be read. `retry`: try it again later, because the policies may
+        change.
+        """
         failed = problem if content is None else content
         again, self._failed = failed == self._failed, failed
         self._retry_at = asyncio.get_running_loop().time() + RETRY_SECONDS if retry else None

@@ -1,4 +1,4 @@
-"""Sources: where the entries of an answer come from, piece by piece: Prometheus over HTTP, and the API server."""
+"""Sources: they give the bodies of answers piece by piece, from Prometheus over HTTP, or from the API server."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import aiohttp
 import orjson
 
 from podwright.api.configuration.signals import Prometheus
-from podwright.engine.side_thread import NoAnswerError, SideThread
+from podwright.engine.process.side_thread import NoAnswerError, SideThread
 from podwright.kube.bounded_files import read_at_most
+from podwright.kube.client.credentials.tls import tls_context
 from podwright.kube.client.errors import ConfigError
 from podwright.kube.client.http import USER_AGENT, Http
 from podwright.kube.client.media_types import JSON
-from podwright.kube.client.tls import tls_context
 from podwright.kube.kinds import NODE_METRICS
 
 CHUNK: Final = 1 << 13
@@ -55,7 +55,7 @@ class PrometheusSource:
         self._session: aiohttp.ClientSession | None = None
         self._url = f"{settings.url.rstrip('/')}/api/v1/query"
         self._reader = SideThread("podwright signal files", most_left=1)
-        """Reads the files, which may be on a file system that does not answer."""
+        """Reads the files of the token and the certificates, which may be on a file system that does not answer."""
 
     async def close(self) -> None:
         if self._session is not None:

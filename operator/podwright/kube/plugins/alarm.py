@@ -18,7 +18,9 @@ from podwright.engine.plugins.guard import TICK_SECONDS, PluginGuard
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS: Final = 0.002
-"""The longest time until an overdue call is looked at again. The time varies, so that the signal also arrives where a plugin catches nothing."""
+"""The longest time until an overdue call is checked again. The time varies, so that the signal also arrives where a plugin catches no
+exceptions.
+"""
 
 
 class PluginAlarm:
@@ -30,11 +32,9 @@ class PluginAlarm:
         self._running = False
 
     def start(self) -> None:
-        """Does nothing but log a warning if this is not the main thread."""
+        """Starts the timer. In a thread other than the main one, only logs a warning."""
         if threading.current_thread() is not threading.main_thread():
-            log.warning(
-                "plugins that do not come back cannot be stopped: the scheduler does not run in the main thread"
-            )
+            log.warning("plugins that do not return cannot be stopped: the scheduler does not run in the main thread")
             return
         self._before = signal.signal(signal.SIGALRM, self._ring)
         signal.setitimer(signal.ITIMER_REAL, TICK_SECONDS, TICK_SECONDS)

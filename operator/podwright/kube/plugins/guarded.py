@@ -18,7 +18,9 @@ from podwright.kube.plugins.alarm import PluginAlarm
 
 @contextmanager
 def guarded_plugins() -> Iterator[PluginGuard]:
-    """A guard for plugins that run within, in the main thread. It sets no time budget, because the speed of this machine says nothing about the operator's."""
+    """A context with a guard for plugins that run in the main thread. It sets no time budget, because the speed of this machine says
+    nothing about the operator's.
+    """
     guard = PluginGuard(ThreadTimes(clock=time.monotonic, cpu=time.thread_time), Metrics(time.monotonic), budget=inf)
     alarm = PluginAlarm(guard)
     alarm.start()
@@ -29,6 +31,6 @@ def guarded_plugins() -> Iterator[PluginGuard]:
 
 
 def load_in_time(plugin_dirs: Sequence[Path] = ()) -> Classes:
-    """`load_plugins`, where the import of a file is stopped after LOAD_SECONDS. Raises RegistryError, then too."""
+    """As `load_plugins`, but stops the import of a file after LOAD_SECONDS, and then also raises RegistryError."""
     with guarded_plugins() as guard, guard.building(LOAD_SECONDS):
         return load_plugins(plugin_dirs)

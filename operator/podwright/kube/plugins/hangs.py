@@ -26,12 +26,12 @@ from typing import IO, Any, Final
 log = logging.getLogger(__name__)
 
 HANG_SECONDS: Final = 20
-"""After how long without a turn of the event loop the stacks are written. The liveness probe fails later."""
+"""After this time without a turn of the event loop, the stacks are written. The liveness probe fails later."""
 ARM_SECONDS: Final = 1.0
 """How often the timer is reset."""
 MAX_BYTES: Final = 1 << 20
 MOST: Final = 100
-"""How many files are remembered, the newest."""
+"""How many versions of files are remembered. The oldest are forgotten first."""
 _DUMP: Final = "hang.txt"
 _MEMORY: Final = "hung-plugins.json"
 _THREAD: Final = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+)")
@@ -52,7 +52,7 @@ class PluginHangs:
     """See the module. Without a directory, it does nothing."""
 
     def __init__(self, directory: Path | None) -> None:
-        """Reads what was remembered. Never raises for what is in the directory."""
+        """Reads the remembered hangs. Never raises, whatever is in the directory."""
         self._directory = directory
         self._file: IO[str] | None = None
         self._header = 0
@@ -70,7 +70,7 @@ class PluginHangs:
     # Watching
 
     def watch(self, texts: Mapping[Path, bytes]) -> None:
-        """From now on hangs in these files are found, unless `run` runs."""
+        """Watches for hangs in these files. Call `run` to reset the timer."""
         if self._directory is None:
             return
         try:
@@ -94,7 +94,7 @@ class PluginHangs:
             self.alive()
 
     def alive(self) -> None:
-        """The event loop runs: resets the timer."""
+        """Resets the timer. Call it when the event loop has run."""
         if self._file is None:
             return
         try:
@@ -121,7 +121,7 @@ class PluginHangs:
             with suppress(OSError, ValueError):  # the disk may be full, and closing writes what is left
                 file.close()
 
-    # What is remembered
+    # Remembered hangs
 
     def _remember(self, hang: Hang) -> None:
         self._known.pop((hang.path, hang.digest), None)

@@ -52,12 +52,12 @@ class ThirdPartyPlugins:
         for path, names in self._loaded.names_by_file().items():
             hang = self._hangs.of(path, texts.get(path, b""))
             if hang is not None:
-                why = f"{path} did not come back from {hang.where}, until the process was restarted"
+                why = f"{path} did not return from {hang.where}, until the process was restarted"
                 found.update(dict.fromkeys(names, why))
         return found
 
     def start(self, tasks: BackgroundTasks, engine: Engine, *, metrics: Metrics, events: PolicyEvents) -> None:
-        """From now on calls of plugins are watched, and files that change are loaded again. Call it in the thread of the event loop."""
+        """Starts to watch calls of plugins, and to load changed files. Call it in the thread of the event loop."""
         if self._directories.empty and not self._loaded.are_third_party:
             return
         self._alarm = PluginAlarm(engine.plugin_guard)
@@ -82,12 +82,12 @@ class ThirdPartyPlugins:
         self._hangs.stop()
 
     def _hung_at_import(self, texts: Texts) -> Collection[Path]:
-        """Called before the files are loaded for the first time."""
+        """The files that must not be loaded, because the process hung while it imported them."""
         self._watch(texts)
         found = {path: hang for path, text in texts.items() if (hang := self._hangs.of(path, text)) and hang.at_import}
         for path, hang in found.items():
             log.error(
-                "plugin file %s is not loaded: its import did not come back from %s, until the process was restarted",
+                "plugin file %s is not loaded: its import did not return from %s, until the process was restarted",
                 path,
                 hang.where,
             )

@@ -1,4 +1,4 @@
-"""Discovery of PodGroup APIs: finds which are served, at the start and later, and reflects their groups into the object store.
+"""Discovery of PodGroup APIs: finds the served ones, at the start and later, and reflects their groups into the object store.
 
 The Workload API has several versions; the best one that is served is used. The custom resource may be installed and removed at
 any time. Its CRD is watched, if RBAC allows, so that its first group is not missed; discovery also runs regularly. Invariant:

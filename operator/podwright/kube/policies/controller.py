@@ -31,7 +31,7 @@ from podwright.kube.policies.turns import PolicyTurns
 log = logging.getLogger(__name__)
 
 ANNOUNCE_SECONDS: Final = 1.0
-"""While changes wait, the engine is told of those that were applied so often."""
+"""While changes wait, the engine is notified of applied ones at this interval."""
 CHECK_PAUSE_FACTOR: Final = 4.0
 """As the pause factor of a kind, after a check that a change of another policy made due."""
 RELIST_SECONDS: Final = 10.0
@@ -68,7 +68,7 @@ class PolicyController:
         self.readable = False
         """Whether RBAC allows us to list and watch policies; their kind may still be missing."""
         self.appeared = asyncio.Event()
-        """Set when policies can be watched that could not be before. Whoever watches them clears it and watches again."""
+        """Set when policies can be watched that could not be before. The watcher of policies clears it and watches again."""
         self._http = http
         self._engine = engine
         self._kind: PolicyKind = kind or ClusterPolicies(engine)

@@ -27,7 +27,7 @@ class PolicyKind(Protocol):
     pause_factor: float
     """After a change was applied, the next one waits for this many times as long as that took."""
     announce_seconds: float
-    """The engine is not told of changes more often than this."""
+    """The shortest time between two notifications of the engine about changes."""
 
     @property
     def policies(self) -> Policies: ...

@@ -1,7 +1,7 @@
 """Writes the statuses of policies of one kind when they have changed.
 
-Each policy has a backoff of its own, and its status is written once a second at most; all policies together, five times a second. After every
-change the statuses of all are looked at, because one policy can shadow another.
+Each policy has a backoff of its own, and its status is written once a second at most; all policies together, five times a second. After
+every change the statuses of all policies are compared, because one policy can shadow another.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, Final
 from podwright.api.policy_result import ApplyResult
 from podwright.api.policy_status import COUNTS, Work, basis_of, status_of
 from podwright.core.framework.interface import ClusterError
+from podwright.engine.accounting.policy_activity import pending_by_policy
 from podwright.engine.engine import Engine
-from podwright.engine.policy_activity import pending_by_policy
 from podwright.kube.client.errors import is_not_found
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import JSON_PATCH

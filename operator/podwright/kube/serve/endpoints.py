@@ -21,7 +21,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from aiohttp import web
@@ -29,14 +29,16 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from podwright.engine.log_fields import V6
 from podwright.engine.metrics.families import Snapshot
-from podwright.kube.serve import pod_resources
-from podwright.kube.serve.checks import PING, Problems, Report, report, report_one
+from podwright.kube.serve.answers import pod_resources
+from podwright.kube.serve.answers.checks import PING, Problems, Report, report, report_one
+from podwright.kube.serve.answers.explanations import PATH, AnswersAboutPod, Explanations
+from podwright.kube.serve.answers.pages import Body, Page, decompressed
+from podwright.kube.serve.answers.shadow_reports import SHADOW_PATH, ShadowAnswers, ShadowReports
 from podwright.kube.serve.event_loops import BEAT_SECONDS, SchedulerLoop
-from podwright.kube.serve.explanations import PATH, AnswersAboutPod, Explanations
-from podwright.kube.serve.page.routes import Page as LivePage
 from podwright.kube.serve.page.shown import Shown
-from podwright.kube.serve.pages import Body, Page, decompressed
-from podwright.kube.serve.shadow_reports import SHADOW_PATH, ShadowAnswers, ShadowReports
+
+if TYPE_CHECKING:
+    from podwright.kube.serve.page.routes import Page as LivePage
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +49,7 @@ LONG_ANSWERS: Final = 16
 READY_SECONDS: Final = 1.0
 """How long /readyz waits for the scheduler's loop before it uses the results of the last time."""
 SILENT_BEATS: Final = 5
-"""After so many beats without an answer of the scheduler's loop, the results of the last time no longer count."""
+"""After this many beats without an answer of the scheduler's loop, older results are no longer used."""
 RESULTS_SECONDS: Final = 30.0
 """How old results may be. Kubelets ask every 10 seconds by default."""
 CONTENT_SECONDS: Final = 10.0
@@ -58,7 +60,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """What the scheduler tells the server. All functions run in the scheduler's thread, and return quickly."""
+    """What the server asks the scheduler. All functions run in the scheduler's thread, and return quickly."""
 
     checks: Callable[[], Problems]
     """The named checks of /readyz."""
@@ -71,7 +73,7 @@ class Content:
     about_pod: AnswersAboutPod | None = None
     """The answers of /debug/explain, in short steps; None: the path is not served."""
     shown: Callable[[], Shown | None] | None = None
-    """What the page shows, None before the start; None instead of the function: there is no page."""
+    """Returns what the page shows, None before the start. No function: there is no page."""
     shadow: ShadowAnswers | None = None
     """The answers of /debug/shadow, in short steps; None: the path is not served."""
 
@@ -83,11 +85,11 @@ class Endpoints:
         self._content = content
         self._loop = loop
         self._problems: Problems = {}
-        """The checks of /readyz, as of the last time that the scheduler's loop answered."""
+        """The checks of /readyz when the scheduler's loop last answered."""
         self._answered_at = -math.inf
-        """When that was, by the steady clock."""
+        """When the scheduler's loop last answered, by the steady clock."""
         self._explanations = None if content.about_pod is None else Explanations(content.about_pod, loop)
-        self._page = None if content.shown is None else LivePage(content.shown, loop)
+        self._page = None if content.shown is None else _live_page(content.shown, loop)
         self._shadow = None if content.shadow is None else ShadowReports(content.shadow, loop)
         self._long_answers = 0
         self._metrics = Page(self._render_metrics, time.monotonic)
@@ -115,11 +117,11 @@ class Endpoints:
 
     @property
     def viewers(self) -> int | None:
-        """How many people look at the page; None if it is not served. May be asked in any thread."""
+        """How many people look at the page; None if it is not served. May be called in any thread."""
         return None if self._page is None else self._page.viewers
 
     async def close(self) -> None:
-        """Ends what runs beside requests."""
+        """Ends the tasks that run beside requests."""
         if self._page is not None:
             await self._page.close()
 
@@ -137,7 +139,7 @@ class Endpoints:
         return {**await self._alive(), **self._problems}
 
     def _old_results(self) -> Problems:
-        """The results of the last time while the loop is only busy; failed checks if they say nothing about the present."""
+        """The last results while the loop is only busy; failed checks if the results are too old."""
         age = time.monotonic() - self._answered_at
         silent = self._loop.unanswered
         if silent < SILENT_BEATS and age <= RESULTS_SECONDS:
@@ -183,7 +185,7 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class _Registry:
-    """What prometheus_client takes for a registry."""
+    """A registry in the form that prometheus_client expects."""
 
     collect: Snapshot
 
@@ -198,6 +200,12 @@ async def _one_check(problems: Callable[[], Awaitable[Problems]], request: web.R
     if name not in found:
         raise web.HTTPNotFound
     return _answer(report_one(name, found[name]))
+
+
+def _live_page(shown: Callable[[], Shown | None], loop: SchedulerLoop) -> LivePage:
+    from podwright.kube.serve.page.routes import Page as LivePage  # noqa: PLC0415 -- a start without it is quicker
+
+    return LivePage(shown, loop)
 
 
 def _answer(given: Report) -> web.Response:

@@ -18,7 +18,7 @@ T = TypeVar("T")
 BEAT_SECONDS: Final = 1.0
 """How often the server's thread asks the scheduler's loop for a sign of life."""
 STUCK_BEATS: Final = 60
-"""The scheduler's loop is stuck if it answered nothing during so many beats. An attempt to schedule a pod takes a fraction of one."""
+"""The scheduler's loop counts as stuck after this many beats without an answer. An attempt to schedule a pod takes a fraction of a beat."""
 
 
 class SchedulerLoop:
@@ -47,7 +47,7 @@ class SchedulerLoop:
             self._soon(self._answered.set)
 
     async def beat_for_ever(self) -> None:
-        """Beats until it is cancelled."""
+        """Beats until the task is cancelled."""
         while True:
             self.beat()
             await asyncio.sleep(BEAT_SECONDS)

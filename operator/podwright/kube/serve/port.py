@@ -1,6 +1,6 @@
 """One port with an application of aiohttp: a `Listener`, which bounds what clients can use, a gate, and routes.
 
-It is served in the loop in which it is opened. By default a connection serves one request, see `connection`.
+It is served in the loop in which it is opened. By default a connection serves one request, see `connections`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from podwright.kube.serve.connection import Limits
+from podwright.kube.serve.access.gates import Gate
+from podwright.kube.serve.connections.connection import Limits
+from podwright.kube.serve.connections.listener import LASTS, Context, Listener
+from podwright.kube.serve.connections.repeated_requests import HEADERS, REPEATS, Answer
 from podwright.kube.serve.endpoints import Handler
-from podwright.kube.serve.gates import Gate
-from podwright.kube.serve.listener import Context, Listener
-from podwright.kube.serve.page.routes import LASTS
-from podwright.kube.serve.repeated_requests import HEADERS, REPEATS, Answer
 
 log = logging.getLogger(__name__)
 

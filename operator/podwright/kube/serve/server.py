@@ -21,16 +21,16 @@ from podwright.engine.metrics.metrics import (
     Metrics,
 )
 from podwright.kube.descriptors import descriptor_limit
-from podwright.kube.options import Options
-from podwright.kube.serve.connection import Limits
-from podwright.kube.serve.delegation import Delegation
+from podwright.kube.options.options import Options
+from podwright.kube.serve.access.delegation import Delegation
+from podwright.kube.serve.access.gates import Gate, LoopbackGate
+from podwright.kube.serve.connections.connection import Limits
 from podwright.kube.serve.endpoints import Content, Endpoints
 from podwright.kube.serve.event_loops import LoopThread, SchedulerLoop
-from podwright.kube.serve.gates import Gate, LoopbackGate
 from podwright.kube.serve.port import DROPPED, Address, Port, open_port, written
 
 if TYPE_CHECKING:
-    from podwright.kube.serve.tls import Tls
+    from podwright.kube.serve.tls.secure_port import Tls
 
 log = logging.getLogger(__name__)
 
@@ -112,8 +112,8 @@ class Server:
         if self._options.health_address is not None:
             await self._open(endpoints, LoopbackGate(), Address("--health-address", *self._options.health_address))
         if self._options.secure_port:
-            from podwright.kube.serve.delegated_gate import DelegatedGate  # noqa: PLC0415 -- needs `cryptography`
-            from podwright.kube.serve.tls import Tls  # noqa: PLC0415 -- likewise
+            from podwright.kube.serve.access.delegated_gate import DelegatedGate  # noqa: PLC0415 -- needs `cryptography`
+            from podwright.kube.serve.tls.secure_port import Tls  # noqa: PLC0415 -- likewise
 
             tls = self._tls = Tls(self._options, self._delegation, loop=loop, reloaded=self._count_reload)
             gate = DelegatedGate(
@@ -148,7 +148,7 @@ class Server:
 
 
 def default_limits(descriptors: int) -> Limits:
-    """The limits of a port in a process that may have so many open files."""
+    """The limits of a port in a process that may have this many open files."""
     return Limits(connections=max(4, min(MOST_CONNECTIONS, descriptors // SHARE_OF_DESCRIPTORS)))
 
 

@@ -58,7 +58,7 @@ class Audited(Protocol):
 
 
 async def audit_for_ever(reflector: Audited) -> None:
-    """Audits from the first list on, until it is cancelled."""
+    """Audits after the first list, until the task is cancelled."""
     await reflector.synced.wait()
     while True:
         pause = max(SHORTEST_SECONDS, SECONDS_PER_OBJECT * len(reflector.known))
@@ -122,7 +122,7 @@ class Comparison:
 
 @asynccontextmanager
 async def compared_with_list(reflector: Audited) -> AsyncIterator[Comparison]:
-    """Lists the metadata of all objects. Raises ClusterError. The comparison is of use within the block only."""
+    """Lists the metadata of all objects. Raises ClusterError. The comparison is valid within the context only."""
     before, held = dict(reflector.known), reflector.held()
     with reflector.deletions() as deleted:
         listed, version = await _list(reflector)

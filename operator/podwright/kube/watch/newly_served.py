@@ -44,7 +44,7 @@ class NewlyServedNames:
         self._arrived = asyncio.Event()
 
     def add(self, names: Iterable[str]) -> None:
-        """Has the pods of these names listed."""
+        """Schedules a list of the pods of these names."""
         now = asyncio.get_running_loop().time()
         self._due |= dict.fromkeys(names, now)
         self._arrived.set()
@@ -72,7 +72,7 @@ class NewlyServedNames:
                 await self._list(names[:1], pending_pods_of(names[0]))
 
     def _watch_default_scheduler(self) -> None:
-        """Watches these pods from now on: the watch of pending pods leaves them out unless their name is served when it begins."""
+        """Watches the pods of the default scheduler: the watch of pending pods leaves them out unless their name is served when it begins."""
         del self._due[KUBERNETES_DEFAULT_SCHEDULER_NAME]
         selector = pending_pods_of(KUBERNETES_DEFAULT_SCHEDULER_NAME)
         self._watches.start(DEFAULT_SCHEDULER_WATCH, POD, self._pending, selector, required=False)

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from podwright.core.framework.interface import ClusterError
 from podwright.engine.intake.pending_pods import PendingPods
+from podwright.engine.log_fields import V2
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import JSON, METADATA_LIST
 from podwright.kube.client.object_metadata import resource_version
@@ -58,10 +59,10 @@ class PendingAudit:
             await self.audit()
 
     async def audit_at_start(self) -> None:
-        """Returns once all pending pods are known, but for names whose pods the API server does not list, although it answers."""
+        """Returns once all pending pods are known, except those of names whose pods the API server does not list although it answers."""
         clock = asyncio.get_running_loop().time
         started, failures = clock(), 0
-        while failed := await self.audit():
+        while failed := await self.audit(V2):
             answers = len(failed) < len(self._lists()) or any(error.status not in _DOWN for error in failed.values())
             if answers and clock() >= started + START_SECONDS:
                 log.warning(
@@ -71,8 +72,8 @@ class PendingAudit:
             failures += 1
             await asyncio.sleep(START_RETRY.pause(failures))
 
-    async def audit(self) -> Mapping[str, ClusterError]:
-        """One audit. Returns the errors by name: of these names, no pod was dropped, and pods may be missing."""
+    async def audit(self, level: int = logging.INFO) -> Mapping[str, ClusterError]:
+        """Makes one audit. Returns the errors by name: of these names, no pod was dropped, and pods may be missing. `level`: that of its log line."""
         before = self._pending.waiting()
         listed: set[str] = set()
         unknown: list[str] = []
@@ -94,8 +95,11 @@ class PendingAudit:
             self._pending.drop(uid, None)
         added = await self._add_unknown(unknown, failed)
         if added or gone:
-            log.info(
-                "audit: added %d pending pods that were not known, dropped %d that no longer exist", added, len(gone)
+            log.log(
+                level,
+                "audit: added %d pending pods that were not known, dropped %d that no longer exist",
+                added,
+                len(gone),
             )
         return failed
 

@@ -40,12 +40,13 @@ SILENCE_SECONDS: Final = 80.0
 """After this long without data the server is asked whether it has moved on. Bookmarks come about every minute, but not for a
 kind that has not changed since the watch began."""
 FORCED_WATCH_SECONDS: Final = 3
-"""How long a watch lasts that is to show how far the server has got: it sends a bookmark two seconds before the end."""
+"""How long a watch lasts that is opened for a bookmark: the server sends it two seconds before the end."""
 MEDIUM: Final = 10_000
-"""Up to so many objects, a list of metadata shows sooner whether the watch has reached a version than a bookmark, which comes after one to
-two seconds."""
+"""With up to this many objects, a list of metadata shows whether the watch has reached a version sooner than a bookmark, which comes after
+one to two seconds.
+"""
 SMALL: Final = 1000
-"""Up to so many, a new list is faster than a bookmark where the watch lacks something."""
+"""With up to this many objects, a new list is faster than a bookmark if the watch lacks something."""
 NATURAL_SECONDS: Final = 0.1
 """How long a busy watch may take to reach a version by itself."""
 _REACH_SECONDS: Final = 0.01
@@ -108,7 +109,7 @@ class Reflector:
         self._sink = sink
         self._relist_requested = False
         self._forced = False
-        """Whether the next watch is to be short, because somebody waits for a version."""
+        """Whether the next watch is to be short, because a caller of `reach` waits."""
         self._silence: asyncio.Timeout | None = None
         """The deadline of the watch that is being read."""
         self._free = asyncio.Event()
@@ -164,7 +165,9 @@ class Reflector:
         return True
 
     async def _has_all_of_a_list(self, version: int, seconds: float) -> bool:
-        """Whether the watch has everything within this time that a list of metadata shows, which begins now. That is faster than a bookmark."""
+        """Whether the watch, within this time, has everything that a list of metadata shows which begins now. That is faster than a
+        bookmark.
+        """
         try:
             async with compared_with_list(self) as comparison:
                 return await self._passes(
@@ -185,7 +188,7 @@ class Reflector:
     # For the engine
 
     def hold_back(self) -> None:
-        """Hands nothing over from now on, until `go_on`. The connection's buffers fill up, and the server waits."""
+        """Hands nothing over until `go_on`. The connection's buffers fill up, and the server waits."""
         self._free.clear()
 
     def go_on(self) -> None:

@@ -1,4 +1,4 @@
-"""Watches the pending pods that policies in shadow mode look at: those of each of their scheduler names, also of the default scheduler.
+"""Watches pending pods for policies in shadow mode: those of each of their scheduler names, including the default scheduler's.
 
 They are apart from the watch of pods that are to be scheduled, and run only while there is such a policy. No decision waits for them.
 """

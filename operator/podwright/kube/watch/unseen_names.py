@@ -1,4 +1,4 @@
-"""The scheduler names whose pending pods cannot be listed: since when, and why. One of them does not stop the others.
+"""The scheduler names whose pending pods cannot be listed: since when, and why. Such a name does not affect the others.
 
 The audit of pending pods and the lists of newly served names report here; `problem` is a note of /readyz.
 """

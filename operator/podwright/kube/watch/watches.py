@@ -66,7 +66,7 @@ class Watches:
         return {**self._reflectors, **self._others()}
 
     def missing(self, *, required: bool = True) -> list[str]:
-        """The names of those whose first list is not complete, either of the required ones or of the others."""
+        """The names of the watches whose first list is not complete: of the required ones, or of all others."""
         return [
             name
             for name, reflector in self._all().items()
@@ -88,7 +88,7 @@ class Watches:
         }
 
     def hold_back(self) -> None:
-        """No watch hands anything over from now on, until `go_on`."""
+        """Makes all watches hand nothing over until `go_on`."""
         for reflector in self._all().values():
             reflector.hold_back()
 
@@ -102,9 +102,8 @@ class Watches:
         return any(key in reflector.known for reflector in self._all().values())
 
     async def reach(self, version: int) -> None:
-        """Returns when each has everything up to this resourceVersion.
-
-        It waits for nodes and pods as long as that takes. Other kinds may be forbidden or gone by now: they are waited for PATIENCE_SECONDS.
+        """Waits until each watch has everything up to this resourceVersion. It waits for nodes and pods without limit. Other kinds may be
+        forbidden or removed by now, so it waits for them at most PATIENCE_SECONDS.
         """
         tasks = {name: asyncio.create_task(found.reach(version)) for name, found in self._all().items()}
         try:

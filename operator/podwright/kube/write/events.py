@@ -43,7 +43,7 @@ QUEUE_LIMIT: Final = 20_000
 EVENTS_PER_SECOND: Final = 2_000.0
 RETRY: Final = RetryPolicy(shortest=0.25, longest=1.0, attempts=4)
 SERIES_LIMIT: Final = 20_000
-"""Of how many objects warnings are remembered. With more, the series that began first end."""
+"""For how many objects warnings are remembered. If there are more, the oldest series end."""
 FINISH_SECONDS: Final = 360.0
 """A series without a repetition for this long has ended."""
 REFRESH_SECONDS: Final = 1_800.0

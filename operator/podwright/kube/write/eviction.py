@@ -2,7 +2,7 @@
 
 Each eviction is a task of its own, so no decision waits for one. As many run at a time as Bindings do (engine/binding/limiter), so
 that slow deletions, an admission webhook's for example, do not delay the others. Another pod of the same name is never deleted. Texts
-follow kube-scheduler's preemption executor; engine/preemption decides who is evicted.
+follow kube-scheduler's preemption executor; engine/rejections/preemption decides who is evicted.
 """
 
 from __future__ import annotations

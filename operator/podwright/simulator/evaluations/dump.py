@@ -1,7 +1,7 @@
 """Evaluates one pod on a dumped cluster: the output of `kubectl get … -o json`, with the SchedulerPolicies in it.
 
 The dumped policies are accepted or rejected, and the one that takes the pod is selected, by the code of the operator
-(api/policy_set.py). The answer also names the kinds that it depends on and of which the dump has no object.
+(api/policy_set.py). The answer also names the kinds on which it depends but of which the dump has no object.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from podwright.api.compile import Classes
 from podwright.api.local_policy import LOCAL_KIND, LOCAL_PLURAL
-from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
+from podwright.api.permissions import OFFLINE_SETTINGS, PolicySettings
 from podwright.api.policy_result import ApplyResult
 from podwright.api.policy_set import PolicySet
 from podwright.api.scheduler_policy import GROUP, KIND, PLURAL
@@ -57,7 +57,7 @@ class EvaluationOptions:
 
     features: Features
     classes: Classes
-    settings: PolicySettings = DEFAULT_SETTINGS
+    settings: PolicySettings = OFFLINE_SETTINGS
 
 
 class _RecordingStore(ObjectStore):
@@ -132,7 +132,7 @@ def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: Eval
 
 
 def _take_params(items: Sequence[Object], world: World, namespace: str) -> Mapping[ConfigMap, str]:
-    """Takes the ConfigMaps. Returns why others are not taken."""
+    """Takes the ConfigMaps into the cluster. Returns why some are refused."""
     problems = {key_of(raw): take(raw, world.cache, namespace) for raw in items if raw.get("kind") == CONFIG_MAP}
     return {config_map: problem for config_map, problem in problems.items() if problem}
 

@@ -32,7 +32,7 @@ def readable(resource: str, amount: int) -> str:
 
 
 def called(resource: str) -> str:
-    """The resource in a sentence."""
+    """The name of the resource in a sentence."""
     return "CPU" if resource == CPU else resource
 
 

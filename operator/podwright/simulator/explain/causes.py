@@ -5,24 +5,26 @@ Each cause has a reason for programs, which is one of the words here, and a sent
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any, Final
 
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.status import Status
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.similar_names import did_you_mean, similar_name
 from podwright.core.objects.volumes import NO_PROVISIONER, WAIT_FOR_FIRST_CONSUMER, claims_of
 from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
 from podwright.core.state.cache import Cache
+from podwright.core.state.devices import CLASS_KIND
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.simulator.explain.amounts import called, counted, listed, readable
+from podwright.simulator.explain.devices import missing_classes, open_claims
 from podwright.simulator.explain.results import Cause, Miss, Rejected
 from podwright.simulator.explain.verdicts import FIT, Verdicts
 
+DEVICES: Final = "DynamicResources"
 _LIFECYCLE: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-"""The keys of taints that the control plane sets and takes away."""
+"""The prefixes of taints that the control plane sets and removes."""
 _NOT_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _REASONS: Final[Mapping[str, str]] = {
     "NodeUnschedulable": "Cordoned",
@@ -32,7 +34,7 @@ _REASONS: Final[Mapping[str, str]] = {
     "NodeVolumeLimits": "VolumeLimit",
     "VolumeZone": "VolumeElsewhere",
     "PodTopologySpread": "Spread",
-    "DynamicResources": "Devices",
+    DEVICES: "Devices",
     "NodeDeclaredFeatures": "MissingFeatures",
     "PolicyRules": "PolicyRule",
 }
@@ -85,18 +87,19 @@ def _of_pre_filter(cache: Cache, pod: PodInfo, status: Status) -> Cause:
         reason, text = "ClaimUnbound", "; ".join(unbound(cache, pod)) or status.message
     elif _IN_USE in status.message:
         reason, text = "ClaimInUse", _in_use(cache, pod)
+    elif status.plugin == DEVICES and (classes := missing_classes(cache, pod)):
+        reason, text = "DeviceClassMissing", _without_class(cache, pod, classes)
     return Cause(reason=reason, text=text, plugin=status.plugin, nodes=nodes)
 
 
 def missing_claims(cache: Cache, pod: PodInfo) -> list[str]:
-    """The names of the pod's PersistentVolumeClaims that do not exist."""
+    """The names of missing PersistentVolumeClaims of the pod."""
     return [name for name, _ in claims_of(pod) if cache.store.get(_CLAIM, name, pod.namespace) is None]
 
 
 def similar_claim(cache: Cache, namespace: str, name: str) -> str:
     """The name of an existing claim of which this one is a misspelt form; empty if there is none."""
-    known = [str(raw["metadata"]["name"]) for raw in islice(cache.store.list(_CLAIM, namespace), _CLAIMS_READ)]
-    return next(iter(difflib.get_close_matches(name, known, n=1)), "")
+    return similar_name(name, (str(raw["metadata"]["name"]) for raw in cache.store.list(_CLAIM, namespace)))
 
 
 def _missing(cache: Cache, pod: PodInfo, missing: list[str]) -> str:
@@ -114,14 +117,29 @@ def _without_volume(cache: Cache, pod: PodInfo) -> Iterator[str]:
             yield f"claim {pod.namespace}/{name} is bound to the volume {volume}, which does not exist"
 
 
+def _without_class(cache: Cache, pod: PodInfo, classes: list[str]) -> str:
+    known = [str(raw["metadata"]["name"]) for raw in cache.store.list(CLASS_KIND)]
+    asking = [
+        claim.key
+        for claim in open_claims(cache, pod)
+        if any(ask.device_class in classes for request in claim.spec.requests for ask in request.asks)
+    ]
+    hint = did_you_mean(classes[0], known) if len(classes) == 1 else ""
+    what = (
+        f"class {classes[0]}, which does not exist"
+        if len(classes) == 1
+        else f"classes {listed(classes)}, which do not exist"
+    )
+    return f"claim {listed(asking)} asks for devices of {what}{hint}"
+
+
 _CLAIM: Final = "PersistentVolumeClaim"
-_CLAIMS_READ: Final = 1000
 _RESOURCES_READ: Final = 1000
 _IN_USE: Final = "ReadWriteOncePod"
 
 
 def unbound(cache: Cache, pod: PodInfo) -> Iterator[str]:
-    """Why claims of the pod are not bound to a volume."""
+    """The causes for claims of the pod that are not bound to a volume."""
     for name, _ in claims_of(pod):
         claim = cache.store.get(_CLAIM, name, pod.namespace)
         spec: Mapping[str, Any] = (claim or {}).get("spec") or {}
@@ -144,8 +162,7 @@ def unbound(cache: Cache, pod: PodInfo) -> Iterator[str]:
 
 def similar_class(cache: Cache, name: str) -> str:
     """The storage class of which this is a misspelt form; empty if there is none."""
-    known = [str(raw["metadata"]["name"]) for raw in islice(cache.store.list("StorageClass"), _CLAIMS_READ)]
-    return next(iter(difflib.get_close_matches(name, known, n=1)), "")
+    return similar_name(name, (str(raw["metadata"]["name"]) for raw in cache.store.list("StorageClass")))
 
 
 def claim_users(cache: Cache, pod: PodInfo) -> list[PodInfo]:
@@ -197,7 +214,7 @@ def _of_group(
 def _classified(
     framework: Framework, cache: Cache, pod: PodInfo, node: NodeInfo, group: Rejected, *, reserved: bool
 ) -> tuple[str, str]:
-    """The reason, and a better text than the plugin's; empty if there is none."""
+    """The reason, and a text that says more than the plugin's; "" if there is none."""
     if reserved and not framework_rejects(framework, pod, node, group.plugin):
         return "RoomIsNominated", "there is room, but it is kept for pods that are nominated there"
     match group.plugin:
@@ -234,8 +251,7 @@ def _resources(framework: Framework, cache: Cache, pod: PodInfo, node: NodeInfo,
     table = cache.table
     most = int(table.allocatable(resource)[table.valid].max()) if table.count else 0
     if not most:
-        close = next(iter(difflib.get_close_matches(resource, _offered(cache), n=1)), "")
-        hint = f" (did you mean {close!r}?)" if close else ""
+        hint = did_you_mean(resource, _offered(cache))
         text = f"no node offers {called(resource)}, of which the pod requests {readable(resource, amount)}{hint}"
         return "NoSuchResource", text
     if amount > most:
@@ -277,7 +293,7 @@ def _offered(cache: Cache) -> list[str]:
 
 
 def fits_without(framework: Framework, pod: PodInfo, node: NodeInfo, others: Sequence[PodInfo]) -> bool:
-    """Whether the node has enough resources for the pod once the others are gone."""
+    """Whether the node has enough resources for the pod without these other pods."""
     copy = node.clone()
     for other in others:
         copy.remove(other)

@@ -1,5 +1,5 @@
-"""What exactly is in the way on one node, with the names of the objects and the amounts. One function for each plugin that has more to say
-than its reason.
+"""The problems of a pod on one node, with the names of the objects and the amounts. There is a function for each plugin whose reason says
+less than that.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from podwright.simulator.explain.results import Miss, Problem
 from podwright.simulator.explain.verdicts import FIT, Verdicts, verdict
 
 PODS_READ: Final = 2000
-"""How many pods of a node are looked at to name those that are in the way."""
+"""How many pods of a node are read to name those that are in the way."""
 _MOST_REQUIREMENTS: Final = 3
 
 
 def miss(framework: Framework, cache: Cache, pod: PodInfo, verdicts: Verdicts, row: int) -> Miss:
-    """All that keeps the pod off the node in this row. Raises PluginError."""
+    """All problems that keep the pod off the node in this row. Raises PluginError."""
     node = cache.node_at(row)
     problems = []
     for plugin in framework.filter_plugins:
@@ -210,7 +210,7 @@ def _volumes(_framework: Framework, cache: Cache, pod: PodInfo, _node: NodeInfo)
 
 
 def reach_of(volume: Mapping[str, Any]) -> str:
-    """Where a PersistentVolume can be reached, in words; empty if everywhere. Never raises, whatever the object contains."""
+    """From where a PersistentVolume can be reached, in words; "" if from everywhere. Never raises, whatever the object contains."""
     try:
         terms = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
         parts = [

@@ -20,8 +20,15 @@ def open_claims(cache: Cache, pod: PodInfo) -> list[ResourceClaim]:
         return []
 
 
+def missing_classes(cache: Cache, pod: PodInfo) -> list[str]:
+    """The names of device classes that its open claims ask for and that do not exist."""
+    asks = [ask for claim in open_claims(cache, pod) for request in claim.spec.requests for ask in request.asks]
+    names = dict.fromkeys(ask.device_class for ask in asks if ask.device_class)
+    return [name for name in names if cache.devices.device_class(name) is None]
+
+
 def wanted(cache: Cache, pod: PodInfo) -> Iterator[str]:
-    """What each open claim asks for; of alternatives, the first one."""
+    """What each open claim asks for. Of alternatives, only the first one is named."""
     for claim in open_claims(cache, pod):
         asks = [request.asks[0] for request in claim.spec.requests if request.asks]
         amounts = ["all devices" if ask.mode == ALL else counted(ask.count, "device") for ask in asks]
@@ -30,7 +37,7 @@ def wanted(cache: Cache, pod: PodInfo) -> Iterator[str]:
 
 
 def offered(cache: Cache, node: NodeInfo) -> str:
-    """How many devices the node reaches, and how many of them are in use or have taints."""
+    """How many devices the node can use, and how many of them are allocated or tainted."""
     cache.devices.index.refresh()
     devices = [each for pool in cache.devices.index.pools_of(node.slot) for each in pool.devices]
     if not devices:

@@ -5,7 +5,6 @@ finished, placed, terminating? ─► who decides? ─► is it gated? ─► ve
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -14,12 +13,14 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import PostFilterResult
 from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.preemption.evaluator import DryRun
 from podwright.core.preemption.units import priority_of
 from podwright.core.state.cache import Cache
-from podwright.engine.active_policies import ActivePolicy
+from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.simulator.explain.amounts import counted, listed
-from podwright.simulator.explain.causes import causes_of
+from podwright.simulator.explain.causes import DEVICES, causes_of
+from podwright.simulator.explain.changes.device_repairs import fails_selector, of_failing_selectors
 from podwright.simulator.explain.changes.entering import entering
 from podwright.simulator.explain.changes.place import Option
 from podwright.simulator.explain.changes.search import Search, after, tried
@@ -45,7 +46,8 @@ def explain_pod(
     raw: Mapping[str, Any] | None = None,
     stopped: Stopped = never,
 ) -> Explanation:
-    """Why the pod waits, or why it is on its node. `changes`: whether to search what would help. `raw`: the object of a placed pod.
+    """Why the pod waits, or why it is on its node. `changes`: whether to search for changes that would help. `raw`: the object of a placed
+    pod.
 
     `stopped` is asked before each trial of a change; once it is True, only those that were found are in the explanation.
 
@@ -63,7 +65,9 @@ def explain_pod(
 
 
 def _entered(trials: Trials, pod: PodInfo, found: Explanation) -> Explanation:
-    """With what lets the scheduler try the pod. If that is not enough, also with what would then be in the way, and what would help then."""
+    """Adds the changes with which the scheduler tries the pod. If these are not enough, also adds what would then be in the way, and what
+    would help then.
+    """
     options = [*entering(trials.cluster, pod)]
     changes = tuple(trials.in_time(_enough(trials, pod, options)))
     if changes or trials.cut_short:
@@ -98,25 +102,33 @@ def _explained(cluster: LoadedCluster, pod: PodInfo, trials: Trials | None) -> E
 
 
 def explain_under(policy: ActivePolicy, cluster: LoadedCluster, pod: PodInfo, trials: Trials | None) -> Explanation:
-    """Why a pending pod waits, under this policy. `trials`: try what would help; None: do not search that. Never raises for a plugin that fails: that is the cause then."""
+    """Why a pending pod waits under this policy. `trials`: tries changes; None: no changes are searched for. If a plugin fails, that is the
+    cause, and nothing is raised.
+    """
     compiled = policy.compiled
     reference = None if compiled.misnamed else PolicyRef(name=compiled.name, generation=compiled.generation)
     found = Explanation(
         kind="Pod", name=pod.key, state=State.PENDING, nodes=cluster.cache.table.count, policy=reference
     )
-    if policy.extenders:
-        found = replace(found, notes=(f"extenders are not asked: {listed(policy.extenders)}",))
+    if extenders := policy.extenders or compiled.spec.extenders:
+        found = replace(found, notes=(f"extenders are not asked: {listed(extenders)}",))
     if note := cluster.params_note(compiled.name):
         found = replace(found, notes=(*found.notes, note))
     if policy.refusal:
+        if unusable := cluster.accepted_by_operator.get(compiled.name):
+            text = f"policy {compiled.name}, generation {compiled.generation}, cannot be used: {unusable}"
+            return replace(found, causes=(Cause(reason="PolicyUnusable", text=text),))
         return replace(found, state=State.WAITS_FOR_POLICY, causes=(_refused(policy, pod),))
     try:
         return _tried(policy.framework, cluster, pod, found, trials)
     except PluginError as error:
-        text = f"a plugin of policy {policy.compiled.name} fails: {error}"
-        return replace(
-            found, causes=(Cause(reason="PluginFailed", text=text, plugin=error.plugin),), message=str(error)
-        )
+        changes: Iterable[Change] = ()
+        reason, text = "PluginFailed", f"a plugin of policy {policy.compiled.name} fails: {error}"
+        if error.plugin == DEVICES and fails_selector(error.problem):
+            reason, text = "DeviceSelectorFails", error.problem
+            changes = trials.in_time(of_failing_selectors(trials, pod, error.problem)) if trials and pod.raw else ()
+        cause = Cause(reason=reason, text=text, plugin=error.plugin)
+        return replace(found, causes=(cause,), message=str(error), changes=tuple(changes))
 
 
 def _tried(
@@ -175,10 +187,9 @@ def _terminating(pod: PodInfo) -> Cause:
 
 def _not_served(cluster: LoadedCluster, pod: PodInfo) -> Cause:
     served = sorted(cluster.policies.policy_set.scheduler_names)
-    close = difflib.get_close_matches(pod.scheduler_name, served, n=1)
     text = (
         f"no policy serves its scheduler name {pod.scheduler_name!r}"
-        f"{f'; did you mean {close[0]!r}?' if close else f': served are {listed(served)}'}"
+        f"{did_you_mean(pod.scheduler_name, served) or f': served are {listed(served)}'}"
     )
     return Cause(reason="SchedulerNameNotServed", text=text)
 
@@ -189,7 +200,7 @@ def _refused(policy: ActivePolicy, pod: PodInfo) -> Cause:
 
 def _gated(pod: PodInfo, message: str) -> str:
     if pod.gates:
-        return f"scheduling gates hold it back: {listed(pod.gates)}; whoever set them takes them away"
+        return f"scheduling gates hold it back: {listed(pod.gates)}; their author has to remove them"
     return message
 
 
@@ -230,7 +241,7 @@ def _has(names: Sequence[str]) -> str:
 
 
 def _preemption(framework: Framework, pod: PodInfo, verdicts: Verdicts) -> tuple[PreemptionFound | None, str]:
-    """What PostFilter finds, and the message of the event FailedScheduling."""
+    """The result of PostFilter, and the message of the event FailedScheduling."""
     diagnosis = verdicts.diagnosis
     if not framework.post_filter_plugins:
         return None, diagnosis.message()

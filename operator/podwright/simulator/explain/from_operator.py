@@ -1,4 +1,4 @@
-"""What a running operator says about a pod at /debug/explain: asked with the caller's own credentials, and joined to an explanation.
+"""Asks a running operator about a pod at /debug/explain, with the caller's own credentials, and adds the answer to an explanation.
 
 The operator knows what no snapshot shows: the pod's place in the queue, and its last decisions.
 """
@@ -35,7 +35,7 @@ def ask_about(url: str, namespace: str, name: str, connection: Connection, *, ca
 
 
 def joined(found: Explanation, answer: Answer) -> Explanation:
-    """The explanation with what the operator says."""
+    """The explanation with the operator's answer."""
     queue = queue_place(answer)
     decisions = tuple(_decisions(answer)) or found.decisions
     found = replace(found, queue=queue, decisions=decisions)

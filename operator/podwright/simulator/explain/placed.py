@@ -1,7 +1,6 @@
-"""Explains a pod that has a node: the decision as its annotation tells it, and how its node compares with the others now.
-
-The pod is taken off its node in a trial, with its claims, and decided about anew, so the scores are those of today. The annotation says what
-they were when the pod was placed.
+"""Explains a pod that has a node: the decision in its annotation, and how its node compares with the others now. In a trial, the pod is
+removed from its node, with its claims, and decided about anew. So the scores are the present ones. The annotation has those of the time
+when the pod was placed.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Int64s
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
-from podwright.engine.decision_annotation import decision_of
+from podwright.engine.decisions.decision_annotation import decision_of
 from podwright.simulator.explain.details import miss
 from podwright.simulator.explain.results import (
     Cause,
@@ -33,7 +32,7 @@ from podwright.simulator.trial import Trial, created_anew
 
 
 def explain_placed(cluster: LoadedCluster, pod: PodInfo, raw: Mapping[str, Any] | None) -> Explanation:
-    """`raw`: the pod's object, which has the annotation. Raises PluginError and ProfileError."""
+    """Explains a pod that has a node. `raw`: the pod's object, with the annotation. Raises PluginError and ProfileError."""
     cache = cluster.cache
     found = Explanation(kind="Pod", name=pod.key, state=State.PLACED, node=pod.node_name, nodes=cache.table.count)
     recorded = None if raw is None else recorded_in(raw)

@@ -1,4 +1,4 @@
-"""What an explanation consists of: typed, and the same for the terminal, JSON, YAML, the library and the operator's page.
+"""The typed parts of an explanation, the same for the terminal, JSON, YAML, the library and the operator's page.
 
 `as_object` gives the JSON form: camelCase, without fields that are empty.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class State(Enum):
-    """Where a pod is on its way to a node."""
+    """The state of a pod."""
 
     PLACED = "Placed"
     PENDING = "Pending"
@@ -74,7 +74,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Miss:
-    """A node that almost fits, with all that is in the way."""
+    """A node that almost fits, with all its problems."""
 
     node: str
     problems: tuple[Problem, ...]
@@ -90,7 +90,7 @@ class Victim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreemptionFound:
-    """What preemption found. `node` is empty if it found nothing. `violations`: how many evictions break a PodDisruptionBudget."""
+    """The result of preemption. `node` is empty if no eviction helps. `violations`: how many evictions break a PodDisruptionBudget."""
 
     message: str
     node: str = ""
@@ -110,7 +110,7 @@ class PluginScore:
 
     @property
     def difference(self) -> int:
-        """By how much the plugin favours the chosen node, with its weight."""
+        """The plugin's weighted score of the chosen node minus that of the runner-up."""
         return 0 if self.runner_up is None else self.weight * (self.chosen - self.runner_up)
 
 
@@ -132,7 +132,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A decision as it was made: from the pod's annotation, or from the operator's recent decisions.
+    """An earlier decision: from the pod's annotation, or from the operator's recent decisions.
 
     `rejected`: how many nodes each plugin rejected. `at`: when, in RFC 3339; empty if that is not known.
     """
@@ -175,7 +175,7 @@ class QueuePlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """One object to create, patch (a JSON merge patch), replace, or, a pod, to be deleted so that it starts elsewhere."""
+    """An object to create, to patch (a JSON merge patch) or to replace, or a pod to delete so that it starts elsewhere."""
 
     verb: str
     kind: str
@@ -183,7 +183,7 @@ class Edit:
     namespace: str = ""
     object: Mapping[str, Any] | None = None
     node: str = ""
-    """Of a pod that moves: the node where it fits."""
+    """The node to which a moved pod fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

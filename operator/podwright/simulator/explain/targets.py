@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any, Final
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.similar_names import did_you_mean
 from podwright.simulator.explain.explanation import explain_pod
 from podwright.simulator.explain.results import Explanation, SharedCause, WorkloadExplanation
 from podwright.simulator.loaded import LoadedCluster
@@ -28,12 +28,12 @@ _KINDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("podgroup", "podgroups"), "PodGroup"),
 }
 PODS_EXPLAINED: Final = 100
-"""How many waiting pods of a workload are explained; what would help is searched for the first of them."""
+"""How many waiting pods of a workload are explained. Changes are searched for the first of them only."""
 _EXAMPLES: Final = 3
 
 
 class TargetError(Exception):
-    """What is to be explained does not exist, or is not named well."""
+    """The target of an explanation does not exist, or its name cannot be understood."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,7 @@ def parse_target(text: str, namespace: str) -> Target:
         kind, name = "pod", text
     known = _KINDS.get(kind.lower())
     if known is None:
-        close = difflib.get_close_matches(kind.lower(), _KINDS, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else f": expected {', '.join(sorted(set(_KINDS.values())))}"
+        hint = did_you_mean(kind.lower(), _KINDS) or f": expected {', '.join(sorted(set(_KINDS.values())))}"
         raise TargetError(f"{text!r}: kind {kind!r} cannot be explained{hint}")
     if not name or "/" in name:
         raise TargetError(f"{text!r}: expected KIND/NAME, as in pod/web-0")
@@ -92,10 +91,7 @@ def _parsed(raw: Raw) -> PodInfo:
 def _not_found(target: Target, pods: Mapping[tuple[str, str], Raw]) -> str:
     elsewhere = [namespace for namespace, name in pods if name == target.name]
     here = [name for namespace, name in pods if namespace == target.namespace]
-    close = difflib.get_close_matches(target.name, here, n=1)
-    hint = (
-        f"; there is one in namespace {elsewhere[0]}" if elsewhere else f"; did you mean {close[0]!r}?" if close else ""
-    )
+    hint = f"; there is one in namespace {elsewhere[0]}" if elsewhere else did_you_mean(target.name, here)
     return f"{target} is not in the cluster{hint}"
 
 
@@ -166,7 +162,7 @@ def _owned(
         if namespace != target.namespace:
             continue
         kind, name = _controller(raw)
-        # Without the ReplicaSets, their names tell: a Deployment's name and a hash.
+        # Without the ReplicaSets, their names show their owner: a Deployment's name and a hash.
         by_name = target.kind == "Deployment" and kind == "ReplicaSet" and name.rpartition("-")[0] == target.name
         if (kind, name) in owners or (by_name and not owners):
             yield raw

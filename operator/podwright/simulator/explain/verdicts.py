@@ -1,6 +1,5 @@
-"""What every filter says about every node, also where another filter has rejected the node already, and how near a node is.
-
-The scheduler stops at the first filter that rejects a node. An explanation needs to know what else is in the way.
+"""The verdict of every filter on every node, also where another filter has already rejected the node, and how near each node is. The
+scheduler stops at the first filter that rejects a node. An explanation needs all of them.
 """
 
 from __future__ import annotations
@@ -37,11 +36,12 @@ _WEIGHTS: Final[Mapping[str, float]] = {
     "VolumeRestrictions": 1.8,
     "TaintToleration": 2.5,
 }
-"""How far a node is that one plugin rejects; `_OTHER` for all others. What passes by itself, as load does, is nearer than what somebody
-has to decide, as a taint."""
+"""How far a node is that this plugin rejects; `_OTHER` for all other plugins. Problems that pass by themselves, such as load, are nearer
+than those that people have to solve, such as a taint.
+"""
 _OTHER: Final = 3.0
 _UNRESOLVABLE_FIT: Final = 3.0
-"""What is added where the pod would not even fit on the empty node."""
+"""The further distance of a node on which the pod would not even fit if the node were empty."""
 _EXAMPLES: Final = 3
 
 
@@ -116,7 +116,9 @@ def _weight(plugin: FilterPlugin, pod: PodInfo, cache: Cache, mask: Bools) -> ND
 
 
 def lacking(plugin: NodeResourcesFit, pod: PodInfo, cache: Cache) -> NDArray[np.float64]:
-    """float[nodes]: the sum of what each node lacks, as shares of what the pod requests; more where even the empty node lacks it."""
+    """float[nodes]: the sum of what each node lacks, as shares of what the pod requests, plus a distance where even the empty node lacks
+    it.
+    """
     table = cache.table
     missing = np.where(table.pods + 1 > table.allocatable(PODS), 0.5, 0.0)
     for resource, amount in plugin.checked_requests(pod.requests):

@@ -20,7 +20,7 @@ Raw = Mapping[str, Any]
 
 
 def apply(hypothesis: Hypothesis, trial: Trial, stopped: Stopped = never) -> Applied:
-    """Applies the changes to the trial. Raises HypothesisError, also once `stopped` is True; then leave the trial."""
+    """Applies the changes to the trial. Raises HypothesisError, also once `stopped` is True; the trial must then be ended."""
     applied = Applied(stopped=stopped)
     for index, raw in enumerate(hypothesis.policies):
         applied.go_on()

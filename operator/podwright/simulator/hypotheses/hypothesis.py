@@ -1,8 +1,9 @@
 """Hypothesis: what if … these nodes came or went, these pods, this policy. Plain data; `changes` applies it to a trial.
 
-A drained or removed node's pods are created anew, as their controllers would do, and wait for another node. Pods of DaemonSets and static pods
-are not: on a drained node they stay, with a removed node they go, and a node that is added like another one gets copies of its DaemonSets' pods.
-What would keep `kubectl drain` from evicting a pod is a blocker; the simulation goes on as if it were evicted.
+A drained or removed node's pods are created anew, as their controllers would do, and wait for another node. Pods of DaemonSets and static
+pods are not created anew: they stay on a drained node, and disappear with a removed one. A node that is added like another one gets copies
+of its DaemonSets' pods. Where `kubectl drain` would not evict a pod, the result has a blocker, and the simulation goes on as if the pod
+were evicted.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class HypothesisError(ValueError):
 
 
 def never() -> bool:
-    """For simulations without a deadline."""
+    """Never stops. For simulations without a deadline."""
     return False
 
 
@@ -60,7 +61,7 @@ class AddedNodes:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A workload with another number of pods. `kind` is Deployment, ReplicaSet, StatefulSet, ReplicationController or Job."""
+    """A workload that gets another number of pods. `kind` is Deployment, ReplicaSet, StatefulSet, ReplicationController or Job."""
 
     kind: str
     namespace: str
@@ -118,7 +119,7 @@ class Applied:
     stopped: Stopped = never
 
     def go_on(self) -> None:
-        """Call it before each change. Raises HypothesisError once the time is up."""
+        """Raises HypothesisError once the time is up. Call it before each change."""
         if self.stopped():
             raise HypothesisError(TIME_IS_UP)
 

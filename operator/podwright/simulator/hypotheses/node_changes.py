@@ -1,4 +1,4 @@
-"""Nodes that come and go in a trial, and what becomes of their pods."""
+"""Adds, drains and removes nodes in a trial, and creates their pods anew."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import HOSTNAME, Node
 from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.objects.readable import parse_known_node
+from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.preemption.budgets import Budgets, StoredBudgets
 from podwright.core.state.object_store import key_of
 from podwright.simulator.hypotheses.daemons import copy_daemons, daemons_on
@@ -20,14 +21,15 @@ from podwright.simulator.trial import Trial, created_anew, pods_on
 Raw = Mapping[str, Any]
 
 _PER_NODE: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-"""Prefixes of taints that say how a node is at the moment. A node like it does not get them."""
+"""Prefixes of taints that describe the present state of a node. They are not copied to a node like it."""
 _RESOURCE_SLICE: Final = "ResourceSlice"
 
 
 def _node(cluster: LoadedCluster, name: str, field_name: str) -> Node:
     info = cluster.cache.present(name)
     if info is None or info.node is None:
-        raise HypothesisError(f"{field_name}: there is no node {name!r}")
+        known = (info.name for info in cluster.cache.nodes.values() if info.node is not None)
+        raise HypothesisError(f"{field_name}: there is no node {name!r}{did_you_mean(name, known)}")
     return info.node
 
 
@@ -94,7 +96,7 @@ def _named(raw: Raw, name: str) -> Raw:
 
 
 def remove_node(trial: Trial, name: str, applied: Applied) -> None:
-    """The node is gone, as if it had failed. Its pods are created anew, if they have controllers or not."""
+    """Removes the node, as if it had failed. Its pods are created anew, whether they have controllers or not."""
     _node(trial.cluster, name, "remove-node")
     pods = pods_on(trial.cluster, name)
     trial.evict(pods)
@@ -104,7 +106,7 @@ def remove_node(trial: Trial, name: str, applied: Applied) -> None:
 
 
 def drain_node(trial: Trial, name: str, applied: Applied) -> None:
-    """The node is cordoned and its pods are evicted. Those of DaemonSets stay."""
+    """Cordons the node, and evicts its pods except those of DaemonSets."""
     node = _node(trial.cluster, name, "drain")
     pods = [pod for pod in pods_on(trial.cluster, name) if not belongs_to_node(pod)]
     applied.blockers += _blockers(trial.cluster, pods, name)

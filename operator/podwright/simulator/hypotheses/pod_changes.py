@@ -60,7 +60,7 @@ def _pods_of(cluster: LoadedCluster, scale: Scale) -> tuple[list[PodInfo], list[
             return False
         if (owner.kind, owner.name) in owners:
             return True
-        # Without the ReplicaSets, their names tell: a Deployment's name and a hash.
+        # Without the ReplicaSets, their names show their owner: a Deployment's name and a hash.
         return scale.kind == "Deployment" and owner.kind == "ReplicaSet" and owner.name.rpartition("-")[0] == scale.name
 
     nodes = cluster.cache.nodes.values()
@@ -77,7 +77,7 @@ def _is_owned_by(raw: Raw, scale: Scale) -> bool:
 
 
 def _model_of(cluster: LoadedCluster, scale: Scale, pods: Sequence[PodInfo]) -> PodInfo | None:
-    """A pod of the workload, from its template if there is one, else the youngest that there is."""
+    """A model for further pods: the workload's template if there is one, otherwise its youngest pod."""
     raw = cluster.workloads.get((scale.kind, scale.namespace, scale.name))
     if raw is not None and (made := _from_template(raw, scale.name)) is not None:
         return made

@@ -24,7 +24,7 @@ _FIELDS: Final = {
 
 
 def hypothesis_of(raw: object, where: str) -> Hypothesis:
-    """Raises HypothesisError naming the field."""
+    """The hypothesis that the JSON describes. Raises HypothesisError, which names the field."""
     fields = _object(raw, where)
     _check_fields(fields, _FIELDS, where)
     parsers: Mapping[str, Callable[[Any, str], Any]] = {

@@ -1,1 +1,1 @@
-"""Replays a stream of pods under several policies, on one simulated cluster each, and compares what came of it. Start in `run`."""
+"""Replays a stream of pods under several policies, each on a simulated cluster of its own, and compares the results. Start with `run`."""

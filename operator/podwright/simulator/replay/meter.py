@@ -1,4 +1,4 @@
-"""Meter: what a replay measures. Sums over time are exact; fragmentation and spread are sampled.
+"""Meter: the measurements of a replay. Sums over time are exact; fragmentation and spread are sampled.
 
 Invariant: the sums of requests here are those of the node table. Resources are in milli-CPU, bytes and units; times in seconds.
 """
@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What an hour of a node costs: by the value of a label, and otherwise `default`."""
+    """The price of an hour of a node: by the value of a label, otherwise `default`."""
 
     default: float = 1.0
     by_label: Mapping[tuple[str, str], float] | None = None
@@ -68,7 +68,7 @@ class Meter:
         self._every = max(every, 1e-9)
         self._requested = dict.fromkeys(self.resources, 0)
         self._in_use = dict.fromkeys(self.resources, 0)
-        """What the nodes offer on which pods run."""
+        """The offer of the nodes on which pods run."""
         self._offered = dict.fromkeys(self.resources, 0)
         self._pods_on: Counter[str] = Counter()
         """Without those of DaemonSets."""
@@ -140,7 +140,7 @@ class Meter:
     # Time
 
     def advance(self, to: float) -> None:
-        """Time goes by, and nothing changes until `to`."""
+        """Advances the time to `to`, without changes in between."""
         while self._next_sample <= to:
             self._integrate(self._next_sample)
             self.samples.append(self._sample(self._next_sample))

@@ -15,12 +15,12 @@ WIDTH, HEIGHT = 860, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 70, 48
 COLORS: Final = ("#2f6feb", "#d1242f", "#1a7f37", "#bf8700", "#8250df", "#0a7ea4", "#57606a", "#bc4c00")
 _DASHES: Final = ("", "7 4", "2 3", "10 3 2 3", "4 4", "1 3", "", "7 4")
-"""Lines can be told apart without colours, too."""
+"""Dashes, so that lines can be distinguished without colours."""
 STYLE: Final = (
     "<style>text{fill:#1f2328}.grid{stroke:#d0d7de}.back{fill:#ffffff}"
     "@media (prefers-color-scheme: dark){text{fill:#e6edf3}.grid{stroke:#3d444d}.back{fill:#0d1117}}</style>"
 )
-"""Of all plots: readable on light and on dark pages."""
+"""The style of all plots, readable on light and on dark pages."""
 
 Points = Sequence[tuple[float, float]]
 
@@ -122,7 +122,7 @@ def _legend(names: Sequence[str]) -> list[str]:
 
 
 def _described(plot: Plot) -> str:
-    """For who cannot see the plot: the last value of each line."""
+    """A description for people who cannot see the plot: the last value of each line."""
     ends = (
         f"{name} ends at {_y_text(points[-1][1], percent=plot.percent)}"
         for name, points in plot.lines.items()

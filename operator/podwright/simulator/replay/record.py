@@ -16,7 +16,8 @@ from typing import Any, BinaryIO, Final
 import orjson
 
 from podwright.core.framework.interface import ClusterError
-from podwright.kube.client import access, credentials
+from podwright.kube.client import access
+from podwright.kube.client.credentials import credentials
 from podwright.kube.client.errors import AccessError, ConfigError
 from podwright.kube.client.http import Http
 from podwright.kube.kinds import NODE, POD, Resource
@@ -61,7 +62,7 @@ class _Changes:
         return str(raw["metadata"]["uid"])
 
     def started(self) -> None:
-        """All objects that there were at the start have been taken."""
+        """Call it once all objects of the start have been recorded."""
         self._started = True
 
     def put(self, raw: Raw) -> None:

@@ -3,8 +3,8 @@
     {"time": 1700000000.0, "type": "INITIAL", "object": {"kind": "Node", …}}
     {"time": 1700000012.5, "type": "ADDED", "object": {"kind": "Pod", …}, "duration": 60}
 
-`time`: seconds, or an RFC 3339 time. `type`: INITIAL for what was there at the start, then those of a watch: ADDED, MODIFIED, DELETED.
-`duration` on the ADDED of a pod says for how many seconds it runs on its node; without it, the later lines tell. Only nodes and pods may
+`time`: seconds, or an RFC 3339 time. `type`: INITIAL for objects of the start, then the types of a watch: ADDED, MODIFIED, DELETED.
+`duration` in an ADDED line of a pod: how many seconds it runs on its node. Without it, later lines show this. Only nodes and pods may
 change; of other kinds, the first version counts.
 """
 
@@ -49,7 +49,7 @@ class _Seen:
 
 
 def read_recording(path: str, initial: list[Raw] | None = None) -> Stream:
-    """The stream of a file. `initial`: objects that were there before, of a snapshot. Raises StreamError naming file and line."""
+    """The stream of a file. `initial`: further objects of the start, from a snapshot. Raises StreamError, which names file and line."""
     reading = _Reading(path, initial or [])
     for number, line in lines_of(path):
         if line.strip():

@@ -2,8 +2,8 @@
 
     replay ─► for each policy: load the initial cluster ─► events by time: pods come, run and leave ─► Scheduling ─► Meter ─► Scorecard
 
-Decisions are those of the scheduler: see `podwright.simulator.scheduling`. They take no time. A pod that is preempted comes again at once,
-and runs as long as it would have.
+Decisions are those of the scheduler: see `podwright.simulator.scheduling`. They take no time. A pod that is preempted is created anew at
+once, and then runs for its whole time.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def replay(
     options: ReplayOptions | None = None,
     progress: Progress = _silent,
 ) -> list[Scorecard]:
-    """The scorecards, in the order of the candidates. Raises ReplayError for a policy that is not accepted."""
+    """Replays the stream. Returns the scorecards, in the order of the candidates. Raises ReplayError for a policy that is not accepted."""
     options = options or ReplayOptions()
     # All are checked before the first one runs for minutes.
     clusters = [(candidate, _cluster(stream, candidate, options)) for candidate in candidates]
@@ -102,7 +102,7 @@ def _cluster(stream: Stream, candidate: Candidate, options: ReplayOptions) -> Lo
 
 @dataclass(slots=True)
 class _Job:
-    """A pod that came. `pod`: as it waits; `since`: when it began to wait, `waited`: the seconds until its first placement."""
+    """A pod of the stream. `pod`: the pod without a node; `since`: when it began to wait, `waited`: the seconds until its first placement."""
 
     arrival: Arrival
     pod: PodInfo
@@ -138,12 +138,12 @@ class _Replay:
         self._departures: list[tuple[float, int, str, bool]] = []
         """(time, a number that keeps their order, the pod's uid, only if it waits then): pods that will leave."""
         self._reasons: Counter[str] = Counter()
-        """Why pods waited that left without a node."""
+        """The reasons of pods that left without a node, with how many."""
         self._number = 0
         self._successors: dict[str, str] = {}
-        """By the uid of a pod that was there from the start and lost its node: the uid under which it came again."""
+        """By the uid of a pod of the start that lost its node: the uid of the pod that replaced it."""
         self._again: list[_Job] = []
-        """Victims that come again once the decision is carried out."""
+        """Victims that are created anew once the decision is carried out."""
         self._serves = cluster.policies.serves
         served = [str((raw.get("spec") or {}).get("schedulerName") or "") for raw in candidate.policies]
         self._scheduler_name = next(filter(None, served), options.load.settings.scheduler_name)
@@ -166,7 +166,7 @@ class _Replay:
     # Events
 
     def _depart_until(self, until: float) -> None:
-        """Pods leave whose time has come. Each departure may let others land."""
+        """Lets pods leave whose time has come. Each departure may make room for others."""
         departures = self._departures
         while departures and departures[0][0] <= until:
             at = departures[0][0]
@@ -177,7 +177,7 @@ class _Replay:
             self._schedule()
 
     def _advance(self, to: float) -> None:
-        """Time goes by, with attempts that are due on the way."""
+        """Advances the time, and makes the attempts that become due."""
         clock = self._cluster.clock
         while self._scheduling.is_due_later and (wakeup := self._scheduling.queue.next_wakeup()) is not None:
             if wakeup >= to:
@@ -294,7 +294,7 @@ class _Replay:
             self._placed += 1
         if job.arrival.runs_for is not None:
             self._departs(now + job.arrival.runs_for, landed.pod.uid)
-        # What is kept of each decision would grow with the stream.
+        # Decisions that are kept would grow with the stream.
         self._scheduling.outcome.landed.pop(landed.pod.uid, None)
 
     def _preempted(self, preempted: Preempted) -> None:
@@ -304,10 +304,10 @@ class _Replay:
         self._come_again(preempted.pod)
 
     def _come_again(self, pod: PodInfo) -> None:
-        """A pod that lost its node will wait for another one, under a new uid."""
+        """Lets a pod that lost its node wait for another one, under a new uid."""
         job = self._jobs.pop(pod.uid, None)
         now = self._cluster.clock.now
-        if job is None:  # it was there from the start
+        if job is None:  # it is a pod of the start
             job = _Job(Arrival(now, pod), pod, now, waited=0.0)
         self._number += 1
         made = created_anew(self._cluster, pod, pod.name, f"{job.arrival.pod.uid}/{self._number}")

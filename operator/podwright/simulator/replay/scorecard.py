@@ -15,7 +15,7 @@ WAITED_LONG: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """How long pods waited for a node; those that never got one, until they left or the replay ended."""
+    """How long pods waited for a node. Pods that never got one waited until they left or the replay ended."""
 
     mean: float
     median: float
@@ -30,7 +30,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scorecard:
-    """See the module. Means are over time. `resource`: the one that fragmentation is measured of."""
+    """See the module. Means are over time. `resource`: the resource whose fragmentation is measured."""
 
     policy: str
     resource: str
@@ -54,16 +54,16 @@ class Scorecard:
     nodes_off: float
     """Nodes without pods, which could be switched off."""
     cost: float
-    """Of the hours in which nodes were in use."""
+    """The cost of the hours in which nodes were in use."""
     cost_of_all: float
     attempts: int
     cpu_seconds: float
     """Process CPU time that the replay took."""
     samples: Sequence[Sample]
     unplaced: Mapping[str, int]
-    """Why pods that never got a node waited last, with how many."""
+    """The last reasons of pods that never got a node, with the number of pods."""
     notes: Sequence[str] = ()
-    """What limits the answer."""
+    """The limitations of the answer."""
 
     def as_dict(self) -> dict[str, Any]:
         """The scorecard as JSON has it. Keys are in camel case."""

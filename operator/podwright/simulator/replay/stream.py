@@ -1,7 +1,8 @@
-"""Stream: a cluster at the start, and what then comes and goes. Read by `recording` and `task_lists`, replayed by `run`.
+"""Stream: a cluster at the start, and the pods and nodes that then come and go. `recording` and `task_lists` read streams, `run` replays
+them.
 
-Times are seconds on the stream's own clock. A pod that is batch work runs for as long as it did, whenever it gets a node; any other pod leaves
-when it left.
+Times are seconds on the stream's own clock. Whenever a batch pod gets a node, it runs for as long as it did originally. Any other pod
+leaves at its recorded time.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Stream:
     start: float
     end: float
     problems: Sequence[str] = field(default_factory=list)
-    """What was wrong with objects, which were left out."""
+    """The errors in objects that were left out."""
 
     @property
     def arrivals(self) -> int:
@@ -89,5 +90,5 @@ def lines_of(path: str) -> Iterator[tuple[int, bytes]]:
 
 
 def sorted_events(events: Sequence[Event]) -> list[Event]:
-    """The events by time. Of those at the same time, what leaves goes first."""
+    """The events by time. Among events of the same time, departures come first."""
     return sorted(events, key=lambda event: (event.time, isinstance(event, Arrival)))

@@ -2,7 +2,7 @@
 
 Nodes: `sn,cpu_milli,memory_mib,gpu,model`. Tasks: `name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,
 scheduled_time`. A share of a GPU, `gpu_milli` below 1000, is rounded up to a whole one. `gpu_spec` names the allowed models, joined by `|`.
-Of the nodes' columns `gpu` and `model` may be missing; of the tasks' all but the name, CPU, memory and `creation_time`.
+The nodes' columns `gpu` and `model` may be missing. So may all of the tasks' columns but the name, CPU, memory and `creation_time`.
 """
 
 from __future__ import annotations
@@ -101,11 +101,10 @@ def stream_of(nodes: Sequence[Raw], arrivals: Sequence[Arrival]) -> Stream:
 
 
 def filling_stream(nodes: Sequence[Raw], arrivals: Sequence[Arrival], share: float, seed: int, resource: str) -> Stream:
-    """The tasks come one a second in an order that `seed` shuffles, then further ones drawn from the list. Who gets no node at
-    once has failed, and nobody else leaves.
-
-    They end before what they request of the resource would pass this share of what the nodes offer. Source of the method: Weng et al., "Beware of
-    Fragmentation", USENIX ATC '23. Raises StreamError if no task requests the resource.
+    """One task comes each second: first all tasks in an order that `seed` shuffles, then further ones drawn from the list. A task that gets
+    no node at once has failed, and no task leaves. The stream ends before the requests for the resource would exceed this share of the
+    nodes' offer. Source of the method: Weng et al., "Beware of Fragmentation", USENIX ATC '23. Raises StreamError if no task requests the
+    resource.
     """
     chance = Random(seed)
     offered = sum(_offered(node, resource) for node in nodes)

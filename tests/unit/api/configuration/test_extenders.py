@@ -70,6 +70,15 @@ def test_a_policy_whose_extenders_cannot_be_used_is_refused(names, problem):
     assert problem in result.message
 
 
+def test_who_asks_no_extenders_accepts_all_names_and_those_that_are_defined_still_count():
+    settings = PolicySettings(extenders=DEFINED, asks_extenders=False)
+    policies, result = applied("nope", "gpus", settings=settings)
+    assert result.accepted
+    profile = policies.active_generation_of("p").profile
+    assert profile.extenders == ("gpus",)
+    assert profile.args["NodeResourcesFit"].ignored_resources == ("example.com/gpu",)
+
+
 def test_a_configurations_extenders_are_for_its_profiles_and_can_be_named_by_their_url():
     text = (
         b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: a}, {schedulerName: b}]\n"

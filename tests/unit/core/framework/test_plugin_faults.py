@@ -258,3 +258,21 @@ def test_nominated_pods_of_equal_priority_count_as_present():
     fwk = Framework(convert_profile({}, "", PLUGINS, made.features), PLUGINS, made)
     pods = {n: parse_pod(make_pod(f"p{n}", priority=n, requests={"cpu": "1"})) for n in (4, 5, 6)}
     assert [type(decide(fwk, pods[n])) for n in (4, 5, 6)] == [Rejection, Rejection, Placement]
+
+
+def test_an_attempt_may_pause_between_nodes_with_nominated_pods():
+    made, names = World(), [f"n{i}" for i in range(20)]
+    made.fill({"nodes": [make_node(name, allocatable={"cpu": "2"}) for name in names]})
+    fwk = Framework(convert_profile({}, "", PLUGINS, made.features), PLUGINS, made)
+
+    def pauses(name):
+        made.cache.pauses.pause = lambda: points.append(1)
+        points = []
+        decide(fwk, parse_pod(make_pod(name, requests={"cpu": "1"})))
+        made.cache.pauses.pause = None
+        return len(points)
+
+    before = pauses("before")
+    for name in names:
+        made.set_pod(make_pod(f"on-{name}", priority=5, requests={"cpu": "1"}, status={"nominatedNodeName": name}))
+    assert pauses("after") == before + len(names)

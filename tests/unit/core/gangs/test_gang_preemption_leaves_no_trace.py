@@ -144,7 +144,8 @@ def test_pauses_at_every_point_change_neither_the_result_nor_the_cache(cluster):
 
     def pause() -> None:
         pauses.suspend()
-        assert contents(cluster) == before
+        with mock.patch.object(pauses, "pause", None):  # the probes do not pause
+            assert contents(cluster) == before
         pauses.resume()
 
     with mock.patch.object(pauses, "pause", pause):

@@ -6,14 +6,19 @@ import pytest
 
 from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.pod import parse_pod
-from podwright.core.queue.active_pods import SHARE, START_SECONDS
+from podwright.core.queue.active_pods import (
+    ADVANCE_SECONDS,
+    CLOSED,
+    IDLE_SECONDS,
+    MEMBERS_AT_ONCE,
+    SHARE,
+    START_SECONDS,
+)
 from support.hostile import objects
 from support.objects.builders import make_pod
 from support.queue.kit import NODE_ADDED, POD_GONE, Harness
 
 COSTLY = objects.required_anti_affinity(1_000)
-TIMES = 1 / SHARE - 1
-"""How long the lane is closed after an attempt of one second."""
 
 
 def parsed(name, **more):
@@ -40,6 +45,13 @@ class Lane(Harness):
             self.clock.now += seconds
             self.queue.charge_lane(seconds)
         return queued.pod.name
+
+    def pass_time(self, seconds):
+        """Time passes, and an ordinary pod comes and goes at its end."""
+        self.clock.now += seconds
+        self.add("other")
+        assert self.queue.pop_ordinary().pod.name == "other"
+        self.queue.done("default/other")
 
     def all(self, seconds=1.0):
         taken = []
@@ -69,7 +81,7 @@ def test_after_an_attempt_the_other_pods_go_first_until_the_share_is_met(h):
     h.add("a")
     h.add("b")
     assert h.all() == ["big-1", "a", "b"]
-    h.clock.now += TIMES - 0.1
+    h.pass_time(CLOSED - 0.1)
     assert h.take() is None
     h.clock.now += 0.1
     assert h.take() == "big-2"
@@ -96,9 +108,8 @@ def test_a_costly_pod_of_higher_priority_waits_for_the_lane_and_then_goes_first(
     h.add("a")
     h.add("b")
     assert h.take() == "a"
-    h.clock.now += TIMES
-    assert h.take() == "important"
-    assert h.all() == ["b"]
+    h.clock.now += CLOSED
+    assert [h.take(), h.take(), h.take()] == ["important", "b", None]
 
 
 def test_a_costly_pod_does_not_go_before_ordinary_pods_that_sort_before_it(h):
@@ -140,13 +151,62 @@ def test_after_the_start_costly_pods_do_not_wait_for_ever():
 def test_the_next_wakeup_is_when_the_lane_opens(h):
     h.costly("big-1")
     h.costly("big-2")
-    h.take()
-    assert h.queue.next_wakeup() == pytest.approx(h.clock.now + TIMES)
-    h.clock.now += TIMES
+    h.take(ADVANCE_SECONDS + 1)
+    assert h.queue.next_wakeup() == pytest.approx(h.clock.now + CLOSED)
+    h.clock.now += CLOSED
     assert h.queue.next_wakeup() == h.clock.now
-    h.clock.now -= TIMES
+    h.clock.now -= CLOSED
     h.add("a")
     assert h.queue.next_wakeup() == h.clock.now
+
+
+def test_where_no_ordinary_pod_is_active_a_few_costly_ones_do_not_wait_for_each_other(h):
+    h.clock.now += IDLE_SECONDS
+    for number in range(5):
+        h.costly(f"big-{number}")
+    assert h.all(seconds=0.5) == ["big-0", "big-1", "big-2"], (
+        "of which the first comes before anything is taken in advance"
+    )
+
+
+def test_the_lane_takes_nothing_in_advance_until_ordinary_pods_have_been_gone_for_a_while(h):
+    h.pass_time(5)
+    h.costly("big-1")
+    h.costly("big-2")
+    assert h.take(0.0) == "big-1"
+    h.queue.charge_lane(0.5)
+    assert h.queue.next_wakeup() == pytest.approx(h.clock.now + IDLE_SECONDS)
+    h.pass_time(IDLE_SECONDS / 2)
+    h.clock.now += IDLE_SECONDS / 2
+    assert h.take() is None
+    h.clock.now += IDLE_SECONDS / 2
+    assert h.take() == "big-2"
+
+
+def test_what_the_lane_took_in_advance_is_made_good_when_ordinary_pods_come(h):
+    h.clock.now += IDLE_SECONDS
+    for number in range(3):
+        h.costly(f"big-{number}")
+    assert [h.take(0.5), h.take(0.5)] == ["big-0", "big-1"]
+    h.pass_time(0)
+    h.pass_time(CLOSED - 0.1)
+    assert h.take() is None
+    h.clock.now += 0.2
+    assert h.take() == "big-2"
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.2])
+def test_of_a_minute_without_ordinary_pods_the_lane_gets_a_tenth_at_most(h, seconds):
+    for number in range(200):
+        h.costly(f"big-{number}")
+    h.clock.now += 1000
+    started, spent = h.clock.now, 0.0
+    while h.clock.now < started + 60:
+        if h.take(seconds):
+            spent += seconds
+        else:
+            h.clock.now = h.queue.next_wakeup()
+    assert 4.8 < spent <= 6.0 + seconds
 
 
 def test_a_costly_pod_does_not_leave_backoff_early(h):
@@ -179,7 +239,26 @@ def test_a_pod_whose_last_attempt_was_slow_waits_in_the_lane(h):
     h.queue.activate("default/a")
     h.costly("big")
     assert h.take() == "a"
+    h.pass_time(0)
     assert h.take() is None
+
+
+def test_between_the_slices_of_a_costly_attempt_pods_do_not_wait_behind_members_of_groups(h):
+    for number in range(3):
+        h.add(f"member-{number}", priority=10, group="gang")
+    h.add("a")
+    h.add("b")
+    assert [h.queue.pop_ordinary().pod.name, h.counts()["active"]] == ["a", 4]
+    h.queue.delete("default/member-0")
+    h.queue.release_members()
+    assert h.all() == ["member-1", "member-2", "b"]
+
+
+def test_between_two_slices_not_all_of_very_many_members_are_passed_over(h):
+    for number in range(MEMBERS_AT_ONCE + 1):
+        h.add(f"member-{number}", priority=10, group="gang")
+    h.add("a")
+    assert [h.queue.pop_ordinary(), h.queue.pop_ordinary().pod.name] == [None, "a"]
 
 
 def test_the_lane_is_counted_as_active(h):
@@ -240,7 +319,7 @@ def test_new_costly_pods_of_higher_priority_do_not_keep_one_out(h):
     taken = []
     for number in range(4):
         h.costly(f"new-{number}", priority=1000)
-        h.clock.now += TIMES
+        h.clock.now += CLOSED
         taken.append(h.take())
     assert taken == ["new-0", "modest", "new-1", "new-2"]
 
@@ -251,7 +330,7 @@ def test_an_update_does_not_cost_a_costly_pod_its_place(h):
     h.costly("important-2", priority=10)
     h.costly("modest", labels={"new": "label"})
     assert h.take() == "important-1"
-    h.clock.now += TIMES
+    h.clock.now += CLOSED
     assert h.take() == "modest"
 
 
@@ -263,14 +342,14 @@ def test_a_costly_pod_that_ordinary_pods_precede_does_not_hold_up_those_behind_i
         h.costly(f"high-{number}", priority=100)
     taken = []
     for _ in range(4):
-        h.clock.now += TIMES
+        h.clock.now += CLOSED
         h.add("ordinary", priority=10)
         taken.append(h.take())
     assert taken == ["high-0", "high-1", "high-2", "middle"]
     assert h.all() == ["ordinary"]
-    h.clock.now += TIMES
+    h.clock.now += CLOSED
     assert h.take() == "high-3"
-    h.clock.now += TIMES
+    h.clock.now += CLOSED
     assert h.take() == "low"
 
 
@@ -287,5 +366,5 @@ def test_compaction_keeps_the_order_of_the_lane(h):
     h.costly("important-2", priority=10)
     assert h.take() == "important-1"
     compact_all()
-    h.clock.now += TIMES
+    h.clock.now += CLOSED
     assert h.take() == "modest"

@@ -14,7 +14,7 @@ from podwright.core.plugins import PLUGINS
 from podwright.core.queue.hinting import registered
 from podwright.core.queue.updates import pod_update
 from podwright.core.state.cache import Cache
-from podwright.engine.active_policies import EngineHandle
+from podwright.engine.policies.engine_handle import EngineHandle
 from support.objects.builders import make_pod
 from support.queue.kit import Harness
 

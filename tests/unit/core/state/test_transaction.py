@@ -173,6 +173,11 @@ class Transactions(RuleBasedStateMachine):
 
     @precondition(lambda self: self.open)
     @rule()
+    def set_aside_when_suspended(self):
+        self.transaction.set_aside_when_suspended()
+
+    @precondition(lambda self: self.open)
+    @rule()
     def pause(self):
         """The cache is as before the outermost transaction, and afterwards as before the pause."""
         before, callbacks = self.copy(), self.callbacks.copy()
@@ -284,6 +289,49 @@ def test_each_sum_of_a_node_is_written_once_for_all_of_its_pods(cache, monkeypat
         del written[:]
     assert written == [(slot, ["cpu"])]
     assert cache.nodes["a"].requested["cpu"] == 3000
+
+
+def test_what_was_set_aside_is_exchanged_and_not_written_again(cache, monkeypatch):
+    waiting = parse_pod(make_pod("waiting"))
+    cache.nominator.add(waiting, "b")
+    recorder = PlacementRecorder()
+    cache.attach(recorder)
+    before = copy_of(cache, recorder)
+    written = []
+    with CacheTransaction(cache) as transaction:
+        transaction.remove(pods_on(cache, "a")[:2])
+        transaction.clear_nomination(waiting.uid)
+        transaction.set_aside_when_suspended()
+        without = copy_of(cache, recorder)
+        for pause in range(3):
+            cache.pauses.suspend()
+            assert copy_of(cache, recorder) == before
+            cache.pauses.resume()
+            assert copy_of(cache, recorder) == without
+            if not pause:
+                monkeypatch.setattr(cache.table, "write_usage", lambda slot, _resources: written.append(slot))
+        assert not written
+    assert len(written) == 1
+    monkeypatch.undo()
+    assert [pod.name for pod in pods_on(cache, "a")] == ["p0", "p1", "p2"]
+
+
+def test_what_is_rolled_back_is_no_longer_set_aside(cache):
+    recorder = PlacementRecorder()
+    cache.attach(recorder)
+    before = copy_of(cache, recorder)
+    with CacheTransaction(cache) as transaction:
+        transaction.remove(pods_on(cache, "a")[:2])
+        transaction.set_aside_when_suspended()
+        cache.pauses.suspend()
+        cache.pauses.resume()
+        transaction.rollback()
+        transaction.remove(pods_on(cache, "a")[2:])
+        without = copy_of(cache, recorder)
+        cache.pauses.suspend()
+        assert copy_of(cache, recorder) == before
+        cache.pauses.resume()
+        assert copy_of(cache, recorder) == without
 
 
 def test_pods_that_were_added_back_stay_on_their_nodes_when_the_rest_is_repeated(cache):

@@ -46,7 +46,7 @@ async def test_no_binding_is_posted_to_a_node_that_can_no_longer_take_the_pod(ch
     rig = Rig()
     rig.node("a", allocatable={"cpu": "4", "pods": "10"})
     rig.pod("web", requests={"cpu": "2"})
-    rig.engine.schedule_one(rig.engine.queue.pop())
+    rig.engine.pod_attempts.schedule_one(rig.engine.queue.pop())
     assert rig.engine.reason_not_to_bind(rig.engine.queue.get("default/web").pod, "a") == ""
     change(rig)
     assert rig.engine.reason_not_to_bind(rig.engine.queue.get("default/web").pod, "a") == reason
@@ -88,7 +88,7 @@ async def test_extended_resources_that_have_shrunk_are_a_reason_not_to_bind(args
     outcome = rig.engine.policies.apply({"metadata": {"name": "fit", "uid": "fit", "generation": 1}, "spec": body})
     assert outcome.accepted, outcome.message
     rig.pod("web", requests={"cpu": "1", GPU: "2"})
-    rig.engine.schedule_one(rig.engine.queue.pop())
+    rig.engine.pod_attempts.schedule_one(rig.engine.queue.pop())
     rig.engine.nodes.put(make_node("a", allocatable={GPU: "0"}))
     assert rig.engine.reason_not_to_bind(rig.engine.queue.get("default/web").pod, "a") == reason
     async with deciding(rig):

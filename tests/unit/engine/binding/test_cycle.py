@@ -32,7 +32,7 @@ async def test_a_pod_whose_deletion_begins_before_its_binding_is_posted_is_not_b
     rig = Rig()
     rig.node("a")
     raw = rig.pod("web")
-    rig.engine.schedule_one(rig.engine.queue.pop())
+    rig.engine.pod_attempts.schedule_one(rig.engine.queue.pop())
     raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     rig.engine.pending.put(raw)
     async with deciding(rig):

@@ -136,7 +136,7 @@ class TestRequestsOfPlugins:
         await settle()
         assert len(limiter) == 1
 
-    async def test_whoever_has_capacity_needs_no_more(self):
+    async def test_a_holder_of_capacity_needs_no_more(self):
         limiter = acquired(Clock(), 2)
         limiter.act_for(1)
         assert await limiter.send(lambda: asyncio.sleep(0, len(limiter))) == 2

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API
-from podwright.engine.failures import MEMBER_EVENTS, MEMBER_EVENTS_PER_SECOND
+from podwright.engine.rejections.failures import MEMBER_EVENTS, MEMBER_EVENTS_PER_SECOND
 from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.objects.builders import in_group, make_pod_group
 

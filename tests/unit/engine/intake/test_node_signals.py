@@ -9,8 +9,8 @@ import pytest
 from podwright.api.configuration.signals import load_signals
 from podwright.api.permissions import PolicySettings
 from podwright.core.state.signals.signals import Sample, Taken
-from podwright.engine import quiet
-from podwright.engine.quiet import LONGEST_SECONDS
+from podwright.engine.pauses import quiet
+from podwright.engine.pauses.quiet import LONGEST_SECONDS
 from support.engine.kit import Rig, settle
 from support.engine.sliced import MEMBERS, Clock, decided, evicted, full_nodes
 

@@ -15,7 +15,7 @@ from podwright.core.framework.status import Code, Status
 from podwright.core.queue import hinting
 from podwright.engine.metrics.families import Counter
 from podwright.engine.metrics.metrics import ATTEMPTS_PER_MEASURED, CATALOGUE
-from podwright.kube.serve.pod_resources import POD_LIMIT, POD_REQUEST
+from podwright.kube.serve.answers.pod_resources import POD_LIMIT, POD_REQUEST
 from support.engine.kit import PerNode, Rig, Slow, custom_policy, deciding, on_node, ours, settle, values
 from support.objects.builders import make_node
 

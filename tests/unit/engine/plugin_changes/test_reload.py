@@ -335,7 +335,7 @@ async def test_code_that_hangs_at_import_is_stopped_and_named(start, monkeypatch
     it.apply(policy("Only"))
     it.write(text() + "while True:\n    pass\n")
     await it.settle()
-    assert f"files {it.folder / 'only.py'}: did not come back within 0.5 s, and was stopped at line" in it.problem()
+    assert f"files {it.folder / 'only.py'}: did not return within 0.5 s, and was stopped at line" in it.problem()
     (record,) = (record for record in caplog.records if "no answer for 0.5 s" in record.getMessage())
     assert "only.py" in record.getMessage()
     monkeypatch.undo()

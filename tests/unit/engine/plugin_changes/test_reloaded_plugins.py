@@ -15,7 +15,7 @@ from podwright.core.framework.status import unresolvable
 from podwright.core.plugins import PLUGINS
 from podwright.engine.plugin_changes import reload as plugin_reload
 from podwright.engine.plugin_changes.recompilation import Recompilation
-from podwright.engine.side_thread import NoAnswerError
+from podwright.engine.process.side_thread import NoAnswerError
 from support.engine.kit import Rig, custom_policy, deciding, ours, settle
 from support.engine.sliced import Clock, Others, a_preemptor, full_nodes
 from support.plugins.reloading import policy, starting, text
@@ -220,7 +220,7 @@ async def test_a_directory_that_does_not_answer_is_said_once_until_it_does(start
     with monkeypatch.context() as patch:
         patch.setattr(it.directories, "read", hang)
         await it.reload.poll()
-        assert "reading the plugin directories: did not come back within 0.02 s, and was stopped" in it.problem()
+        assert "reading the plugin directories: did not return within 0.02 s, and was stopped" in it.problem()
     monkeypatch.setattr(plugin_reload, "READ_SECONDS", 60.0)
 
     def no_answer():

@@ -287,7 +287,7 @@ def test_the_summary_shows_the_first_exceptions_and_how_many_more_there_are(coun
     assert (lines[-1] == f"and {count - 3} more, see the log") is (count > 3)
 
 
-def test_only_so_many_tracebacks_are_remembered(caplog):
+def test_a_bounded_number_of_tracebacks_is_remembered(caplog):
     rig = Rig()
     report = PluginExceptions(rig.ports.metrics, limit=2).reporter(rig.engine.policies.policy_set.default)
     for name in ("A", "B", "C", "A", "A"):

@@ -208,7 +208,7 @@ class TestBudgets:
 class TestDisabledFromTheStart:
     """The process hung in the plugin before it was restarted."""
 
-    WHY: Final = {"Acting": "/plugins/a.py did not come back from line 7, in filter, until the process was restarted"}
+    WHY: Final = {"Acting": "/plugins/a.py did not return from line 7, in filter, until the process was restarted"}
 
     async def test_with_reject_the_pods_of_its_policies_wait(self):
         it = Watching(Filtering, disabled_plugins=self.WHY)

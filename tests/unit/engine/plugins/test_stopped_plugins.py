@@ -1,4 +1,4 @@
-"""Calls of third-party plugins that do not come back: they are stopped, and nothing else is."""
+"""Calls of third-party plugins that do not return: they are stopped, and nothing else is."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class TestCallsThatDoNotComeBack:
         (stopped,) = [
             record for record in caplog.records if record.name == "podwright.engine.plugins.guard" and record.exc_info
         ]
-        assert "policy custom: plugin Acting did not come back from" in stopped.getMessage()
+        assert "policy custom: plugin Acting did not return from" in stopped.getMessage()
         assert [each.name for each in traceback.extract_tb(stopped.exc_info[2])][-1] == "act"
         message = it.message("web")
-        assert "PluginStoppedError: did not come back from" in message
+        assert "PluginStoppedError: did not return from" in message
         assert "within 1 s, and was stopped" in message
         assert ", in act)" in it.rig.engine.policies.plugin_exceptions_of("custom")
 
@@ -59,7 +59,7 @@ class TestCallsThatDoNotComeBack:
         await it.schedule("web")
         assert it.count(PLUGIN_STOPS) == 1
         assert not it.rig.placed_on("web")
-        assert "did not come back from pre_filter_disabled within 1 s, and was stopped" in it.message("web")
+        assert "did not return from pre_filter_disabled within 1 s, and was stopped" in it.message("web")
 
     async def test_what_logs_that_a_call_was_stopped_is_not_stopped(self):
         it = Watching(Filtering)
@@ -72,7 +72,7 @@ class TestCallsThatDoNotComeBack:
         finally:
             logging.getLogger("podwright.engine.plugins.guard").removeHandler(handler)
         assert it.count(PLUGIN_STOPS) == 1
-        assert "PluginStoppedError: did not come back from" in it.message("web")
+        assert "PluginStoppedError: did not return from" in it.message("web")
 
     async def test_the_explanation_of_a_result_is_stopped(self):
         it = Watching(Explaining)
@@ -200,7 +200,7 @@ class TestCallsThatDoNotComeBack:
         result = rig.engine.policies.apply(custom_policy("filter", "Acting"))
         assert not result.accepted
         assert (
-            "PluginStoppedError: did not come back within 1 s, and was stopped (test_stopped_plugins.py, line"
+            "PluginStoppedError: did not return within 1 s, and was stopped (test_stopped_plugins.py, line"
             in result.message
         )
 

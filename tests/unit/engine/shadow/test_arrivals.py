@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podwright.core.objects.compaction import compact_all
-from podwright.engine.shadow import shadow as module
-from podwright.engine.shadow import shadow_pods
+from podwright.engine.shadow import shadow_pods, waiting_arrivals
 from podwright.engine.shadow.comparison import Outcome
 from podwright.engine.shadow.tally import Skip
 from support.engine.kit import deciding, on_node, settle, values
@@ -43,7 +42,7 @@ async def test_all_pods_of_a_burst_are_compared_though_few_are_remembered(rig, m
 
 async def test_as_many_pods_are_remembered_as_may_wait(rig):
     """The watch of pending pods may be ahead by a whole burst."""
-    assert shadow_pods.REMEMBERED >= module.MOST_WAITING
+    assert shadow_pods.REMEMBERED >= waiting_arrivals.MOST_WAITING
 
 
 async def test_pods_that_go_before_their_turn_are_counted(rig):
@@ -103,7 +102,7 @@ async def test_a_pod_that_is_not_seen_for_long_was_created_with_its_node(rig):
     await rig.apply(shadow_policy())
     raw = theirs("static", requests={"cpu": "1"})
     rig.engine.assigned.put(on_node(raw, "b"))
-    rig.now += module.UNSEEN_SECONDS + 1
+    rig.now += waiting_arrivals.UNSEEN_SECONDS + 1
     compact_all()
     await rig.appears(raw)
     await rig.caught_up()
@@ -111,7 +110,7 @@ async def test_a_pod_that_is_not_seen_for_long_was_created_with_its_node(rig):
 
 
 async def test_few_pods_that_were_not_seen_are_kept(rig, monkeypatch):
-    monkeypatch.setattr(module, "MOST_WAITING", 5)
+    monkeypatch.setattr(waiting_arrivals, "MOST_WAITING", 5)
     await rig.apply(shadow_policy())
     pods = [theirs(f"p-{number}", requests={"cpu": "1"}) for number in range(8)]
     for raw in pods:

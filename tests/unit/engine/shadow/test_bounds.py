@@ -10,11 +10,11 @@ import pytest
 
 from podwright.core.objects.compaction import compact_all
 from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.pauses.slices import Undecided
 from podwright.engine.shadow import shadow as module
-from podwright.engine.shadow import shadow_pods, tally
+from podwright.engine.shadow import shadow_pods, tally, waiting_arrivals
 from podwright.engine.shadow.shadow_time import SHARE, ShadowTime, earliest
 from podwright.engine.shadow.tally import Skip
-from podwright.engine.slices import Undecided
 from support.engine.kit import deciding, on_node, settle, values
 from support.engine.shadows import shadow_policy, small_and_large, theirs
 
@@ -27,7 +27,7 @@ async def rig():
 
 
 async def test_of_too_many_pods_at_once_the_oldest_are_not_compared(rig, monkeypatch):
-    monkeypatch.setattr(module, "MOST_WAITING", 5)
+    monkeypatch.setattr(waiting_arrivals, "MOST_WAITING", 5)
     await rig.apply(shadow_policy())
     for number in range(8):
         raw = theirs(f"p-{number}", requests={"cpu": "1"})

@@ -70,7 +70,7 @@ def test_a_node_that_is_gone_leaves_a_hole():
     assert found.usage == []
 
 
-def test_who_has_not_read_for_long_gets_all_nodes():
+def test_a_reader_that_has_not_read_for_long_gets_all_nodes():
     cache = cache_of("a")
     position = last(node_changes(cache, None)).position
     for number in range(10_000):

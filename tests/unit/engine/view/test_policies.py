@@ -3,15 +3,12 @@
 from podwright.engine.view import policies as view
 from podwright.engine.view.policies import about_policy, policy_rows
 from support.engine.kit import Rig, deciding
+from support.objects.builders import make_policy
 
 
 def policy(name, generation=1, **spec):
-    return {
-        "apiVersion": "podwright.dev/v1alpha1",
-        "kind": "SchedulerPolicy",
-        "metadata": {"name": name, "uid": name, "generation": generation},
-        "spec": {"match": {"podSelector": {"matchLabels": {"app": name}}}, **spec},
-    }
+    match = {"podSelector": {"matchLabels": {"app": name}}}
+    return make_policy(name, generation, name, **{"match": match, **spec})
 
 
 def rows(rig):

@@ -20,7 +20,7 @@ async def test_room_is_given_in_the_order_of_arrival():
     assert budget.used == 0
 
 
-async def test_who_gives_up_waiting_takes_no_room():
+async def test_a_request_that_gives_up_waiting_takes_no_room():
     budget = Budget(10)
     await budget.take(10)
     waiting = [asyncio.create_task(budget.take(10)) for _ in range(3)]

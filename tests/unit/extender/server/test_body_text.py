@@ -169,7 +169,7 @@ def test_a_list_of_ascii_strings_is_read_at_once(body):
         ('["a"', '["a","b"]', None),
     ],
 )
-def test_a_known_text_is_taken_only_if_it_is_there_as_a_whole(monkeypatch, chunk, body, known, next):  # noqa: A002
+def test_a_known_text_is_taken_only_if_it_is_there_as_a_whole(monkeypatch, chunk, body, known, next):  # noqa: A002 -- the field's name
     monkeypatch.setattr(module, "CHUNK", chunk)
     text = BodyText(bytearray(body.encode()))
     assert text.take(known) == (next is not None)

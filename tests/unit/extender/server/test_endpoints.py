@@ -8,11 +8,11 @@ import tracemalloc
 import orjson
 import pytest
 
-from podwright.engine.slices import STILL_CHANGING
+from podwright.engine.pauses.slices import STILL_CHANGING
 from podwright.extender.server import bodies
 from podwright.extender.server import endpoints as module
 from podwright.extender.server.bodies import SMALL
-from podwright.kube.serve.connection import Limits
+from podwright.kube.serve.connections.connection import Limits
 from support.engine.kit import on_node, ours
 from support.engine.sliced import Clock
 from support.extender.kit import ExtenderRig
@@ -285,7 +285,7 @@ async def test_a_large_body_that_waits_too_long_is_refused(monkeypatch):
         await until(lambda: not rig.endpoints.body_bytes)
 
 
-async def test_who_announces_a_large_body_and_sends_nothing_keeps_no_room():
+async def test_a_client_that_announces_a_large_body_and_sends_nothing_takes_no_room():
     rig = ExtenderRig("a", body_bytes=2 * SMALL)
     head = f"POST /filter HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: {2 * SMALL}\r\n\r\n"
     async with rig.serving() as caller:

@@ -3,12 +3,13 @@
 import aiohttp
 import pytest
 
+from podwright.engine.log_fields import fields_of
 from podwright.extender.server.gate import ExtenderGate
 from podwright.extender.server.runtime import LIMITS
 from podwright.kube.client.errors import ConfigError
-from podwright.kube.options import Options
-from podwright.kube.serve.certificates import ServingCertificate
+from podwright.kube.options.options import Options
 from podwright.kube.serve.port import Address, open_port
+from podwright.kube.serve.tls.certificate import ServingCertificate
 from support.engine.kit import ours
 from support.extender.kit import ExtenderRig
 from support.serve.certificates import Authority
@@ -48,15 +49,20 @@ def test_a_missing_file_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("names", "client", "status"),
+    ("names", "client", "why_not"),
     [
-        pytest.param((), "scheduler", 200, id="a certificate of the issuer"),
-        pytest.param((), None, 401, id="no certificate"),
-        pytest.param(("scheduler",), "scheduler", 200, id="a certificate with an allowed name"),
-        pytest.param(("scheduler",), "kubelet", 401, id="a certificate with another name"),
+        pytest.param((), "scheduler", "", id="a certificate of the issuer"),
+        pytest.param((), None, "a client certificate or a bearer token is required", id="no certificate"),
+        pytest.param(("scheduler",), "scheduler", "", id="a certificate with an allowed name"),
+        pytest.param(
+            ("scheduler",),
+            "kubelet",
+            "no name of the client certificate (kubelet) is in --allowed-client-names",
+            id="a certificate with another name",
+        ),
     ],
 )
-async def test_certificates_let_their_owners_call(tmp_path, names, client, status):
+async def test_certificates_let_their_owners_call(tmp_path, names, client, why_not, caplog):
     authority = Authority()
     certificate, key = authority.server().write(tmp_path, "server")
     options = Options(tls_cert_file=str(certificate), tls_private_key_file=str(key))
@@ -73,6 +79,9 @@ async def test_certificates_let_their_owners_call(tmp_path, names, client, statu
     try:
         url = f"https://127.0.0.1:{port.number}/filter"
         async with aiohttp.ClientSession(connector=connector) as session, session.post(url, json=ARGS) as response:
-            assert response.status == status
+            assert response.status == (401 if why_not else 200)
+            assert not why_not or await response.text() == f"{why_not}\n"
+            logged = [fields_of(record) for record in caplog.records]
+            assert logged == ([{"caller": "127.0.0.1", "err": why_not}] if why_not else [])
     finally:
         await port.close()

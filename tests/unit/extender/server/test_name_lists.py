@@ -128,3 +128,10 @@ def test_a_list_takes_no_more_memory_than_is_counted(length):
         found[0].encode_scores(np.arange(20_000, dtype=np.int64) % 2)
 
     assert bytes_left_by(use) <= found[0].memory
+
+
+def test_spaces_in_a_list_are_memory_too():
+    lists = NameLists()
+    found = lists.read(BodyText(bytearray(b"[" + b" " * 100_000 + b'"a"]')), "", 1_000)
+    lists.remember(found)
+    assert lists.known_bytes > 100_000

@@ -5,8 +5,8 @@ from click.testing import CliRunner
 
 from podwright.cli.main import main
 from podwright.extender.server.options import COMMON_OPTIONS, EXTENDER_OPTIONS, ExtenderOptions
-from podwright.kube.option_values import OptionsError
-from podwright.kube.options import Options
+from podwright.kube.options.options import Options
+from podwright.kube.options.values import OptionsError
 
 TLS = {"tls_cert_file": "crt", "tls_private_key_file": "key"}
 

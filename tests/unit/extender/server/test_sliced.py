@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from podwright.core.objects.node import parse_node
-from podwright.engine.slices import SLICE_SECONDS, STILL_CHANGING, Slices
+from podwright.engine.pauses.slices import SLICE_SECONDS, STILL_CHANGING, Slices
 from podwright.extender.server import steps
 from podwright.extender.server.sent_nodes import InPlace
 from podwright.extender.server.sliced import SlicedDecisions, UndecidedError

@@ -12,9 +12,9 @@ from podwright.engine.raw_objects import RawObjects
 from podwright.extender.client import HTTPExtender
 from podwright.extender.server.gate import ExtenderGate
 from podwright.extender.server.runtime import LIMITS
-from podwright.kube.options import Options
-from podwright.kube.serve.certificates import ServingCertificate
+from podwright.kube.options.options import Options
 from podwright.kube.serve.port import Address, open_port
+from podwright.kube.serve.tls.certificate import ServingCertificate
 from support.engine.kit import on_node, ours
 from support.extender.kit import OPEN, ExtenderRig
 from support.objects.builders import make_node, make_pod, make_taint

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from podwright.kube.client import http as module
-from podwright.kube.client.credentials import TRIAL_SECONDS, Credentials, Loaded, Source
+from podwright.kube.client.credentials.credentials import TRIAL_SECONDS, Credentials, Loaded, Source
 from podwright.kube.client.errors import ApiError, ConfigError, UnreachableError
 from podwright.kube.client.http import Http
 from support.http.kit import api, forever, hangs_up, says, served, without_pauses

@@ -134,7 +134,7 @@ INITIALIZING = ApiError(429, "TooManyRequests", "storage is (re)initializing", r
         pytest.param(ConfigError("no token"), set()),
         pytest.param(OSError("no route"), set()),
     ],
-    ids=repr,
+    ids=lambda value: " and ".join(sorted(value)) or "nothing" if isinstance(value, set) else repr(value),
 )
 def test_what_the_predicates_say_of_each_error(error, holds):
     names = [name for name in dir(errors) if name.startswith(("is_", "may_", "uid_"))]

@@ -9,10 +9,10 @@ import traceback
 import aiohttp
 import pytest
 
-from podwright.kube.client.credentials import Credentials, Loaded, Source
+from podwright.kube.client.credentials.credentials import Credentials, Loaded, Source
+from podwright.kube.client.credentials.tls import tls_context
 from podwright.kube.client.errors import UnreachableError
 from podwright.kube.client.http import Http, new_session
-from podwright.kube.client.tls import tls_context
 from support.http.recording import Recorded, RecordingServers, create_certificates
 
 TOKEN = (("Authorization", "Bearer t"),)

@@ -310,7 +310,7 @@ async def test_a_process_that_slept_may_write_nothing(elect, clock, lease):
         elector.check()
 
 
-async def test_a_lease_that_a_stranger_took_is_lost_at_once(elect, lease, caplog):
+async def test_a_lease_that_another_holder_took_is_lost_at_once(elect, lease, caplog):
     caplog.set_level(logging.INFO)
     elector = elect("a")
     await elector.leading.wait()

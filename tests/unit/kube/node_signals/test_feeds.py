@@ -322,7 +322,7 @@ async def test_a_token_that_is_a_pipe_is_refused_at_once(tmp_path):
     settings = replace(rig.signals["load"].prometheus, bearer_token_file=str(pipe))
     rig.signals = {"load": replace(rig.signals["load"], prometheus=settings)}
     feeds = feeds_of(rig)
-    assert await asked_again(feeds) == f"signal load: bearerTokenFile: {pipe}: is no regular file"
+    assert await asked_again(feeds) == f"signal load: bearerTokenFile: {pipe}: is not a regular file"
     await feeds.close()
 
 

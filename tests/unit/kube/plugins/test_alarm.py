@@ -1,4 +1,4 @@
-"""The signal that stops plugins which do not come back: in a process of its own, because a process has one timer."""
+"""The signal that stops plugins which do not return: in a process of its own, because a process has one timer."""
 
 import subprocess
 import sys
@@ -74,7 +74,7 @@ PROGRAM = """
 def test_whatever_a_plugin_does_not_come_back_from_is_stopped():
     command = [sys.executable, "-c", dedent(PROGRAM)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    stopped = "did not come back from filter within 0.05 s, and was stopped"
+    stopped = "did not return from filter within 0.05 s, and was stopped"
     expected = [
         f"{what} {stopped}"
         for what in (

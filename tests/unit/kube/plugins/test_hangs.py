@@ -193,7 +193,7 @@ def test_a_process_that_goes_on_is_not_taken_for_hung(state, plugins, monkeypatc
     hangs.stop()
 
 
-def test_only_so_many_are_remembered(state, monkeypatch):
+def test_a_bounded_number_of_hangs_is_remembered(state, monkeypatch):
     monkeypatch.setattr(plugin_hangs, "MOST", 2)
     for i in range(3):
         dump(state, 'Thread 0x7f01\n  File "/plugins/a.py", line 7 in f', files={"/plugins/a.py": str(i)})

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from podwright.api.spec.rules import config_map_problem
-from podwright.engine.active_policies import ActivePolicies
+from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.kube.policies import config_maps as module
 from podwright.kube.policies.config_maps import ConfigMapReader
 from support.engine.kit import Rig

@@ -129,7 +129,7 @@ async def test_a_plugin_that_raises_is_in_the_status_of_its_policy_until_the_pol
         await world.requests(1)
         for name in ("one", "two"):
             rig.pod(name)
-            rig.engine.schedule_one(rig.engine.queue.pop())
+            rig.engine.pod_attempts.schedule_one(rig.engine.queue.pop())
         _, second = await world.requests(2)
         failed = {c["type"]: c for c in status_in(second)["conditions"]}["PluginFailed"]
         assert (failed["status"], failed["reason"]) == ("True", "ExceptionRaised")
@@ -365,7 +365,7 @@ class TestRelisting:
             assert world.active == []
             assert not world.controller.appeared.is_set()
 
-    async def test_watchers_are_told_when_the_kind_appears(self):
+    async def test_watchers_are_notified_when_the_kind_appears(self):
         async with controlled(says(404), default=listed(policy("a"))) as world:
             await world.controller.relist()
             assert not world.controller.appeared.is_set()

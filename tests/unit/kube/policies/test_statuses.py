@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from podwright.api.policy_status import Work, status_of
+from podwright.engine.accounting.policy_activity import FAULTS, Activities
 from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.metrics.policies import POLICY_ERRORS
-from podwright.engine.policy_activity import FAULTS, Activities
 from podwright.kube.policies import statuses
 from podwright.kube.policies.statuses import WriteLimit
 from support.policies.controlled import controlled, policy

@@ -93,7 +93,7 @@ async def test_functions_and_coroutines_run_in_the_schedulers_thread(thread):
     assert task.startswith("podwright ")
 
 
-async def test_errors_come_back_to_who_asked(thread):
+async def test_errors_are_raised_to_the_caller(thread):
     seen = SchedulerLoop(asyncio.get_running_loop())
 
     def fails():

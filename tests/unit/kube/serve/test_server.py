@@ -13,12 +13,13 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from podwright.core.objects.pod import parse_pod
 from podwright.engine.metrics.metrics import EVENTS_DROPPED
-from podwright.kube.serve import endpoints, event_loops, listener
-from podwright.kube.serve.connection import Limits
+from podwright.kube.serve import endpoints, event_loops
+from podwright.kube.serve.answers.pages import PERIOD_SECONDS
+from podwright.kube.serve.connections import listener
+from podwright.kube.serve.connections.connection import Limits
+from podwright.kube.serve.connections.listener import accept
 from podwright.kube.serve.endpoints import SILENT_BEATS
 from podwright.kube.serve.event_loops import SchedulerLoop
-from podwright.kube.serve.listener import accept
-from podwright.kube.serve.pages import PERIOD_SECONDS
 from podwright.kube.serve.server import MOST_CONNECTIONS, default_limits
 from support.objects.builders import make_pod
 from support.serve.kit import Told, answer, closed, connect, get, hang_up, serving, until
@@ -161,7 +162,7 @@ class TestMetrics:
             assert told.snapshots <= 2
             assert PERIOD_SECONDS == 1
 
-    async def test_who_accepts_gzip_gets_the_text_compressed(self):
+    async def test_a_client_that_accepts_gzip_gets_the_text_compressed(self):
         told = Told(pods=[parse_pod(make_pod(f"p{n}", requests={"cpu": "1"})) for n in range(2000)])
         async with serving(told) as server:
             plain = await get(server, "/metrics/resources")
@@ -201,7 +202,7 @@ class TestMetrics:
 class TestHostileClients:
     """Each test has small limits in place of a storm."""
 
-    async def test_whoever_holds_all_connections_keeps_nobody_out(self):
+    async def test_a_peer_that_holds_all_connections_keeps_no_other_peer_out(self):
         told = Told()
         async with serving(told, Limits(connections=8)) as server:
             held = [await connect(server) for _ in range(40)]
@@ -441,7 +442,7 @@ async def test_a_port_in_use_names_the_option(option):
 
 class TestOtherHosts:
     async def test_over_plain_http_other_hosts_read_health_only(self, monkeypatch):
-        monkeypatch.setattr("podwright.kube.serve.gates.is_loopback", lambda _host: False)
+        monkeypatch.setattr("podwright.kube.serve.access.gates.is_loopback", lambda _host: False)
         async with serving() as server:
             for path in ("/livez", "/readyz", "/healthz", "/readyz/ping"):
                 assert (await get(server, path))[0] == 200

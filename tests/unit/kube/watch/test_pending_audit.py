@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
+from podwright.engine.log_fields import V2
 from podwright.kube.watch import pending_audit
 from podwright.kube.watch.pending_audit import PendingAudit
 from podwright.kube.watch.selectors import MANY_NAMES
@@ -31,6 +33,16 @@ async def test_a_pod_that_the_watch_missed_is_added():
     assert first.headers["Accept"].startswith("application/json;as=PartialObjectMetadataList;")
     assert [third.query, fourth.query] == [first.query, second.query]
     assert third.headers["Accept"] == "application/json"
+
+
+@pytest.mark.parametrize(("at_start", "level"), [(True, V2), (False, logging.INFO)])
+async def test_only_pods_that_were_missed_after_the_start_are_worth_a_line(caplog, at_start, level):
+    pages = [page(ours("missed"))]
+    caplog.set_level(V2)
+    async with api(*pages, *pages) as (http, _):
+        audit = audit_of(http, Rig())
+        await (audit.audit_at_start() if at_start else audit.audit())
+    assert [record.levelno for record in caplog.records if "audit: added 1" in record.message] == [level]
 
 
 async def test_a_pod_that_is_no_longer_pending_is_dropped():

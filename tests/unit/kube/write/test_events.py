@@ -348,7 +348,7 @@ async def test_the_oldest_series_ends_where_too_many_objects_have_one(monkeypatc
         assert sorted(sent)[:2] == [("PATCH", "p0"), ("PATCH", "p1")]
 
 
-async def test_refusals_with_reasons_of_their_own_are_logged_only_so_many_times(caplog):
+async def test_refusals_with_different_reasons_are_logged_a_bounded_number_of_times(caplog):
     answers = [says(403, {"reason": f"Reason{number}", "message": "no"}) for number in range(300)]
     async with recording(*answers) as (recorder, _, _):
         for _ in range(300):

@@ -3,12 +3,13 @@
 from podwright.core.objects.pod import parse_pod
 from podwright.simulator.replay.run import BUILT_IN, Candidate, replay
 from podwright.simulator.replay.stream import Arrival, NodeChanges, PodLeaves, Stream, sorted_events
+from support.objects.builders import make_policy
 from support.objects.devices import allocated, exactly, make_claim
 from support.simulator.claims import DRA, extended, from_template, gpu_class, gpu_node, shared_claim, sharing, template
-from support.simulator.kit import item, pod, policy
+from support.simulator.kit import item, pod
 
 WANTS = {"resourceClaims": [{"name": "x", "resourceClaimTemplateName": "t"}]}
-FREES = policy("free", schedulerName="podwright", devices={"preemption": "FreeDevices"})
+FREES = make_policy("free", schedulerName="podwright", devices={"preemption": "FreeDevices"})
 
 
 def comes(time, raw, runs_for=None, **more):
@@ -50,7 +51,7 @@ def test_the_claim_for_extended_resources_leaves_with_its_pod():
     assert (card.placed, card.waiting.longest) == (2, 39.0)
 
 
-def test_a_preemptor_gets_the_device_and_its_victim_comes_again_with_a_new_claim():
+def test_a_preemptor_gets_the_device_and_its_victim_is_created_anew_with_a_new_claim():
     nodes = [*gpu_node("n1"), gpu_class(), template()]
     card = play(nodes, wants(0, "low", 100), wants(20, "high", 50, priority=5), policies=[FREES])
     assert (card.preemptions, card.placed, card.never_placed) == (1, 2, 0)

@@ -9,7 +9,8 @@ from podwright.simulator.replay.run import BUILT_IN, Candidate, ReplayError, Rep
 from podwright.simulator.replay.scorecard import waiting_times
 from podwright.simulator.replay.stream import Arrival, NodeChanges, PodLeaves, Stream, sorted_events
 from podwright.simulator.replay.tables import markdown, rows
-from support.simulator.kit import node, pod, policy
+from support.objects.builders import make_policy
+from support.simulator.kit import node, pod
 
 
 def stream(initial, *events, end):
@@ -67,7 +68,7 @@ def test_a_service_leaves_at_its_time_whether_it_ran_or_not():
     assert card.never_placed == 1
 
 
-def test_a_preempted_pod_comes_again_and_runs_its_whole_time():
+def test_a_preempted_pod_is_created_anew_and_runs_its_whole_time():
     card = play(stream([node("a")], comes(0, "low", 50, cpu="4"), comes(20, "high", 30, cpu="4", priority=5), end=200))
     assert card.preemptions == 1
     assert (card.placed, card.arrived) == (2, 2)
@@ -125,8 +126,8 @@ def test_spread_is_how_far_apart_the_nodes_are():
 def test_policies_are_compared_on_the_same_stream():
     nodes = [node(name) for name in "abcd"]
     pods = [comes(i, f"p{i}", 1000, cpu="1", spec={"schedulerName": "default-scheduler"}) for i in range(4)]
-    spread = Candidate("spread", [policy("s", strategy={"type": "LeastAllocated"})])
-    pack = Candidate("pack", [policy("p", strategy={"type": "MostAllocated"})])
+    spread = Candidate("spread", [make_policy("s", strategy={"type": "LeastAllocated"})])
+    pack = Candidate("pack", [make_policy("p", strategy={"type": "MostAllocated"})])
     first, second = play(stream(nodes, *pods, end=1000), spread, pack)
     assert (first.most_nodes_in_use, second.most_nodes_in_use) == (4, 1)
     assert (first.policy, second.policy) == ("spread", "pack")
@@ -135,7 +136,7 @@ def test_policies_are_compared_on_the_same_stream():
 
 
 def test_a_policy_that_is_not_accepted_is_an_error_before_anything_runs():
-    bad = Candidate("bad", [policy("b", strategy={"type": "Nope"})])
+    bad = Candidate("bad", [make_policy("b", strategy={"type": "Nope"})])
     shown = []
     with pytest.raises(ReplayError, match=r"bad: policy b: spec.strategy.type"):
         replay(stream([node("a")], end=1), [Candidate(BUILT_IN), bad], progress=lambda *seen: shown.append(seen))
@@ -174,6 +175,8 @@ def test_a_plot_without_points_is_drawn():
 
 
 def test_a_policy_in_shadow_mode_is_tried_as_if_it_enforced():
-    shadow = policy("pack", mode="Shadow", rules={"filters": [{"name": "no", "expression": "false", "message": "no"}]})
+    shadow = make_policy(
+        "pack", mode="Shadow", rules={"filters": [{"name": "no", "expression": "false", "message": "no"}]}
+    )
     card = play(stream([node("a")], comes(0, "p"), end=10), Candidate("shadow", [shadow]))[0]
     assert (card.placed, card.never_placed) == (0, 1)

@@ -1,6 +1,6 @@
 """Terms: a pod's affinity terms of one kind, evaluated on one other pod at a time. For events and dry runs.
 
-A pod may have thousands of terms, and an event may be about thousands of waiting pods. What is prepared for a list of terms is kept as
+A pod may have thousands of terms, and an event may concern thousands of waiting pods. So the prepared form of a list of terms is kept as
 long as its PodAffinity.
 """
 

@@ -15,7 +15,7 @@ class BindingFailedError(Exception):
 def ready(claim: ResourceClaim) -> bool:
     """Whether all binding conditions of the claim's devices are true. Raises BindingFailedError.
 
-    The devices are looked at in their order, and the first that is not ready ends it.
+    The devices are checked in their order, up to the first that is not ready.
     """
     if claim.allocation is None:
         return False

@@ -1,4 +1,4 @@
-"""Writes the allocation of a pod's claims and its reservations to the API server, and takes them back.
+"""Writes the allocations and reservations of a pod's claims to the API server, and undoes them.
 
 A claim that is allocated gets the finalizer, then the allocation and the reservation in one update of its status. The claim for extended
 resources is created first, with the finalizer. After a conflict the claim is read again: somebody else may have allocated or deleted it. Source: `bindClaim` in
@@ -24,11 +24,11 @@ from podwright.core.state.devices.claims import CLAIM_KIND
 Raw = dict[str, Any]
 _CONFLICT: Final = 409
 _ATTEMPTS: Final = 5
-"""Of one update, after conflicts. Source: `retry.DefaultRetry` in k8s.io/client-go."""
+"""The attempts at one update, after conflicts. Source: `retry.DefaultRetry` in k8s.io/client-go."""
 SHOWN_SECONDS: Final = 30.0
 """How long the watch may take to show what was written."""
 RECHECK_SECONDS: Final = 5.0
-"""How often the time-out of binding conditions is looked at."""
+"""How often the time-out of binding conditions is checked."""
 
 
 class ClaimWriteError(Exception):
@@ -56,9 +56,9 @@ class ClaimWrites:
         self.created: ResourceClaim | None = None
         """The claim for extended resources, once it is created."""
         self.reserved: dict[str, ResourceClaim] = {}
-        """The claims in which the pod is entered, by uid."""
+        """The claims that are reserved for the pod, by uid."""
         self._lost: set[str] = set()
-        """The uids of those that have a device which another claim got earlier."""
+        """The uids of claims with a device that another claim got earlier."""
 
     @property
     def any(self) -> bool:
@@ -153,7 +153,7 @@ class ClaimWrites:
     # Internals
 
     def _newest(self, seen: ResourceClaim) -> ResourceClaim:
-        """The claim as it is now: since the decision, what an earlier attempt had written may have been taken back."""
+        """The current version of the claim. Since the decision, the writes of an earlier attempt may have been undone."""
         newest = self._handle.cache.devices.claims.get(seen.namespace, seen.name)
         return seen if newest is None or newest.uid != seen.uid else newest
 
@@ -249,7 +249,7 @@ class ClaimWrites:
 
 
 async def tell(handle: Handle, pod: PodInfo, unreadable: str) -> None:
-    """Tells the user of a pod which devices are left out because they cannot be understood."""
+    """Records an event that tells the pod's user which devices are left out because they cannot be understood."""
     handle.record(pod, "Warning", "UnreadableDevices", unreadable)
 
 
@@ -276,7 +276,7 @@ class Deletion:
 
 
 async def delete(handle: Handle, claim: ResourceClaim) -> None:
-    """Deletes a claim that was created for extended resources. If that fails, the next attempt finds the claim."""
+    """Deletes a claim that was created for extended resources. If that fails, the next attempt handles the claim."""
     cluster = handle.cluster
     try:
         raw = await cluster.get(CLAIM_KIND, claim.name, claim.namespace)
@@ -289,7 +289,7 @@ async def delete(handle: Handle, claim: ResourceClaim) -> None:
 
 
 async def deallocate(handle: Handle, claim: ResourceClaim) -> None:
-    """Takes the devices from a claim, so that it can get others. If that fails, the next attempt tries it again."""
+    """Deallocates a claim, so that it can get other devices. If that fails, the next attempt does it again."""
     left = {
         k: v for k, v in (claim.raw.get("status") or {}).items() if k not in ("allocation", "devices", "reservedFor")
     }

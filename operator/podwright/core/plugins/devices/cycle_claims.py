@@ -27,7 +27,7 @@ class CycleClaims:
     """The claims of a pod in its scheduling cycle."""
 
     claims: Sequence[ResourceClaim]
-    """Those that the pod names or that were created for it."""
+    """The claims that the pod names or that were created for it."""
     extended: ExtendedResources | None
     """The extended resources for which one more claim is made."""
     stale: ResourceClaim | None
@@ -42,7 +42,7 @@ class CycleClaims:
     """The pods that a dry run has removed, by uid."""
     reservation: Reservation | None = None
     writes: Writes | None = None
-    """What was written to the API server for the pod."""
+    """The writes to the API server for the pod, which `undo` takes back."""
 
     def clone(self) -> CycleClaims:
         """For a dry run, which removes other pods than the next one."""

@@ -258,9 +258,8 @@ class DynamicResources(
     def post_filter(
         self, state: CycleState, pod: PodInfo, _diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status]:
-        """Takes a claim from the pod that is of no use to it, so that it gets other devices.
-
-        Fails, as in kube-scheduler, if another plugin rejected the pod before this plugin's PreFilter ran.
+        """Deallocates a claim that is of no use to the pod, so that it can get other devices. Fails, as in kube-scheduler, if another
+        plugin rejected the pod before this plugin's PreFilter ran.
         """
         if not self._enabled:
             return None, unschedulable()
@@ -371,7 +370,9 @@ class DynamicResources(
         found.writes = writes = ClaimWrites(self.handle, found, pod)
         try:
             await writes.write(node.present)
-            release(found.reservation, self.handle.cache.devices.claims, pod.uid)  # what is written counts itself
+            release(
+                found.reservation, self.handle.cache.devices.claims, pod.uid
+            )  # the written claims count by themselves
             await writes.confirm()
             await writes.wait(self._binding_timeout)
         except ClaimWriteError as error:
@@ -380,7 +381,7 @@ class DynamicResources(
 
 
 def _to_take(found: CycleClaims, pod: PodInfo, handle: Handle) -> Deallocation | Deletion | None:
-    """What takes a claim from the pod that is of no use to it."""
+    """The follow-up for a claim that is of no use to the pod: its deallocation or deletion. None if there is no such claim."""
     for position in sorted(found.unavailable):
         claim = found.claims[position]
         if position not in found.shared and set(claim.reserved_for) <= {pod.uid}:

@@ -1,4 +1,4 @@
-"""Evaluation: which nodes can serve a pod's claims, which of them better, and with which devices.
+"""Evaluation: which nodes can serve a pod's claims, how well, and with which devices.
 
 All nodes are evaluated at once: the verdicts that are kept for the claims (`core.devices.verdicts`) are combined with the nodes on which allocated
 claims are available.
@@ -54,7 +54,7 @@ DRY_RUN_STEPS: Final = 10_000
 FREEABLE: Final = (STATUSES[0], unschedulable(*STATUSES[1].reasons), *STATUSES[2:])
 """The statuses where victims may free devices."""
 _WHOLE_ATTEMPT_STEPS: Final = STEPS_PER_SECOND // 10
-"""The most steps of a search in an attempt that cannot pause although others wait. The next attempt goes on from there."""
+"""The most steps of a search in an attempt that cannot pause although other pods wait. The next attempt continues from there."""
 SCORES_OF_FITS: Final = 101
 """How many scores from 0 to 100 there are."""
 _UNAFFECTED: Final[NDArray[np.int64]] = np.zeros(1, np.int64)
@@ -65,7 +65,7 @@ class EvaluationError(Exception):
 
 
 class _Asked(NamedTuple):
-    """What the claims to allocate on nodes of one variant ask for. `names`: of these claims."""
+    """The problem of the claims to allocate on nodes of one variant. `names`: of these claims."""
 
     problem: Problem
     verdicts: Verdicts

@@ -1,4 +1,4 @@
-"""Which devices victims free: those of claims that only victims use. For policies under which pods preempt for devices.
+"""The devices that victims free: those of claims that only victims use. For policies under which pods preempt for devices.
 
 kube-scheduler does not preempt for devices. After an eviction they are free only when the claim controller has released the claims, so until then the pod
 that preempted must not evict more pods.
@@ -16,7 +16,7 @@ from podwright.core.state.devices.claims import CLAIM_KIND, ClaimState
 
 
 def freed_by(victims: Mapping[str, PodInfo], claims: ClaimState) -> list[AllocatedDevice]:
-    """The devices that are free once these pods, by uid, are gone."""
+    """The devices that are free without these pods, by uid."""
     found: dict[str, ResourceClaim] = {}
     for victim in victims.values():
         for claim in _claims(victim, claims):
@@ -35,7 +35,7 @@ def _claims(victim: PodInfo, claims: ClaimState) -> Iterable[ResourceClaim]:
 
 
 def waits_for_release(pod: PodInfo, cache: Cache) -> bool:
-    """Whether the pod is nominated to a node on which devices are about to be released, because nobody uses their claims any more.
+    """Whether the pod is nominated to a node on which devices are about to be released, because no pod uses their claims any more.
 
     Linear in all claims, for nominated pods only.
     """

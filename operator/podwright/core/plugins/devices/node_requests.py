@@ -1,7 +1,6 @@
-"""What each node has to provide with devices for a pod's extended resources.
-
-A node that offers a resource itself, through a device plugin, provides it so. On the others a device class stands for it. So nodes that differ in what
-they offer get different claims. Source: `filterExtendedResources` in kube-scheduler's plugin DynamicResources (KEP-5004).
+"""The devices that each node has to provide for a pod's extended resources. A node may offer a resource itself, through a device plugin. On
+other nodes, devices of a DeviceClass provide it. So nodes that offer different resources get different claims. Source:
+`filterExtendedResources` in kube-scheduler's plugin DynamicResources (KEP-5004).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plan: what is written to the API server for a pod that goes to a node, as explanations and simulations show it."""
+"""Plan: the writes to the API server for a pod that goes to a node, as explanations and simulations show them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def reserved_claims(
 
 
 def _waits(found: CycleClaims, allocated: Mapping[int, Allocation]) -> bool:
-    """With a condition on any device, PreBind looks at all claims as the watch delivers them: new allocations are not there yet."""
+    """With a condition on any device, PreBind checks all claims as the watch delivers them: new allocations are not there yet."""
     known = {i: claim.allocation for i, claim in enumerate(found.claims)} | dict(allocated)
     devices = (device for allocation in known.values() if allocation is not None for device in allocation.devices)
     if not any(device.binding_conditions for device in devices):

@@ -1,7 +1,7 @@
 """Reservation: the allocation of a pod's claims on the node that was chosen, until it is written.
 
-Invariant: between Reserve and the last write each allocation is in flight, so that it counts for other decisions. Unreserve gives back everything that is
-in flight, and leaves what others hold.
+Invariant: between Reserve and the last write each allocation is in flight, so that it counts for other decisions. Unreserve gives back
+everything that is in flight for this pod, and nothing else.
 """
 
 from __future__ import annotations

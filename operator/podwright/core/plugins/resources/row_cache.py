@@ -26,7 +26,7 @@ T = TypeVar("T", bound=np.generic)
 MAX_BYTES: Final = 4 << 20
 MAX_ARRAYS: Final = 64
 MAX_TIMES: Final = 4
-"""The bounds are so many times greater, at most, if as many plugins share the arrays."""
+"""If several plugins share the arrays, the bounds grow with their number, at most by this factor."""
 ONE_BY_ONE: Final = 8
 """Up to this many changed rows are computed node by node."""
 

@@ -1,7 +1,5 @@
-"""What plugins of several policies share if their args are equal: columns and arrays over all nodes.
-
-So a thousand policies with one strategy keep little more than one policy does, and a decision under one of them finds current what a decision
-under another has just brought up to date.
+"""Columns and arrays over all nodes that plugins of several policies share if their args are equal. So a thousand policies with one
+strategy need little more memory than one policy, and a decision under one of them can use what a decision under another has just updated.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ class Users:
 
 
 class Shared:
-    """The base of what is shared. It lives as long as a plugin that uses it."""
+    """The base of shared objects. An object lives as long as a plugin that uses it."""
 
     def __init__(self) -> None:
         self.users = Users()
@@ -44,7 +42,7 @@ class _SharedParts:
 
 
 def shared(cache: Cache, user: object, args: Hashable, make: Callable[[], S]) -> S:
-    """What all plugins of the user's class with these args share in this cache. `make` makes it for the first one."""
+    """The object that all plugins of the user's class with these args share in this cache. `make` makes it for the first one."""
     parts = cache.extension(_SharedParts, _SharedParts)
     key = (type(user), args)
     found: S | None = parts.known.get(key)

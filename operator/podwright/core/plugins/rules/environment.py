@@ -1,8 +1,8 @@
-"""What the expressions of rules can read: typed `pod`, `node`, `signals`, `namespaceObject`, `policy` and `params`, and functions that count
+"""The variables and functions of rules: typed `pod`, `node`, `signals`, `namespaceObject`, `policy` and `params`, and functions that count
 placed pods.
 
-Amounts of resources are whole numbers: CPU in milli-CPU, memory and storage in bytes, everything else in its own units. Counting
-functions are about the node that is being judged, which is not among their arguments.
+Amounts of resources are whole numbers: CPU in milli-CPU, memory and storage in bytes, everything else in its own units. Counting functions
+count on the node that is being evaluated, which is not among their arguments.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
-from podwright.core.cel.declarations import Overload
+from podwright.core.cel.checking.declarations import Overload
 from podwright.core.cel.environment import KUBERNETES, Environment, Library
 from podwright.core.cel.frame import Frame
 from podwright.core.cel.types import BOOL, DOUBLE, INT, STRING, Type, list_of, map_of, object_of
@@ -91,7 +91,7 @@ def _domain_of(node: Value, key: Value) -> Value:
 
 
 _DOMAIN_COST: Final = 100
-"""Counting in a domain looks at all nodes, if nothing is known of the selector yet."""
+"""The cost of counting in a domain, which reads all nodes if the selector is new."""
 
 
 def _view(frame: Frame) -> NodeView:
@@ -131,7 +131,7 @@ COUNTS: Final = Library(
 
 
 def variables_with(signals: Iterable[str]) -> Mapping[str, Type]:
-    """The variables, with these signals of the node that is being judged. `signals` itself is unknown where there are none."""
+    """The variables, with these signals of the node. If there are none, `signals` is unknown."""
     fields = dict.fromkeys(signals, DOUBLE)
     return {**VARIABLES, SIGNALS: object_of("podwright.Signals", fields)} if fields else VARIABLES
 

@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 
 from podwright.core.cel import types
+from podwright.core.cel.checking.tree import Call, Comprehension, Ident, Node, Select, children
+from podwright.core.cel.cost.estimate import CostEstimator
+from podwright.core.cel.cost.ranges import Range
 from podwright.core.cel.errors import CelError, CostLimitError, EvaluationError, Issue
-from podwright.core.cel.estimate import CostEstimator
-from podwright.core.cel.ranges import Range
-from podwright.core.cel.tree import Call, Comprehension, Ident, Node, Select, children
 from podwright.core.cel.types import Type
 from podwright.core.cel_columns.compiler import NODE, PODS_IN_DOMAIN, PODS_ON_NODE, SIGNALS, Compiler, kind_of_type
 from podwright.core.cel_columns.counts import SCOPE
@@ -34,7 +34,7 @@ from podwright.core.state.nodeinfo import NodeInfo
 NUMBERS: Final = (types.INT, types.UINT, types.DOUBLE)
 NOT_FINITE: Final = "the score is not a finite number"
 UNBOUNDED: Final = 2**53
-"""A greater estimate has the size of a value in it that nobody knows."""
+"""A greater estimate contains the unknown size of a value."""
 MAX_ESTIMATE: Final = 1_000_000
 """An expression is refused if it could cost more with values of the greatest sizes. Ordinary values are far smaller."""
 
@@ -67,7 +67,7 @@ class Expression:
         self._viewer = Viewer(self.reads)
 
     def key(self, subject: Subject) -> Hashable:
-        """What tells the results for different pods apart."""
+        """The key by which results for different pods are kept."""
         return (subject.owner.scope, *[read(subject) for read in self._readers])
 
     def column(self, subject: Subject, kept: KeptColumns, view: View | None = None) -> Column:
@@ -98,8 +98,8 @@ class Expression:
     def evaluate(self, subject: Subject, node: NodeInfo, changes: Mapping[str, object] | None = None) -> object:
         """The value for one node. `changes`: further variables. Raises EvaluationError.
 
-        Columns count only the cost of the parts that they leave to the evaluator, so they may have a value where the evaluator gives up.
-        What it evaluates within the least share of a part has no part that costs more: then both have the same value.
+        Columns count only the cost of the parts that they leave to the evaluator, so they may have a value where the evaluator exceeds its
+        limit. If an evaluation stays within the least share of a part, no part of it costs more, and both have the same value.
         """
         return self.of_view(subject, self._viewer.of(node), changes)
 

@@ -50,7 +50,7 @@ def failing_of(position: int, column: Column) -> Sequence[Failing]:
 
 
 class Verdict(NamedTuple):
-    """What a filter, by its position, says of all nodes at one moment. The arrays are never changed in place."""
+    """The verdict of a filter, by its position, on all nodes at one moment. The arrays are never changed in place."""
 
     position: int
     passing: Bools
@@ -235,7 +235,7 @@ class ScoreGroup(Group[Score, Int64s]):
 
 
 def with_rows(values: NDArray[A], rows: Sequence[tuple[int, int]]) -> NDArray[A]:
-    """The values with others in these rows: a copy, unless they are the same."""
+    """The values with these rows replaced: a copy, unless nothing differs."""
     for i, (row, value) in enumerate(rows):
         if values[row] != value:
             values = values.copy()

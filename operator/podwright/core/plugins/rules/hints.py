@@ -42,7 +42,7 @@ _POD_CHANGES: Final = (
     Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_POD_SCALE_UP
 )
 MAX_ASKED: Final = 64
-"""So many different pods are compared with a change of a node. For any others it counts as helpful."""
+"""How many different pods are compared with a change of a node. For further pods, the change counts as helpful."""
 
 
 class RuleHints:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Signals = tuple[str, ...]
 _Known = tuple[str, bool, Signals]
 _KEPT: Final[RecentCache[_Known, Expression | tuple[Issue, ...]]] = RecentCache(1024)
-"""Also why texts are no expressions."""
+"""Expressions, and errors of invalid texts."""
 
 
 def expression_of(text: str, *, score: bool, signals: Signals = ()) -> Expression:
@@ -31,7 +31,7 @@ def expression_of(text: str, *, score: bool, signals: Signals = ()) -> Expressio
 
 
 def compiled(text: str, *, score: bool, signals: Signals = ()) -> Expression | tuple[Issue, ...]:
-    """A new expression, or why the text is none. Any thread may call it."""
+    """A new expression, or the errors of an invalid text. Any thread may call it."""
     from podwright.core.plugins.rules.expression import Expression  # noqa: PLC0415 -- see the module
 
     try:
@@ -46,5 +46,5 @@ def is_known(text: str, *, score: bool, signals: Signals = ()) -> bool:
 
 
 def remember(text: str, outcome: Expression | tuple[Issue, ...], *, score: bool, signals: Signals = ()) -> None:
-    """Has `expression_of` give this outcome of `compiled`."""
+    """Makes `expression_of` return this outcome of `compiled`."""
     _KEPT.put((text, score, signals), outcome)

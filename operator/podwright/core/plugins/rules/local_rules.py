@@ -1,6 +1,6 @@
 """LocalRules: the rules of a LocalSchedulerPolicy, beside those of the SchedulerPolicy that bounds it.
 
-It is a plugin of its own, so that the time of a team's rules can be told from that of the cluster's.
+It is a separate plugin, so that the time of a team's rules can be measured apart from that of the cluster's.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """PolicyRules: the filters and scores that a policy has as expressions in CEL.
 
-A filter rejects each node for which its expression is not true; an error rejects the node, too. The first filter that rejects a node gives
+A filter rejects each node for which its expression is not true; an error also rejects the node. The first filter that rejects a node gives
 the reason. A score is added to those of the plugins, times its weight; an error counts as 0. Results are columns that are kept by what
 the expressions read of the pod, and refreshed for nodes that change.
 """

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from podwright.core.cel.tree import Call, Comprehension, Const, Ident, Node, Select, children
+from podwright.core.cel.checking.tree import Call, Comprehension, Const, Ident, Node, Select, children
 from podwright.core.cel_columns.counts import SCOPE
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.rules.owner import Owner
@@ -123,7 +123,7 @@ _POD_KEYS: Final[Mapping[str, Callable[[Subject], Hashable]]] = {
     "images": lambda subject: subject.pod.images,
     "owner": lambda subject: subject.pod.owner,
 }
-"""What tells the values of a field apart, where these are not hashable or take long to compare."""
+"""Keys that stand for the values of a field if these are not hashable or take long to compare."""
 _POD_MAPS: Final[Mapping[str, Callable[[Subject], Mapping[str, Any]]]] = {
     "labels": lambda subject: subject.pod.labels,
     "annotations": lambda subject: subject.annotations,
@@ -140,7 +140,7 @@ class Input(NamedTuple):
     key: str | None = None
 
     def reader(self) -> Callable[[Subject], Hashable]:
-        """Gives what tells the part's values apart."""
+        """A function that gives the key of the part's value."""
         if self.root == "pod":
             return _pod_reader(self.field, self.key)
         if self.root == NAMESPACE:

@@ -1,4 +1,4 @@
-"""The plugins that look at volumes. Start with `volume_binding`, the largest one.
+"""The plugins for volumes. Start with `volume_binding`, the largest one.
 
 * `volume_binding` chooses and binds volumes. Its parts: `matching` plans the volumes for a node, `assumed_plan` assumes and writes
   the plan, `volume_node_affinity` says which nodes can reach a volume, `hints` requeues rejected pods.

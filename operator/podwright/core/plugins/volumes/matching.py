@@ -32,7 +32,7 @@ NO_MATCH: Final = "node(s) didn't find available persistent volumes to bind"
 NO_SPACE: Final = "node(s) did not have enough free storage"
 
 _FEW_CLAIMS: Final = 4
-"""For so few claims, a plan for each node is cheap."""
+"""For this many claims or fewer, a plan for each node is cheap."""
 
 
 class Outcome(Protocol):
@@ -110,7 +110,7 @@ class Capacities:
                 by_value.setdefault(value, []).append(entry)
 
     def first(self, size: int, labels: Labels) -> StorageCapacity | None:
-        """The first one with so many bytes for a node with these labels."""
+        """The first capacity with this many bytes for a node with these labels."""
         found: tuple[int, StorageCapacity] | None = None
         lists = [by_value.get(labels.get(key, ""), ()) for key, by_value in self._by_label.items() if key in labels]
         for entries in (self._anywhere, *lists):
@@ -177,7 +177,7 @@ class UnboundClaims:
         return outcome
 
     def _find_outcome(self, signature: Signature, labels: Labels) -> Outcome | None:
-        """None: it takes a plan to tell."""
+        """The outcome without a plan; None if it takes a plan to know it."""
         if self._similar is None:
             self._similar = SimilarNodes(self._wanted, self.mentioned, provisioned=self._provisioned)
         choice = self._similar.choice(signature, labels)

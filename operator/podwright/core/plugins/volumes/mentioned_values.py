@@ -1,4 +1,4 @@
-"""Which label values of nodes the requirements of volumes, classes and capacities can tell from each other."""
+"""The label values of nodes that the requirements of volumes, classes and capacities can distinguish."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Signature = tuple[str | bool | None, ...]
 
 
 class MentionedValues:
-    """The label keys of requirements, with the values that they mention. They cannot tell other values of a label from each other."""
+    """The label keys of requirements, with the values that they mention. Requirements cannot distinguish other values of a label."""
 
     def __init__(self) -> None:
         self._values: dict[str, set[str] | None] = {}
-        """None: requirements on this label may tell any two values from each other."""
+        """None: requirements on this label may distinguish any two values."""
         self._order: tuple[str, ...] = ()
         self._affinities: set[VolumeAffinity] = set()
 

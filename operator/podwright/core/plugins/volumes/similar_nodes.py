@@ -20,7 +20,7 @@ from podwright.core.plugins.volumes.mentioned_values import MentionedValues, Sig
 from podwright.core.plugins.volumes.shelves import Pool, Search, Wanted, request_of
 
 FEW_VALUES: Final = 16
-"""Nodes that differ in a label of which so few values are mentioned do not count as similar."""
+"""Nodes that differ in a label with at most this many mentioned values do not count as similar."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,7 +21,7 @@ from podwright.core.state.pauses import never
 MAX_COLUMNS: Final = 1024
 MAX_BYTES: Final = 64 << 20
 _WORTH_UPDATING: Final = 4
-"""A column is updated row by row if at most one row in so many has changed, else it is built again."""
+"""A column is updated row by row if at most one row in this many has changed; otherwise it is built again."""
 _WORTH_UPDATING_VECTORISED: Final = 256
 """The same for a column that is built without a call for each row."""
 

@@ -25,7 +25,7 @@ Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
 
 TAINT_SETS_AT_ONCE: Final = 256
-"""So many taint lists are compared with tolerations between two pauses."""
+"""How many taint lists are compared with tolerations between two pauses."""
 _FILTERED_EFFECTS: Final = (NO_SCHEDULE, NO_EXECUTE)
 
 

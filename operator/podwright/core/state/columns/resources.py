@@ -9,7 +9,7 @@ Invariant: memory is proportional to the number of pairs of a node and a resourc
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 
 Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
 Amounts = Mapping[str, int]
 
 NOTHING: Final[Amounts] = {}
@@ -143,6 +144,17 @@ class ResourceColumns:
             column = columns.get(resource)
             if column is not None:
                 column.requested[slot] = min(requested.get(resource, 0), MAX_INT64)
+
+    def requested_at(self, slots: Rows) -> dict[str, Int64s]:
+        """The sums in these rows, by each resource that has columns."""
+        return {resource: columns.requested[slots] for resource, columns in self._columns.items()}
+
+    def replace_requested(self, slots: Rows, requested: Sequence[Amounts], values: Mapping[str, Int64s]) -> None:
+        """The mappings of these rows are replaced by others, whose amounts are `values`: see `requested_at`."""
+        for slot, amounts in zip(slots.tolist(), requested, strict=True):
+            self._requested[slot] = amounts
+        for resource, column in values.items():
+            self._columns[resource].requested[slots] = column
 
     def compact(self) -> None:
         """Frees the memory that the dictionary needed when there were more resources."""

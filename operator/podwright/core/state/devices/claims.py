@@ -144,7 +144,7 @@ class ClaimState:
         self._update(before, raw)
 
     def forget(self, namespace: str, name: str) -> None:
-        """A claim that was written, and perhaps never delivered, is gone."""
+        """Forgets a claim that was written, perhaps never delivered, and deleted."""
         written = self._written.pop((namespace, name), None)
         if written is not None:
             self.changes += 1

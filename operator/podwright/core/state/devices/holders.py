@@ -1,8 +1,9 @@
-"""Holders: which claims the API server has given each device, in its order, so that of two claims that are too many for it the later one is known.
+"""Holders: the claims to which the API server has allocated each device, in order, so that the later one of two conflicting claims is
+known.
 
 The API server accepts allocations without looking at other claims, so two schedulers can allocate one device at the same time, or together more
 of its capacity or of its pool's counters than there is. The order is that of the resourceVersions with which the watch has shown the
-allocations. That of allocations which a list has shown is unknown: they count as the earlier ones.
+allocations. The order of allocations that a list has shown is unknown: they count as the earlier ones.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class _Holder:
 
 
 class _Held:
-    """Who holds a device that several claims hold, or of which somebody has a share. By how many as a whole, and what shares consume by capacity."""
+    """The holders of a device that several claims hold or share: how many hold it as a whole, and what shares consume, by capacity."""
 
     __slots__ = ("consumed", "holders", "whole")
 

@@ -1,6 +1,6 @@
 """ShapeNumbers: a small number for each device shape that a slice has, so that results for shapes can be kept in arrays.
 
-A number is used again when no slice has its shape any more. Who keeps results follows `reused`.
+A number is used again when no slice has its shape any more. Owners of such results follow `reused`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ShapeNumbers:
         self._numbers[shape] = number
 
     def remove(self, shape: DeviceShape) -> None:
-        """A device with this shape is gone."""
+        """Removes a device with this shape."""
         number = self._numbers[shape]
         self._counts[number] -= 1
         if not self._counts[number]:

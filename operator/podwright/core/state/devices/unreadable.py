@@ -28,7 +28,7 @@ class Unreadable:
         return len(self._first)
 
     def note(self, key: tuple[str, str], problems: Sequence[InvalidObjectError]) -> None:
-        """The object is read, or with no problems perhaps gone."""
+        """Notes the problems of an object that was read. Without problems, the object is forgotten."""
         if not problems:
             self._first.pop(key, None)
             return

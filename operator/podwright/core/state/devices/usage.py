@@ -18,7 +18,7 @@ _NOTHING: Final[Mapping[str, int]] = {}
 
 
 class _Use:
-    """How one device is used: by so many whole claims and shares, and the consumed nano-units by capacity."""
+    """How one device is used: the number of claims that hold it as a whole and of shares, and the consumed nano-units by capacity."""
 
     __slots__ = ("consumed", "shares", "whole")
 

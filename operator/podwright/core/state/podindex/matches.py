@@ -37,13 +37,13 @@ FEW_PLACES: Final = 1024
 """Classes in more rows than this are matched as columns, too, if many selectors share these: one pass over all pods takes as long."""
 MAX_CANDIDATES: Final = 64
 MAX_COUNTERS_PER_CLASS: Final = 32
-"""A placed pod changes at most so many counters, and is compared with at most so many candidates. Pods with broad selectors would otherwise
-make each other pod expensive. The least recently used counters are dropped.
+"""A placed pod changes at most this many counters, and is compared with at most this many candidates. Pods with broad selectors would
+otherwise make each other pod expensive. The least recently used counters are dropped.
 """
 FEW_CHANGES: Final = 16
-"""After so many changes without a request of a counter, further ones are only noted."""
+"""After this many changes without a request of a counter, further ones are only noted."""
 MAX_NOTED: Final = 32_768
-"""After so many, they are counted although no counter is requested."""
+"""After this many noted changes, they are counted although no counter is requested."""
 UNUSED_CHANGES: Final = 4096
 """A counter is dropped after this many changes were counted since it was last used. Counting them costs more than a new counter."""
 
@@ -242,7 +242,7 @@ class MatchIndex:
         return found
 
     def _most_recently_used(self, counters: list[MatchCounter], most: int) -> list[MatchCounter]:
-        """So many of these counters. Drops the others."""
+        """Keeps this many of these counters, and drops the others."""
         if len(counters) <= most:
             return counters
         counters.sort(key=_used_at)

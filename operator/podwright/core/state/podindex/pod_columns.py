@@ -28,7 +28,7 @@ _MAX_SCOPES: Final = 64
 UNUSED_CHANGES: Final = 1024
 """Rows are dropped if this many pods' classes were added or removed since they were last used."""
 SELECTORS_AT_ONCE: Final = 128
-"""So many selectors are evaluated between two pauses."""
+"""How many selectors are evaluated between two pauses."""
 _at = attrgetter("at")
 
 
@@ -144,7 +144,7 @@ class PodColumns:
 
     @property
     def stale(self) -> bool:
-        """Whether the rows should be dropped, because nobody uses them or most are of classes that are gone."""
+        """Whether the rows should be dropped, because they are not used, or because most are of removed classes."""
         return (
             self._changes > UNUSED_CHANGES + self._placed.count
             or self._labels.count > UNUSED_CHANGES + 2 * self._placed.count

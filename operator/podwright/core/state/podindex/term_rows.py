@@ -194,7 +194,7 @@ class TermRows:
 
     @property
     def stale(self) -> bool:
-        """Whether it should be dropped, because nobody uses it or most of it is of terms that are gone."""
+        """Whether the rows should be dropped, because they are not used, or because most are of removed terms."""
         return (
             self._changes > UNUSED_CHANGES + 16 * len(self._selectors)
             or len(self._selectors) > UNUSED_CHANGES + 2 * self._groups

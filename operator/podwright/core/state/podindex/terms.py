@@ -29,7 +29,7 @@ MAX_SUMMED: Final = 512
 COMBINE_THRESHOLD: Final = 32
 """If at least this many groups match one pod, those in fewer rows than this are summed together, without caching."""
 _MAX_MATCHED: Final = 128
-"""For so many different pods the matching groups are kept."""
+"""For how many different pods the matching groups are kept."""
 MANY_CANDIDATES: Final = 256
 MANY_REQUIREMENTS: Final = 1024
 """If more groups than this, or groups with more requirements, may match one pod, all groups are matched and summed as rows."""
@@ -292,7 +292,7 @@ class TermIndex:
             if self._rows is not None:
                 self._rows.append(group)
             elif most > MANY_CANDIDATES:
-                self._as_rows()  # The next decision needs them. It should not wait while thousands of terms are added at once.
+                self._as_rows()  # The next decision needs the rows, and should not wait while thousands of terms are added at once.
             self._forget_matches()
         return group
 

@@ -68,7 +68,7 @@ class PlacedPods:
         return sum(chunk.count for chunk in self._chunks)
 
     def added(self, pod: PodInfo, slot: int, time: float, horizon: float) -> Placed:
-        """The pod is on the node in this row, since `time` if it has not been there before. Nobody asks for what is before the horizon."""
+        """The pod is on the node in this row, since `time` if it has not been there before. Times before the horizon are never requested."""
         kept = None
         if pod.uid in self._gone:
             kept = self._gone.pop(pod.uid)

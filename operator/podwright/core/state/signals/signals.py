@@ -36,7 +36,7 @@ MAX_TEXT: Final = 64
 
 
 class Sample(NamedTuple):
-    """What a source says about a node, and how many seconds before the question it was so."""
+    """A number from a source about a node, and how many seconds before the request it was measured."""
 
     value: float
     age: float = 0.0
@@ -44,9 +44,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What became of samples: of how many nodes they were new, how many were no numbers within the bounds, how many were of unknown nodes, and how
-    many were too old to count.
-    """
+    """How many samples were `new`, `wrong` (no number within the bounds), of `unknown` nodes, or too `old`."""
 
     new: int = 0
     wrong: int = 0
@@ -94,10 +92,10 @@ class _Column:
         self.values: Floats = np.zeros(0)
         self.view: Floats = self.values
         self.placed: Int64s | None = None
-        """What pods request that were placed after `cutoff`. None: nobody has asked for it."""
+        """The requests of pods that were placed after `cutoff`. None: not requested yet."""
         self.cutoff: Floats = np.zeros(0)
         self.readers: WeakSet[object] = WeakSet()
-        """Who reads `placed`."""
+        """The readers of `placed`."""
         self.malformed: NDArray[np.bool_] = np.zeros(0, np.bool_)
         """Where the annotation is no number within the bounds, or has no time."""
 
@@ -144,8 +142,8 @@ class Signals:
         self._table = table
 
     def define(self, definitions: Sequence[SignalDefinition], afresh: Collection[str]) -> None:
-        """From now on these signals exist. Nobody may read one that is gone. Those of `afresh` have no samples, not even of annotations before `read`;
-        the others are as before. Only for the cache.
+        """Changes the defined signals. Removed signals must not be read any more. Those of `afresh` have no samples, not even of
+        annotations before `read`; the others are as before. Only for the cache.
         """
         before, now = self._columns, self._clock()
         self._columns = {}
@@ -164,7 +162,7 @@ class Signals:
         self.version += 1
 
     def read(self, names: Collection[str], nodes: Iterable[NodeInfo]) -> None:
-        """Takes what these nodes say of these signals themselves."""
+        """Takes the samples of these signals in the annotations of these nodes."""
         now = self._clock()
         rows = [(info.slot, info.node) for info in nodes if info.node is not None]
         slots = np.array([slot for slot, _ in rows], np.intp)
@@ -248,7 +246,8 @@ class Signals:
         return self._clock()
 
     def take(self, name: str, samples: Mapping[str, Sample], asked: float | None = None) -> Taken:
-        """A source that was asked then, None for now, has said this about nodes, by name. Samples older than the last one are dropped.
+        """Takes the samples of a source that was asked at this time (None: now), by name of the node. Samples older than the last one are
+        dropped.
 
         No sample is newer than the question: the source may have measured before it took long to answer. Raises KeyError for an unknown signal.
         """
@@ -278,7 +277,7 @@ class Signals:
         )
 
     def tick(self) -> None:
-        """Time has passed: values that are too old become the default, and pods that were placed long ago no longer count."""
+        """Replaces values that are too old by the default, and stops counting pods that were placed long ago."""
         now = self._clock()
         for column in self._columns.values():
             old = column.fresh & (now - column.times > column.definition.staleness)
@@ -412,7 +411,7 @@ class Signals:
 
     @property
     def tracked(self) -> int:
-        """Of how many pods the time of their placement is known."""
+        """The number of pods whose time of placement is known."""
         return 0 if self._pods is None else len(self._pods)
 
     @property
@@ -430,7 +429,7 @@ class Signals:
                         self.pod_added(pod, info.slot)
 
     def _untrack(self) -> None:
-        """Stops counting for signals that nobody reads any more."""
+        """Stops counting for signals without readers."""
         for column in self._columns.values():
             if column.placed is not None and not column.readers:
                 column.placed = None

@@ -14,14 +14,14 @@ from typing import Any, Final
 import orjson
 
 from podwright.core.state.cache import Cache
-from podwright.engine.recent_decisions import RecentDecision
+from podwright.engine.decisions.recent_decisions import RecentDecision
 from podwright.engine.view.nodes import node_changes
 from podwright.engine.view.policies import PolicyRow, policy_rows
 from podwright.engine.view.waiting import PendingPod, Waiting, waiting_pods
+from podwright.kube.serve.answers.steps import STEP_SECONDS, Asker, last_of
 from podwright.kube.serve.page.nodes import NodeColumns
 from podwright.kube.serve.page.shown import Shown
 from podwright.kube.serve.page.sight import Sight
-from podwright.kube.serve.steps import STEP_SECONDS, Asker, last_of
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Viewer:
         self.dropped = False
 
     def send(self, message: bytes) -> None:
-        """Has the message sent, or drops the viewer."""
+        """Queues the message, or drops the viewer if too many wait."""
         if self.dropped:
             return
         if self.messages.qsize() >= MOST_MESSAGES:
@@ -97,11 +97,11 @@ class Feed:
 
     @property
     def running(self) -> bool:
-        """Whether the scheduler is asked."""
+        """Whether the feed reads from the scheduler."""
         return self._running is not None
 
     def add(self, viewer: Viewer) -> None:
-        """The viewer gets everything now, then what changes."""
+        """Adds a viewer, who first gets everything, then the changes."""
         self._viewers.add(viewer)
         if self._running is None:
             self._running = asyncio.create_task(self._run())
@@ -130,7 +130,7 @@ class Feed:
             self._forget = asyncio.get_running_loop().call_later(KEEP_SECONDS, self._reset)
 
     async def close(self) -> None:
-        """Asks nothing any more."""
+        """Stops reading from the scheduler."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
@@ -178,7 +178,7 @@ class Feed:
         recent = shown.decisions
         if recent is None:
             return
-        viewers = [*self._viewers]  # who joins meanwhile wants more than is read now
+        viewers = [*self._viewers]  # a viewer who joins meanwhile needs more than this reading gives
         seen = min((viewer.decisions_seen for viewer in viewers), default=0)
 
         def read() -> tuple[int, Sequence[tuple[str, RecentDecision]]]:

@@ -18,11 +18,12 @@ from aiohttp import web
 
 from podwright.engine.view.node_details import Answer, about_node
 from podwright.engine.view.policies import about_policy
+from podwright.kube.serve.answers.steps import Asker, SteppedAnswers
+from podwright.kube.serve.connections.listener import LASTS
 from podwright.kube.serve.page.feed import Feed, Viewer, event
 from podwright.kube.serve.page.files import HEADERS, send_file
 from podwright.kube.serve.page.shown import Shown
 from podwright.kube.serve.page.sight import FILES, NODE, NOTHING, POLICY, SIGHT, STREAM
-from podwright.kube.serve.steps import Asker, SteppedAnswers
 
 STREAM_SECONDS: Final = 1800.0
 """How long a stream lasts. Then the page asks for another, and its right to it is reviewed again."""
@@ -31,10 +32,6 @@ SILENT_SECONDS: Final = 10.0
 
 WRITE_SECONDS: Final = 15.0
 """How long it may take until somebody has read a message. Then the stream is broken off."""
-
-Lasts = Callable[[web.Request, float], None]
-LASTS: Final = web.AppKey[Lasts]("podwright_lasts")
-"""Tells the port that the answer to a request takes so many seconds."""
 
 
 class Page:
@@ -57,7 +54,7 @@ class Page:
 
     @property
     def viewers(self) -> int:
-        """How many people look at the page. May be asked in any thread."""
+        """How many people look at the page. May be called in any thread."""
         return self._feed.viewers
 
     async def close(self) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from podwright.core.state.cache import Cache
-from podwright.engine.active_policies import ActivePolicies
-from podwright.engine.recent_decisions import RecentDecisions
+from podwright.engine.decisions.recent_decisions import RecentDecisions
+from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.view.waiting import PendingPod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """See the module. `clock`: of the times since when `pods` wait. `simulated`: nobody decides here; the page can try hypotheses."""
+    """See the module. `clock`: of the times since when `pods` wait. `simulated`: there is no scheduler; the page can try hypotheses."""
 
     cache: Cache
     pods: Callable[[], Iterable[PendingPod | None]]

@@ -1,4 +1,4 @@
-"""What a pod would have to select instead: nodes by labels, spread over domains, other pods."""
+"""Changes of what a pod selects: labels of nodes, spread over domains, other pods."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SKEWS: Final = 3
 _MOST_KEYS: Final = 2000
 _PODS_READ: Final = 20_000
 _TERMS_READ: Final = 10
-"""How many terms of each kind are looked at."""
+"""How many terms of each kind are read."""
 
 
 # Node affinity
@@ -161,7 +161,7 @@ def pod_affinity(place: Place) -> Iterator[Option]:
 
 
 def _without_all(place: Place) -> Iterator[Option]:
-    """Without any term that is in the way, or may be, if there are several."""
+    """Without all terms that are, or may be, in the way, if there are several."""
     made, texts = spec_of(place.raw), []
     affinity = made["spec"].get("affinity") or {}
     for field, called_ in (("podAffinity", "pod affinity"), ("podAntiAffinity", "pod anti-affinity")):
@@ -195,7 +195,7 @@ def _selector(term: Mapping[str, Any]) -> str:
 def _corrected_term(
     place: Place, known: Mapping[str, set[str]], index: int, term: Mapping[str, Any]
 ) -> Iterator[Option]:
-    """The term with labels spelt as those of pods that exist, which are `known`, or with the namespace where these are."""
+    """The term with labels spelt as those of existing pods (`known`), or with the namespace of these pods."""
     selector = term.get("labelSelector") or {}
     for key, value in (selector.get("matchLabels") or {}).items():
         for close_key, close in _close(known, key, str(value)):
@@ -247,7 +247,7 @@ def _close(known: Mapping[str, set[str]], key: str, value: str) -> Iterator[tupl
 
 
 def _elsewhere(place: Place, index: int, term: Mapping[str, Any]) -> Iterator[Option]:
-    """The namespace in which there are pods that the term looks for."""
+    """A namespace with pods that match the term."""
     if term.get("namespaces") or term.get("namespaceSelector") is not None:
         return
     parsed = next(islice(place.pod.pod_affinity.required, index, None), None)

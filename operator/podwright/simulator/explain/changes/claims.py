@@ -19,11 +19,11 @@ from podwright.core.state.nodeinfo import NodeInfo
 TAINTS: Final = 3
 """How many taints of devices are tried."""
 Option = tuple[str, Mapping[str, Any]]
-"""What is changed, and the claim then."""
+"""A text about the change, and the changed claim."""
 
 
 def claim_options(cache: Cache, claim: ResourceClaim, slots: list[int]) -> Iterator[Option]:
-    """Changes of one request, the least first. `slots`: the rows of the nodes whose devices may do."""
+    """Changes of one request, the least first. `slots`: the rows of the nodes whose devices are considered."""
     for index, request in enumerate((claim.raw["spec"].get("devices") or {}).get("requests") or ()):
         exactly = request.get("exactly")
         if not isinstance(exactly, Mapping):
@@ -50,7 +50,7 @@ def _request_options(cache: Cache, exactly: Mapping[str, Any], slots: list[int])
 
 
 def _taints(cache: Cache, slots: list[int]) -> Iterator[tuple[str, str, str]]:
-    """Those that keep devices from being allocated."""
+    """The taints that keep devices from being allocated."""
     cache.devices.index.refresh()
     seen: dict[tuple[str, str, str], None] = {}
     for slot in slots:
@@ -64,7 +64,7 @@ def _taints(cache: Cache, slots: list[int]) -> Iterator[tuple[str, str, str]]:
 
 
 def having_devices(cache: Cache, node: NodeInfo) -> Iterator[PodInfo]:
-    """The pods of a node that have devices for themselves, the least important first."""
+    """The pods of a node that share their devices with no other pod, the least important first."""
     for other in sorted(node.pods.values(), key=lambda each: (each.priority, each.key)):
         if not other.resource_claims:
             continue

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-import difflib
 from collections.abc import Iterator
 
 from podwright.core.objects.pod import POLICY_ANNOTATION, PodInfo
+from podwright.core.objects.similar_names import similar_name
 from podwright.simulator.explain.amounts import listed
 from podwright.simulator.explain.changes.place import Option
 from podwright.simulator.loaded import LoadedCluster
@@ -24,7 +24,7 @@ def entering(cluster: LoadedCluster, pod: PodInfo) -> Iterator[Option]:
         yield f"take away its annotation {POLICY_ANNOTATION}", made
     elif policy is None or policy.refusal:
         served = sorted(cluster.policies.policy_set.scheduler_names - {pod.scheduler_name})
-        for name in dict.fromkeys((*difflib.get_close_matches(pod.scheduler_name, served, n=1), *served)):
+        for name in dict.fromkeys(filter(None, (similar_name(pod.scheduler_name, served), *served))):
             made = copy.deepcopy(dict(pod.raw))
             made["spec"] = {**(made.get("spec") or {}), "schedulerName": name}
             yield f"ask for the scheduler {name} instead of {pod.scheduler_name}", made

@@ -1,4 +1,6 @@
-"""What would help a pod group: more members, a smaller minimum, smaller or other members, one more node. Each was proved by a decision about all members."""
+"""Changes that would help a pod group: more members, a smaller minimum, smaller or other members, one more node. Each is proved by a
+decision about all members.
+"""
 
 from __future__ import annotations
 
@@ -33,19 +35,19 @@ _PARTS: Final = 16
 """The steps in which smaller requests are tried."""
 _NODES_TRIED: Final = 3
 _MEMBERS_EDITED: Final = 200
-"""How many members may be changed alike."""
+"""How many members may get the same change."""
 _KINDS: Final[Mapping[str, str]] = {api: kind for kind, api in APIS.items()}
 
 
 def planner_for(framework: Framework, cache: Cache, group: PodGroup) -> Planner:
-    """Plans as the scheduler does, with the same choice among equals each time."""
+    """A planner that plans as the scheduler does, but always makes the same choice among equals."""
     args = framework.profile.args.get(GangScheduling.name)
     pack_by = "" if args is None else args.topology_key
     return Planner(framework=framework, cache=cache, group=group, below=lambda _: 0, pack_by=pack_by)
 
 
 def _plan(trials: Trials, framework: Framework, key: str, waiting: Sequence[PodInfo]) -> GangDecision | None:
-    """The decision about these members now."""
+    """The decision about these members."""
     trials.begin()
     group = trials.cache.groups.get(key)
     return None if group is None else planner_for(framework, trials.cache, group).plan(waiting)
@@ -136,7 +138,7 @@ def _smaller(trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo
 def _less(
     trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo, decision: GangRejection
 ) -> Iterator[Change]:
-    """Smaller requests of all members: at most what the first one that fits nowhere lacks on the nearest node, at least a part of it."""
+    """Smaller requests of all members, by a part or all of what the first member that fits nowhere lacks on the nearest node."""
     waiting = trials.cache.groups.members(group.key).unplaced()
     if any(each.raw is None for each in waiting):
         return
@@ -215,7 +217,7 @@ def _alike(
 
 
 def _of_all(text: str) -> str:
-    """The change, said of each member: `not select` in place of `do not select`."""
+    """The text of the change for each member: `not select` instead of `do not select`."""
     return " and ".join(
         part.replace("do not ", "not ", 1) if part.startswith("do not ") else part for part in text.split(" and ")
     )
@@ -234,7 +236,7 @@ def _options(trials: Trials, framework: Framework, decision: GangRejection, reje
 
 
 def _with_spec_of(changed: Mapping[str, Any], member: PodInfo, model: PodInfo) -> PodInfo | None:
-    """The member with the changed spec; None if its spec was another one than the model's."""
+    """The member with the changed spec; None if its spec differed from the model's."""
     raw = dict(member.raw or {})
     if raw.get("spec") != (model.raw or {}).get("spec"):
         return None
@@ -247,7 +249,7 @@ def _with_spec_of(changed: Mapping[str, Any], member: PodInfo, model: PodInfo) -
 def _members_with_less(
     waiting: Sequence[PodInfo], less: Mapping[str, int], parts: int
 ) -> Sequence[tuple[str, PodInfo]] | None:
-    """The members with requests that are smaller by so many of the _PARTS of `less`; None if one does not request so much."""
+    """The members with requests that are smaller by `parts` of the _PARTS of `less`; None if a member does not request that much."""
     amounts = {resource: -(-amount * parts // _PARTS) for resource, amount in less.items()}
     found = []
     for pod in waiting:

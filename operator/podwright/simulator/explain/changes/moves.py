@@ -1,7 +1,7 @@
-"""Pods that would have to be elsewhere: the fewest on a node that make room, if all of them fit on other nodes.
+"""Pods that would have to move: the fewest on a node that make room, if all of them fit on other nodes.
 
-The victims are chosen by the dry run of preemption, so budgets and importance count as they do there. Pods that belong to their node
-do not move, and no PodDisruptionBudget is broken.
+The victims are chosen by the dry run of preemption, so budgets and importance count as they do there. Pods of DaemonSets and static pods do
+not move, and no PodDisruptionBudget is broken.
 """
 
 from __future__ import annotations

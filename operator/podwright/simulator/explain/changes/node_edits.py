@@ -1,4 +1,4 @@
-"""Changes of one node, by the plugin that rejects it: a taint taken away, a cordon lifted, a label set. And one more node like another."""
+"""Changes of one node, by the plugin that rejects it: a taint or a cordon removed, a label set. Also one more node like another one."""
 
 from __future__ import annotations
 

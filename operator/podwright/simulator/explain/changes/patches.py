@@ -17,7 +17,7 @@ _KEYS: Final = {
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The patch that makes `after` of `before`. A field that is taken away is None in it."""
+    """The patch that turns `before` into `after`. A removed field is None in it."""
     patch: dict[str, Any] = {key: None for key in before if key not in after}
     for key, value in after.items():
         old = before.get(key)
@@ -51,7 +51,7 @@ def _has_twins(items: list[Any], key: str) -> bool:
 
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """One patch for both, of which the second counts where they differ."""
+    """One patch in place of both. Where they differ, the second one wins."""
     made = dict(first)
     for key, value in second.items():
         old = made.get(key)

@@ -1,4 +1,4 @@
-"""A pod and a node that rejects it, for whoever changes the pod."""
+"""A pod and a node that rejects it, as the input of changes of the pod."""
 
 from __future__ import annotations
 

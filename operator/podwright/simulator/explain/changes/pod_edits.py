@@ -1,6 +1,5 @@
-"""Changes of a pod, by the plugin that rejects it: what it would have to ask for less, tolerate or select instead.
-
-An editor yields changed manifests, the smallest change first, each with a text. It may guess: nothing is shown that was not tried.
+"""Changes of a pod, by the plugin that rejects it: smaller requests, tolerations, other selectors. An editor yields changed manifests, the
+smallest change first, each with a text. It may guess, because each change is tried before it is shown.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def combined(place: Place, plugins: Sequence[str]) -> Iterator[Option]:
 
 
 def _options(place: Place, raw: Raw, plugin: str) -> Iterator[Option]:
-    """Changes after which the plugin may accept the node, up to a field that is not of the type that its place demands."""
+    """Changes after which the plugin may accept the node. Ends at a field of a wrong type."""
     editor = _EDITORS.get(plugin)
     if editor is None:
         return

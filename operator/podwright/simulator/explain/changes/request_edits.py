@@ -1,4 +1,4 @@
-"""Smaller requests of a pod: what a node lacks is taken from the containers that request most."""
+"""Smaller requests of a pod: the containers that request most get less, by what a node lacks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from podwright.simulator.explain.verdicts import FIT
 
 
 def lacking(place: Place) -> Mapping[str, int]:
-    """What the node lacks for the pod, by resource; empty if that would not be enough."""
+    """What the node lacks for the pod, by resource; empty if smaller requests would not be enough."""
     fit = place.framework.plugins.get(FIT)
     if not isinstance(fit, NodeResourcesFit) or len(place.node.pods) + 1 > place.node.allocatable("pods"):
         return {}
@@ -28,7 +28,7 @@ def lacking(place: Place) -> Mapping[str, int]:
 
 
 def with_less(raw: Raw, pod: PodInfo, less: Mapping[str, int], *, to_nothing: bool = False) -> Option | None:
-    """The pod with smaller requests; None if its containers do not request so much. `pod` is parsed from `raw`.
+    """The pod with smaller requests; None if its containers do not request that much. `pod` is parsed from `raw`.
 
     Also None if nothing would be left of CPU or memory, unless `to_nothing` allows that.
     """
@@ -57,7 +57,7 @@ def less(place: Place) -> Iterator[Option]:
 
 
 def _renamed(place: Place, resource: str) -> Iterator[Option]:
-    """Another resource of the node, of which the name is misspelt."""
+    """The pod with the name of a node's resource in place of a misspelt one."""
     offered = [name for name in place.node.present.allocatable if "/" in name]
     for close in difflib.get_close_matches(resource, offered, n=1, cutoff=CLOSE):
         made = spec_of(place.raw)

@@ -18,8 +18,9 @@ from podwright.core.state.cache import Cache
 from podwright.core.state.devices.claims import CLAIM_KIND
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.simulator.explain.amounts import counted, listed
-from podwright.simulator.explain.causes import claim_users, stays
+from podwright.simulator.explain.causes import DEVICES, claim_users, stays
 from podwright.simulator.explain.changes.claims import claim_options, having_devices
+from podwright.simulator.explain.changes.device_repairs import of_missing_classes
 from podwright.simulator.explain.changes.moves import Moves, ending, moves_from
 from podwright.simulator.explain.changes.node_edits import NodeEdit, creation, edit_for, shapes
 from podwright.simulator.explain.changes.patches import difference, merged
@@ -27,7 +28,7 @@ from podwright.simulator.explain.changes.place import Option, Place
 from podwright.simulator.explain.changes.pod_edits import OPTIONS, combined
 from podwright.simulator.explain.changes.rules import without_rule
 from podwright.simulator.explain.changes.trials import Trials
-from podwright.simulator.explain.changes.volumes import lacking, remounted
+from podwright.simulator.explain.changes.volumes import emptied, labels_reaching, lacking, remounted
 from podwright.simulator.explain.devices import open_claims
 from podwright.simulator.explain.results import Change, Edit, Victim
 from podwright.simulator.explain.verdicts import Verdicts, verdicts_of
@@ -39,7 +40,6 @@ SHAPES_TRIED: Final = 6
 MOVES_TRIED: Final = 3
 CLAIMS_TRIED: Final = 8
 USERS_TRIED: Final = 4
-_DEVICES: Final = "DynamicResources"
 _RULES: Final = "PolicyRules"
 _LIVE: Final = frozenset(("tolerations", "schedulingGates"))
 """Fields of a pod's spec that may be changed while it is pending. With any other, the pod has to be created anew."""
@@ -58,7 +58,7 @@ class Search:
         self._rows = verdicts.nearest(NODES_TRIED)
 
     def changes(self) -> tuple[Change, ...]:
-        """Changes of the pod first, each kind once; those that are found in time. Raises PluginError."""
+        """The changes that are found in time, each kind once, changes of the pod first. Raises PluginError."""
         return tuple(self._trials.in_time(self._found()))
 
     def _found(self) -> Iterator[Change]:
@@ -68,6 +68,7 @@ class Search:
             yield change
         if not any_found:
             yield from islice(self._of_pod(to_nothing=True), 1)
+            yield from islice(self._of_empty_volumes(), 1)
 
     def _all(self) -> Iterator[Change]:
         yield from islice(self._of_pod(), 2)
@@ -85,6 +86,7 @@ class Search:
             self._of_new_node,
         ):
             yield from islice(source(), 1)
+        yield from self._of_classes()
 
     @property
     def _spent(self) -> bool:
@@ -96,7 +98,7 @@ class Search:
         return names or ([explicit.plugin] if explicit is not None else [])
 
     def _node(self, row: int) -> NodeInfo:
-        """The node, with the pods that are nominated to it where they alone are in the way."""
+        """The node. Where only nominated pods are in the way, the text names them."""
         node = self._cache.node_at(row)
         if any(mask[row] for mask in self._verdicts.rejects.values()):
             return node
@@ -108,7 +110,7 @@ class Search:
     # The pod
 
     def _of_pod(self, *, to_nothing: bool = False) -> Iterator[Change]:
-        """`to_nothing`: whether the pod may request nothing any more."""
+        """`to_nothing`: whether the pod may request no CPU or memory at all."""
         known: list[Option] = []
         helped: list[set[str]] = []
         """The plugins for which a change was found. A farther node that they and others reject needs a greater one."""
@@ -169,15 +171,19 @@ class Search:
 
     def _of_new_node(self) -> Iterator[Change]:
         rows = self._verdicts.nearest(self._cache.table.count)
-        nodes = (self._cache.node_at(row).present for row in rows)
-        for node in shapes(nodes, SHAPES_TRIED):
-            if self._spent:
-                return
-            with self._trials.one_more_node(node.name) as added:
-                placed = self._trials.place(self._pod)
-                edits = tuple(creation(self._cache, added))
-            if placed:
-                yield Change(of="cluster", text=f"one more node like {node.name}", node=placed, edits=edits)
+        found = [*shapes((self._cache.node_at(row).present for row in rows), SHAPES_TRIED)]
+        elsewhere = labels_reaching(self._cache, self._pod)
+        for labels in ({}, elsewhere) if elsewhere else ({},):
+            for node in found:
+                if self._spent:
+                    return
+                with self._trials.one_more_node(node.name, labels) as added:
+                    placed = self._trials.place(self._pod)
+                    edits = tuple(creation(self._cache, added))
+                if placed:
+                    but = ", ".join(f"{key}={value}" for key, value in labels.items())
+                    text = f"one more node like {node.name}{f', but with {but}' if but else ''}"
+                    yield Change(of="cluster", text=text, node=placed, edits=edits)
 
     # Other objects
 
@@ -189,6 +195,17 @@ class Search:
             text, objects = lacking(self._cache, self._pod, node)
             if not objects or self._spent:
                 continue
+            with self._trials.with_objects(objects):
+                placed = self._trials.place(self._pod)
+            if placed:
+                edits = tuple(_created(self._cache, *each) for each in objects)
+                yield Change(of="cluster", text=text, node=placed, edits=edits)
+
+    def _of_empty_volumes(self) -> Iterator[Change]:
+        """Claims that give up their volumes, which are elsewhere."""
+        for text, objects in emptied(self._cache, self._pod):
+            if self._spent:
+                return
             with self._trials.with_objects(objects):
                 placed = self._trials.place(self._pod)
             if placed:
@@ -209,7 +226,7 @@ class Search:
 
     def _of_claims(self) -> Iterator[Change]:
         """Claims that ask for less."""
-        rows = [row for row in self._rows if _DEVICES in self._plugins(row)]
+        rows = [row for row in self._rows if DEVICES in self._plugins(row)]
         for claim in open_claims(self._cache, self._pod) if rows else ():
             for text, raw in islice(claim_options(self._cache, claim, rows), CLAIMS_TRIED):
                 if self._spent:
@@ -223,10 +240,16 @@ class Search:
                     )
                     yield Change(of="cluster", text=text, node=placed, edits=(edit,))
 
+    def _of_classes(self) -> Iterator[Change]:
+        """The device classes that claims name and that do not exist."""
+        status = self._verdicts.diagnosis.pre_filter
+        if status is not None and status.plugin == DEVICES:
+            yield from of_missing_classes(self._trials, self._pod)
+
     def _of_devices(self) -> Iterator[Change]:
         """A pod whose end frees the devices."""
         for row in self._rows:
-            if _DEVICES not in self._plugins(row):
+            if DEVICES not in self._plugins(row):
                 continue
             for other in islice(having_devices(self._cache, self._cache.node_at(row)), USERS_TRIED):
                 if self._spent:
@@ -237,7 +260,7 @@ class Search:
                     yield Change(of="cluster", text=f"{other.key} ends, which has devices", node=placed, edits=(edit,))
 
     def _of_endings(self) -> Iterator[Change]:
-        """Pods whose end is all that helps: they use what only one pod may use."""
+        """Pods that would have to end, because they use something that only one pod may use."""
         if not self._pod.volumes or self._spent:
             return
         users = [other for other in claim_users(self._cache, self._pod) if self._cache.placement(other.uid)]
@@ -247,7 +270,7 @@ class Search:
             yield Change(of="cluster", text=text, node=placed, edits=edits)
 
     def _of_priority(self) -> Iterator[Change]:
-        """A priority with which the pod preempts what is in its way."""
+        """A priority with which the pod preempts the pods that are in its way."""
         if self._spent or self._pod.preemption_policy == "Never" or not self._verdicts.diagnosis.resolvable().size:
             return
         here = (other for row in self._rows for other in self._cache.node_at(row).pods.values() if not stays(other))
@@ -293,7 +316,7 @@ def tried(trials: Trials, pod: PodInfo, text: str, raw: dict[str, Any]) -> Chang
 
 
 def after(change: Change, pod: PodInfo, text: str, raw: Mapping[str, Any]) -> Change:
-    """A change of the pod as `raw` has it, together with what made it so, which `text` says."""
+    """A further change of the pod `raw`, combined with the earlier changes that `text` names."""
     own = [edit for edit in change.edits if (edit.kind, edit.namespace, edit.name) == ("Pod", pod.namespace, pod.name)]
     both = merged(difference(pod.raw or {}, raw), own[0].object or {}) if own else difference(pod.raw or {}, raw)
     edit = Edit(verb=_verb(both), kind="Pod", name=pod.name, namespace=pod.namespace, object=both)
@@ -328,7 +351,8 @@ def _of_edits(edits: Sequence[NodeEdit], moves: Moves | None, placed: str) -> Ch
 
 def _created(cache: Cache, kind: str, raw: Any) -> Edit:
     metadata = raw["metadata"]
-    if cache.store.get(kind, metadata["name"], metadata.get("namespace", "")) is not None:
-        changed = {"spec": raw["spec"]}
+    before = cache.store.get(kind, metadata["name"], metadata.get("namespace", ""))
+    if before is not None:
+        changed = difference(before, raw)
         return Edit(verb="recreate", kind=kind, name=metadata["name"], namespace=metadata["namespace"], object=changed)
     return Edit(verb="create", kind=kind, name=metadata["name"], namespace=metadata.get("namespace", ""), object=raw)

@@ -1,4 +1,4 @@
-"""Decisions under a hypothesis: a changed pod, changed nodes, further objects, pods that are elsewhere.
+"""Decisions under a hypothesis: a changed pod, changed nodes, further objects, moved pods.
 
 Invariant: each hypothesis is rolled back when its block ends (simulator/trial.py), so the cluster is as it was.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.framework.interface import PostFilterResult
@@ -19,6 +20,8 @@ from podwright.simulator.hypotheses.node_changes import add_nodes
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.placing import place
 from podwright.simulator.trial import Trial, created_anew
+
+_AS_IT_IS: Final[Mapping[str, str]] = {}
 
 
 class TimeIsUpError(Exception):
@@ -39,13 +42,13 @@ class Trials:
         self._stopped = stopped
 
     def begin(self) -> None:
-        """One more decision. Raises TimeIsUpError."""
+        """Counts a decision. Raises TimeIsUpError."""
         if self._stopped():
             raise TimeIsUpError
         self.count += 1
 
     def in_time(self, changes: Iterable[Change]) -> Iterator[Change]:
-        """Those that are found before the time is up."""
+        """The items that are found before the time is up."""
         try:
             yield from changes
         except TimeIsUpError:
@@ -54,18 +57,20 @@ class Trials:
     # Decisions
 
     def place(self, pod: PodInfo) -> str:
-        """The node on which the production core places the pod now; empty if it does not."""
+        """The node on which the production core would place the pod; "" if it would not."""
         with Trial(self.cluster) as trial:
             return self.place_in(trial, pod)
 
     def place_in(self, trial: Trial, pod: PodInfo) -> str:
-        """The same, and the pod stays there until the trial ends."""
+        """As `place`, but the pod stays there until the trial ends."""
         self.begin()
         policy = self.cluster.policies.of(pod)
         return "" if policy is None else place(trial, policy, pod)
 
     def place_again(self, trial: Trial, pod: PodInfo, only: str = "") -> str:
-        """Where a pod fits that was evicted in the trial; empty if nowhere. It stays there until the trial ends. `only`: the one node that may be taken."""
+        """The node where a pod fits that was evicted in the trial; "" if there is none. The pod stays there until the trial ends. `only`:
+        the one node that may be chosen.
+        """
         self.begin()
         made = trial.with_claims(created_anew(self.cluster, pod, pod.name))
         return place(trial, self.cluster.policy_for(pod), made, only)
@@ -82,23 +87,26 @@ class Trials:
 
     @contextmanager
     def with_node(self, node: Node) -> Iterator[None]:
-        """A node that is added, or another version of a node."""
+        """A context with an added node, or with another version of a node."""
         with Trial(self.cluster) as trial:
             trial.set_node(node)
             yield
 
     @contextmanager
-    def one_more_node(self, like: str) -> Iterator[Node]:
-        """A further node like the named one, with the pods of its DaemonSets."""
+    def one_more_node(self, like: str, labels: Mapping[str, str] = _AS_IT_IS) -> Iterator[Node]:
+        """A context with a further node like the named one, and the pods of its DaemonSets. `labels`: those that differ."""
         applied = Applied()
         with Trial(self.cluster) as trial:
             add_nodes(trial, AddedNodes(1, like), applied)
             (name,) = applied.added_nodes
+            node = self.cache.nodes[name].present
+            if labels:
+                trial.set_node(replace(node, labels={**node.labels, **labels}))
             yield self.cache.nodes[name].present
 
     @contextmanager
     def placed(self, placements: Sequence[Placement]) -> Iterator[None]:
-        """These members of a group are on their nodes. Raises PluginError."""
+        """A context in which these members of a group are on their nodes. Raises PluginError."""
         with Trial(self.cluster) as trial:
             for placement in placements:
                 trial.place(self.cluster.policy_for(placement.pod).framework, placement)
@@ -106,13 +114,13 @@ class Trials:
 
     @contextmanager
     def with_policy(self, raw: Mapping[str, Any]) -> Iterator[bool]:
-        """Another version of a SchedulerPolicy. Gives whether it is accepted."""
+        """A context with another version of a SchedulerPolicy. Gives whether the policy is accepted."""
         with Trial(self.cluster) as trial:
             yield trial.apply_policy(raw).accepted
 
     @contextmanager
     def with_objects(self, objects: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[None]:
-        """Objects of the store by kind, added or in another version."""
+        """A context with added or changed objects, by kind."""
         with Trial(self.cluster) as trial:
             for kind, raw in objects:
                 trial.set_object(kind, raw)
@@ -120,5 +128,5 @@ class Trials:
 
 
 def _first(_count: int) -> int:
-    """The choice among equals: always the same, so that explanations repeat."""
+    """The choice among equal scores: always the same, so that explanations can be reproduced."""
     return 0

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from podwright.core.objects.node import HOSTNAME, Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.volumes import NO_PROVISIONER, WAIT_FOR_FIRST_CONSUMER, claims_of
 from podwright.core.state.cache import Cache
+from podwright.simulator.explain.amounts import listed
 from podwright.simulator.explain.causes import missing_claims, similar_claim, similar_class
 
 CLAIM: Final = "PersistentVolumeClaim"
 VOLUME: Final = "PersistentVolume"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _SIZE: Final = "1Gi"
+_CLASS: Final = "StorageClass"
+_BOUND: Final = ("pv.kubernetes.io/", "volume.kubernetes.io/selected-node")
+"""Annotations that say to which volume a claim is bound."""
 
 Objects = list[tuple[str, Mapping[str, Any]]]
 
@@ -41,6 +46,67 @@ def remounted(cache: Cache, pod: PodInfo) -> Iterator[tuple[str, dict[str, Any]]
     yield " and ".join(f"mount the claim {close} instead of {name}" for name, close in renamed.items()), made
 
 
+def labels_reaching(cache: Cache, pod: PodInfo) -> dict[str, str]:
+    """Labels of a node that reaches the volumes of the pod, or may get them; empty if they name no place, or different ones."""
+    places: dict[str, set[str]] = {}
+    selected = pod.node_affinity.node_selector
+    for key, values in chain.from_iterable(map(_place_of, _where(cache, pod))):
+        wanted = {selected[key]} if key in selected else values
+        places[key] = places.get(key, values) & values & wanted
+    if HOSTNAME in places or not all(places.values()):
+        return {}
+    return {key: min(values) for key, values in places.items()}
+
+
+def _where(cache: Cache, pod: PodInfo) -> Iterator[Mapping[str, Any]]:
+    """The volumes of the pod, and the storage classes of its claims that have none."""
+    for name, _ in claims_of(pod):
+        spec = (cache.store.get(CLAIM, name, pod.namespace) or {}).get("spec") or {}
+        kind, wanted = (VOLUME, "volumeName") if spec.get("volumeName") else (_CLASS, "storageClassName")
+        found = cache.store.get(kind, str(spec.get(wanted) or ""))
+        if found is not None:
+            yield found
+
+
+def _place_of(raw: Mapping[str, Any]) -> list[tuple[str, set[str]]]:
+    """The values by label that a volume or a storage class asks of nodes, in the first of its terms. Never raises, whatever the object contains."""
+    try:
+        if "provisioner" in raw:
+            return [(each["key"], {*each["values"]}) for each in raw["allowedTopologies"][0]["matchLabelExpressions"]]
+        labels = raw["metadata"].get("labels") or {}
+        places = [(key, {*labels[key].split("__")}) for key in labels if key.endswith(("/zone", "/region"))]
+        affinity = raw["spec"].get("nodeAffinity")
+        terms = affinity["required"]["nodeSelectorTerms"][0]["matchExpressions"] if affinity else ()
+        return [*places, *((each["key"], {*each["values"]}) for each in terms if each["operator"] == "In")]
+    except (KeyError, TypeError, IndexError, AttributeError):
+        return []
+
+
+def emptied(cache: Cache, pod: PodInfo) -> Iterator[tuple[str, Objects]]:
+    """Claims that are created anew and get new volumes where the pod goes: one of them, then all. What is on their volumes is lost to the pod."""
+    anew = []
+    for name, ephemeral in claims_of(pod):
+        claim = cache.store.get(CLAIM, name, pod.namespace)
+        spec = (claim or {}).get("spec") or {}
+        if claim is None or ephemeral or not spec.get("volumeName"):
+            continue
+        own = str(spec.get("storageClassName") or "")
+        class_name = (
+            own if own and _provisions_anywhere(cache.store.get(_CLASS, own)) else _class_with_provisioner(cache)
+        )
+        if class_name:
+            made = {key: value for key, value in spec.items() if key != "volumeName"}
+            annotations = (claim["metadata"].get("annotations") or {}).items()
+            kept = {key: value for key, value in annotations if not key.startswith(_BOUND)}
+            metadata = {**claim["metadata"], "annotations": kept}
+            anew.append({**claim, "metadata": metadata, "spec": {**made, "storageClassName": class_name}, "status": {}})
+    for claims in [*([each] for each in anew), *([anew] if len(anew) > 1 else [])]:
+        names = listed([f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in claims])
+        lost, volume = ("its data", "a new volume") if len(claims) == 1 else ("their data", "new volumes")
+        text = f"create the claim {names} anew, without {lost}, for {volume} where the pod goes"
+        yield text, [(CLAIM, each) for each in claims]
+
+
 def _lacking(cache: Cache, pod: PodInfo, node: Node | None) -> Iterator[tuple[str, Objects]]:
     for name, ephemeral in claims_of(pod):
         claim = cache.store.get(CLAIM, name, pod.namespace)
@@ -51,7 +117,7 @@ def _lacking(cache: Cache, pod: PodInfo, node: Node | None) -> Iterator[tuple[st
                 yield f"create the claim {pod.namespace}/{name}, of storage class {class_name}", [(CLAIM, made)]
         elif claim is not None and node is not None and not (claim.get("spec") or {}).get("volumeName"):
             spec = claim.get("spec") or {}
-            storage_class = cache.store.get("StorageClass", str(spec.get("storageClassName") or ""))
+            storage_class = cache.store.get(_CLASS, str(spec.get("storageClassName") or ""))
             if storage_class is None and spec.get("storageClassName"):
                 yield from _of_other_class(cache, claim)
             elif storage_class is not None and storage_class.get("provisioner") == NO_PROVISIONER:
@@ -72,14 +138,23 @@ def _of_other_class(cache: Cache, claim: Mapping[str, Any]) -> Iterator[tuple[st
 def _class_with_provisioner(cache: Cache) -> str:
     """The default storage class, or else the first that provisions a volume where the pod goes; empty if there is none."""
     found = ""
-    for raw in cache.store.list("StorageClass"):
-        if raw.get("provisioner") == NO_PROVISIONER or raw.get("volumeBindingMode") != WAIT_FOR_FIRST_CONSUMER:
+    for raw in cache.store.list(_CLASS):
+        if not _provisions_anywhere(raw):
             continue
         name = str(raw["metadata"]["name"])
         if (raw["metadata"].get("annotations") or {}).get(_DEFAULT_CLASS) == "true":
             return name
         found = found or name
     return found
+
+
+def _provisions_anywhere(raw: Mapping[str, Any] | None) -> bool:
+    """Whether the storage class provisions a volume where the pod goes."""
+    found = raw or {}
+    return (
+        found.get("provisioner", NO_PROVISIONER) != NO_PROVISIONER
+        and found.get("volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER
+    )
 
 
 def _claim(namespace: str, name: str, class_name: str) -> Mapping[str, Any]:

@@ -94,7 +94,7 @@ def test_a_filter_that_reads_free_resources_is_not_asked_about_a_changed_node():
     assert answer(found, NODE, Action.ADD, pod(), None, node()) is Hint.QUEUE
 
 
-def test_only_so_many_different_pods_are_compared_with_one_change():
+def test_a_bounded_number_of_different_pods_is_compared_with_one_change():
     found = hints("node.labels.tier == pod.labels.tier")
     after = node(tier="gold")
     answers = [answer(found, NODE, Action.ADD, pod(f"p{i}", tier=f"t{i}"), None, after) for i in range(2 * MAX_ASKED)]

@@ -59,7 +59,7 @@ def test_a_mask_agrees_with_the_rule_for_one_node(found, key, keys):
 @pytest.mark.parametrize(
     "found",
     [*REQUIREMENTS, requirement("In", "n1", "12"), requirement("NotIn", "n1"), requirement("Gt", "11")],
-    ids=str,
+    ids=lambda found: f"{found.operator} {sorted(found.values)!s:.40}",
 )
 def test_a_mask_of_names_agrees_with_the_rule_for_one_node(found):
     table = make_cache(NODES).table

@@ -119,7 +119,7 @@ async def test_without_viewers_the_scheduler_is_asked_nothing():
     assert studio.asker.calls == asked
 
 
-async def test_who_comes_back_soon_costs_the_scheduler_little(monkeypatch):
+async def test_a_viewer_who_comes_back_soon_costs_the_scheduler_little(monkeypatch):
     studio = Studio()
     readings = []
 
@@ -249,7 +249,7 @@ async def test_a_long_queue_is_read_less_often(monkeypatch):
         assert viewer.messages.empty()
 
 
-async def test_who_joins_while_decisions_are_read_gets_the_first_ones():
+async def test_a_viewer_who_joins_while_decisions_are_read_gets_the_first_ones():
     studio = Studio()
     studio.rig.pod("web")
     async with deciding(studio.rig):

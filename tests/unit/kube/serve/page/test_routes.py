@@ -9,13 +9,13 @@ import pytest
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.state.cache import Cache
-from podwright.engine.recent_decisions import RecentDecisions
+from podwright.engine.decisions.recent_decisions import RecentDecisions
 from podwright.engine.view.waiting import PendingPod
-from podwright.kube.serve import delegated_gate
-from podwright.kube.serve.connection import Limits
-from podwright.kube.serve.delegated_gate import MASTERS
-from podwright.kube.serve.delegation import User
-from podwright.kube.serve.gates import ABOUT_PODS
+from podwright.kube.serve.access import delegated_gate
+from podwright.kube.serve.access.delegated_gate import MASTERS
+from podwright.kube.serve.access.delegation import User
+from podwright.kube.serve.access.gates import ABOUT_PODS
+from podwright.kube.serve.connections.connection import Limits
 from podwright.kube.serve.page import feed as feeds
 from podwright.kube.serve.page import routes
 from podwright.kube.serve.page.files import files

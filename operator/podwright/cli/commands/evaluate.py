@@ -1,0 +1,245 @@
+"""`podwright evaluate`: evaluates pods on clusters that it reads from files. It contacts no API server."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from podwright.api.permissions import WAIT, PolicySettings
+from podwright.cli.flags.policies import emulated_version, feature_gates, policy_flags
+from podwright.cli.printable import plain, printable_texts
+from podwright.cli.reports.pod import report
+from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR, Features
+from podwright.core.framework.registry import RegistryError
+from podwright.kube.options.values import (
+    MINOR,
+    SCHEDULER_NAMES,
+    SIGNALS,
+    OptionsError,
+    parse_feature_gates,
+)
+from podwright.kube.plugins.guarded import load_in_time
+from podwright.sandbox.pods import requests_from_limits
+from podwright.simulator.evaluations.cases import Case, CaseError, read_cases, run_case
+from podwright.simulator.evaluations.comparison import differences
+from podwright.simulator.evaluations.dump import EvaluationOptions, dump_kinds, evaluate_pod
+
+DIFFERENCES_SHOWN = 3
+"""For each group of cases."""
+
+
+def _with_policies(command: Callable[..., Any]) -> Callable[..., Any]:
+    flags = policy_flags(
+        "The file of `podwright run --signals`. Nodes have the numbers of their annotations and of `values`.",
+        when="With --pod",
+    )
+    for add in reversed(flags):
+        command = add(command)
+    return command
+
+
+@click.command(short_help="Show where a pod would go in a dumped cluster, or answer cases.")
+@click.argument("files", nargs=-1, type=click.Path(allow_dash=True))
+@click.option("--check", is_flag=True, help="Compare with the `expect` of each case. Exit with 1 on any difference.")
+@click.option(
+    "--pod",
+    "manifest",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="A pod manifest. FILES is then one dump of `kubectl get nodes,pods,… -A -o json`, and the output is a table.",
+)
+@click.option("--output", type=click.Choice(["table", "json"]), default="table", help="With --pod: the output format.")
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --pod: show only the N best feasible nodes and the first N of the others, and count the rest.",
+)
+@click.option(
+    "--kinds",
+    is_flag=True,
+    help="Print the kinds of --emulated-version that a dump should contain, for `kubectl get`, and exit.",
+)
+@_with_policies
+@feature_gates("--emulated-version")
+@emulated_version(
+    f"Use the feature gates of this version, from 1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}.", f"1.{NEWEST_MINOR}"
+)
+def evaluate(
+    files: tuple[str, ...],
+    *,
+    check: bool,
+    manifest: str | None,
+    output: str,
+    top: int | None,
+    kinds: bool,
+    scheduler_name: str,
+    allowed_scheduler_names: str,
+    allow_unsafe_policies: bool,
+    when_policy_is_bad: str,
+    plugin_dirs: tuple[Path, ...],
+    signals: str | None,
+    operator_namespace: str,
+    feature_gates: str,
+    emulated_version: str,
+) -> None:
+    """Show where a pod would go in a dumped cluster, or answer scheduling cases. Reads standard input if there are no FILES.
+
+    With --pod, FILES is one dump of a cluster: shows on which of its nodes the pod can run, and which of its SchedulerPolicies
+    decides about the pod.
+
+    Without --pod, FILES are scheduling cases: JSON lines, also gzipped. Prints one JSON line for each case: the feasible nodes,
+    why the other nodes were rejected, the scores, the message and the result of preemption.
+    """
+    try:
+        if kinds:
+            click.echo(",".join(dump_kinds(MINOR.parse(emulated_version))))
+            return
+        features = Features(parse_feature_gates(feature_gates), MINOR.parse(emulated_version))
+        if manifest is not None:
+            settings = PolicySettings(
+                scheduler_name=scheduler_name,
+                allowed_scheduler_names=SCHEDULER_NAMES.parse(allowed_scheduler_names),
+                allow_unsafe=allow_unsafe_policies,
+                waits_for_bad_policies=when_policy_is_bad == WAIT,
+                asks_extenders=False,
+                signals=SIGNALS.parse(signals).signals if signals else {},
+                namespace=operator_namespace,
+            )
+            options = EvaluationOptions(features, load_in_time(plugin_dirs), settings)
+            _evaluate_pod(files or ("-",), manifest, options, output, top)
+        elif check:
+            sys.exit(0 if _check(files or ("-",), features) else 1)
+        else:
+            sys.exit(0 if _answer_all(files or ("-",), features) else 1)
+    except (CaseError, OptionsError, RegistryError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _read_all(files: Iterable[str]) -> Iterable[Case | CaseError]:
+    for path in files:
+        yield from read_cases(path)
+
+
+def _answer_all(files: Iterable[str], features: Features) -> bool:
+    """Prints one line for each case, with an `error` if it cannot be run. Returns whether all could be run."""
+    succeeded = True
+    for case in _read_all(files):
+        answer = _answer_of(case, features)
+        succeeded = succeeded and "error" not in answer
+        sys.stdout.buffer.write(orjson.dumps(answer) + b"\n")
+    return succeeded
+
+
+def _answer_of(case: Case | CaseError, features: Features) -> dict[str, Any]:
+    try:
+        if isinstance(case, CaseError):
+            raise case
+        return run_case(case, features)
+    except CaseError as error:
+        return {"id": error.id, "error": str(error)}
+
+
+@dataclass
+class _Group:
+    """The result of comparing a group of cases, with its first differences."""
+
+    cases: int = 0
+    agreeing: int = 0
+    differences: list[str] = field(default_factory=list)
+
+
+def _check(files: Iterable[str], features: Features) -> bool:
+    groups: dict[str, _Group] = {}
+    for case in _read_all(files):
+        answer = _answer_of(case, features)
+        name = answer["id"]
+        expected: Case = {} if isinstance(case, CaseError) else case
+        group = groups.setdefault(str(expected.get("group") or name.partition("/")[0]), _Group())
+        group.cases += 1
+        difference = answer.get("error") or next(differences(answer, expected), None)
+        if difference is None:
+            group.agreeing += 1
+        elif len(group.differences) < DIFFERENCES_SHOWN:
+            group.differences.append(f"{name}: {difference}")
+    _print_groups(groups)
+    return bool(groups) and all(group.agreeing == group.cases for group in groups.values())
+
+
+def _print_groups(groups: Mapping[str, _Group]) -> None:
+    table = Table("group", "cases", "agreeing", "first differences")
+    for column in table.columns:
+        column.overflow = "fold"
+    for column in table.columns[1:3]:
+        column.justify = "right"
+    for name, group in groups.items():
+        table.add_row(
+            plain(name),
+            str(group.cases),
+            str(group.agreeing),
+            "\n".join(map(plain, group.differences)),
+            style="red" if group.differences else None,
+        )
+    cases = sum(group.cases for group in groups.values())
+    agreeing = sum(group.agreeing for group in groups.values())
+    table.add_section()
+    table.add_row("all", str(cases), str(agreeing), "")
+    Console().print(table)
+
+
+def _evaluate_pod(
+    files: tuple[str, ...], manifest: str, options: EvaluationOptions, output: str, top: int | None
+) -> None:
+    if len(files) != 1:
+        raise CaseError("--pod takes exactly one dump")
+    pod = _manifest(manifest)
+    answer = evaluate_pod(_dump(files[0]), pod, options)
+    if output == "json":
+        sys.stdout.buffer.write(orjson.dumps(answer, option=orjson.OPT_INDENT_2) + b"\n")
+        return
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in report(printable_texts(answer), width, top):
+        click.echo(line)
+
+
+def _dump(file: str) -> Any:
+    try:
+        return orjson.loads(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
+    except orjson.JSONDecodeError as error:
+        raise CaseError(f"{file}: not JSON: {error}: expected the output of kubectl get … -o json") from error
+
+
+def _manifest(file: str) -> Mapping[str, Any]:
+    try:
+        documents = [document for document in yaml.safe_load_all(Path(file).read_bytes()) if document is not None]
+    except yaml.YAMLError as error:
+        raise CaseError(f"{file}: not YAML: {' '.join(str(error).split())}") from error
+    if len(documents) > 1:
+        raise CaseError(f"{file}: expected one manifest, got {len(documents)}")
+    (pod,) = documents or (None,)
+    if not isinstance(pod, dict) or pod.get("kind") != "Pod":
+        raise CaseError(f"{file}: expected a manifest of kind Pod")
+    return _with_requests(pod)
+
+
+def _with_requests(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The pod with its limits as requests where it has none, as the API server would store it."""
+    spec = pod.get("spec")
+    if not isinstance(spec, dict):
+        return pod
+    lists = {field: spec[field] for field in ("containers", "initContainers") if isinstance(spec.get(field), list)}
+    changed = {
+        field: [requests_from_limits(each) if isinstance(each, dict) else each for each in containers]
+        for field, containers in lists.items()
+    }
+    return {**pod, "spec": {**spec, **changed}}

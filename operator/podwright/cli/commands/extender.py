@@ -1,0 +1,48 @@
+"""`podwright extender`: a scheduler extender, which kube-scheduler calls. See docs/extender-server.md."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Any
+
+import click
+
+from podwright.cli.flags.scheduler import flag
+from podwright.core.framework.registry import RegistryError
+from podwright.extender.server.options import COMMON_OPTIONS, EXTENDER_OPTIONS, ExtenderOptions
+from podwright.kube.log_format import configure_logging
+from podwright.kube.options.options import Options
+from podwright.kube.options.values import OptionsError
+
+
+@click.command(
+    short_help="Answer a kube-scheduler as its scheduler extender.",
+    params=[flag(option, as_kube_scheduler=False) for option in (*EXTENDER_OPTIONS, *COMMON_OPTIONS)],
+)
+def extender(**values: Any) -> None:
+    """Answer kube-scheduler's calls of a scheduler extender, until SIGTERM, SIGINT or SIGQUIT.
+
+    kube-scheduler schedules the pods, and calls this extender. The extender filters and scores nodes by
+    SchedulerPolicies, and binds pods if asked to.
+    """
+    own = {option.name: values.pop(option.name) for option in EXTENDER_OPTIONS}
+    try:
+        options = ExtenderOptions(common=Options(asks_extenders=False, **values), **own)
+    except OptionsError as error:
+        raise click.UsageError(str(error)) from error
+    from podwright.extender.server import process  # noqa: PLC0415 -- not for --help
+    from podwright.kube.client.errors import AccessError, ConfigError  # noqa: PLC0415 -- likewise
+    from podwright.kube.repeated_lines import count_repeated_lines  # noqa: PLC0415 -- likewise
+
+    common = options.common
+    configure_logging(
+        common.logging_format, common.verbosity, common.vmodule, logging.getLevelName(common.log_level.upper())
+    )
+    count_repeated_lines()
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(process.run(options))
+    except (AccessError, ConfigError, RegistryError, OSError) as error:
+        raise click.ClickException(str(error)) from error

@@ -1,0 +1,68 @@
+"""`podwright record`: writes down how the nodes and pods of a cluster come and go, for `podwright replay`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from podwright.cli.flags.connection import ANNOTATIONS, CONTEXT, KUBECONFIG, OPERATOR_NAMESPACE
+from podwright.kube.signals import catch_signals
+from podwright.simulator.live import Connection
+from podwright.simulator.replay.record import Recorder
+from podwright.simulator.replay.record import record as run_recording
+from podwright.simulator.snapshot import SnapshotError
+
+
+@click.command(short_help="Write down how nodes and pods come and go.")
+@click.option(
+    "-o", "--output", default="-", metavar="FILE", help="Where to write. `.gz` packs it. Default: standard output."
+)
+@click.option("--seconds", type=click.FloatRange(min=0.0), metavar="N", help="End after N seconds. Default: at Ctrl-C.")
+@KUBECONFIG
+@CONTEXT
+@ANNOTATIONS
+@OPERATOR_NAMESPACE
+def record(
+    *,
+    output: str,
+    seconds: float | None,
+    kubeconfig: str | None,
+    context: str | None,
+    annotations: tuple[str, ...],
+    operator_namespace: str,
+) -> None:
+    """Write down, as JSON lines, what a cluster has and how its nodes and pods change, until Ctrl-C.
+
+    Reads the cluster with your own permissions, and writes nothing to it. Like snapshots, recordings have no secrets.
+    """  # fmt: skip
+    connection = Connection(
+        kubeconfig=kubeconfig, context=context, annotations=annotations, operator_namespace=operator_namespace
+    )
+
+    async def run(file: Any) -> Recorder:
+        stop = asyncio.Event()
+        catch_signals(stop)
+        return await run_recording(connection, file, seconds, stop)
+
+    try:
+        with _opened(output) as file:
+            recorder = asyncio.run(run(file))
+    except (SnapshotError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"{recorder.lines:,} lines", err=True)
+
+
+@contextlib.contextmanager
+def _opened(output: str) -> Iterator[Any]:
+    if output == "-":
+        yield sys.stdout.buffer
+        return
+    with gzip.open(output, "wb") if output.endswith(".gz") else Path(output).open("wb") as file:
+        yield file

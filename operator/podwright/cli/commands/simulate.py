@@ -1,0 +1,225 @@
+"""`podwright simulate`: what would happen with other nodes, pods or policies."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+import orjson
+import yaml
+
+from podwright.cli.flags.cluster import cluster_of, namespace_in, with_cluster
+from podwright.cli.printable import printable_texts
+from podwright.cli.reports.simulation import each_node_report, report
+from podwright.simulator.hypotheses.hypothesis import AddedNodes, Hypothesis, HypothesisError, parse_scale
+from podwright.simulator.loaded import LoadedCluster
+from podwright.simulator.manifests import ManifestError, read_manifests
+from podwright.simulator.simulation import simulate as run_simulation
+from podwright.simulator.simulation import simulate_each_node
+
+Raw = Mapping[str, Any]
+
+EMPTIED_BY_DEFAULT: Final = 100
+_NO_CHANGE: Final = Hypothesis(policies=[], objects=[], add_nodes=[], remove_nodes=[], drain=[], scale=[], pods=[])
+
+
+@click.command(short_help="Show what would happen with other nodes, pods or policies.")
+@with_cluster
+@click.option(
+    "--add-nodes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Add N nodes, copied from --like or described by --node-template.",
+)
+@click.option("--like", metavar="NODE", help="The node that --add-nodes copies, with the pods of its DaemonSets.")
+@click.option(
+    "--node-template",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="A manifest of a Node for --add-nodes.",
+)
+@click.option("--remove-node", "remove_nodes", multiple=True, metavar="NODE", help="Remove this node. Can be repeated.")
+@click.option(
+    "--drain",
+    "drain",
+    multiple=True,
+    metavar="NODE",
+    help="Drain this node, as `kubectl drain --ignore-daemonsets` does. Can be repeated.",
+)
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="SchedulerPolicies, in place of those of the same name. Can be repeated.",
+)
+@click.option(
+    "--pods",
+    "pods",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Further pods, or workloads with a template, and their claims. Can be repeated.",
+)
+@click.option(
+    "--scale",
+    "scale",
+    multiple=True,
+    metavar="KIND/NAME=N",
+    help="Give a workload N pods: deploy/x=50, or deploy/namespace/x=50. Can be repeated.",
+)
+@click.option(
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    help="The namespace of --scale. Without this flag that of the kubeconfig's context, as for kubectl; in FILES, `default`.",
+)
+@click.option(
+    "--each-node", type=click.Choice(["drain", "remove"]), help="Instead: try this with each node on its own."
+)
+@click.option(
+    "--empty",
+    "try_to_empty",
+    type=click.IntRange(min=0),
+    default=EMPTIED_BY_DEFAULT,
+    show_default=True,
+    metavar="N",
+    help="How many nodes to try to empty afterwards, the least used first.",
+)
+@click.option(
+    "--serve",
+    is_flag=True,
+    help="Instead: serve an HTTP API that tries hypotheses on the cluster. See docs/simulate.md.",
+)
+@click.option(
+    "--listen",
+    default="127.0.0.1:8089",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="With --serve: the address. If it is not on loopback, --token-file is required.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="With --serve: requests need the token in this file.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0.1),
+    default=30.0,
+    show_default=True,
+    metavar="N",
+    help="With --serve: how long one request may take.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Decides among nodes with equal scores.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="The output format. `wide` also lists each node that changes.",
+)
+def simulate(
+    *,
+    output: str,
+    each_node: Any,
+    try_to_empty: int,
+    seed: int,
+    serve: bool,
+    listen: str,
+    token_file: str | None,
+    seconds: float,
+    **values: Any,
+) -> None:
+    """Show where pods would go with other nodes, pods or policies, what stays pending and why, and how full nodes are.
+
+    Reads the cluster from FILES (see `podwright snapshot`), or from its API server with your own permissions. Changes
+    nothing. Pending pods are scheduled as well.
+    """  # fmt: skip
+    if serve:
+        from podwright.cli.processes import simulation_server  # noqa: PLC0415 -- only here
+
+        simulation_server.serve(lambda: cluster_of(dict(values)), listen, token_file, seconds)
+        return
+    if values["scale"]:
+        source = (values[name] for name in ("files", "kubeconfig", "context"))
+        values["namespace"] = namespace_in(values["namespace"], *source)
+    cluster = cluster_of(values)
+    try:
+        hypothesis = _hypothesis(values)
+        if each_node:
+            if hypothesis != _NO_CHANGE:
+                raise click.UsageError("--each-node excludes the flags that change the cluster")
+            _each_node(cluster, each_node, seed, output)
+            return
+        result = run_simulation(cluster, hypothesis, seed=seed, try_to_empty=try_to_empty)
+    except (HypothesisError, ManifestError) as error:
+        raise click.ClickException(str(error)) from error
+    if output in ("json", "yaml"):
+        _write(result.as_dict(), output)
+    else:
+        for line in report(printable_texts(result), wide=output == "wide"):
+            click.echo(line)
+
+
+def _each_node(cluster: LoadedCluster, action: Any, seed: int, output: str) -> None:
+    results = [*simulate_each_node(cluster, action, seed=seed)]
+    if output in ("json", "yaml"):
+        _write({"action": action, "nodes": [result.as_dict() for result in results]}, output)
+        return
+    for line in each_node_report(action, printable_texts(results), wide=output == "wide"):
+        click.echo(line)
+
+
+def _write(value: Any, output: str) -> None:
+    if output == "json":
+        sys.stdout.buffer.write(orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n")
+    else:
+        click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
+
+
+def _hypothesis(values: dict[str, Any]) -> Hypothesis:
+    """The hypothesis that the flags describe. Raises HypothesisError, ManifestError and UsageError."""
+    policies: list[Raw] = []
+    objects: list[Raw] = []
+    pods: list[Raw] = []
+    for path in values["policies"]:
+        policies += read_manifests(path)
+    for path in values["pods"]:
+        for raw in read_manifests(path):
+            (pods if _makes_pods(raw) else objects).append(raw)
+    return Hypothesis(
+        policies=policies,
+        objects=objects,
+        add_nodes=_added_nodes(values),
+        remove_nodes=[*values["remove_nodes"]],
+        drain=[*values["drain"]],
+        scale=[parse_scale(text, values["namespace"]) for text in values["scale"]],
+        pods=pods,
+    )
+
+
+def _makes_pods(raw: Any) -> bool:
+    spec = raw.get("spec")
+    return raw.get("kind") == "Pod" or (isinstance(spec, dict) and "template" in spec)
+
+
+def _added_nodes(values: dict[str, Any]) -> list[AddedNodes]:
+    count, like, template = values["add_nodes"], values["like"], values["node_template"]
+    if count is None:
+        if like or template:
+            raise click.UsageError("--like and --node-template need --add-nodes")
+        return []
+    if bool(like) == bool(template):
+        raise click.UsageError("--add-nodes needs either --like or --node-template")
+    if like:
+        return [AddedNodes(count, like)]
+    (raw, *others) = read_manifests(template)
+    if others or raw.get("kind") != "Node":
+        raise ManifestError(f"{template}: expected one manifest of kind Node")
+    return [AddedNodes(count, template=raw)]

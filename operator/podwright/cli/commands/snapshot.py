@@ -1,0 +1,98 @@
+"""`podwright snapshot`: writes down everything about a cluster that scheduling depends on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import islice
+from typing import Final
+
+import click
+
+from podwright.cli.flags.cluster import defined_signals
+from podwright.cli.flags.connection import ANNOTATIONS, CONTEXT, KUBECONFIG, OPERATOR_NAMESPACE
+from podwright.cli.printable import echo
+from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND
+from podwright.kube.options.values import SIGNALS
+from podwright.simulator.live import Connection, snapshot_of
+from podwright.simulator.params import kept_in
+from podwright.simulator.redaction import KNOWN_KINDS, redacted
+from podwright.simulator.snapshot import SnapshotError, read_snapshot, write_snapshot
+
+SHOWN_MISSING: Final = 50
+"""How many kinds and ConfigMaps that are missing are listed."""
+
+
+@click.command(short_help="Write down what scheduling in a cluster depends on.")
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option(
+    "-o", "--output", default="-", metavar="FILE", help="Where to write. `.gz` packs it. Default: standard output."
+)
+@KUBECONFIG
+@CONTEXT
+@click.option(
+    "-n",
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    metavar="NAME",
+    help="Read only this namespace. Can be repeated. For callers that may not list the pods of all namespaces.",
+)
+@ANNOTATIONS
+@OPERATOR_NAMESPACE
+@click.option(
+    "--signals",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar=SIGNALS.placeholder,
+    help=(
+        "The file of `podwright run --signals`. The sources are asked once, from here and with your own permissions, and "
+        "the numbers become part of the snapshot."
+    ),
+)
+def snapshot(
+    files: tuple[str, ...],
+    *,
+    output: str,
+    kubeconfig: str | None,
+    context: str | None,
+    namespaces: tuple[str, ...],
+    annotations: tuple[str, ...],
+    operator_namespace: str,
+    signals: str | None,
+) -> None:
+    """Write down everything about a cluster that scheduling depends on, without secrets, for `podwright simulate`.
+
+    Reads the cluster with your own permissions, as kubectl does, and writes nothing to it. What you may not list is left out and named.
+    Of the ConfigMaps, the snapshot has those that policies name in `paramsFrom`, with the keys that their rules read.
+    With FILES, which are outputs of `kubectl get … -o json`, writes a snapshot of these instead.
+    """
+    if files and signals is not None:
+        raise click.UsageError("--signals asks the sources of a running cluster, so it cannot be used with FILES")
+    try:
+        if files:
+            found = read_snapshot(files)
+            known = [raw for raw in found.objects if raw["kind"] in KNOWN_KINDS]
+            kept = [redacted(str(raw["kind"]), raw, annotations) for raw in known]
+            config_maps, missing = kept_in(found, operator_namespace)
+            taken = replace(found, objects=[*kept, *config_maps], missing=missing)
+        else:
+            taken = snapshot_of(
+                Connection(
+                    kubeconfig=kubeconfig,
+                    context=context,
+                    namespaces=namespaces,
+                    annotations=annotations,
+                    operator_namespace=operator_namespace,
+                    signals=defined_signals(signals),
+                )
+            )
+        write_snapshot(taken, output)
+    except (SnapshotError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    counts = Counter(str(raw["kind"]) for raw in taken.objects)
+    others = len(taken.objects) - counts[NODE_KIND.kind] - counts[POD_KIND.kind]
+    click.echo(f"{counts[NODE_KIND.kind]:,} nodes, {counts[POD_KIND.kind]:,} pods, {others:,} other objects", err=True)
+    for name, why in islice(taken.missing.items(), SHOWN_MISSING):
+        echo(f"without {name}: {why}", err=True)
+    if len(taken.missing) > SHOWN_MISSING:
+        echo(f"and {len(taken.missing) - SHOWN_MISSING:,} more", err=True)

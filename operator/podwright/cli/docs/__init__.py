@@ -1,0 +1,1 @@
+"""Generates documents: docs/options.md, and the pictures of docs/strategies.md."""

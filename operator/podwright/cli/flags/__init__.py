@@ -1,0 +1,1 @@
+"""Flags that several commands share, and the values that they give."""

@@ -1,0 +1,152 @@
+"""Flags of the commands that read a cluster: from snapshots, or from its API server; and what decides about policies in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import click
+
+from podwright.api.configuration.signals import Signals
+from podwright.api.permissions import WAIT, PolicySettings
+from podwright.cli.flags.policies import emulated_version, feature_gates, policy_flags
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR
+from podwright.core.framework.profile import ProfileError
+from podwright.core.framework.registry import RegistryError
+from podwright.kube.client.credentials.credentials import namespace_of
+from podwright.kube.client.errors import ConfigError
+from podwright.kube.log_format import one_line
+from podwright.kube.options.values import (
+    MINOR,
+    SCHEDULER_NAMES,
+    SIGNALS,
+    OptionsError,
+    parse_feature_gates,
+)
+from podwright.kube.plugins.guarded import load_in_time
+from podwright.simulator.live import Connection, snapshot_of
+from podwright.simulator.loaded import LoadedCluster, LoadOptions, features_of, load
+from podwright.simulator.snapshot import Snapshot, SnapshotError, read_snapshot
+
+SHOWN_PROBLEMS: Final = 10
+"""How many problems with objects are listed."""
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_SOURCE: Final = (
+    click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True)),
+    click.option("--kubeconfig", type=click.Path(dir_okay=False), help="Without FILES: the kubeconfig, found as kubectl finds it."),
+    click.option("--context", help="Without FILES: a context of the kubeconfig, instead of the current one."),
+)  # fmt: skip
+_POLICIES: Final = (
+    *policy_flags(
+        "The file of `podwright run --signals`. Without FILES, its sources are asked once, from here. A snapshot has the numbers that "
+        "`podwright snapshot --signals` wrote down. Nodes without a number have the default."
+    ),
+    feature_gates("the cluster's version"),
+    emulated_version(
+        f"Use the feature gates of this version, from 1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}, not those of the cluster's."
+    ),
+)
+
+
+def with_cluster(command: Command) -> Command:
+    """Adds the argument FILES and all these flags to a command. Pass their values to `cluster_of`."""
+    for add in reversed((*_SOURCE, *_POLICIES)):
+        command = add(command)
+    return command
+
+
+def namespace_in(given: str | None, files: Sequence[str], kubeconfig: str | None, context: str | None) -> str:
+    """The namespace of the command: the given one, or else that of the kubeconfig's context, as for kubectl. `default` if no kubeconfig can
+    be read; the error appears when the cluster is read.
+    """
+    if given or files:
+        return given or "default"
+    try:
+        return namespace_of(kubeconfig, context)
+    except (ConfigError, OSError):
+        return "default"
+
+
+def with_policies(command: Command) -> Command:
+    """Adds the flags about policies alone. Pass their values to `load_options`."""
+    for add in reversed(_POLICIES):
+        command = add(command)
+    return command
+
+
+def cluster_of(values: dict[str, Any]) -> LoadedCluster:
+    """The cluster that the flags name; takes their values out of `values`. Problems go to standard error. Raises ClickException."""
+    (cluster,) = clusters_of(values, lambda snapshot: (snapshot,))
+    return cluster
+
+
+def clusters_of(values: dict[str, Any], variants: Callable[[Snapshot], Sequence[Snapshot]]) -> Sequence[LoadedCluster]:
+    """The clusters that are made of the snapshot that the flags name, as `cluster_of`. The problems are those of the last one."""
+    files, kubeconfig, context = (values.pop(name) for name in ("files", "kubeconfig", "context"))
+    try:
+        connection = Connection(
+            kubeconfig=kubeconfig,
+            context=context,
+            operator_namespace=values["operator_namespace"],
+            signals=defined_signals(values["signals"]),
+        )
+        snapshot = read_snapshot(files) if files else snapshot_of(connection)
+        options = load_options(values, snapshot)
+        clusters = [load(variant, options) for variant in variants(snapshot)]
+    except (SnapshotError, OSError, ProfileError, PluginError) as error:
+        raise click.ClickException(str(error)) from error
+    _report(clusters[-1])
+    return clusters
+
+
+def load_options(values: dict[str, Any], snapshot: Snapshot | None = None) -> LoadOptions:
+    """What the flags about policies say; takes their values out of `values`. Raises ClickException."""
+    names = (
+        "scheduler_name",
+        "allowed_scheduler_names",
+        "allow_unsafe_policies",
+        "when_policy_is_bad",
+        "plugin_dirs",
+        "signals",
+        "operator_namespace",
+        "feature_gates",
+        "emulated_version",
+    )
+    own = {name: values.pop(name) for name in names}
+    try:
+        gates, emulated = parse_feature_gates(own["feature_gates"]), own["emulated_version"]
+        return LoadOptions(
+            features=features_of(snapshot, gates, MINOR.parse(emulated) if emulated else None),
+            classes=load_in_time(own["plugin_dirs"]),
+            settings=PolicySettings(
+                scheduler_name=own["scheduler_name"],
+                allowed_scheduler_names=SCHEDULER_NAMES.parse(own["allowed_scheduler_names"]),
+                allow_unsafe=own["allow_unsafe_policies"],
+                waits_for_bad_policies=own["when_policy_is_bad"] == WAIT,
+                asks_extenders=False,
+                signals=defined_signals(own["signals"]),
+                namespace=own["operator_namespace"],
+            ),
+        )
+    except (OptionsError, RegistryError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def defined_signals(file: str | None) -> Signals:
+    """What the flag --signals says. Raises ClickException."""
+    try:
+        return SIGNALS.parse(file).signals if file else {}
+    except OptionsError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _report(cluster: LoadedCluster) -> None:
+    for problem in cluster.problems[:SHOWN_PROBLEMS]:
+        click.echo(one_line(f"Problem: {problem}"), err=True)
+    if len(cluster.problems) > SHOWN_PROBLEMS:
+        click.echo(f"and {len(cluster.problems) - SHOWN_PROBLEMS:,} more problems", err=True)
+    if cluster.ignored:
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(cluster.ignored.items()))
+        click.echo(one_line(f"Left out, because scheduling does not depend on them: {kinds}"), err=True)

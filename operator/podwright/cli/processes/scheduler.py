@@ -1,0 +1,139 @@
+"""The process of `podwright run`: starts the runtime first, then Kopf beside it.
+
+Kopf watches policies, and pending pods with `--pod-intake=kopf`. Importing it takes as long as the rest of the start. It
+therefore starts only after the first decisions, or at once on a standby; the runtime lists policies and pending pods before the first decision.
+CEL is imported then, too: only pods with claims, and policies with rules, need it, which import it themselves if they come earlier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Final
+
+from podwright.extender.clients import clients_of
+from podwright.kube.options.options import Options
+from podwright.kube.runtime import Runtime
+from podwright.kube.signals import catch_signals
+
+log = logging.getLogger(__name__)
+
+FIRST_BURST_SECONDS: Final = 10.0
+"""How long Kopf waits for the first burst of decisions at most, if it watches no pods."""
+SETTLE_SECONDS: Final = 2.0
+"""How long it then waits after the last of these decisions, for bindings and their events."""
+FIRST_PODS_SECONDS: Final = 1.0
+"""How long it waits at most if it watches the pods: those that are created meanwhile wait with it."""
+KOPF_STOP_SECONDS: Final = 2.0
+"""How long Kopf may take to stop after everything else. It only watches, and can wait 5 s or more for a broken watch."""
+CEL: Final = ("podwright.core.devices.compiling", "podwright.core.plugins.rules.expression")
+"""The modules that compile expressions: for selectors of devices, and for rules."""
+
+
+class LeadershipLostError(Exception):
+    """The Lease was lost. The process ends and is started again, as a standby."""
+
+
+async def run(options: Options) -> None:
+    """Runs until SIGTERM, SIGINT or SIGQUIT.
+
+    Raises ConfigError, AccessError, RegistryError and OSError if it cannot start, and LeadershipLostError when another instance may lead.
+    """
+    stop = asyncio.Event()
+    catch_signals(stop)
+    runtime = Runtime(options, clients_of(options))
+    starting = asyncio.create_task(runtime.start(), name="podwright start")
+    stopping = asyncio.create_task(_first_of(stop, runtime.leadership.lost), name="podwright stop")
+    try:
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            await starting
+            kopf = asyncio.create_task(_run_kopf(stop, runtime), name="podwright Kopf")
+            await stopping
+            if not runtime.leadership.lost.is_set():
+                log.info("stopping; bindings under way finish first")
+            stop.set()
+            await runtime.stop()
+            await _wait_for_kopf(kopf)
+        else:
+            starting.cancel()
+        if runtime.leadership.lost.is_set():
+            raise LeadershipLostError("leader election lost")
+    finally:
+        stopping.cancel()
+        await runtime.stop()
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    waiting = [asyncio.create_task(event.wait(), name="podwright wait") for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
+
+
+async def _wait_for_kopf(kopf: asyncio.Task[None]) -> None:
+    done, _ = await asyncio.wait({kopf}, timeout=KOPF_STOP_SECONDS)
+    if done:
+        await kopf
+    else:
+        log.info("Kopf did not stop in time; ending without it")
+        kopf.cancel()
+
+
+async def _run_kopf(stop: asyncio.Event, runtime: Runtime) -> None:
+    await _wait_for_first_burst(stop, runtime)
+    if not stop.is_set():
+        supervisor = await asyncio.to_thread(import_supervisor)
+        await asyncio.gather(supervisor.supervise(stop, runtime), asyncio.to_thread(import_cel))
+
+
+async def _wait_for_first_burst(stop: asyncio.Event, runtime: Runtime) -> None:
+    """A standby does not wait: the import must not fall into its takeover."""
+    standby = asyncio.create_task(runtime.leadership.wait_until_standing_by(), name="podwright wait")
+    idle = asyncio.create_task(runtime.engine.first_idle.wait(), name="podwright wait")
+    seconds = FIRST_PODS_SECONDS if runtime.kopf_watches_pods else FIRST_BURST_SECONDS
+    done, pending = await asyncio.wait({standby, idle}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    if standby in done or runtime.kopf_watches_pods:
+        return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(SETTLE_SECONDS):
+            await stop.wait()
+
+
+def import_supervisor() -> ModuleType:
+    """Imports `controllers/supervisor.py`, and with it Kopf.
+
+    Kopf imports the Kubernetes client library if it is installed, to recognize its objects. Podwright passes it none, and the import
+    would take 18 MB and a quarter of a second.
+    """
+    with _hidden("kubernetes"):
+        from podwright.controllers import supervisor  # noqa: PLC0415 -- Kopf is imported late, see the module
+    return supervisor
+
+
+def import_cel() -> None:
+    """Imports what compiles expressions, so that no decision has to wait for it."""
+    for name in CEL:
+        importlib.import_module(name)
+
+
+@contextlib.contextmanager
+def _hidden(name: str) -> Iterator[None]:
+    """Importing the package fails meanwhile, unless it was imported before."""
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = None  # type: ignore[assignment]  # makes an import fail
+    try:
+        yield
+    finally:
+        del sys.modules[name]

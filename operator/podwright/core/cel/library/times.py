@@ -1,0 +1,86 @@
+"""The parts of times and durations: `getHours` and the like, in UTC or a zone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from podwright.core.cel.errors import EvaluationError
+from podwright.core.cel.library.conversions import moment_of
+from podwright.core.cel.library.go_text import quoted
+from podwright.core.cel.values import Duration, Function, Timestamp, Value, no_such_overload
+
+_SECOND: Final = 10**9
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+_MAX_NAME: Final = 64
+
+_PARTS: Final[dict[str, Callable[[datetime, int, int], int]]] = {
+    "getFullYear": lambda _moment, year, _nanos: year,
+    "getMonth": lambda moment, _year, _nanos: moment.month - 1,
+    "getDayOfYear": lambda moment, _year, _nanos: moment.timetuple().tm_yday - 1,
+    "getDayOfMonth": lambda moment, _year, _nanos: moment.day - 1,
+    "getDate": lambda moment, _year, _nanos: moment.day,
+    "getDayOfWeek": lambda moment, _year, _nanos: moment.isoweekday() % 7,
+    "getHours": lambda moment, _year, _nanos: moment.hour,
+    "getMinutes": lambda moment, _year, _nanos: moment.minute,
+    "getSeconds": lambda moment, _year, _nanos: moment.second,
+    "getMilliseconds": lambda _moment, _year, nanos: nanos // 10**6,
+}
+_UNITS: Final = {
+    "getHours": 3600 * _SECOND,
+    "getMinutes": 60 * _SECOND,
+    "getSeconds": _SECOND,
+    "getMilliseconds": 10**6,
+}
+
+
+@lru_cache(maxsize=64)
+def _zone(name: str) -> ZoneInfo | None:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def _offset(value: Timestamp, zone: str) -> int:
+    """Seconds east of UTC."""
+    if zone in ("", "UTC"):
+        return 0
+    hours, colon, minutes = zone.partition(":")
+    if not colon:
+        found = _zone(zone) if len(zone) <= _MAX_NAME and ".." not in zone else None
+        if found is None:
+            raise EvaluationError(f"unknown time zone {zone[:_MAX_NAME]}")
+        moment = moment_of(value, 0)[0].replace(tzinfo=UTC)
+        if not 2 <= moment.year <= 9998:
+            moment = moment.replace(year=2 if moment.year < 2 else 9998, day=28)
+        shift = moment.astimezone(found).utcoffset()
+        return int(shift.total_seconds()) if shift else 0
+    for part in (hours, minutes):
+        if not _NUMBER.fullmatch(part):
+            raise EvaluationError(f"strconv.Atoi: parsing {quoted(part)}: invalid syntax")
+    if not 0 <= int(minutes) <= 59:
+        raise EvaluationError(f"timezone offset minutes out of range [0, 59]: {zone}")
+    return (int(hours) * 60 + (-int(minutes) if zone[0] == "-" else int(minutes))) * 60
+
+
+def _part(name: str) -> Function:
+    part = _PARTS[name]
+    unit = _UNITS.get(name)
+
+    def get(value: Value, zone: Value = "UTC") -> int:
+        if value.__class__ is Duration and unit is not None and zone == "UTC":
+            nanos: int = value.nanos
+            return nanos // unit if nanos >= 0 else -(-nanos // unit)
+        if value.__class__ is not Timestamp or zone.__class__ is not str:
+            raise no_such_overload(name, value)
+        return part(*moment_of(value, _offset(value, zone)))
+
+    return get
+
+
+TIME_FUNCTIONS: Final = {name: _part(name) for name in _PARTS}

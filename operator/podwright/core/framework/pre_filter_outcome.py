@@ -1,0 +1,27 @@
+"""What the PreFilter plugins of a profile say about a pod together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from podwright.core.framework.status import Status, unresolvable
+
+
+@dataclass(frozen=True, slots=True)
+class PreFilterOutcome:
+    """`status`: the rejection of the pod, or None. `node_names`: the only nodes to filter; None: all. `narrowed_by`: the plugins that
+    named them.
+    """
+
+    status: Status | None
+    node_names: frozenset[str] | None
+    narrowed_by: tuple[str, ...]
+
+
+def nowhere(plugins: Iterable[str]) -> Status:
+    """The rejection of a pod for which these plugins together leave no node."""
+    names = sorted(plugins)
+    if len(names) == 1:
+        return unresolvable(f"node(s) didn't satisfy plugin {names[0]}")
+    return unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously")

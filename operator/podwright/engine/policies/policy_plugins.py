@@ -1,0 +1,222 @@
+"""Builds the framework that runs a policy's plugins, without those that are switched off, and lets the guard watch their calls.
+
+A plugin is off for one policy after it was too slow (guard.py), or for all policies after it hung until the process was killed (kube/plugins/hangs.py).
+`onPluginFailure` of the policy says what that means: with Ignore the policy decides as if it did not enable the plugin, with Reject its pods wait.
+For a LocalSchedulerPolicy, the value of the policy that bounds it applies.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from podwright.api.compile import Classes, CompiledPolicy
+from podwright.core.framework.errors import ReportException
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.interface import EventType, Handle, WaitingPod
+from podwright.core.framework.observer import NO_OBSERVER, Observer
+from podwright.core.framework.profile import MULTI_POINT, Enabled, PluginSet, Point, Profile
+from podwright.core.objects.pod import PodInfo
+from podwright.core.plugins.rules.failures import RuleFailures
+from podwright.core.plugins.rules.policy_rules import PolicyRules
+from podwright.core.state.cache import Cache
+from podwright.engine.accounting.local_budgets import Account, LocalBudgets
+from podwright.engine.accounting.policy_activity import Activities
+from podwright.engine.plugins.exceptions import PluginExceptions
+from podwright.engine.plugins.guard import PluginGuard
+from podwright.engine.process.interruption import is_interruption
+
+_BINDER: Final = "DefaultBinder"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conduct:
+    """What observes plugins. `observer`: how often and how long they run (see Framework); `exceptions`: what they raise; `budgets`: the
+    time that plugins of local policies take; `activities`: what the policies have decided; `guard`: watches calls, None: no guard.
+    `disabled`: why plugins are off for all policies, by name.
+    """
+
+    observer: Observer
+    exceptions: PluginExceptions
+    budgets: LocalBudgets
+    activities: Activities
+    guard: PluginGuard | None = None
+    disabled: Mapping[str, str] = field(default_factory=dict)
+
+
+class ShadowHandle:
+    """The handle of plugins that run for a policy in shadow mode: they write no events, and cannot approve or reject pods that wait in
+    Permit. `cache`: a cache other than the scheduler's own.
+    """
+
+    def __init__(self, handle: Handle, cache: Cache | None = None) -> None:
+        self._handle = handle
+        self.cache = handle.cache if cache is None else cache
+        self.features = handle.features
+        self.cluster = handle.cluster
+        self.observer = NO_OBSERVER
+
+    def now(self) -> float:
+        return self._handle.now()
+
+    def waiting_pods(self) -> Collection[WaitingPod]:
+        return ()
+
+    def record(self, pod: PodInfo, kind: EventType, reason: str, note: str) -> None:
+        """Does nothing."""
+
+
+class PolicyPlugins:
+    """See the module."""
+
+    def __init__(self, handle: Handle, conduct: Conduct) -> None:
+        self._handle = handle
+        self._conduct = conduct
+        self._disabled = dict(conduct.disabled)
+        self._off: weakref.WeakKeyDictionary[CompiledPolicy, dict[str, str]] = weakref.WeakKeyDictionary()
+
+    def building(self) -> AbstractContextManager[None]:
+        """A context in which code of plugins may run: code that does not return is stopped."""
+        return nullcontext() if self._conduct.guard is None else self._conduct.guard.building()
+
+    def reporter(self, policy: CompiledPolicy) -> ReportException:
+        """The function to which the policy's plugins report their exceptions."""
+        return self._conduct.exceptions.reporter(policy)
+
+    def framework_of(
+        self,
+        policy: CompiledPolicy,
+        profile: Profile,
+        classes: Classes,
+        report: ReportException,
+        on_again: Collection[str] = (),
+    ) -> Framework:
+        """The profile's plugins, built. `on_again`: those that are switched on again.
+
+        Raises ProfileError, PluginError, and what plugins raise.
+        """
+        off = self.off(policy, profile).keys() - set(on_again)
+        return Framework(
+            _without(profile, off, classes) if off else profile,
+            classes,
+            handle=ShadowHandle(self._handle) if policy.shadow else self._handle,
+            observer=NO_OBSERVER if policy.shadow else self._conduct.observer,
+            report_exception=report,
+        )
+
+    def framework_on(self, policy: CompiledPolicy, classes: Classes, cache: Cache) -> Framework:
+        """The plugins of a policy in shadow mode, built for another cache. Their exceptions are not reported. Raises the same errors as
+        `framework_of`.
+        """
+        off = self.off(policy)
+        framework = Framework(
+            _without(policy.profile, off, classes) if off else policy.profile,
+            classes,
+            handle=ShadowHandle(self._handle, cache),
+            observer=NO_OBSERVER,
+        )
+        if self._conduct.guard is not None:
+            self._conduct.guard.protect(framework, policy)
+        return framework
+
+    def watch(self, policy: CompiledPolicy, framework: Framework) -> Account | None:
+        """Starts to watch the framework's plugins, because it decides for the policy from now on. Returns the time account of a local
+        policy; None if the policy adds nothing to the one that bounds it.
+        """
+        account = self._account(policy, framework)
+        framework.interrupts = is_interruption
+        self._listen_to_rules(policy.name, framework)
+        if self._conduct.guard is not None:
+            self._conduct.guard.protect(framework, policy)
+        return account
+
+    def off(self, policy: CompiledPolicy, profile: Profile | None = None) -> Mapping[str, str]:
+        """The policy's plugins that are off, and why."""
+        found = self._off.get(policy, {})
+        if not self._disabled:
+            return found
+        named = {each.name for plugins in (profile or policy.profile).plugins.values() for each in plugins.enabled}
+        return {name: why for name, why in self._disabled.items() if name in named} | found
+
+    def switch_off(self, policy: CompiledPolicy, plugin: str, why: str) -> None:
+        self._off.setdefault(policy, {})[plugin] = why
+
+    def switch_on(self, plugins: Collection[str]) -> None:
+        """Switches these plugins on again, because they have changed."""
+        for name in plugins:
+            self._disabled.pop(name, None)
+        for off in self._off.values():
+            for name in plugins:
+                off.pop(name, None)
+
+    @property
+    def switched_off_count(self) -> int:
+        return sum(map(len, self._off.values())) + len(self._disabled)
+
+    def refusal(self, policy: CompiledPolicy) -> str:
+        """Why the policy's pods wait for its plugins; "" if they do not."""
+        off = self.off(policy)
+        if not off or policy.spec.on_plugin_failure == "Ignore":
+            return ""
+        return f"policy {policy.name} needs {_plugins(off)}, switched off: {_reasons(off)}"
+
+    def problem(self, policy: CompiledPolicy) -> str:
+        """Which plugins are off, and what happens to the policy's pods, as a sentence for people; "" if none is off."""
+        off = self.off(policy)
+        if not off:
+            return ""
+        ignored = policy.spec.on_plugin_failure == "Ignore"
+        effect = "the policy decides without it" if ignored else "the pods of the policy wait"
+        return (
+            f"{_plugins(off)} {'is' if len(off) == 1 else 'are'} switched off, and onPluginFailure is {policy.spec.on_plugin_failure}, so "
+            f"{effect}: {_reasons(off)}. It is on again when its file or the policy changes"
+        )
+
+    def _listen_to_rules(self, name: str, framework: Framework) -> None:
+        """Counts errors of rules as faults of the policy."""
+
+        def listen(failures: RuleFailures) -> None:
+            def failed(rule: str) -> None:
+                last = failures.by_rule[rule]
+                self._conduct.activities.fault(
+                    name, f"rule {rule} failed on node {last.node}: {last.text}", cause=f"rule {rule}"
+                )
+
+            failures.listener = failed
+
+        for plugin in framework.plugins.values():
+            if isinstance(plugin, PolicyRules):
+                listen(plugin.failures)
+
+    def _account(self, policy: CompiledPolicy, framework: Framework) -> Account | None:
+        """The time account of a local policy that adds something to the policy that bounds it; None for others."""
+        if policy.base is None or policy.base.spec.delegation is None or not policy.own_plugins:
+            return None
+        budgets, budget = self._conduct.budgets, policy.base.spec.delegation.budget_seconds
+        account = budgets.account(policy.name, policy.base.name, budget)
+        budgets.watch(account, framework, policy.own_plugins & framework.plugins.keys())
+        return account
+
+
+def _plugins(off: Mapping[str, str]) -> str:
+    return f"plugin{'s' if len(off) > 1 else ''} {', '.join(sorted(off))}"
+
+
+def _reasons(off: Mapping[str, str]) -> str:
+    return "; ".join(dict.fromkeys(off[name] for name in sorted(off)))
+
+
+def _without(profile: Profile, names: Collection[str], classes: Classes) -> Profile:
+    """The profile without these plugins. If no Bind plugin is left, DefaultBinder is added."""
+    sets = {
+        key: replace(plugins, enabled=tuple(each for each in plugins.enabled if each.name not in names))
+        for key, plugins in profile.plugins.items()
+    }
+    own, everywhere = (sets.get(key, PluginSet()) for key in (Point.BIND.key, MULTI_POINT))
+    inherited = [] if "*" in own.disabled else [each for each in everywhere.enabled if each.name not in own.disabled]
+    if not any(Point.BIND.of(classes[each.name]) for each in (*own.enabled, *inherited)):
+        sets[Point.BIND.key] = replace(own, enabled=(Enabled(_BINDER),))
+    return replace(profile, plugins=sets)

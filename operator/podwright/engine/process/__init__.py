@@ -1,0 +1,1 @@
+"""What belongs to the process: its identity, its memory, threads for calls that may not return, and cancellation of tasks."""

@@ -1,0 +1,110 @@
+"""How one option of a scheduler process is defined: as a field of a dataclass, see `options.py` next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from podwright.kube.options.values import OptionsError, ValueType
+
+PREFIX: Final = "PODWRIGHT_"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """The definition of one option.
+
+    `default`: the value as a user would write it, None for none; `as_kube_scheduler`: likewise for `podwright kube-scheduler`.
+    `repeatable`: the flag can be given several times, and the variable is a list separated by `type.separator`; the value is a tuple.
+    `short`: another flag of one letter, or empty. `under_kopf`: False if plain `kopf run` has a flag of its own for it.
+
+    `no_effect`: why a flag of kube-scheduler has no effect here, empty if it has one. `already`: the value that says what Podwright does
+    anyway, so that it needs no warning; None for none.
+    """
+
+    name: str
+    type: ValueType
+    default: str | None
+    as_kube_scheduler: str | None
+    help: str
+    flag: str
+    short: str
+    repeatable: bool
+    under_kopf: bool
+    no_effect: str
+    already: str | None
+
+    @property
+    def variable(self) -> str:
+        """The environment variable."""
+        return PREFIX + self.name.upper()
+
+    def parse(self, text: str) -> Any:
+        """The value of a variable's text. Raises OptionsError, which names the variable."""
+        try:
+            if self.repeatable:
+                return tuple(self.type.parse(part) for part in text.split(self.type.separator) if part)
+            return self.type.parse(text)
+        except OptionsError as error:
+            raise OptionsError(f"{self.variable}: {error}") from error
+
+    def warning(self, value: Any) -> str:
+        """What to tell the user about a value that has no effect; empty if there is nothing to tell."""
+        if not self.no_effect or value is None or (self.already is not None and value == self.type.parse(self.already)):
+            return ""
+        return f"{self.flag} has no effect: {self.no_effect}"
+
+
+def option(
+    type: ValueType,  # noqa: A002 -- as in click
+    help: str,  # noqa: A002 -- likewise
+    *,
+    default: str | None = None,
+    as_kube_scheduler: str | None = None,
+    flag: str = "",
+    short: str = "",
+    repeatable: bool = False,
+    under_kopf: bool = True,
+) -> Any:
+    """A field of the options. `flag` is only needed where it is not the field's name. `as_kube_scheduler`: if it is another default."""
+    parts = {
+        "type": type,
+        "help": help,
+        "default": default,
+        "as_kube_scheduler": default if as_kube_scheduler is None else as_kube_scheduler,
+        "flag": flag,
+        "short": short,
+        "repeatable": repeatable,
+        "under_kopf": under_kopf,
+        "no_effect": "",
+        "already": None,
+    }
+
+    def value() -> Any:
+        if default is None:
+            return () if repeatable else None
+        return type.parse(default)
+
+    return field(default_factory=value, metadata=parts)
+
+
+def without_effect(type: ValueType, why: str, *, already: str | None = None) -> Any:  # noqa: A002 -- as in click
+    """A field for a flag of kube-scheduler that has no effect here. Its value is None if it is not given."""
+    parts = {
+        "type": type,
+        "help": f"Accepted as in kube-scheduler, without effect: {why}.",
+        "default": None,
+        "as_kube_scheduler": None,
+        "flag": "",
+        "short": "",
+        "repeatable": False,
+        "under_kopf": True,
+        "no_effect": why,
+        "already": already,
+    }
+    return field(default=None, metadata=parts)
+
+
+def definition(name: str, parts: Any) -> Option:
+    """The definition in the metadata of the field with this name."""
+    return Option(name=name, **{**parts, "flag": parts["flag"] or f"--{name.replace('_', '-')}"})

@@ -1,0 +1,1 @@
+"""The answers of the server: health checks, configuration, metrics of pods, and reports."""

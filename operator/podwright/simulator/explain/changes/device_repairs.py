@@ -1,0 +1,217 @@
+"""Repairs of a pod's ResourceClaims: of the name of a device class that does not exist, and of a selector that fails on a device.
+
+The spec of a claim cannot be changed: it has to be created anew, or its template. That of a DeviceClass can.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from podwright.core.objects.devices.claims import ResourceClaim
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.similar_names import similar_name
+from podwright.core.state.cache import Cache
+from podwright.core.state.devices import CLASS_KIND
+from podwright.core.state.devices.claims import CLAIM_KIND
+from podwright.simulator.explain.amounts import listed
+from podwright.simulator.explain.changes.trials import Trials
+from podwright.simulator.explain.devices import missing_classes, open_claims
+from podwright.simulator.explain.results import Change, Edit
+
+REPAIRS_TRIED: Final = 8
+_OTHER_CLASSES: Final = 3
+_LONGEST: Final = 10 * 1024
+"""The longest expression of a selector that the API server accepts, in characters."""
+_FAILED: Final = re.compile(r"(?:class (?P<device_class>\S+)|claim (?P<claim>\S+)): selector #(?P<index>\d+)[ :]")
+"""A selector's error in kube-scheduler's words. They do not name the request."""
+_READ: Final = re.compile(r"""(?<!has\()device\.(?:attributes|capacity)\[(["'])[^"'\\]+\1\]\.[A-Za-z_]\w*""")
+"""An attribute or a capacity that a device may lack."""
+
+Raw = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Repair:
+    """Repaired objects, with a text that describes the change."""
+
+    text: str
+    verb: str
+    objects: Sequence[tuple[str, Mapping[str, Any]]]
+
+    def edits(self) -> Iterator[Edit]:
+        for kind, raw in self.objects:
+            metadata = raw["metadata"]
+            made = raw if self.verb == "create" else {"spec": raw["spec"]}
+            yield Edit(
+                verb=self.verb, kind=kind, name=metadata["name"], namespace=metadata.get("namespace", ""), object=made
+            )
+
+
+def of_missing_classes(trials: Trials, pod: PodInfo) -> Iterator[Change]:
+    """Another class, and the class itself; nothing if no class is missing."""
+    yield from _first(trials, pod, _renamed(trials.cache, pod))
+    yield from _first(trials, pod, _created(trials.cache, pod))
+
+
+def fails_selector(problem: str) -> bool:
+    """Whether this is the error of a selector, of a claim or of a class."""
+    return _FAILED.search(problem) is not None
+
+
+def of_failing_selectors(trials: Trials, pod: PodInfo, problem: str) -> Iterator[Change]:
+    """`problem`: the error of the plugin DynamicResources."""
+    yield from _first(trials, pod, _without_error(trials.cache, pod, problem))
+
+
+def _first(trials: Trials, pod: PodInfo, repairs: Iterator[_Repair]) -> Iterator[Change]:
+    """The first repair that places the pod."""
+    for repair in islice(repairs, REPAIRS_TRIED):
+        with trials.with_objects(repair.objects):
+            placed = trials.place(pod)
+        if placed:
+            yield Change(of="cluster", text=repair.text, node=placed, edits=tuple(repair.edits()))
+            return
+
+
+# Classes
+
+
+def _renamed(cache: Cache, pod: PodInfo) -> Iterator[_Repair]:
+    missing = missing_classes(cache, pod)
+    known = [str(raw["metadata"]["name"]) for raw in cache.store.list(CLASS_KIND)]
+    close = {name: similar_name(name, known) for name in missing}
+    tried = [close] if missing and all(close.values()) else []
+    tried += [dict.fromkeys(missing, other) for other in known[:_OTHER_CLASSES]] if missing else []
+    for names in tried:
+        claims = [raw for claim in open_claims(cache, pod) if (raw := _edited(claim.raw, _rename(names))) is not None]
+        pairs = listed([f"{other} instead of {name}" for name, other in names.items()])
+        text = f"ask for devices of class {pairs} in {_claims(claims)}"
+        yield _Repair(text, "recreate", [(CLAIM_KIND, raw) for raw in claims])
+
+
+def _rename(names: Mapping[str, str]) -> Callable[[Raw], bool]:
+    def change(ask: Raw) -> bool:
+        name = str(ask.get("deviceClassName"))
+        if name not in names:
+            return False
+        ask["deviceClassName"] = names[name]
+        return True
+
+    return change
+
+
+def _created(cache: Cache, pod: PodInfo) -> Iterator[_Repair]:
+    missing = missing_classes(cache, pod)
+    if missing:
+        made = [
+            {"apiVersion": "resource.k8s.io/v1", "kind": CLASS_KIND, "metadata": {"name": name}, "spec": {}}
+            for name in missing
+        ]
+        names = (
+            f"DeviceClass {missing[0]}, which takes"
+            if len(missing) == 1
+            else f"DeviceClasses {listed(missing)}, which take"
+        )
+        text = f"create the {names} all devices"
+        yield _Repair(text, "create", [(CLASS_KIND, raw) for raw in made])
+
+
+def _claims(claims: Sequence[Mapping[str, Any]]) -> str:
+    names = [f"{raw['metadata']['namespace']}/{raw['metadata']['name']}" for raw in claims]
+    return f"claim {listed(names)}"
+
+
+# Selectors
+
+
+def _without_error(cache: Cache, pod: PodInfo, problem: str) -> Iterator[_Repair]:
+    found = _FAILED.search(problem)
+    if found is None:
+        return
+    index = int(found["index"])
+    if found["device_class"]:
+        raw = cache.store.get(CLASS_KIND, found["device_class"])
+        if raw is not None:
+            yield from _of_class(raw, index)
+        return
+    for claim in open_claims(cache, pod):
+        if claim.key == found["claim"]:
+            yield from _of_claim(claim, index)
+
+
+def _of_class(raw: Mapping[str, Any], index: int) -> Iterator[_Repair]:
+    for text, change in _changes(index):
+        made = copy.deepcopy(dict(raw))
+        if change(made["spec"]):
+            where = f"DeviceClass {raw['metadata']['name']}"
+            yield _Repair(f"{text} of {where}", "patch", [(CLASS_KIND, made)])
+
+
+def _of_claim(claim: ResourceClaim, index: int) -> Iterator[_Repair]:
+    """Changes of one request at a time, because the error does not name the request; then of all."""
+    asks = [*_asks(claim.raw)]
+    for text, change in _changes(index):
+        for position, (name, _) in enumerate(asks):
+            made = _edited(claim.raw, change, only=position)
+            if made is not None:
+                yield _Repair(f"{text} of request {name} of claim {claim.key}", "recreate", [(CLAIM_KIND, made)])
+        made = _edited(claim.raw, change) if len(asks) > 1 else None
+        if made is not None:
+            yield _Repair(f"{text} of all requests of claim {claim.key}", "recreate", [(CLAIM_KIND, made)])
+
+
+def _changes(index: int) -> Iterator[tuple[str, Callable[[Raw], bool]]]:
+    """Changes of what has `selectors`, the least first, each with a text."""
+    yield "have the selectors use has(…) before they read what a device may lack: those", _guard
+    yield f"leave out selector #{index}", lambda spec: _leave_out(spec, index)
+
+
+def _guard(spec: Raw) -> bool:
+    changed = False
+    for each in spec.get("selectors") or ():
+        cel = each.get("cel") or {}
+        guarded = _guarded(str(cel.get("expression") or ""))
+        if guarded:
+            cel["expression"] = guarded
+            changed = True
+    return changed
+
+
+def _guarded(expression: str) -> str:
+    """The expression with guards: it is false where a device lacks what the expression reads. Empty if no guard is known."""
+    reads = dict.fromkeys(found[0] for found in _READ.finditer(expression))
+    reads = {read: None for read in reads if f"has({read})" not in expression}
+    guarded = " && ".join([*(f"has({read})" for read in reads), f"({expression})"])
+    return guarded if reads and len(guarded) <= _LONGEST else ""
+
+
+def _leave_out(spec: Raw, index: int) -> bool:
+    selectors = spec.get("selectors") or []
+    if index >= len(selectors):
+        return False
+    spec["selectors"] = [*selectors[:index], *selectors[index + 1 :]]
+    return True
+
+
+# Requests
+
+
+def _asks(raw: Mapping[str, Any]) -> Iterator[tuple[str, Raw]]:
+    """The requests of a claim and their alternatives, by name."""
+    for request in (raw["spec"].get("devices") or {}).get("requests") or ():
+        if isinstance(request.get("exactly"), dict):
+            yield str(request.get("name")), request["exactly"]
+        for alternative in request.get("firstAvailable") or ():
+            yield f"{request.get('name')}/{alternative.get('name')}", alternative
+
+
+def _edited(raw: Mapping[str, Any], change: Callable[[Raw], bool], only: int | None = None) -> Raw | None:
+    """A copy of the claim with its asks changed, or with one of them; None if nothing changes."""
+    made = copy.deepcopy(dict(raw))
+    changed = [change(ask) for position, (_, ask) in enumerate(_asks(made)) if only in (None, position)]
+    return made if any(changed) else None

@@ -1,0 +1,19 @@
+"""The cluster of most tests of the operator's process: nothing in it but what an installation brings."""
+
+import pytest
+
+from podwright.testing import ControlPlane
+from support.control_plane import operator_process
+
+
+@pytest.fixture(scope="module")
+def installed(control_plane: ControlPlane) -> ControlPlane:
+    """The control plane with the CRDs, the operator's account and its rights."""
+    operator_process.install(control_plane)
+    return control_plane
+
+
+@pytest.fixture
+def cluster(installed: ControlPlane, empty_cluster: ControlPlane) -> ControlPlane:
+    """The same without nodes, workloads and policies."""
+    return empty_cluster

@@ -1,0 +1,258 @@
+"""`podwright evaluate --pod` as a user runs it: policies, kinds, gates and plugins of a dumped cluster."""
+
+import json
+from typing import ClassVar
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from podwright.cli.commands.evaluate import evaluate
+from podwright.core.objects.watched_kinds import WATCHED_KINDS
+from support.objects.builders import make_node, make_pod, make_policy
+from support.objects.devices import claiming, exactly, make_claim, make_class, make_device, make_slice
+
+
+def policy(name, precedence=0, generation=1, status=None, **spec):
+    return {**make_policy(name, generation, precedence=precedence, **spec), "status": status or {}}
+
+
+def item(kind, raw):
+    return {"kind": kind, **raw}
+
+
+def named(kind, name, **fields):
+    return {"kind": kind, "metadata": {"name": name, "namespace": "default"}, **fields}
+
+
+NODES = [item("Node", make_node(name, labels={"kubernetes.io/hostname": name})) for name in ("a", "b")]
+NAMESPACE = {"kind": "Namespace", "metadata": {"name": "default", "labels": {"team": "gold"}}}
+COMPLETE = [
+    *NODES,
+    item("Pod", make_pod("running", node="a")),
+    NAMESPACE,
+    named("Service", "kubernetes", spec={}),
+    policy("other", schedulerName="other"),
+]
+BY_NAME = {"strategy": {"type": "NodeName"}}
+INVALID = {"strategy": {"type": "Custom"}, "plugins": {"score": {"enabled": [{"name": "Nope"}]}}}
+
+
+@pytest.fixture
+def asked(tmp_path):
+    """Runs `evaluate --pod` on these items."""
+
+    def ask(items, *args, pod=None, manifest=None, spec=None, color=False):
+        dump, path = tmp_path / "dump.json", tmp_path / "pod.yaml"
+        dump.write_text(json.dumps({"kind": "List", "items": items}))
+        raw = pod or make_pod("p", spec={"schedulerName": "podwright", **(spec or {})})
+        path.write_text(manifest or yaml.safe_dump({**raw, "kind": "Pod"}))
+        result = CliRunner().invoke(evaluate, [str(dump), "--pod", str(path), *map(str, args)], color=color)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    return ask
+
+
+@pytest.fixture
+def answered(asked):
+    """The same, as JSON."""
+    return lambda *args, **more: json.loads(asked(args[0], "--output", "json", *args[1:], **more))
+
+
+class TestPolicies:
+    def test_the_matching_policy_of_the_greatest_precedence_decides(self, asked, answered):
+        match = {"namespaceSelector": {"matchLabels": {"team": "gold"}}}
+        policies = [
+            policy("gold", 10, generation=3, match=match, **BY_NAME),
+            policy("low", 1),
+            policy("elsewhere", 20, match={"podSelector": {"matchLabels": {"x": "y"}}}),
+        ]
+        answer = answered([*COMPLETE, *policies])
+        assert answer["policy"] == {"name": "gold", "generation": 3}
+        assert answer["best"] == ["a"]
+        assert "Policy gold, generation 3, takes the pod." in asked([*COMPLETE, *policies])
+
+    def test_the_built_in_policy_decides_if_no_policy_matches(self, asked, answered):
+        assert answered(COMPLETE)["policy"] == {"name": "built-in-default", "generation": 0}
+        assert "No SchedulerPolicy in the dump takes the pod, so the built-in policy decides." in asked(COMPLETE)
+
+    def test_a_policy_that_is_not_accepted_is_reported(self, asked, answered):
+        items = [*COMPLETE, policy("broken", 10, **INVALID)]
+        (broken,) = answered(items)["policiesNotAccepted"]
+        assert broken["name"] == "broken"
+        assert "plugin 'Nope' does not exist" in broken["message"]
+        text = asked(items)
+        assert "Policy broken, generation 1, is not accepted: spec.plugins.score.enabled[0].name: plugin 'Nope'" in text
+        assert "No generation of policy broken was accepted, so the pod would wait." in text
+        assert "Without that, it would go to" in text
+        answer = answered(items)
+        assert answer["policy"]["name"] == "built-in-default"
+        assert answer["waitsForPolicy"] == {"name": "broken", "generation": 1}
+        answer = answered([*items, policy("next")], "--when-policy-is-bad=default")
+        assert (answer["policy"]["name"], "waitsForPolicy" in answer) == ("next", False)
+
+    def test_the_last_accepted_generation_decides_as_in_the_operator(self, answered):
+        status = {"lastAccepted": {"generation": 4, "spec": BY_NAME}}
+        answer = answered([*COMPLETE, policy("gold", 10, generation=5, status=status, **INVALID)])
+        assert answer["policy"] == {"name": "gold", "generation": 4}
+        assert answer["best"] == ["a"]
+
+    def test_a_pod_of_another_scheduler_is_said_to_be_ignored(self, asked, answered):
+        other = make_pod("p")
+        assert answered(COMPLETE, pod=other)["schedulerNameNotServed"] == "default-scheduler"
+        text = asked(COMPLETE, pod=other)
+        assert "No policy serves the pod's scheduler name default-scheduler, so Podwright would ignore the pod." in text
+        replaced = answered(COMPLETE, "--scheduler-name", "default-scheduler", pod=other)
+        assert "schedulerNameNotServed" not in replaced
+
+    def test_policies_may_do_what_the_flags_of_the_operator_allow(self, answered):
+        unsafe = {"strategy": {"type": "Custom"}, "plugins": {"filter": {"disabled": [{"name": "NodeName"}]}}}
+        items = [*COMPLETE, policy("unsafe", **unsafe), policy("taken", schedulerName="default-scheduler")]
+        assert [each["name"] for each in answered(items)["policiesNotAccepted"]] == ["unsafe", "taken"]
+        flags = ("--allow-unsafe-policies", "--allowed-scheduler-names", "default-scheduler,other")
+        assert "policiesNotAccepted" not in answered(items, *flags)
+        flags = ("--allow-unsafe-policies", "--scheduler-name=default-scheduler", "--allowed-scheduler-names=podwright")
+        assert [each["name"] for each in answered(items, *flags)["policiesNotAccepted"]] == ["other"]
+
+    def test_plugins_of_a_directory_can_be_used(self, answered, tmp_path):
+        (tmp_path / "only_b.py").write_text(
+            "from podwright.core.framework.interface import FilterPlugin, Plugin\n"
+            "from podwright.core.framework.status import unresolvable\n"
+            "class OnlyB(Plugin, FilterPlugin):\n"
+            "    name = 'OnlyB'\n"
+            "    def filter(self, state, pod, node):\n"
+            "        return None if node.present.name == 'b' else unresolvable('not b')\n"
+        )
+        spec = {"strategy": {"type": "Custom"}, "plugins": {"filter": {"enabled": [{"name": "OnlyB"}]}}}
+        items = [*COMPLETE, policy("only-b", **spec)]
+        assert answered(items, "--plugin-dir", tmp_path)["best"] == ["b"]
+        assert "'OnlyB' does not exist" in answered(items)["policiesNotAccepted"][0]["message"]
+
+
+class TestMissingKinds:
+    @pytest.mark.parametrize(
+        ("items", "pod", "missing"),
+        [
+            pytest.param(COMPLETE, {}, [], id="nothing is missing"),
+            pytest.param(NODES, {}, ["Namespace", "Pod", "SchedulerPolicy", "Service"], id="only nodes"),
+            pytest.param(
+                COMPLETE,
+                {"metadata": {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}]}},
+                ["ReplicaSet"],
+                id="the controller of the pod",
+            ),
+            pytest.param(
+                COMPLETE,
+                {"spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}},
+                ["CSIDriver", "CSINode", "CSIStorageCapacity", "PersistentVolume", "PersistentVolumeClaim", "StorageClass", "VolumeAttachment"],
+                id="everything about volumes, for a pod with a claim",
+            ),
+            pytest.param(
+                COMPLETE, {"requests": {"example.com/gpu": "1"}}, ["DeviceClass", "PodDisruptionBudget"], id="the class of an extended resource that no node offers"
+            ),
+            pytest.param(
+                [*COMPLETE, *(item("Pod", make_pod(f"low-{node}", node=node, priority=-5, requests={"cpu": "8"})) for node in "ab")],
+                {"requests": {"cpu": "8"}, "priority": 9},
+                ["PodDisruptionBudget"],
+                id="the budgets of victims",
+            ),
+        ],
+    )  # fmt: skip
+    def test_kinds_that_the_answer_depends_on(self, answered, items, pod, missing):
+        spec = {"schedulerName": "podwright", **pod.get("spec", {})}
+        answer = answered(items, pod=make_pod("p", **{**pod, "spec": spec}))
+        assert answer.get("missingKinds", []) == missing
+
+    def test_the_report_names_them_and_how_to_dump_them(self, asked):
+        text = asked(NODES)
+        assert "missing from the dump: Namespace, Pod, SchedulerPolicy, Service." in text
+        assert "`podwright evaluate --kinds`" in text
+
+    def test_kinds_prints_every_kind_that_is_watched_and_the_policies(self):
+        (line,) = CliRunner().invoke(evaluate, ["--kinds"]).stdout.splitlines()
+        policies = ["schedulerpolicies", "localschedulerpolicies"]
+        assert line.split(",") == [*(watched.plural for watched in WATCHED_KINDS), *policies]
+
+
+def test_a_gated_pod_is_said_to_be_gated(asked, answered):
+    spec = {"schedulingGates": [{"name": "example.com/quota"}]}
+    assert answered(COMPLETE, spec=spec)["gated"] == {
+        "plugin": "SchedulingGates",
+        "reasons": ["waiting for scheduling gates: [example.com/quota]"],
+    }
+    text = asked(COMPLETE, spec=spec)
+    assert (
+        "The pod is gated, and not scheduled: SchedulingGates: waiting for scheduling gates: [example.com/quota]."
+        in text
+    )
+    assert "The pod would go to" not in text
+
+
+def test_a_pod_of_a_pod_group_is_answered_alone_and_the_report_says_so(asked):
+    text = asked(COMPLETE, spec={"schedulingGroup": {"podGroupName": "train"}})
+    assert "The pod belongs to the PodGroup default/train, whose pods are placed all together or not at all." in text
+
+
+def test_a_manifest_with_separators_around_it_is_read(asked):
+    manifest = "---\n# a comment\n---\nkind: Pod\nmetadata: {name: p}\nspec: {schedulerName: podwright}\n---\n"
+    assert "The pod would go to" in asked(COMPLETE, manifest=manifest)
+
+
+def test_top_limits_the_table(asked):
+    text = asked(COMPLETE, "--top", 1)
+    assert "and 1 more feasible node\n" in text
+
+
+class TestDevices:
+    ITEMS = (
+        *COMPLETE,
+        item("DeviceClass", make_class("gpu", extendedResourceName="example.com/gpu")),
+        item("ResourceSlice", make_slice("s", [make_device(f"g{i}") for i in range(3)], node="a")),
+        item("ResourceClaim", make_claim("two", exactly(count=2))),
+        item("ResourceClaim", make_claim("one", exactly())),
+    )
+    EXTENDED: ClassVar = {"containers": [{"name": "c", "resources": {"requests": {"example.com/gpu": "1"}}}]}
+
+    @pytest.mark.parametrize(
+        "spec, sentences",
+        [
+            pytest.param(claiming("two"), ["On a, claim two would get gpu.example.com/a/g0, gpu.example.com/a/g1."], id="a claim"),
+            pytest.param(
+                claiming("one", "two"),
+                ["On a, claim one would get gpu.example.com/a/g0.", "On a, claim two would get gpu.example.com/a/g1, gpu.example.com/a/g2."],
+                id="two claims",
+            ),
+            pytest.param(EXTENDED, ["On a, the claim for its extended resources would get gpu.example.com/a/g0."], id="extended resources"),
+            pytest.param(
+                {"resourceClaims": [{"name": name, "resourceClaimName": "one"} for name in "xy"]},
+                ["On a, claim one would get gpu.example.com/a/g0."],
+                id="a claim that the pod names twice",
+            ),
+        ],
+    )  # fmt: skip
+    def test_the_devices_of_each_claim_are_named(self, asked, spec, sentences):
+        assert [line for line in asked(self.ITEMS, spec=spec).splitlines() if "would get" in line] == sentences
+
+    def test_the_report_says_that_a_pod_waits_for_its_devices(self, asked):
+        slow = make_slice("s", [make_device("g0", bindingConditions=["x"])], node="a")
+        claim = item("ResourceClaim", make_claim("one", exactly()))
+        printed = asked(
+            (*COMPLETE, item("DeviceClass", make_class("gpu")), item("ResourceSlice", slow), claim),
+            spec=claiming("one"),
+        )
+        assert "The pod would wait until the binding conditions of its devices on a are met." in printed
+
+    def test_limits_are_requests_where_there_are_none_as_in_the_api_server(self, asked):
+        resources = {"limits": {"example.com/gpu": "2", "cpu": "1"}, "requests": {"cpu": "100m"}}
+        printed = asked(self.ITEMS, spec={"containers": [{"name": "c", "resources": resources}]})
+        assert "the claim for its extended resources would get gpu.example.com/a/g0, gpu.example.com/a/g1." in printed
+
+    def test_a_pod_without_claims_gets_no_devices(self, asked):
+        assert "would get" not in asked(self.ITEMS)
+
+
+def test_the_table_has_its_colours_on_a_terminal_only(asked):
+    assert "\\x1b" not in asked(COMPLETE)
+    assert "\x1b[1mNODE" in asked(COMPLETE, color=True)
+    assert "\x1b" not in asked(COMPLETE)

@@ -1,0 +1,82 @@
+"""`podwright record` on the sandbox: what it writes can be replayed."""
+
+import asyncio
+import gzip
+import io
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from podwright.cli.commands.record import record as command
+from podwright.sandbox import Sandbox
+from podwright.simulator.live import Connection
+from podwright.simulator.replay.record import record
+from podwright.simulator.replay.recording import read_recording
+from podwright.simulator.replay.run import BUILT_IN, Candidate, replay
+from podwright.testing.objects import collection_path
+from support.examples.clusters import SandboxApi
+from support.simulator.kit import node, pod
+
+
+class Lines(io.BytesIO):
+    """A file that tells when it has a line with these words."""
+
+    def __init__(self):
+        super().__init__()
+        self.changed = asyncio.Event()
+
+    def write(self, data):
+        self.changed.set()
+        return super().write(data)
+
+    async def wait_for(self, *words):
+        while not any(all(word in line for word in words) for line in self.getvalue().decode().splitlines()):
+            self.changed.clear()
+            await asyncio.wait_for(self.changed.wait(), 20)
+
+
+async def test_what_a_cluster_does_is_recorded_and_can_be_replayed(tmp_path):
+    async with Sandbox(kubelet=False, controllers=False) as sandbox:
+        api = SandboxApi(sandbox.url)
+
+        async def request(*args):
+            return await asyncio.to_thread(api.request, *args)
+
+        config = {"clusters": [{"name": "c", "cluster": {"server": sandbox.url}}], "contexts": [{"name": "x", "context": {"cluster": "c"}}], "current-context": "x"}  # fmt: skip
+        path = tmp_path / "kubeconfig"
+        path.write_text(json.dumps(config))
+        await request("POST", "/api/v1/nodes", node("a"))
+        hidden = {"containers": [{"name": "c", "env": [{"name": "A", "value": "hunter2"}], "resources": {"requests": {"cpu": "1"}}}]}  # fmt: skip
+        await request("POST", collection_path(pod("there")), pod("there", spec=hidden))
+        file, stop = Lines(), asyncio.Event()
+        recording = asyncio.create_task(record(Connection(kubeconfig=str(path)), file, None, stop))
+        await file.wait_for('"INITIAL"', '"there"')
+        await request("POST", "/api/v1/nodes", node("b"))
+        await file.wait_for('"ADDED"', '"b"')
+        await request("POST", collection_path(pod("later")), pod("later"))
+        await file.wait_for('"ADDED"', '"later"')
+        await request("DELETE", "/api/v1/namespaces/default/pods/later")
+        await file.wait_for('"DELETED"', '"later"')
+        stop.set()
+        recorder = await recording
+
+    lines = file.getvalue().decode()
+    assert recorder.lines == len(lines.splitlines())
+    assert "hunter2" not in lines
+    written = tmp_path / "recording.jsonl"
+    written.write_text(lines)
+    stream = read_recording(str(written))
+    (card,) = replay(stream, [Candidate(BUILT_IN)])
+    assert (card.arrived, card.placed) == (2, 2)
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz"])
+def test_a_cluster_that_cannot_be_read_is_an_error(tmp_path, name):
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps({"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}], "contexts": [{"name": "x", "context": {"cluster": "c"}}], "current-context": "x"}))  # fmt: skip
+    result = CliRunner().invoke(command, ["--kubeconfig", str(path), "-o", str(tmp_path / name), "--seconds", "1"])
+    assert result.exit_code == 1
+    assert "Error: cannot record the cluster" in result.output
+    content = (tmp_path / name).read_bytes()
+    assert (gzip.decompress(content) if name.endswith(".gz") else content) == b""

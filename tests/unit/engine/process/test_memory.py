@@ -1,0 +1,97 @@
+"""Free memory is returned to the system, and full collections wait for idle times."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+from podwright.engine.process import memory
+from podwright.engine.process.memory import FULL_COLLECTION_REST, MemoryReclaimer, memory_in_use
+
+
+class SelfReference:
+    """A reference cycle: only the garbage collector frees it."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+def old_garbage() -> weakref.ref[SelfReference]:
+    """A reference cycle in the oldest generation."""
+    cycle = SelfReference()
+    gc.collect(1)
+    gc.collect(1)
+    return weakref.ref(cycle)
+
+
+@pytest.fixture
+def clock():
+    times = [0.0]
+    gc.disable()
+    yield times
+    gc.enable()
+
+
+@pytest.fixture
+def reclaimer(clock):
+    def tick() -> float:
+        clock[0] += 0.01
+        return clock[0]
+
+    return MemoryReclaimer(tick)
+
+
+def test_all_garbage_is_collected_once_no_work_was_done_between_two_calls(reclaimer):
+    reclaimer.reclaim(7)
+    lost = old_garbage()
+    reclaimer.reclaim(8)
+    assert lost() is not None
+    reclaimer.reclaim(8)
+    assert lost() is None
+
+
+def test_the_next_full_collection_waits_many_times_the_duration_of_the_last(reclaimer, clock):
+    for _ in range(2):
+        reclaimer.reclaim(7)
+    lost = old_garbage()
+    reclaimer.reclaim(7)
+    assert lost() is not None
+    clock[0] += 0.01 * FULL_COLLECTION_REST
+    reclaimer.reclaim(7)
+    assert lost() is None
+
+
+def test_memory_in_use_counts_allocated_memory_and_not_freed_memory():
+    before = memory_in_use()
+    held = bytearray(64 << 20)
+    assert memory_in_use() - before >= 64 << 20
+    del held
+    assert memory_in_use() - before < 1 << 20
+
+
+def test_frozen_objects_are_not_collected_again():
+    before = gc.get_freeze_count()
+    held = [[number] for number in range(1_000)]
+    memory.freeze_objects()
+    assert gc.get_freeze_count() >= before + len(held)
+
+
+@pytest.mark.parametrize("works", [True, False], ids=["while there is work", "when idle"])
+def test_free_memory_is_returned_to_the_system(reclaimer, monkeypatch, works):
+    trimmed = []
+    monkeypatch.setattr(memory, "malloc_trim", trimmed.append)
+    reclaimer.reclaim(7)
+    reclaimer.reclaim(8 if works else 7)
+    assert trimmed == [0, 0]
+
+
+def test_lookup_caches_are_cleared_when_idle(reclaimer, monkeypatch):
+    cleared = []
+    monkeypatch.setattr(memory, "clear_lookup_caches", lambda: cleared.append(True))
+    reclaimer.reclaim(7)
+    reclaimer.reclaim(8)
+    assert cleared == []
+    reclaimer.reclaim(8)
+    assert cleared == [True]

@@ -1,0 +1,109 @@
+"""The answers of /debug/explain: the place in the queue and the last decisions, bounded in time and in what they tell."""
+
+from podwright.core.queue import Waits
+from podwright.engine.view import pod_answers
+from podwright.engine.view.pod_answers import PodAnswers
+from support.engine.kit import Rig, deciding
+from support.objects.builders import make_pod
+
+
+def answers_of(rig):
+    engine = rig.engine
+    return PodAnswers(
+        engine.queue,
+        engine.cache,
+        policies=engine.policies,
+        decisions=engine.decisions,
+        clock=rig.steady,
+        waits=Waits(),
+    )
+
+
+def about(rig, name, namespace="default"):
+    *steps, answer = answers_of(rig).about(namespace, name)
+    assert all(step is None for step in steps)
+    return answer
+
+
+def test_an_unknown_pod_has_no_answer():
+    assert about(Rig(), "web") == {}
+
+
+def test_an_active_pod_says_how_many_are_before_it():
+    rig = Rig()
+    for number in range(3):
+        rig.pod(f"p{number}", priority=10)
+    rig.pod("web")
+    rig.pod("last")
+    queue = about(rig, "web")["queue"]
+    assert (queue["place"], queue["ahead"], queue["triedIn"], queue["attempts"]) == ("active", 3, 0.0, 0)
+
+
+async def test_a_rejected_pod_says_by_whom_and_when_it_is_tried_at_the_latest():
+    rig = Rig()
+    rig.node("a", unschedulable=True)
+    rig.pod("web")
+    async with deciding(rig):
+        rig.now += 100.0
+        found = about(rig, "web")
+    assert found["queue"] == {
+        "place": "unschedulable",
+        "attempts": 1,
+        "waited": 100.0,
+        "triedIn": 230.0,
+        "rejectedBy": ["NodeUnschedulable"],
+    }
+    (decision,) = found["decisions"]
+    assert decision["reasons"] == {"NodeUnschedulable": {"node(s) were unschedulable": 1}}
+    assert decision["policy"] == {"name": "built-in-default", "generation": 0}
+    assert found["policy"] == {"name": "built-in-default", "generation": 0}
+
+
+def test_a_pod_in_backoff_says_until_when():
+    rig = Rig()
+    rig.pod("web")
+    rig.engine.queue.fault(rig.engine.queue.pop())
+    queue = about(rig, "web")["queue"]
+    assert (queue["place"], queue["triedIn"], queue["attempts"]) == ("backoff", 2.0, 1)
+
+
+def test_a_gated_pod_names_the_plugin():
+    rig = Rig()
+    rig.pod("web", spec={"schedulingGates": [{"name": "example.com/hold"}]})
+    queue = about(rig, "web")["queue"]
+    assert (queue["place"], queue["gatedBy"]) == ("gated", "SchedulingGates")
+    assert "triedIn" not in queue
+
+
+async def test_pods_of_other_namespaces_are_not_named():
+    rig = Rig()
+    rig.node("a", allocatable={"cpu": "2"})
+    for namespace in ("default", "secret"):
+        rig.engine.assigned.put(make_pod("low", namespace=namespace, node="a", requests={"cpu": "1"}))
+    rig.pod("web", priority=10, requests={"cpu": "2"})
+    async with deciding(rig):
+        found = about(rig, "web")
+    assert found["nominated"] == "a"
+    assert (found["decisions"][0]["victims"], found["decisions"][0]["victimCount"]) == (["default/low"], 2)
+    assert "secret" not in repr(found)
+
+
+async def test_a_placed_pod_keeps_its_decision():
+    rig = Rig()
+    rig.node("a")
+    rig.pod("web")
+    async with deciding(rig):
+        found = about(rig, "web")
+    assert "queue" not in found
+    assert (found["decisions"][0]["outcome"], found["decisions"][0]["node"]) == ("Placed", "a")
+
+
+def test_a_step_looks_at_a_bounded_number_of_pods(monkeypatch):
+    monkeypatch.setattr(pod_answers, "PODS_A_STEP", 10)
+    rig = Rig()
+    for number in range(95):
+        rig.pod(f"p{number}", priority=10)
+    rig.pod("web")
+    steps = list(answers_of(rig).about("default", "web"))
+    assert len(steps) == 1 + 9 + 9
+    assert steps[-1]["queue"]["ahead"] == 95
