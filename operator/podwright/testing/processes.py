@@ -108,8 +108,12 @@ class Process:
         atexit.unregister(self.kill)
 
     def pause(self) -> None:
-        """Freezes the process (SIGSTOP) until `resume`. To its peers, this looks like a lost network."""
+        """Freezes the process (SIGSTOP) until `resume`. To its peers, this looks like a lost network.
+
+        Returns when all its threads have stopped: on a busy machine, some run on for milliseconds after the signal.
+        """
         os.kill(self.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)

@@ -1,0 +1,47 @@
+"""Processes that tests start."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from podwright.testing import Process, wait_until
+
+_THREADS = """
+import hashlib, threading
+def hash_all_the_time():
+    while True:
+        hashlib.sha256(bytes(1 << 20))
+for _ in range(8):
+    threading.Thread(target=hash_all_the_time).start()
+print("running", flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_no_thread_of_a_paused_process_runs(tmp_path: Path) -> None:
+    process = Process("threads", [sys.executable, "-c", _THREADS], tmp_path / "log")
+    process.start()
+    try:
+        wait_until(lambda: "running" in process.log.read_text(), 10, "the threads run")
+        tasks = Path(f"/proc/{process.pid}/task")
+        for _ in range(30):
+            process.pause()
+            states = {(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks.iterdir()}
+            process.resume()
+            assert states == {"T"}
+    finally:
+        process.kill()
+
+
+def test_pausing_a_process_that_has_ended_does_not_wait(tmp_path: Path) -> None:
+    process = Process("ended", [sys.executable, "-c", ""], tmp_path / "log")
+    process.start()
+    try:
+        process.pause()
+        process.resume()
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
