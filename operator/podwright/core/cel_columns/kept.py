@@ -120,7 +120,7 @@ class KeptColumns:
             data = data.copy()
             for slot, value in values.items():
                 data[slot] = value
-            data.flags.writeable = False
+            data.setflags(write=False)
             column.vec = Vec(column.vec.kind, data)
             column.passing = data
         column.seq = seq

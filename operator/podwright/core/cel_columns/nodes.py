@@ -207,7 +207,7 @@ class NodeColumns:
             node = table.nodes[slot]
             value = None if node is None else getattr(node, field).get(key)
             ids[slot] = ABSENT if value is None else index.setdefault(value, len(index))
-        ids.flags.writeable = False
+        ids.setflags(write=False)
         column.ids, column.index, column.seq = ids, index, table.static_changes.seq
 
     def amounts(self, field: str, key: str, rows: Rows | None) -> Amounts:
@@ -242,7 +242,8 @@ class NodeColumns:
                 value = None if node is None else getattr(node, field).get(key)
                 amounts[slot] = 0 if value is None else min(value, MAX_INT64)
                 present[slot] = value is not None
-            amounts.flags.writeable = present.flags.writeable = False
+            amounts.setflags(write=False)
+            present.setflags(write=False)
             column.amounts, column.present, column.seq = amounts, present, table.static_changes.seq
         return Amounts(column.amounts, column.present)
 

@@ -130,6 +130,6 @@ class RowCache(Generic[T]):
             return oldest
         values = np.empty(size, self._dtype)
         view = values.view()
-        view.flags.writeable = False
+        view.setflags(write=False)
         array = self._arrays[key] = _Array(formula, values, view, -1)
         return array

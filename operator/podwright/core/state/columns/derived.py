@@ -101,6 +101,6 @@ class DerivedColumns:
 
     def _store(self, key: Hashable, values: NDArray[Any], seq: int) -> NDArray[Any]:
         view = values.view()
-        view.flags.writeable = False
+        view.setflags(write=False)
         self._columns.put(key, _Column(values=values, view=view, seq=seq), values.nbytes)
         return view

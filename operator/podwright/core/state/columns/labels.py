@@ -99,7 +99,7 @@ class LabelColumns:
             return self._without_label()
         if column.view is None:
             column.view = column.ids[: len(self._nodes)]
-            column.view.flags.writeable = False
+            column.view.setflags(write=False)
         return column.view
 
     def values(self, key: str) -> Mapping[str, int]:
@@ -126,7 +126,7 @@ class LabelColumns:
     def _without_label(self) -> Int32s:
         if len(self._absent) != len(self._nodes):
             self._absent = np.full(len(self._nodes), ABSENT, np.int32)
-            self._absent.flags.writeable = False
+            self._absent.setflags(write=False)
         return self._absent
 
     # Writing

@@ -93,14 +93,14 @@ class ResourceColumns:
 
     def _keep_view(self, kind: str, resource: str, column: Int64s) -> Int64s:
         view = self._views[kind, resource] = column[: len(self._offered)]
-        view.flags.writeable = False
+        view.setflags(write=False)
         return view
 
     def _computed(self, amounts: Mapping[int, int]) -> Int64s:
         column = np.zeros(len(self._offered), np.int64)
         for slot, amount in amounts.items():
             column[slot] = min(amount, MAX_INT64)
-        column.flags.writeable = False
+        column.setflags(write=False)
         return column
 
     # Writing

@@ -160,7 +160,7 @@ class NodeTable:
         view = self._views.get(name)
         if view is None:
             view = self._columns[name][: self.size]
-            view.flags.writeable = False
+            view.setflags(write=False)
             self._views[name] = view
         return view
 

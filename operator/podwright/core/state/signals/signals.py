@@ -112,7 +112,7 @@ class _Column:
         if self.placed is not None:
             self.placed = np.pad(self.placed, (0, more))
         self.view = self.values.view()
-        self.view.flags.writeable = False
+        self.view.setflags(write=False)
 
 
 class Signals:

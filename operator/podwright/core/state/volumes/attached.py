@@ -41,7 +41,7 @@ class _Column:
     def view(self, size: int) -> NDArray[Any]:
         self._grow_to(size)
         view = self.values[:size]
-        view.flags.writeable = False
+        view.setflags(write=False)
         return view
 
     def add(self, slot: int, amount: int) -> None:
