@@ -14,6 +14,7 @@ from podwright.api.configuration.extenders import shown_url
 from podwright.api.configuration.schema import SchedulerConfiguration
 from podwright.core.framework.args import encode
 from podwright.core.framework.profile import Profile
+from podwright.core.plugins.rules.rule_set import RuleSet
 from podwright.kube.options.options import OPTIONS, Options
 
 _SECRET: Final = ("certData", "keyData")
@@ -84,7 +85,27 @@ def _profile(profile: Profile) -> dict[str, Any]:
             for point, plugins in profile.plugins.items()
             if plugins.enabled or plugins.disabled
         },
-        "pluginConfig": [{"name": name, "args": encode(args)} for name, args in profile.args.items()],
+        "pluginConfig": [{"name": name, "args": _args(args)} for name, args in profile.args.items()],
+    }
+
+
+def _args(args: Any) -> Any:
+    """The args of a plugin. Compiled rules are shown as the policy has them."""
+    if not isinstance(args, RuleSet):
+        return encode(args)
+    return {
+        "filters": [
+            {"name": rule.name, "expression": rule.expression.text, "message": rule.reason} for rule in args.filters
+        ],
+        "scores": [
+            {
+                "name": rule.name,
+                "expression": rule.expression.text,
+                "weight": rule.weight,
+                "normalize": rule.normalize,
+            }
+            for rule in args.scores
+        ],
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 import orjson
@@ -16,6 +17,10 @@ from podwright.kube.serve.answers.configz import configuration
 
 FEATURES = Features({}, None)
 DEFAULT = built_in_policy(PLUGINS, FEATURES)
+
+
+def _pem(kind):
+    return base64.b64encode(f"-----BEGIN {kind}-----\nc2VjcmV0\n-----END {kind}-----\n".encode()).decode()
 
 
 def shown(options, active=()):
@@ -48,6 +53,18 @@ def test_options_and_policies_are_shown():
     assert args["NodeResourcesFit"]["scoringStrategy"]["type"] == "MostAllocated"
 
 
+def test_the_rules_of_policies_are_shown_as_they_were_written():
+    rules = {
+        "filters": [{"name": "not-a", "expression": 'node.name != "a"', "message": "node(s) are reserved"}],
+        "scores": [{"name": "free", "expression": "node.free.cpu", "weight": 2, "normalize": "Max"}],
+    }
+    raw = {"metadata": {"name": "ruled", "uid": "u", "generation": 1}, "spec": {"rules": rules}}
+    policy = compile_policy(parse_policy(raw), PLUGINS, FEATURES)
+    (shown_policy,) = shown(Options(), [policy])["podwright"]["policies"]
+    args = {entry["name"]: entry["args"] for entry in shown_policy["profile"]["pluginConfig"]}
+    assert args["PolicyRules"] == rules
+
+
 def test_a_configuration_file_is_shown_without_the_keys_of_extenders():
     config = load_configuration(
         json.dumps(
@@ -56,11 +73,25 @@ def test_a_configuration_file_is_shown_without_the_keys_of_extenders():
                 "kind": "KubeSchedulerConfiguration",
                 "podMaxBackoffSeconds": 20,
                 "clientConnection": {"kubeconfig": "/etc/scheduler.conf"},
+                "extenders": [
+                    {
+                        "urlPrefix": "https://host",
+                        "filterVerb": "filter",
+                        "tlsConfig": {
+                            "certData": _pem("CERTIFICATE"),
+                            "keyData": _pem("PRIVATE KEY"),
+                            "caFile": "/ca.crt",
+                        },
+                    }
+                ],
             }
         ).encode()
     )
     found = shown(Options(config=config))
     assert found["componentconfig"]["podMaxBackoffSeconds"] == 20
+    (extender,) = found["componentconfig"]["extenders"]
+    assert extender["tlsConfig"]["caFile"] == "/ca.crt"
+    assert not {"certData", "keyData"} & set(extender["tlsConfig"])
     assert found["componentconfig"]["clientConnection"]["kubeconfig"] == "/etc/scheduler.conf"
     assert "config" not in found["podwright"]["options"]
 
