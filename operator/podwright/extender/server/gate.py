@@ -56,7 +56,10 @@ class ExtenderGate:
         names = _common_names(request) if self._certificates else ()
         if names:
             return f"no name of the client certificate ({', '.join(names)}) is in --allowed-client-names"
-        return "a client certificate or a bearer token is required"
+        if self._token and _bearer_token(request) is not None:
+            return "the bearer token is not the one of --token-file"
+        kinds = {"a client certificate": self._certificates, "a bearer token": bool(self._token)}
+        return f"{' or '.join(kind for kind, counts in kinds.items() if counts)} is required"
 
     def _may_call(self, request: web.Request) -> bool:
         if not self._certificates and not self._token:
@@ -69,10 +72,16 @@ class ExtenderGate:
         return not self._names or bool(self._names.intersection(_common_names(request)))
 
     def _has_token(self, request: web.Request) -> bool:
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        if not self._token or scheme.lower() != "bearer":
+        token = _bearer_token(request)
+        if not self._token or token is None:
             return False
-        return hmac.compare_digest(token.strip().encode("utf-8", "surrogateescape"), self._token.encode())
+        return hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._token.encode())
+
+
+def _bearer_token(request: web.Request) -> str | None:
+    """The token that the caller sent; None if there is none."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
 
 
 def _certificate(request: web.Request) -> Any:
@@ -91,9 +100,9 @@ def read_token(path: Path) -> str:
         with path.open("rb") as file:
             token = file.read(LONGEST_TOKEN + 1).decode("ascii").strip()
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+        raise ConfigError(f"--token-file: cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} has no token") from error
+        raise ConfigError(f"--token-file: {path} has no token") from error
     if not token or len(token) > LONGEST_TOKEN:
-        raise ConfigError(f"{path} has no token")
+        raise ConfigError(f"--token-file: {path} has no token")
     return token
