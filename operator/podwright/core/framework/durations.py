@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 _SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART: Final = r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)"
+_PART: Final = r"(\d++\.?\d*+|\.\d++)(ns|us|µs|μs|ms|s|m|h)"
 _PARTS: Final = re.compile(_PART, re.ASCII)
 _WHOLE: Final = re.compile(rf"[-+]?(0|({_PART})+)\Z", re.ASCII)
 

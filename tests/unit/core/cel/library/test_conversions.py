@@ -84,6 +84,12 @@ def test_a_double_is_written_as_go_writes_it(number, text):
         pytest.param(to_uint, "+1", "type conversion error from 'string' to 'uint'", id="a sign"),
         pytest.param(to_double, "1_0", "type conversion error from 'string' to 'double'", id="a separator"),
         pytest.param(to_double, "1e400", "type conversion error from 'string' to 'double'", id="beyond doubles"),
+        pytest.param(
+            to_double, "1" * 100_000 + "x", "type conversion error from 'string' to 'double'", id="many digits and an x"
+        ),
+        pytest.param(
+            to_double, "0x" + "1" * 100_000, "type conversion error from 'string' to 'double'", id="many hex digits"
+        ),
     ],
 )
 def test_a_conversion_fails_as_in_cel_go(convert, value, error):

@@ -42,6 +42,12 @@ def test_a_text_that_is_no_quantity_gets_the_error_of_kubernetes(text, error):
     assert str(raised.value) == error
 
 
+@pytest.mark.parametrize("text", ["0" * 100_000 + "x", "1" * 100_000 + "x", "1." + "1" * 100_000 + "x"])
+def test_a_long_text_that_is_no_quantity_is_read_once(text):
+    with pytest.raises(EvaluationError):
+        read_quantity(text)
+
+
 def test_arithmetic_is_exact():
     total = read_quantity("0.1").add(read_quantity("200m"))
     assert total.compare(read_quantity("300m")) == 0
