@@ -1,8 +1,14 @@
-"""Comparing resourceVersions. Within a kind they grow, by the API's contract since Kubernetes 1.35."""
+"""Compares resourceVersions. Within a kind they grow: the API guarantees that since Kubernetes 1.35."""
 
 from __future__ import annotations
 
+from typing import Final
+
+
+MAX_DIGITS: Final = 128
+"""Digits of a resourceVersion. etcd's have at most 19. The API sets no limit, but Python reads no number of more than 4,300 digits."""
+
 
 def version_number(text: str) -> int:
-    """The number of a resourceVersion; 0 if it is not one."""
-    return int(text) if text.isdecimal() else 0
+    """A resourceVersion as a number; 0 if it is none, or has more than MAX_DIGITS digits."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS else 0

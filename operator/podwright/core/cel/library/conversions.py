@@ -77,7 +77,7 @@ def to_int(value: Value) -> int:
         return value.nanos
     if kind is Timestamp:
         return value.nanos // _SECOND
-    raise _refused(value, "int", (str,))
+    raise _refused(value, "int")
 
 
 def to_uint(value: Value) -> Uint:
@@ -97,7 +97,7 @@ def to_uint(value: Value) -> Uint:
         digits = value.lstrip("0")
         if len(digits) < _MAX_DIGITS and int(digits or "0") <= MAX_UINT:
             return Uint(digits or "0")
-    raise _refused(value, "uint", (str,))
+    raise _refused(value, "uint")
 
 
 def to_double(value: Value) -> float:
@@ -119,7 +119,7 @@ def to_double(value: Value) -> float:
             number = float(value)
             if not isinf(number):
                 return number
-    raise _refused(value, "double", (str,))
+    raise _refused(value, "double")
 
 
 def to_bool(value: Value) -> bool:
@@ -128,7 +128,7 @@ def to_bool(value: Value) -> bool:
         return value
     if value.__class__ is str and value in _BOOLS:
         return _BOOLS[value]
-    raise _refused(value, "bool", (str,))
+    raise _refused(value, "bool")
 
 
 def to_bytes(value: Value) -> bytes:
@@ -137,7 +137,7 @@ def to_bytes(value: Value) -> bytes:
         return value
     if value.__class__ is str:
         return value.encode()
-    raise _refused(value, "bytes", ())
+    raise _refused(value, "bytes")
 
 
 def to_string(value: Value) -> str:
@@ -160,7 +160,7 @@ def to_string(value: Value) -> str:
         return duration_text(value)
     if kind is Timestamp:
         return timestamp_text(value)
-    raise _refused(value, "string", ())
+    raise _refused(value, "string")
 
 
 def to_duration(value: Value) -> Duration:
@@ -171,7 +171,7 @@ def to_duration(value: Value) -> Duration:
         nanos = parse_duration(value)
         if nanos is not None:
             return Duration(nanos)
-    raise _refused(value, "google.protobuf.Duration", (str,))
+    raise _refused(value, "google.protobuf.Duration")
 
 
 def to_timestamp(value: Value) -> Timestamp:
@@ -189,7 +189,7 @@ def to_timestamp(value: Value) -> Timestamp:
             if not MIN_SECONDS <= found.nanos // _SECOND <= MAX_SECONDS:
                 raise EvaluationError("timestamp overflow")
             return found
-    raise _refused(value, "google.protobuf.Timestamp", (str,))
+    raise _refused(value, "google.protobuf.Timestamp")
 
 
 _SOURCES: Final = {
@@ -214,7 +214,7 @@ _SOURCES: Final = {
 _FUNCTIONS: Final = {"google.protobuf.Duration": "duration", "google.protobuf.Timestamp": "timestamp"}
 
 
-def _refused(value: Value, to: str, _kinds: tuple[type, ...]) -> EvaluationError:
+def _refused(value: Value, to: str) -> EvaluationError:
     if type_of(value).name in _SOURCES[to]:
         return conversion_error(value, to)
     return no_such_overload(_FUNCTIONS.get(to, to), value)
@@ -330,7 +330,10 @@ _CYCLE: Final = 146097 * 86400
 
 
 def moment_of(value: Timestamp, offset: int) -> tuple[datetime, int, int]:
-    """The time in a zone, to the second, its year, which may be beyond those of `datetime`, and its nanoseconds."""
+    """The time in a zone that is `offset` seconds east of UTC, by at most 400 years: to the second, its year, and its nanoseconds.
+
+    The year may be one that `datetime` does not have. Then the first part is 400 years off, in a year with the same calendar.
+    """
     seconds, nanos = divmod(value.nanos, _SECOND)
     seconds += offset
     shift = 400 if seconds < MIN_SECONDS else -400 if seconds > MAX_SECONDS else 0

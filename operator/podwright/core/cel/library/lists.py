@@ -164,11 +164,13 @@ def _distinct(frame: Frame, values: Value) -> Value:
     if not is_list(values):
         raise no_such_overload("distinct", values)
     frame.allocate(ELEMENT * len(values))
+    has_doubles = any(value.__class__ is float for value in values)
+    hashed = _HASHED - {int, Uint} if has_doubles else _HASHED
     found: list[Value] = []
     known: set[Value] = set()
     others: list[Value] = []
     for value in values:
-        if value.__class__ in _HASHED:
+        if value.__class__ in hashed:
             if (value.__class__ is bool, value) in known:
                 continue
             known.add((value.__class__ is bool, value))
@@ -181,7 +183,8 @@ def _distinct(frame: Frame, values: Value) -> Value:
 
 
 _HASHED: Final = frozenset((bool, int, Uint, str, bytes))
-"""Values of other types are compared one by one: the call's cost is the square of their number."""
+"""Values of other types are compared one by one: the call's cost is the square of their number. So are integers beside doubles, which
+may equal them."""
 
 
 def _set_function(name: str) -> Function:

@@ -47,7 +47,7 @@ def _zone(name: str) -> ZoneInfo | None:
 
 
 def _offset(value: Timestamp, zone: str) -> int:
-    """Seconds east of UTC."""
+    """Seconds east of UTC, at most 292 years. Raises EvaluationError for an unknown zone."""
     if zone in ("", "UTC"):
         return 0
     hours, colon, minutes = zone.partition(":")
@@ -65,7 +65,9 @@ def _offset(value: Timestamp, zone: str) -> int:
             raise EvaluationError(f"strconv.Atoi: parsing {quoted(part)}: invalid syntax")
     if not 0 <= int(minutes) <= 59:
         raise EvaluationError(f"timezone offset minutes out of range [0, 59]: {zone}")
-    return (int(hours) * 60 + (-int(minutes) if zone[0] == "-" else int(minutes))) * 60
+    east = int(hours) * 60 + (-int(minutes) if zone[0] == "-" else int(minutes))
+    nanos = (east * 60 * _SECOND + 2**63) % 2**64 - 2**63  # as Go's 64 bits, which overflow from 2,562,048 hours on
+    return nanos // _SECOND if nanos >= 0 else -(-nanos // _SECOND)
 
 
 def _part(name: str) -> Function:
