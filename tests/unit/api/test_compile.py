@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-
 import pytest
 
+import podwright.api.compile as compile_module
 from podwright.api.compile import compile_policy, queue_sort_of
 from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.api.scheduler_policy import PolicyError, parse_policy
@@ -144,7 +143,7 @@ def test_the_queue_sort_of_another_policy_cannot_be_enabled_at_multi_point():
 
 def test_only_the_names_that_a_message_shows_are_compared_with_the_names_of_plugins(monkeypatch):
     compared = []
-    monkeypatch.setattr(difflib, "get_close_matches", lambda name, *_, **__: compared.append(name) or [])
+    monkeypatch.setattr(compile_module, "did_you_mean", lambda name, _classes: compared.append(name) or "")
     plugins = {"score": {"enabled": [{"name": f"Nope{index}"} for index in range(64)]}}
     with pytest.raises(PolicyError, match="and 54 more"):
         compiled({"strategy": {"type": "Custom"}, "plugins": plugins})

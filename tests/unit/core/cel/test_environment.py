@@ -61,7 +61,10 @@ def environment():
         pytest.param("[1, 2].map(node, node + 1)", [2, 3], 29, id="a macro's variable hides one of the environment"),
         pytest.param("[dyn(1), dyn(1.0), dyn(2u), dyn(2)].distinct()", [1, 2], 43, id="1 and 1.0 are not distinct"),
         pytest.param(
-            "timestamp('2020-01-01T00:00:00Z').getHours('99999999999999:00')", 4, 1, id="a zone beyond 64 bits, as in Go"
+            "timestamp('2020-01-01T00:00:00Z').getHours('99999999999999:00')",
+            4,
+            1,
+            id="a zone beyond 64 bits, as in Go",
         ),
         pytest.param(
             "timestamp('2020-01-01T00:00:00Z').getFullYear('2562047:00')", 2312, 1, id="the zone farthest to the east"
