@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import math
 import re
 import ssl
 import sys
@@ -53,17 +55,17 @@ class Operator:
     """Where its lines start in the log file, which operators of the same name share."""
     scheme: str = "http"
 
-    def get(self, path: str, token: str = "") -> tuple[int, str]:
-        """GET from its port. Returns the status and the body; status 0 without a response. Does not verify certificates."""
+    def get(self, path: str, token: str = "", seconds: float = 5) -> tuple[int, str]:
+        """GET from its port. Returns the status and the body; status 0 without a response within these seconds. Does not verify certificates."""
         request = urllib.request.Request(f"{self.scheme}://127.0.0.1:{self.port}{path}")
         if token:
             request.add_header("Authorization", f"Bearer {token}")
         try:
-            with urllib.request.urlopen(request, timeout=5, context=_unverified()) as response:
+            with urllib.request.urlopen(request, timeout=seconds, context=_unverified()) as response:
                 return response.status, response.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
-        except OSError:
+        except (OSError, http.client.HTTPException):  # the latter if it ends while it answers
             return 0, ""
 
     @property
@@ -71,9 +73,12 @@ class Operator:
         return self.get("/readyz")[0] == 200
 
     def metric(self, name: str, /, **labels: str) -> float:
-        """The sum of a metric's samples with these labels; 0 without a response."""
+        """The sum of a metric's samples with these labels. Without a response NaN, which equals no number and is neither less nor greater."""
         wanted = [f'{key}="{value}"' for key, value in labels.items()]
-        lines = self.get("/metrics")[1].splitlines()
+        status, text = self.get("/metrics", seconds=30)
+        if status == 0:
+            return math.nan
+        lines = text.splitlines()
         families = [line.split(" ")[2] for line in lines if line.startswith("# TYPE ")]
         assert not lines or any(name.startswith(family) for family in families), f"there is no metric {name}"
         found = [line for line in lines if line.split("{")[0].split(" ")[0] == name and all(w in line for w in wanted)]

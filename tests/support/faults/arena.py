@@ -48,7 +48,9 @@ class MemoryUse:
 
 
 def memory_use(operator: kit.Operator) -> MemoryUse:
-    return MemoryUse(memory(operator), operator.metric("podwright_memory_in_use_bytes") / 2**20)
+    in_use = operator.metric("podwright_memory_in_use_bytes") / 2**20
+    assert not math.isnan(in_use), f"the operator says nothing of its memory\n{operator.process.log_tail(40)}"
+    return MemoryUse(memory(operator), in_use)
 
 
 @dataclass
