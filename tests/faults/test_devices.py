@@ -70,6 +70,19 @@ def allocated(arena: Arena, names: Collection[str]) -> list[str]:
     return [name for raw in claims if dra.results_of(raw) and (name := raw["metadata"]["name"]) in names]
 
 
+def wait_until_writing(proxy: FaultProxy) -> int:
+    """Waits until the operator writes claims or Bindings. Returns the number of requests."""
+    writes = 0
+
+    def writing() -> bool:
+        nonlocal writes
+        writes = proxy.in_flight(is_write_to_claim)
+        return writes > 0
+
+    wait_until(writing, 60, "claims are being written")
+    return writes
+
+
 def kill_repeatedly(arena: Arena, kills: int, pods: int) -> None:
     """A quarter of the pods is deleted meanwhile, whether bound or not, and there are just enough devices for the others."""
     randomness = random.Random(kills)
@@ -83,10 +96,13 @@ def kill_repeatedly(arena: Arena, kills: int, pods: int) -> None:
             deleted = 0
             for kill in range(kills):
                 operator = arena.start(proxy, ready=False)
-                if randomness.random() < 0.8:
-                    operator.process.wait_ready(lambda operator=operator: operator.ready, 60)
-                time.sleep(randomness.uniform(0, 1.5))
-                interrupted += proxy.in_flight(is_write_to_claim)
+                if kill == 0:  # nothing has a device yet
+                    interrupted += wait_until_writing(proxy)
+                else:
+                    if randomness.random() < 0.8:
+                        operator.process.wait_ready(lambda operator=operator: operator.ready, 60)
+                    time.sleep(randomness.uniform(0, 1.5))
+                    interrupted += proxy.in_flight(is_write_to_claim)
                 os.kill(operator.process.pid, signal.SIGKILL)
                 operator.process.wait(10)
                 while deleted < (pods - left) * (kill + 1) // kills:
@@ -250,8 +266,13 @@ def test_each_device_that_kube_scheduler_takes_at_the_same_time_is_reported(aren
 
 
 def disturb(arena: Arena, pods: int, outages: int) -> None:
-    """The driver republishes its slices all the time, with other devices tainted each time, and the API server is gone for 10 s, repeatedly."""
+    """The driver republishes its slices all the time, with other devices tainted each time, and the API server is gone for 10 s, repeatedly.
+
+    Before each outage some pods are created that must be under way when it comes.
+    """
     cluster, randomness = arena.cluster, random.Random(pods)
+    at_once = 4
+    pods += outages * at_once
     nodes = -(-pods // 6) + 2  # a quarter of the devices is tainted
     arena.nodes(nodes, pods="100")
     names = [f"gpu-{j}" for j in range(8)]
@@ -259,14 +280,15 @@ def disturb(arena: Arena, pods: int, outages: int) -> None:
     with dra.Driver(cluster, devices_of(nodes)) as driver, FaultProxy(cluster) as proxy:
         proxy.faults = [Faults({}, is_write_to_claim, delay=0.2, response_delay=0.2)]
         with arena.running(proxy, warm_up=False):
-            creating = arena.creating_pods(pods, pods / (5 * outages), cpu="1m", **dra.from_template("one"))
+            steadily = pods - outages * at_once
+            creating = arena.creating_pods(steadily, steadily / (5 * outages), cpu="1m", **dra.from_template("one"))
             with driver.republishing(), creating:
                 for outage in range(outages):
-                    while kit.bound(cluster, arena.namespace) < pods * (outage + 0.5) / outages:
+                    while kit.bound(cluster, arena.namespace) < steadily * (outage + 0.5) / outages:
                         driver.tainted = set(randomness.sample(names, 2))
                         time.sleep(0.3)
-                    wait_until(lambda: proxy.in_flight(is_write_to_claim) > 0, 30, "claims are being written")
-                    interrupted += proxy.in_flight(is_write_to_claim)
+                    arena.pods(at_once, f"outage{outage}-", cpu="1m", **dra.from_template("one"))
+                    interrupted += wait_until_writing(proxy)
                     cluster.api_server.kill()
                     time.sleep(10)
                     cluster.api_server.start()

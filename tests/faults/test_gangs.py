@@ -52,18 +52,25 @@ def placed(arena: Arena) -> Counter[str]:
     )
 
 
+def is_binding_of_the_last_member(method: str, path: str) -> bool:
+    return is_binding(method, path) and f"-{SIZE - 1}/" in path
+
+
 def test_gangs_are_bound_completely_although_the_operator_is_killed_while_binding(gangs: Arena) -> None:
     randomness = random.Random(5)
     kills = int(os.environ.get("PODWRIGHT_KILLS", "4"))
     partial = 0
     with FaultProxy(gangs.cluster) as proxy:
         proxy.faults = [Faults({}, is_binding, delay=1.0)]
-        for _ in range(kills):
-            operator = gangs.start(proxy, "--pod-intake=watch", ready=False)
-            operator.process.wait_ready(lambda operator=operator: operator.ready, 60)
+        proxy.hold(is_binding_of_the_last_member)  # so that the first kill certainly interrupts gangs
+        for kill in range(kills):
+            operator = gangs.start(proxy, "--pod-intake=watch")
+            if kill == 0:
+                wait_until(lambda: gangs.bound() > 0 and proxy.held() > 0, 60, "the operator binds a gang")
             time.sleep(randomness.uniform(0.1, 0.6))
             os.kill(operator.process.pid, signal.SIGKILL)
             operator.process.wait(10)
+            proxy.release()
             partial += sum(0 < count < SIZE for count in placed(gangs).values())
         proxy.faults = []
         started = time.monotonic()

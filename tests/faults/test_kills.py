@@ -1,6 +1,7 @@
 """The operator is killed (SIGKILL) repeatedly at random moments, while pods are created.
 
-The proxy delays Bindings and their responses, so that many kills come while some Bindings are executed and others are not.
+The proxy delays Bindings and their responses, so that many kills come while some Bindings are executed and others are not. Most operators
+are killed some time after they have begun to bind, and the others some time after their start.
 PODWRIGHT_KILLS sets the number of kills in the short test (4). The slow test kills 50 times.
 """
 
@@ -13,29 +14,36 @@ import time
 
 import pytest
 
+from podwright.testing import wait_until
 from support.control_plane import operator_process as kit
 from support.faults.arena import Arena
 from support.faults.proxy import FaultProxy, Faults, is_binding
 
+DURING, AFTER = 36, 4
+"""Pods that are created while an operator is killed, and after that, so that there is always something left to bind."""
+
 
 def kill_repeatedly(arena: Arena, kills: int, intake: str) -> None:
     randomness = random.Random(kills)
-    pods = 40 * kills
+    pods = (kills + 1) * (DURING + AFTER)
     kills_with_bindings = interrupted = 0
     arena.nodes(pods // 8, pods="10")
+    arena.pods(DURING + AFTER, "first")
     with FaultProxy(arena.cluster) as proxy:
         proxy.faults = [Faults({}, is_binding, delay=0.5, response_delay=0.5)]
-        with arena.creating_pods(pods, 16):
-            for _ in range(kills):
-                operator = arena.start(proxy, f"--pod-intake={intake}", ready=False)
-                if randomness.random() < 0.8:
-                    operator.process.wait_ready(lambda operator=operator: operator.ready, 60)
+        for kill in range(kills):
+            begins = randomness.random() < 0.8
+            operator = arena.start(proxy, f"--pod-intake={intake}", ready=False)
+            if begins:
+                wait_until(lambda: proxy.in_flight(is_binding) > 0, 60, "the operator has begun to bind")
+            with arena.creating_pods(DURING, 16, f"p{kill}-"):
                 time.sleep(randomness.uniform(0, 1.2))
                 in_flight = proxy.in_flight(is_binding)
                 os.kill(operator.process.pid, signal.SIGKILL)
                 operator.process.wait(10)
-                kills_with_bindings += in_flight > 0
-                interrupted += in_flight
+            arena.pods(AFTER, f"later{kill}-")
+            kills_with_bindings += in_flight > 0
+            interrupted += in_flight
     placed = sum(bool(raw["spec"].get("nodeName")) for raw in kit.pods(arena.cluster, arena.namespace))
     assert kills <= placed < pods
     assert kills_with_bindings >= kills / 3, (

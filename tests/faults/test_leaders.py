@@ -99,9 +99,7 @@ def take_over(arena: Arena, folder: Path, faults: Sequence[Fault], count: int, i
     arena.cluster.apply(PACKING)
     seconds: dict[str, list[float]] = {}
     with leaders.instances(arena, folder, count, intake) as among:
-        assert (
-            sum(operator.metric("leader_election_master_status", name="podwright") for operator in among.operators) == 1
-        )
+        wait_until(among.one_leads, 60, "one of them says that it leads, and the others do not")
         with leaders.steady_pods(arena, PODS_PER_SECOND):
             wait_until(lambda: arena.bound() > 10, 60, "pods are under way")
             for fault in faults:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections.abc import Iterable, Iterator
@@ -21,11 +22,9 @@ def test_pods_are_scheduled_while_watches_are_closed_and_expire(arena: Arena, in
     arena.nodes(40, pods="12")
     with FaultProxy(arena.cluster) as proxy, arena.running(proxy, f"--pod-intake={intake}"):
         with arena.creating_pods(PODS, 80) as creating:
-            for expire in iter(creating.is_alive, False):
-                assert expire
-                proxy.close_watches()
-                time.sleep(0.3)
-                proxy.expire_watches()
+            disturbances = itertools.cycle([proxy.close_watches, proxy.expire_watches])
+            for disturb in itertools.takewhile(lambda _: creating.is_alive(), disturbances):
+                wait_until(lambda disturb=disturb: disturb() > 0, 60, "there are watches again")
                 time.sleep(0.3)
         created = time.monotonic()
         arena.wait_bound(PODS)

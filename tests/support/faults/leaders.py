@@ -87,6 +87,12 @@ class Instances:
         wait_until(found, 30, "one of the operators holds the Lease")
         return found()[0]
 
+    def one_leads(self) -> bool:
+        """Whether one of the operators says that it leads, and the others say that they do not."""
+        self.restart_ended()
+        said = [operator.metric("leader_election_master_status", name="podwright") for operator in self.operators]
+        return sorted(said) == [0] * (len(said) - 1) + [1]
+
     def cut_off(self, place: int, only: RequestFilter = everything) -> None:
         """Let these requests of the operator at this place wait."""
         proxy = self.proxies[place]
