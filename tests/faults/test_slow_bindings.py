@@ -23,14 +23,14 @@ def test_hanging_bindings_do_not_delay_others(arena: Arena, intake: str) -> None
         wait_until(lambda: proxy.held() == SLOW, 60, "the proxy holds all slow Bindings")
         arena.pods(QUICK, "quick")
         arena.wait_bound(QUICK)
-        held, assumed = proxy.held(), operator.metric("scheduler_cache_size", type="assumed_pods")
+        assumed = lambda: operator.metric("scheduler_cache_size", type="assumed_pods")
+        # On a slow machine some are sent again meanwhile.
+        wait_until(lambda: proxy.held() == SLOW and assumed() >= SLOW, 60, "the proxy still holds all slow Bindings")
         released = time.monotonic()
         proxy.release()
         arena.wait_bound(SLOW + QUICK)
         arena.wait_settled()
     arena.verify()
-    assert held == SLOW
-    assert assumed >= SLOW
     names = {binding.pod.name: binding.version for binding in arena.ledger.bindings.values()}
     first_slow = min(version for name, version in names.items() if name.startswith("slow"))
     last_quick = max(version for name, version in names.items() if name.startswith("quick"))
