@@ -40,12 +40,12 @@ async def test_a_token_lets_its_bearer_call(tmp_path):
 def test_a_file_without_a_token_is_refused(tmp_path, content):
     file = tmp_path / "token"
     file.write_bytes(content)
-    with pytest.raises(ConfigError, match="^--token-file: .* has no token"):
+    with pytest.raises(ConfigError, match=r"^--token-file: .* has no token"):
         ExtenderGate(certificates=False, names=(), token_file=file)
 
 
 def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="^--token-file: cannot read"):
+    with pytest.raises(ConfigError, match=r"^--token-file: cannot read"):
         ExtenderGate(certificates=False, names=(), token_file=tmp_path / "none")
 
 
