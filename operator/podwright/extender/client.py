@@ -8,6 +8,7 @@ kube-scheduler's extender.go.
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -40,6 +41,8 @@ OTHER_REASONS: Final = "other reasons"
 _SCALE: Final = MAX_SCORE // wire.MAX_EXTENDER_PRIORITY
 _TIMED_OUT: Final = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
 _TIMED_OUT_READING: Final = "context deadline exceeded (Client.Timeout or context cancellation while reading body)"
+_OPENSSL: Final = re.compile(r"\[SSL: (\w+)\]")
+"""How Python gives OpenSSL's reason."""
 _HEADERS: Final = {
     "Content-Type": "application/json",
     "Accept-Encoding": "identity",  # a compressed answer has no bound
@@ -157,11 +160,7 @@ class HTTPExtender:
         except aiohttp.InvalidURL:  # whose words are the whole URL
             raise ExtenderError(f'Post "{shown_url(url)}": invalid URL') from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            words = (
-                str(error)
-                if isinstance(error, GoJSONError)
-                else f'Post "{shown_url(url)}": {error or type(error).__name__}'
-            )
+            words = str(error) if isinstance(error, GoJSONError) else f'Post "{shown_url(url)}": {_plain(error)}'
             raise ExtenderError(words) from None
 
     async def _post(self, url: str, verb: str, body: bytes, connection: _Connection) -> bytes:
@@ -267,4 +266,19 @@ def _words(error: aiohttp.ClientConnectorError) -> str:
         return f"dial tcp: lookup {error.host}: no such host"
     if isinstance(error.os_error, ConnectionRefusedError):
         return f"dial tcp {error.host}:{error.port}: connect: connection refused"
-    return f"dial tcp {error.host}:{error.port}: {error.os_error.strerror or error.os_error}"
+    if isinstance(error.os_error, ssl.SSLError):
+        return _plain(error.os_error)
+    return f"dial tcp {error.host}:{error.port}: {_plain(error.os_error)}"
+
+
+def _plain(error: Exception) -> str:
+    """What has failed, without Python's and OpenSSL's numbers and names of constants. Of TLS, in the form of Go's words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"tls: failed to verify certificate: {error.verify_message}"
+    text = (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__
+    reason = _OPENSSL.search(text)
+    if reason is None:
+        return text
+    _, alert, remote = reason[1].partition("_ALERT_")
+    words = (remote if alert else reason[1]).lower().replace("_", " ")
+    return f"remote error: tls: {words}" if alert else f"tls: {words}"

@@ -40,18 +40,19 @@ def data(text):
     return base64.b64encode(text.encode()).decode()
 
 
+def client_of(url, tls, *, enable_https=True):
+    """The client of a process for an extender with these options."""
+    settings = Extender(
+        url_prefix=url, filter_verb="filter", enable_https=enable_https, tls_config=tls, node_cache_capable=True
+    )
+    defined = DefinedExtender(name="e", settings=settings)
+    return clients_of(Options(extenders={"e": defined}), {})["e"]
+
+
 async def over_tls(server_context, tls, *, enable_https=True):
     """Asks an extender with these options, through the clients of a process."""
     with serving(lambda _, args: keep(args, ["a"]), server_context) as server:
-        settings = Extender(
-            url_prefix=server.url,
-            filter_verb="filter",
-            enable_https=enable_https,
-            tls_config=tls,
-            node_cache_capable=True,
-        )
-        defined = DefinedExtender(name="e", settings=settings)
-        extender = clients_of(Options(extenders={"e": defined}), {})["e"]
+        extender = client_of(server.url, tls, enable_https=enable_https)
         try:
             return list((await extender.filter(POD, ["a"], NO_OBJECTS)).kept)
         finally:
@@ -69,8 +70,24 @@ async def test_a_ca_can_be_a_file(authority, server_context, tmp_path):
 
 async def test_a_server_of_another_ca_is_not_trusted(server_context):
     other = Authority("other")
-    with pytest.raises(ExtenderError, match="certificate"):
+    with pytest.raises(ExtenderError, match=r'^Post "https://.*/filter": tls: failed to verify certificate: [a-z -]+$'):
         await over_tls(server_context, ExtenderTLS(ca_data=data(other.certificate)))
+
+
+async def test_a_server_without_tls_is_named_in_plain_words():
+    with serving(lambda _, args: keep(args, ["a"])) as server:
+        extender = client_of(server.url.replace("http://", "https://"), ExtenderTLS(insecure=True))
+        with pytest.raises(ExtenderError, match=r'^Post "https://.*/filter": tls: [a-z ]+$'):
+            await extender.filter(POD, ["a"], NO_OBJECTS)
+        await extender.close()
+
+
+async def test_a_server_that_requires_a_client_certificate_is_named_in_plain_words(authority, server_context):
+    server_context.verify_mode = ssl.CERT_REQUIRED
+    server_context.load_verify_locations(cadata=authority.certificate)
+    server_context.maximum_version = ssl.TLSVersion.TLSv1_2  # which refuses before the request is sent
+    with pytest.raises(ExtenderError, match=r'^Post "https://.*/filter": (remote error: tls: [a-z ]+|EOF)$'):
+        await over_tls(server_context, ExtenderTLS(ca_data=data(authority.certificate)))
 
 
 async def test_the_certificate_may_be_for_the_name_that_tls_config_gives(authority, tmp_path):
