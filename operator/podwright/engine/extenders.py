@@ -5,14 +5,18 @@ Source: `IsInterested` in kube-scheduler's extender.go.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from podwright.core.objects.pod import PodInfo
+from podwright.engine.log_fields import fields
 from podwright.engine.metrics.metrics import EXTENDER_CALL_SECONDS, Metrics
 from podwright.engine.policies.active_policy import ActivePolicy
-from podwright.engine.ports import Extender, FilterAnswer, NodeVictims, Ports
+from podwright.engine.ports import Extender, ExtenderError, FilterAnswer, NodeVictims, Ports
 from podwright.engine.raw_objects import RawObjects, raw_of
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -70,6 +74,10 @@ class _Measured:
         try:
             found = await answer
             result = "success"
+        except ExtenderError as error:
+            # What pods' events say need not name the extender. Nothing about the pod: equal lines are counted.
+            log.warning("an extender failed", extra=fields(extender=self.defined.name, verb=verb, err=str(error)))
+            raise
         finally:
             seconds = self._metrics.start() - started
             self._metrics.observe(EXTENDER_CALL_SECONDS, seconds, self.defined.name, verb, result)

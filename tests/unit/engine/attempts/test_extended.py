@@ -5,6 +5,7 @@ import pytest
 from podwright.core.objects.pod import parse_pod
 from podwright.engine.attempts.extended import ROUNDS, TAKEN
 from podwright.engine.gangs.attempts import NO_EXTENDERS
+from podwright.engine.log_fields import fields_of
 from podwright.engine.ports import FilterAnswer
 from support.engine.kit import deciding, on_node, ours, settle, values
 from support.extender.fakes import ALL, FILTER, URL, failing, keeping, rig_with
@@ -362,6 +363,16 @@ async def test_calls_are_measured():
     name = f"{URL}/0"
     counted = values(rig, "podwright_extender_call_duration_seconds_count")
     assert counted == {(name, "filter", "success"): 1, (name, "prioritize", "error"): 1}
+
+
+async def test_the_log_names_an_extender_that_fails(caplog):
+    rig, extender = rig_with(ALL)
+    extender.scores = failing("no scores")
+    submit_web(rig, "ab")
+    async with deciding(rig):
+        pass
+    logged = [fields_of(record) for record in caplog.records if record.message == "an extender failed"]
+    assert logged == [{"extender": f"{URL}/0", "verb": "prioritize", "err": "no scores"}]
 
 
 # Pods that come back
