@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
-from os.path import commonprefix
+from itertools import islice, takewhile
 from typing import Final
 
 _MOST_NAMES: Final = 1000
@@ -61,7 +60,11 @@ def _edits(one: str, other: str, bound: int) -> int:
 
 
 def _without_common_ends(one: str, other: str) -> tuple[str, str]:
-    start = len(commonprefix((one, other)))
+    start = _common_length(one, other)
     one, other = one[start:], other[start:]
-    end = len(commonprefix((one[::-1], other[::-1])))
+    end = _common_length(one[::-1], other[::-1])
     return one[: len(one) - end], other[: len(other) - end]
+
+
+def _common_length(one: str, other: str) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
