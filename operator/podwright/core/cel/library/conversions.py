@@ -36,8 +36,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _UNSIGNED: Final = re.compile(r"[0-9]+", re.ASCII)
-_FLOAT: Final = re.compile(r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?", re.ASCII)
-_HEX_FLOAT: Final = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]++\.?[0-9a-fA-F]*+|\.[0-9a-fA-F]++)[pP][+-]?[0-9]++", re.ASCII)
+_DIGITS: Final = "[0-9]++(?:_[0-9]++)*+"
+_HEX_DIGITS: Final = "[0-9a-fA-F]++(?:_[0-9a-fA-F]++)*+"
+_FLOAT: Final = re.compile(rf"[+-]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?", re.ASCII)
+_HEX_FLOAT: Final = re.compile(
+    rf"[+-]?0[xX](?:_?{_HEX_DIGITS}(?:\.(?:{_HEX_DIGITS})?)?|\.{_HEX_DIGITS})[pP][+-]?{_DIGITS}", re.ASCII
+)
 _SPECIAL_FLOAT: Final = re.compile(r"[+-]?(?:inf(?:inity)?)|nan", re.IGNORECASE | re.ASCII)
 _BOOLS: Final = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
@@ -108,7 +112,7 @@ def to_double(value: Value) -> float:
     if kind is str:
         if _HEX_FLOAT.fullmatch(value):
             try:
-                return float.fromhex(value)
+                return float.fromhex(value.replace("_", ""))
             except OverflowError:
                 raise conversion_error(value, "double") from None
         if _SPECIAL_FLOAT.fullmatch(value):

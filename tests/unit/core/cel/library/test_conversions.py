@@ -82,7 +82,8 @@ def test_a_double_is_written_as_go_writes_it(number, text):
         pytest.param(to_int, None, "no such overload: int(null_type)", id="null"),
         pytest.param(to_uint, -1, "unsigned integer overflow", id="a negative number"),
         pytest.param(to_uint, "+1", "type conversion error from 'string' to 'uint'", id="a sign"),
-        pytest.param(to_double, "1_0", "type conversion error from 'string' to 'double'", id="a separator"),
+        pytest.param(to_double, "1__0", "type conversion error from 'string' to 'double'", id="two separators"),
+        pytest.param(to_double, "1_.5", "type conversion error from 'string' to 'double'", id="a separator at a point"),
         pytest.param(to_double, "1e400", "type conversion error from 'string' to 'double'", id="beyond doubles"),
         pytest.param(
             to_double, "1" * 100_000 + "x", "type conversion error from 'string' to 'double'", id="many digits and an x"
@@ -96,6 +97,14 @@ def test_a_conversion_fails_as_in_cel_go(convert, value, error):
     with pytest.raises(EvaluationError) as raised:
         convert(value)
     assert str(raised.value) == error
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("1_000.2_5", 1000.25), ("1e1_0", 1e10), ("0x_1p3", 8.0), ("0xa_b.8p-1", 85.75), (".5", 0.5), ("5.", 5.0)],
+)
+def test_a_double_is_read_as_go_reads_it(text, number):
+    assert to_double(text) == number
 
 
 def test_values_in_errors_are_written_as_in_go():
