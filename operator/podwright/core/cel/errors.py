@@ -1,14 +1,19 @@
 """The errors of CEL.
 
-CelError            an expression is refused when it is compiled: syntax, types, cost
-EvaluationError     an evaluation fails. The text is that of cel-go
-CancelledError    it was stopped. No operator absorbs it
-CostLimitError  because it costs too much, or needs too much memory
+    CelError                an expression is refused when it is compiled: syntax, types, cost
+    EvaluationError         an evaluation fails, with the text of cel-go
+    └── CancelledError      it was stopped; no operator absorbs this error
+        └── CostLimitError  because it costs too much, or needs too much memory
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
+
+MAX_ISSUES: Final = 100
+"""Issues in the text of an error. The others are counted, as by cel-go: one expression can have thousands."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,7 @@ class CelError(ValueError):
     """An expression that is refused. `issues` has at least one entry, in the order of the text."""
 
     def __init__(self, *issues: Issue) -> None:
-        super().__init__("; ".join(str(issue) for issue in issues))
+        super().__init__("; ".join(_first(issues, str)))
         self.issues = issues
 
     @property
@@ -43,12 +48,18 @@ class CelError(ValueError):
     def report(self, text: str) -> str:
         """The issues with their lines of the expression `text`, as cel-go writes them."""
         lines = text.split("\n")
-        return "\n".join(_reported(issue, lines) for issue in self.issues)
+        return "\n".join(_first(self.issues, lambda issue: _reported(issue, lines)))
 
     @property
     def message(self) -> str:
         """The first issue's text without its place."""
         return self.issues[0].message
+
+
+def _first(issues: Sequence[Issue], shown: Callable[[Issue], str]) -> Iterator[str]:
+    yield from map(shown, issues[:MAX_ISSUES])
+    if len(issues) > MAX_ISSUES:
+        yield f"{len(issues) - MAX_ISSUES} more errors were truncated"
 
 
 def _reported(issue: Issue, lines: list[str]) -> str:

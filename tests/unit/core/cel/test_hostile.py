@@ -115,6 +115,17 @@ def test_it_ends_before_the_memory_is_full(environment, text):
         tracemalloc.stop()
 
 
+def test_of_thousands_of_issues_the_first_hundred_are_written(environment):
+    text = "{1: 1," + ",".join(["'a': 'b'"] * 1600) + "}.size() > 0"
+    with pytest.raises(CelError) as raised:
+        environment.compile(text)
+    assert len(raised.value.issues) == 3200
+    assert raised.value.report(text).count("ERROR: ") == 100
+    for shown in (raised.value.report(text), str(raised.value)):
+        assert shown.count("expected type 'int' but found 'string'") == 100
+        assert shown.endswith("3100 more errors were truncated")
+
+
 def test_a_value_in_an_error_is_cut(environment):
     program = environment.compile(f"cel.bind(a0, l, {NESTED}dyn({{}})[string(a14.size()) + s]" + ")" * 15)
     with pytest.raises(EvaluationError, match="no such key: 2aaa") as raised:

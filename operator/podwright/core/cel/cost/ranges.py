@@ -14,11 +14,6 @@ class Range(NamedTuple):
     low: int
     high: int
 
-    @property
-    def is_bounded(self) -> bool:
-        """Whether there is a greatest one."""
-        return self.high < MAX_UINT
-
     def plus(self, other: Range) -> Range:
         """The sum."""
         return Range(min(self.low + other.low, MAX_UINT), min(self.high + other.high, MAX_UINT))
