@@ -1,9 +1,9 @@
 """The errors of CEL.
 
-    CelError                an expression is refused when it is compiled: syntax, types, cost
-    EvaluationError         an evaluation fails, with the text of cel-go
-    └── CancelledError      it was stopped; no operator absorbs this error
-        └── CostLimitError  because it costs too much, or needs too much memory
+CelError                an expression is refused when it is compiled: syntax, types, cost
+EvaluationError         an evaluation fails, with the text of cel-go
+└── CancelledError      it was stopped; no operator absorbs this error
+    └── CostLimitError  because it costs too much, or needs too much memory
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
-from podwright.core.cel.devices import compile_selector, device_variables, matches
+from podwright.core.cel.devices import compile_selector, device_variables, matches, refusal
 from podwright.core.cel.environment import Program
 from podwright.core.cel.errors import CelError, EvaluationError
 from podwright.core.devices.projection import projection_of
@@ -28,7 +28,7 @@ def compile_expression(text: str) -> Evaluate:
     try:
         program = compile_selector(text)
     except CelError as error:
-        raise SelectorError(f"compilation failed: {error}") from None
+        raise SelectorError(refusal(error, text)) from None
     return _Compiled(program).matches
 
 

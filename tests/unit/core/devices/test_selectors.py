@@ -22,6 +22,23 @@ def frames_of(error):
     return count
 
 
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        pytest.param(
+            "device.drver == 'a'",
+            "compilation failed: ERROR: <input>:1:7: undefined field 'drver'\n | device.drver == 'a'\n | ......^",
+            id="a misspelt field",
+        ),
+        pytest.param("device.driver", "must evaluate to bool or the unknown type, not string", id="no bool"),
+    ],
+)
+def test_a_selector_that_cannot_be_compiled_fails_with_the_text_of_kube_scheduler(text, error):
+    with pytest.raises(SelectorError) as raised:
+        compile_expression(text)
+    assert str(raised.value) == error
+
+
 def test_a_selector_that_fails_on_many_devices_keeps_no_frame_for_each():
     evaluate = compile_expression('device.attributes["gpu.example.com"].missing == 1')
     frames = []
