@@ -27,6 +27,25 @@ def test_an_explanation_decides_without_the_extender_and_says_so():
     assert found.policy.name == "extended"
 
 
+def test_an_explanation_does_not_promise_what_the_extender_decides():
+    failed = {"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": "no licence"}
+    waiting = {**POD, "status": {"conditions": [failed]}}
+    found = explain(Cluster.of([NODE, POLICY, waiting]), "pod/p")
+    assert [cause.text for cause in found.causes] == ["it fits on 1 node now (a), if extender gpus agrees"]
+    assert "its last attempt failed: no licence" in found.notes
+
+
+def test_the_explanation_of_a_placed_pod_says_that_the_extender_is_left_out():
+    placed = {**POD, "spec": {**POD["spec"], "nodeName": "a"}}
+    assert "extenders are not asked: gpus" in explain(Cluster.of([NODE, POLICY, placed]), "pod/p").notes
+
+
+def test_an_explanation_without_extenders_does():
+    plain = {**POLICY, "spec": {}}
+    found = explain(Cluster.of([NODE, plain, POD]), "pod/p")
+    assert [cause.text for cause in found.causes] == ["it fits on 1 node now (a): the next attempt places it"]
+
+
 def test_a_simulation_decides_without_the_extender_and_says_so():
     result = simulate(Cluster.of(OBJECTS))
     assert [each.node for each in result.landed] == ["a"]

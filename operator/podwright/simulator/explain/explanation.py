@@ -28,12 +28,13 @@ from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.details import miss
 from podwright.simulator.explain.events import events_for
 from podwright.simulator.explain.groups import explain_member
-from podwright.simulator.explain.placed import explain_placed
+from podwright.simulator.explain.placed import explain_placed, not_asked
 from podwright.simulator.explain.results import Cause, Change, Explanation, PolicyRef, PreemptionFound, State, Victim
 from podwright.simulator.explain.verdicts import Verdicts, grouped, verdicts_of
 from podwright.simulator.hypotheses.hypothesis import Stopped, never
 from podwright.simulator.loaded import LoadedCluster
 
+_NEXT: Final = ": the next attempt places it"
 NEAREST: Final = 5
 """How many of the nearest nodes are described."""
 
@@ -110,8 +111,7 @@ def explain_under(policy: ActivePolicy, cluster: LoadedCluster, pod: PodInfo, tr
     found = Explanation(
         kind="Pod", name=pod.key, state=State.PENDING, nodes=cluster.cache.table.count, policy=reference
     )
-    if extenders := policy.extenders or compiled.spec.extenders:
-        found = replace(found, notes=(f"extenders are not asked: {listed(extenders)}",))
+    found = replace(found, notes=not_asked(policy))
     if note := cluster.params_note(compiled.name):
         found = replace(found, notes=(*found.notes, note))
     if policy.refusal:
@@ -120,7 +120,9 @@ def explain_under(policy: ActivePolicy, cluster: LoadedCluster, pod: PodInfo, tr
             return replace(found, causes=(Cause(reason="PolicyUnusable", text=text),))
         return replace(found, state=State.WAITS_FOR_POLICY, causes=(_refused(policy, pod),))
     try:
-        return _tried(policy.framework, cluster, pod, found, trials)
+        tried_now = _tried(policy.framework, cluster, pod, found, trials)
+        extenders = policy.extenders or compiled.spec.extenders
+        return _if_extenders_agree(tried_now, extenders, pod) if extenders else tried_now
     except PluginError as error:
         changes: Iterable[Change] = ()
         reason, text = "PluginFailed", f"a plugin of policy {policy.compiled.name} fails: {error}"
@@ -211,11 +213,36 @@ def _fits(cache: Cache, pod: PodInfo, verdicts: Verdicts, found: Explanation) ->
     names = [cache.table.names[int(slot)] for slot in verdicts.feasible.slots[:3]]
     count = len(verdicts.feasible)
     nominated = cache.nominator.node_of(pod.uid) or pod.nominated_node_name
-    text = f"it fits on {counted(count, 'node')} now ({listed(names)}): the next attempt places it"
+    text = f"it fits on {counted(count, 'node')} now ({listed(names)}){_NEXT}"
     if nominated and nominated in cache.table.names:
         text += f"; it is nominated to {nominated}"
     cause = Cause(reason="FitsNow", text=text)
     return replace(found, state=State.FITS, causes=(cause,), feasible=count)
+
+
+def _if_extenders_agree(found: Explanation, extenders: Sequence[str], pod: PodInfo) -> Explanation:
+    """The explanation without the promise that the next attempt places the pod, and with what the last attempt said."""
+    if found.state is not State.FITS:
+        return found
+    agree = (
+        f", if extender {extenders[0]} agrees"
+        if len(extenders) == 1
+        else f", if extenders {listed(tuple(extenders))} agree"
+    )
+    causes = tuple(replace(cause, text=cause.text.replace(_NEXT, agree)) for cause in found.causes)
+    last = _last_failure(pod)
+    return replace(
+        found, causes=causes, notes=(*found.notes, f"its last attempt failed: {last}") if last else found.notes
+    )
+
+
+def _last_failure(pod: PodInfo) -> str:
+    """What the condition PodScheduled says; "" if it says nothing."""
+    status = (pod.raw or {}).get("status")
+    for condition in (status.get("conditions") if isinstance(status, Mapping) else None) or ():
+        if isinstance(condition, Mapping) and condition.get("type") == "PodScheduled":
+            return str(condition.get("message") or "") if condition.get("status") == "False" else ""
+    return ""
 
 
 def _waits_for_victims(cache: Cache, pod: PodInfo) -> Cause | None:

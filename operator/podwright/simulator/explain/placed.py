@@ -16,6 +16,8 @@ from podwright.core.framework.interface import Int64s
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
 from podwright.engine.decisions.decision_annotation import decision_of
+from podwright.engine.policies.active_policy import ActivePolicy
+from podwright.simulator.explain.amounts import listed
 from podwright.simulator.explain.details import miss
 from podwright.simulator.explain.results import (
     Cause,
@@ -46,14 +48,21 @@ def explain_placed(cluster: LoadedCluster, pod: PodInfo, raw: Mapping[str, Any] 
         return replace(found, notes=(policy.refusal,))
     if found.policy is None:
         found = replace(found, policy=PolicyRef(name=policy.compiled.name, generation=policy.compiled.generation))
+    found = replace(found, notes=not_asked(policy))
     if note := cluster.params_note(policy.compiled.name):
-        found = replace(found, notes=(note,))
+        found = replace(found, notes=(*found.notes, note))
     there = cache.placement(pod.uid)
     if there is None or there.node is None:
         return replace(found, notes=(*found.notes, f"node {pod.node_name} does not exist any more"))
     with Trial(cluster) as trial:
         trial.evict((pod,))
         return _compared(policy.framework, cache, trial.with_claims(created_anew(cluster, pod, pod.name)), found)
+
+
+def not_asked(policy: ActivePolicy) -> tuple[str, ...]:
+    """The note that an explanation leaves the policy's extenders out; none if it has none."""
+    extenders = policy.extenders or policy.compiled.spec.extenders
+    return (f"extenders are not asked: {listed(extenders)}",) if extenders else ()
 
 
 def recorded_in(raw: Mapping[str, Any]) -> Recorded | None:
