@@ -108,9 +108,8 @@ def test_pods_get_the_claims_of_a_template_and_their_devices(cluster, namespace)
             assert claim["status"]["allocation"]["allocationTimestamp"]
         device = f"gpu.example.com/{result['pool']}/gpu-0"
         assert kit.decision(placed)["devices"] == [device]
-        assert f"Successfully assigned {namespace}/{name} to {result['pool']} with {device}" in notes(
-            cluster, namespace, "Scheduled"
-        )
+        text = f"Successfully assigned {namespace}/{name} to {result['pool']} with {device}"
+        wait_until(lambda text=text: text in notes(cluster, namespace, "Scheduled"), 30, text)
     assert dra.results_of(claims["p2"]) == []
     assert dra.faults(cluster) == []
     message = kit.condition(cluster.client.read(waiting))["message"]
@@ -267,20 +266,19 @@ def on(name, namespace):
 
 def test_a_failed_binding_takes_the_pod_out_of_its_claim(cluster, started, namespace):
     cluster.client.create(dra.claim("mine", namespace))
-    seen = []
-
-    def reserved():
-        seen.append(bool(dra.consumers(only_claim(cluster, namespace))))
-        return seen[-1]
-
+    reserved = lambda: bool(dra.consumers(only_claim(cluster, namespace)))
     started.proxy.faults = [Faults({"403": 1.0}, is_binding)]
+    started.proxy.hold(is_binding)
     try:
         cluster.client.create(with_claim("p", namespace, "mine"))
-        wait_until(reserved, 30, "the pod is entered in the claim")
+        wait_until(lambda: started.proxy.held() == 1, 30, "the Binding is on its way")
+        assert reserved(), "the pod is entered in the claim"
+        started.proxy.release()
         wait_until(lambda: not reserved(), 30, "the pod is taken out of the claim")
         assert dra.results_of(only_claim(cluster, namespace)), "the devices stay, as in kube-scheduler"
     finally:
         started.proxy.faults = []
+        started.proxy.release()
     kit.wait_bound(cluster, namespace, 1, 30)
     (placed,) = kit.pods(cluster, namespace)
     assert dra.consumers(only_claim(cluster, namespace)) == [placed["metadata"]["uid"]]
@@ -309,10 +307,10 @@ def test_a_device_that_another_scheduler_allocates_at_the_same_time_is_given_bac
     assert placed != name
     assert dra.faults(cluster) == []
     device = f"device gpu.example.com/{name}/gpu-0 is also allocated to claim {namespace}/theirs, by another scheduler"
+    wait_until(lambda: notes(cluster, namespace, "DeviceAllocatedTwice"), 30, "the case is reported")
     assert notes(cluster, namespace, "DeviceAllocatedTwice") == [device]
-    assert f"claim {namespace}/mine: {device} at the same time" in " ".join(
-        notes(cluster, namespace, "FailedScheduling")
-    )
+    failed = lambda: " ".join(notes(cluster, namespace, "FailedScheduling"))
+    wait_until(lambda: f"claim {namespace}/mine: {device} at the same time" in failed(), 30, "the pod has an event")
 
 
 def nominated(cluster, namespace):

@@ -60,8 +60,10 @@ def test_kube_scheduler_places_pods_by_a_policy(cluster, namespace, node_cache):
             cluster.client.create(pod(f"pod-{number}", namespace=namespace))
         kit.wait_bound(cluster, namespace, 3)
         assert {each["spec"]["nodeName"] for each in kit.pods(cluster, namespace)} == {"node-a"}
+        answered = lambda verb: extender.metric("podwright_extender_requests_total", verb=verb, result="success")
+        wait_until(lambda: answered("bind") >= 3, 30, "the bindings are counted: a pod is bound before its request is")
         for verb in ("filter", "prioritize", "bind"):
-            assert extender.metric("podwright_extender_requests_total", verb=verb, result="success") == 3
+            assert answered(verb) == 3
         assert extender.metric("podwright_extender_requests_total", result="error") == 0
     finally:
         scheduler.stop()

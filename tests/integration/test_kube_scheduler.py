@@ -20,6 +20,8 @@ OVERLAY = kit.CHECKOUT / "manifests" / "overlays" / "replace-default"
 BINDING = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/podwright-replace-default"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
 
+pytestmark = pytest.mark.timeout(600)  # another test run may use the port first
+
 
 def patched():
     """The container of the static pod with the patches that are shipped for kubeadm."""
@@ -146,6 +148,6 @@ def test_the_static_pod_serves_policies_with_the_rights_of_the_overlay(cluster, 
         found = kit.pods(cluster, namespace)
         assert {kit.decision(each)["policy"] for each in found} == {"packs"}
         assert len({each["spec"]["nodeName"] for each in found}) == 1
+        accepted = lambda: kit.condition(cluster.client.get(f"{kit.POLICIES}/packs"), "Accepted")
+        wait_until(lambda: accepted().get("status") == "True", 30, "the policy is accepted in its status")
         assert warnings(operator) == []
-    status = cluster.client.get(f"{kit.POLICIES}/packs")["status"]
-    assert {each["type"]: each["status"] for each in status["conditions"]}["Accepted"] == "True"

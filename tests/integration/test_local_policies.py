@@ -85,7 +85,9 @@ def test_a_namespace_editor_writes_a_policy_that_its_pods_follow_and_a_too_greed
         pods = cluster.client.items(f"/api/v1/namespaces/{namespace}/pods")
         assert {each["spec"]["nodeName"] for each in pods} == {"b"}
         assert f'"policy":"{namespace}/pack"' in pods[0]["metadata"]["annotations"][kit.ANNOTATION].replace(" ", "")
-        assert operator.metric("podwright_policy_decisions_total", policy=f"{namespace}/pack") == 4
+        decisions = lambda: operator.metric("podwright_policy_decisions_total", policy=f"{namespace}/pack")
+        wait_until(lambda: decisions() >= 4, 30, "the decisions are counted")
+        assert decisions() == 4
 
         from_config_map = {"paramsFrom": {"configMapRef": {"name": "tiers"}}, "rules": by_params}
         apply(local("pack", namespace, strategy={"type": "MostAllocated"}, **from_config_map))
