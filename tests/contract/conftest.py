@@ -63,7 +63,7 @@ class WatchStream:
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
 
-    async def next(self, seconds: float = 10) -> tuple[str, dict]:
+    async def next(self, seconds: float = 60) -> tuple[str, dict]:
         """The type and object of the next event."""
         line = await asyncio.wait_for(self._response.content.readline(), seconds)
         if not line:

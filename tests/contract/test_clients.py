@@ -92,7 +92,7 @@ async def test_the_kubernetes_client_creates_binds_and_watches(api, core):
         assert [pod.metadata.name for pod in listed.items] == ["a"]
         version = created.metadata.resource_version
         stream = watch.Watch().stream(
-            core.list_namespaced_pod, api.namespace, resource_version=version, timeout_seconds=5
+            core.list_namespaced_pod, api.namespace, resource_version=version, timeout_seconds=60
         )
         event = next(stream)
         stream.close()

@@ -10,6 +10,8 @@ import uuid
 import pytest
 import yaml
 
+from podwright.testing import wait_until
+
 from .test_custom_resources import definition
 
 pytestmark = pytest.mark.slow
@@ -45,6 +47,13 @@ class Kubectl:
         done = self._run(arguments, given, environment)
         assert done.returncode != 0, done.stdout
         return done.stderr
+
+    def eventually(self, *arguments, given=None):
+        """Runs a command again until it succeeds, because a real server needs a moment to serve a new kind and to publish its schema."""
+        wait_until(
+            lambda: self._run(arguments, given, {}).returncode == 0, 30, f"kubectl {' '.join(arguments)} succeeds"
+        )
+        return self(*arguments, given=given)
 
     def __call__(self, *arguments, given=None, **environment):
         done = self._run(arguments, given, environment)
@@ -148,14 +157,14 @@ def test_a_custom_kind_has_a_short_name_and_printer_columns(kubectl):
     kubectl("wait", "--for=condition=Established", f"crd/widgets.{group}", "--timeout=30s")
     widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"mode": "fast"}}
     try:
-        kubectl("apply", "-f", "-", given=widget)
+        kubectl.eventually("apply", "-f", "-", given=widget)
         header, row = kubectl("get", f"wd.{group}").splitlines()
         assert (header.split(), row.split()[:2]) == (["NAME", "MODE", "AGE"], ["w", "fast"])
         refused = kubectl.fails("apply", "-f", "-", given=widget | {"spec": {"mode": "odd"}})
         assert 'spec.mode: Unsupported value: "odd": supported values: "fast", "slow"' in refused
         unknown = kubectl.fails("apply", "-f", "-", given=widget | {"spec": {"mode": "fast", "junk": 1}})
         assert 'unknown field "spec.junk"' in unknown
-        assert "mode" in kubectl("explain", f"widgets.{group}.spec")
+        assert "mode" in kubectl.eventually("explain", f"widgets.{group}.spec")
     finally:
         kubectl("delete", "crd", f"widgets.{group}")
 

@@ -119,7 +119,7 @@ async def test_initial_events_end_with_a_bookmark(api):
 @pytest.mark.slow
 async def test_a_watch_can_resume_from_the_bookmark_that_precedes_its_timeout(api):
     revision = await api.revision("~configmaps")
-    options = {"allowWatchBookmarks": "true", "timeoutSeconds": "3", "fieldSelector": "metadata.name=z"}
+    options = {"allowWatchBookmarks": "true", "timeoutSeconds": "10", "fieldSelector": "metadata.name=z"}
     async with api.watch("~configmaps", resourceVersion=revision, **options) as watch:
         other = await api.config("a")
         event, obj = await watch.next()

@@ -114,7 +114,7 @@ class TestServiceAccounts:
         )
         wait_until(
             lambda: control_plane.kubectl("auth", "can-i", "list", "pods", kubeconfig=login) == "yes\n",
-            10,
+            30,
             "the role takes effect",
         )
         assert control_plane.kubectl("get", "pods", "-o", "name", kubeconfig=login) == ""
@@ -127,7 +127,7 @@ class TestComponents:
             empty_cluster.client.create(node("only"))
             body = pod("placed", namespace)
             empty_cluster.client.create(body)
-            wait_until(lambda: bound_to(empty_cluster, body) == "only", 20, "the pod is bound")
+            wait_until(lambda: bound_to(empty_cluster, body) == "only", 60, "the pod is bound")
         finally:
             scheduler.kill()
 
@@ -137,7 +137,7 @@ class TestComponents:
             empty_cluster.client.create(node("only"))
             mine, other = pod("mine", namespace, scheduler="mine"), pod("other", namespace)
             empty_cluster.bulk.create([other, mine])
-            wait_until(lambda: bound_to(empty_cluster, mine) == "only", 20, "the profile's pod is bound")
+            wait_until(lambda: bound_to(empty_cluster, mine) == "only", 60, "the profile's pod is bound")
             assert bound_to(empty_cluster, other) is None
         finally:
             scheduler.kill()
@@ -182,7 +182,7 @@ class TestFaults:
             paused = Client("127.0.0.1", int(cluster.url.rsplit(":", 1)[1]), cluster.certificate_authority, "", 0.5)
             assert not paused.ready()
             cluster.api_server.resume()
-            assert cluster.client.ready()
+            wait_until(cluster.client.ready, 60, "the API server is ready")
 
     def test_restarted_etcd_and_api_server_keep_their_data(self, binaries):
         with ControlPlane(binaries=binaries) as cluster:
@@ -249,7 +249,7 @@ class TestFaults:
         os.kill(owner.pid, ending)
         owner.wait()
         owner.stdout.close()
-        wait_until(lambda: not any(running(pid) for pid in pids), 10, "all children have ended")
+        wait_until(lambda: not any(running(pid) for pid in pids), 30, "all children have ended")
 
         with ControlPlane(binaries=binaries):
             assert not Path(folder).exists(), "the next control plane removes the folder"

@@ -164,7 +164,7 @@ def test_an_extender_filters_and_scores_nodes(cluster, namespace, tmp_path, cach
             kit.wait_bound(cluster, namespace, 4)
             wait_until(
                 lambda: condition(cluster, namespace, "nowhere") is not None,
-                timeout=10,
+                timeout=30,
                 expected="a condition of pod nowhere",
             )
     bound = [raw["spec"].get("nodeName") for raw in kit.pods(cluster, namespace)]

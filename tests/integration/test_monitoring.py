@@ -25,7 +25,7 @@ LOADED = {"PodwrightPodsUnschedulable"}
 
 
 class Prometheus:
-    """A running Prometheus. It scrapes and evaluates every second."""
+    """A running Prometheus. It scrapes every two seconds and evaluates every second."""
 
     def __init__(self, port):
         self._url = f"http://127.0.0.1:{port}"
@@ -81,7 +81,7 @@ def scraping(cluster, secured, objects, prometheus, tmp_path):
     assert endpoint["bearerTokenFile"] == "/var/run/secrets/kubernetes.io/serviceaccount/token"
     service = objects["Service", "podwright"]
     config = {
-        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+        "global": {"scrape_interval": "2s", "scrape_timeout": "2s", "evaluation_interval": "1s"},
         "rule_files": [str(tmp_path / "rules.yaml")],
         "scrape_configs": [
             {
@@ -125,16 +125,21 @@ def test_every_panel_has_data_and_every_rule_is_evaluated(cluster, namespace, sc
         return {(title, query) for title, queries in panels().items() for query in queries if not scraping.query(query)}
 
     with contextlib.suppress(TimeoutError):
-        wait_until(lambda: not empty(), 20, "every panel has data")
+        wait_until(lambda: not empty(), 60, "every panel has data")
     assert empty() == set()
     checks = scraping.get("/api/v1/query", query='kubernetes_healthcheck{type="readyz"}')["result"]
     passing = {each["metric"]["name"]: each["value"][1] for each in checks}
     shown = set(re.findall(r"^\[\+\](\S+) ok", secured.get("/readyz?verbose")[1], re.MULTILINE))
     assert passing == dict.fromkeys(shown - {LOOP}, "1")
-    rules = [rule for group in scraping.get("/api/v1/rules")["groups"] for rule in group["rules"]]
-    assert {rule["name"] for rule in rules} == alerts().keys()
-    assert {rule["health"] for rule in rules} == {"ok"}
-    assert {rule["name"] for rule in rules if rule["state"] != "inactive"} <= LOADED
+    rules = lambda: [rule for group in scraping.get("/api/v1/rules")["groups"] for rule in group["rules"]]
+    assert {rule["name"] for rule in rules()} == alerts().keys()
+    assert {rule["health"] for rule in rules()} == {"ok"}
+    others = lambda: {rule["name"] for rule in rules() if rule["state"] != "inactive"} - LOADED
+    with contextlib.suppress(
+        TimeoutError
+    ):  # a scrape that a busy machine makes late looks like an instance that is down
+        wait_until(lambda: not others(), 30, "no other alert is pending")
+    assert others() == set()
 
 
 def test_the_dashboard_is_a_config_map_that_grafana_imports(objects):

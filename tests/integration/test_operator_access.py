@@ -90,13 +90,13 @@ def test_missing_permissions_for_some_kinds_are_logged_and_survived(cluster, nam
 
 def test_without_permission_to_read_nodes_the_operator_exits_with_an_error(cluster, limited):
     operator = kit.start(cluster, kubeconfig=limited("nodes"), ready=False)
-    assert operator.process.wait(30) == 1
+    assert operator.process.wait(60) == 1
     assert "Error: /api/v1/nodes: RBAC does not let us list it" in operator.log()
 
 
 def test_without_a_kubeconfig_the_operator_exits_with_an_error(cluster, tmp_path):
     operator = kit.start(cluster, kubeconfig=tmp_path / "missing", ready=False)
-    assert operator.process.wait(30) == 1
+    assert operator.process.wait(60) == 1
     assert "does not exist" in operator.log()
 
 
