@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from podwright.core.framework.crowded_nodes import CrowdedNodes
 from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
@@ -203,8 +204,9 @@ def _with_nominated(
 
     The others keep the verdict of `filter_all`, which is that without the nominated pods.
     """
-    cached = framework.cached_verdicts(state, pod)
+    crowded = CrowdedNodes(framework, state, pod)
     considered = diagnosis.considered
+    rejected: dict[int, Status] = {}
     for name in [*cache.nominator.nodes()]:
         cache.pauses.point_in_plugin()
         info = cache.present(name)
@@ -213,18 +215,16 @@ def _with_nominated(
         nominated = framework.nominated_before(pod, name)
         if not nominated:
             continue
-        known = None if cached is None else cached.get(info, nominated)
-        status = framework.filter_crowded_node(state, pod, info, nominated) if known is None else known[0]
-        if known is None and cached is not None:
-            cached.put(info, nominated, status)
-        if status is None:
-            continue
-        if alive[info.slot]:
-            alive = alive.copy()
-            alive[info.slot] = False
-        else:
-            diagnosis.withdraw(info.slot)
-        diagnosis.explicit[info.slot] = status
+        status = crowded.verdict(info, nominated)
+        if status is not None:
+            rejected[info.slot] = status
+    if not rejected:
+        return alive
+    slots = np.fromiter(rejected, np.intp, len(rejected))
+    diagnosis.filtered_again(slots[~alive[slots]])
+    diagnosis.explicit.update(rejected)
+    alive = alive.copy()
+    alive[slots] = False
     return alive
 
 

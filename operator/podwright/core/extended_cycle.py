@@ -133,7 +133,7 @@ def _explain(cache: Cache, diagnosis: NodeDiagnosis, answers: ExtenderAnswers, f
         if info is None:
             diagnosis.elsewhere.append(status)
         elif (rejected := diagnosis.status_of(info.slot)) is not None:
-            diagnosis.withdraw(info.slot)
+            diagnosis.filtered_again(np.array([info.slot]))
             diagnosis.explicit[info.slot] = Status(status.code, status.reasons, rejected.plugin or EXTENDER)
 
 

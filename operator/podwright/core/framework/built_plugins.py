@@ -76,10 +76,10 @@ class BuiltPlugins:
         self.post_bind_plugins: tuple[PostBindPlugin, ...] = points[Point.POST_BIND]
         self.hints: Mapping[str, Sequence[EventHint]] = _hints(self.plugins, classes, handle, report_exception)
         """Queueing hints by plugin name."""
-        self._pre_filter_extensions = tuple(p for p in self.pre_filter_plugins if isinstance(p, PreFilterExtensions))
+        self.pre_filter_extensions = tuple(p for p in self.pre_filter_plugins if isinstance(p, PreFilterExtensions))
         self.disabled_checks = _disabled_checks(expanded, classes)
         """Plugin classes that the profile does not run in PreFilter, with `pre_filter_disabled`."""
-        self._beyond_node = frozenset(p.name for p in self.filter_plugins if p.scope > Scope.NODE_PODS)
+        self.beyond_node = frozenset(p.name for p in self.filter_plugins if p.scope > Scope.NODE_PODS)
 
     def at(self, *points: Point) -> Sequence[ExtensionPoint]:
         """The plugins of these points, for callers that need only their names and classes."""

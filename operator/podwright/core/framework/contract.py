@@ -89,7 +89,7 @@ def attach(plugin: Any, framework: Any) -> None:
 
 def guarded(plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], T]) -> Callable[[*Ts], T]:
     """The method, made to raise PluginErrors only. In-tree plugins are trusted not to fail."""
-    if _is_in_tree(plugin):
+    if is_in_tree(plugin):
         return method
 
     def run(*args: *Ts) -> T:
@@ -153,7 +153,7 @@ def outcome_of(plugin: ExtensionPoint, point: Point, answer: Any) -> Status | No
 
 def verdict_key_of(plugin: FilterPlugin, pod: PodInfo) -> Hashable | None:
     """The plugin's `verdict_key`, which must be hashable."""
-    if _is_in_tree(plugin):
+    if is_in_tree(plugin):
         return plugin.verdict_key(pod)
     key = call(plugin, Point.FILTER, plugin.verdict_key, pod)
     call(plugin, Point.FILTER, hash, key)
@@ -173,7 +173,7 @@ def filter_result(plugin: ExtensionPoint, answer: Any, length: int) -> FilterRes
         raise fault(plugin, Point.FILTER, f"filter_all returned {_kind(answer)}, expected a FilterResult or None")
     if answer.ok.shape != (length,) or answer.ok.dtype != np.bool_:
         raise fault(plugin, Point.FILTER, f"filter_all returned {_kind(answer.ok)}, expected bool[{length}]")
-    if _is_in_tree(plugin):
+    if is_in_tree(plugin):
         return answer
     return FilterResult(answer.ok, _reporting(plugin, Point.FILTER.key, answer.explain))
 
@@ -217,7 +217,7 @@ def check_range(plugin: ExtensionPoint, scores: Any) -> None:
     """Checks that final scores are 0 to 100. Arrays of in-tree plugins are not checked here, to save time; tests check them."""
     if isinstance(scores, int):
         low = high = scores
-    elif _is_in_tree(plugin) or not len(scores):
+    elif is_in_tree(plugin) or not len(scores):
         return
     else:
         low, high = int(scores.min()), int(scores.max())
@@ -267,7 +267,7 @@ def hints_of(plugin: EnqueueExtensions) -> tuple[EventHint, ...]:
             )
         if hint.function is not None and not callable(hint.function):
             raise PluginError(plugin.name, "hints", f"returned {_kind(hint.function)}, expected a function or None")
-    if _is_in_tree(plugin):
+    if is_in_tree(plugin):
         return hints
     return tuple(
         hint if hint.function is None else replace(hint, function=_reporting(plugin, "hints", hint.function))
@@ -275,7 +275,7 @@ def hints_of(plugin: EnqueueExtensions) -> tuple[EventHint, ...]:
     )
 
 
-def _is_in_tree(plugin: Any) -> bool:
+def is_in_tree(plugin: Any) -> bool:
     return type(plugin).__module__.startswith(_IN_TREE)
 
 

@@ -80,14 +80,14 @@ class NodeDiagnosis:
         """The statuses of rows that were filtered by themselves."""
         self.explicit.update(statuses)
 
-    def withdraw(self, slot: int) -> None:
-        """Removes the row from the stage that rejected it, if any, because the row was filtered again by itself."""
-        for index, stage in enumerate(self.stages):
-            if stage.before[slot] and not stage.after[slot]:
+    def filtered_again(self, slots: Slots) -> None:
+        """Removes rows from the stages that rejected them, because they were filtered again by themselves."""
+        for index, stage in enumerate(self.stages if len(slots) else ()):
+            again = slots[stage.before[slots] & ~stage.after[slots]]
+            if len(again):
                 after = stage.after.copy()
-                after[slot] = True
+                after[again] = True
                 self.stages[index] = Stage(stage.plugin, stage.before, after, stage.result)
-                return
 
     def status_of(self, slot: int) -> Status | None:
         """The status that rejected the node in this row; None if none did."""

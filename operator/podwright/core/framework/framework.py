@@ -192,9 +192,11 @@ class Framework(BuiltPlugins):
         if not status.rejected:
             raise PluginError(plugin.name, Point.FILTER.key, status.message or status.code.text)
 
-    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Runs the filters on one node. The first rejection, or None."""
-        for plugin in self.filter_plugins:
+    def filter_node(
+        self, state: CycleState, pod: PodInfo, node: NodeInfo, plugins: Sequence[FilterPlugin] | None = None
+    ) -> Status | None:
+        """Runs the filters on one node, or only these. The first rejection, or None."""
+        for plugin in self.filter_plugins if plugins is None else plugins:
             if plugin.name in state.skip_filter:
                 continue
             answer = call(plugin, Point.FILTER, plugin.filter, state, pod, node)
@@ -214,21 +216,26 @@ class Framework(BuiltPlugins):
         return self.filter_node(state, pod, node) if status is None else status
 
     def filter_crowded_node(
-        self, state: CycleState, pod: PodInfo, node: NodeInfo, others: Sequence[PodInfo]
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        node: NodeInfo,
+        others: Sequence[PodInfo],
+        plugins: Sequence[FilterPlugin] | None = None,
     ) -> Status | None:
         """Runs `filter_node` with these other pods on the node, too."""
         crowded, with_them = node.clone(), state.clone()
         for other in others:
             crowded.add(other)
             self.add_pod(with_them, pod, other, crowded)
-        return self.filter_node(with_them, pod, crowded)
+        return self.filter_node(with_them, pod, crowded, plugins)
 
     def verdict_key(self, state: CycleState, pod: PodInfo) -> Hashable | None:
         """What verdicts on a node depend on, besides the node, the pods on it and the pods nominated to it.
 
         None: a filter for this pod does not allow its verdicts to be cached.
         """
-        if not self._beyond_node <= state.skip_filter:
+        if not self.beyond_node <= state.skip_filter:
             return None
         keys = []
         for plugin in self.filter_plugins:
@@ -252,9 +259,9 @@ class Framework(BuiltPlugins):
         for plugin in self.post_filter_plugins:
             contract.contained(plugin, Point.POST_FILTER, plugin.clear_cache)
 
-    def cached_verdicts(self, state: CycleState, pod: PodInfo) -> NodeVerdicts[Status | None] | None:
-        """Results of `filter_crowded_node` with the nominated pods that are valid for this pod; None if they must not be cached."""
-        return self._verdicts.of(self.verdict_key(state, pod))
+    def cached_verdicts(self, key: Hashable | None) -> NodeVerdicts[Status | None] | None:
+        """See `CrowdedNodes`."""
+        return self._verdicts.of(key)
 
     def nominated_before(self, pod: PodInfo, node_name: str) -> Sequence[PodInfo]:
         """The pods nominated to the node that this pod must leave room for."""
@@ -263,13 +270,13 @@ class Framework(BuiltPlugins):
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
         """Updates the state of PreFilter after a dry run added `added` to `node`."""
-        for plugin in self._pre_filter_extensions:
+        for plugin in self.pre_filter_extensions:
             if plugin.name not in state.skip_filter:
                 self._adjusted(plugin, call(plugin, Point.PRE_FILTER, plugin.add_pod, state, pod, added, node))
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
         """Updates the state of PreFilter after a dry run removed `removed` from `node`."""
-        for plugin in self._pre_filter_extensions:
+        for plugin in self.pre_filter_extensions:
             if plugin.name not in state.skip_filter:
                 self._adjusted(plugin, call(plugin, Point.PRE_FILTER, plugin.remove_pod, state, pod, removed, node))
 

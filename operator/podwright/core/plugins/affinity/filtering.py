@@ -20,6 +20,7 @@ from podwright.core.framework.interface import Bools, FilterResult
 from podwright.core.framework.status import Status, unresolvable, unschedulable
 from podwright.core.objects.affinity import PodAffinity
 from podwright.core.objects.pod import LabelSet, PodInfo
+from podwright.core.objects.selectors import Labels
 from podwright.core.plugins.affinity.terms import own_terms
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.podindex import Groups, PodIndex, PodSelector, Sums, Tally
@@ -28,6 +29,9 @@ _AFFINITY: Final = unresolvable("node(s) didn't match pod affinity rules")
 _ANTI_AFFINITY: Final = unschedulable("node(s) didn't match pod anti-affinity rules")
 _EXISTING: Final = unschedulable("node(s) didn't satisfy existing pods anti-affinity rules")
 STATUSES: Final = (_AFFINITY, _ANTI_AFFINITY, _EXISTING)
+
+FEW_TERMS: Final = 4
+"""So few terms are compared with a pod one by one, which is faster than to look them up."""
 
 SumsByKey = Mapping[str, Sequence[Sums]]
 
@@ -132,14 +136,43 @@ class ClusterCounts:
         """By topology key the number of another pod's required anti-affinity terms that match the pod."""
         known = self._repelling.get(other)
         if known is None:
-            pod = self.pod
-            namespace_labels = self.index.namespace_labels(pod.namespace) or {}
+            pod, namespace_labels = self.pod, self._namespace_labels
             known = self._repelling[other] = Counter(
                 term.topology_key
                 for term in own_terms(other).anti_affinity.selecting(pod.labels)
                 if term.covers(pod.namespace, namespace_labels)
             )
         return known
+
+    @cached_property
+    def _namespace_labels(self) -> Labels:
+        return self.index.namespace_labels(self.pod.namespace) or {}
+
+    def repels_near(self, other: PodAffinity, labels: Labels) -> bool:
+        """Whether a required anti-affinity term of another pod, on a node with these labels, matches the pod."""
+        terms = other.anti_required
+        if len(terms) > FEW_TERMS:
+            return any(key in labels for key in self.repels(other))
+        pod = self.pod
+        for term in terms:
+            if term.topology_key not in labels or not term.selector.matches(pod.labels):
+                continue
+            if term.covers(pod.namespace, self._namespace_labels):
+                return True
+        return False
+
+    def repelled_near(self, other: PodInfo, labels: Labels) -> bool:
+        """Whether a required anti-affinity term of the pod matches another pod on a node with these labels."""
+        terms = self.pod.pod_affinity.anti_required
+        if len(terms) > FEW_TERMS:
+            return any(key in labels for key in self.repelled_by(other))
+        index = self.index
+        for term in terms:
+            if term.topology_key not in labels or not term.selector.matches(other.labels):
+                continue
+            if index.applies_to(term, other.namespace):
+                return True
+        return False
 
 
 class DomainCounts:
@@ -220,8 +253,6 @@ class DomainCounts:
 class PreFilterState:
     """The three counts of one pod."""
 
-    __slots__ = ("_affinity", "_anti_affinity", "_counted", "_existing")
-
     def __init__(
         self, counted: ClusterCounts, counts: tuple[DomainCounts, DomainCounts, DomainCounts] | None = None
     ) -> None:
@@ -249,6 +280,34 @@ class PreFilterState:
         if own.anti_required:
             for key, terms in counted.repelled_by(other).items():
                 self._anti_affinity.update(key, node, delta * terms)
+
+    def filter_with(self, others: Iterable[PodInfo], node: NodeInfo) -> Status | None:
+        """The verdict on the node as if `others` were on it. Only for a state without dry runs, while no pod comes or goes."""
+        counted = self._counted
+        own = counted.pod.pod_affinity
+        if own.required:
+            with_them = self.clone()
+            for other in others:
+                with_them.update(other, node, 1)
+            return with_them.filter(node)
+        anti_affinity, existing = self._masks
+        labels = node.present.labels
+        if anti_affinity is not None and anti_affinity[node.slot]:
+            return _ANTI_AFFINITY
+        if own.anti_required:
+            for other in others:
+                if counted.repelled_near(other, labels):
+                    return _ANTI_AFFINITY
+        if existing is not None and existing[node.slot]:
+            return _EXISTING
+        for other in others:
+            if counted.repels_near(other.pod_affinity, labels):
+                return _EXISTING
+        return None
+
+    @cached_property
+    def _masks(self) -> tuple[Bools | None, Bools | None]:
+        return self._anti_affinity.counted_mask(), self._existing.counted_mask()
 
     def filter(self, node: NodeInfo) -> Status | None:
         """The first violated rule: the pod's affinity, its anti-affinity, the anti-affinity of placed pods."""

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.crowded_nodes import CrowdedFilter
 from podwright.core.framework.interface import (
     CycleState,
     DomainPlugin,
     EnqueueExtensions,
     Feasible,
-    FilterPlugin,
     FilterResult,
     Handle,
     Int64s,
@@ -64,7 +64,7 @@ class InterPodAffinity(
     DomainPlugin,
     PreFilterPlugin,
     PreFilterExtensions,
-    FilterPlugin,
+    CrowdedFilter,
     PreScorePlugin,
     ScorePlugin,
     EnqueueExtensions,
@@ -132,6 +132,11 @@ class InterPodAffinity(
 
     def filter(self, state: CycleState, _pod: PodInfo, node: NodeInfo) -> Status | None:
         return _filtering(state).filter(node)
+
+    def filter_crowded(
+        self, state: CycleState, _pod: PodInfo, node: NodeInfo, others: Sequence[PodInfo]
+    ) -> Status | None:
+        return _filtering(state).filter_with(others, node)
 
     def filter_all(self, state: CycleState, _pod: PodInfo, _table: NodeTable) -> FilterResult | None:
         return _filtering(state).filter_all()

@@ -1,0 +1,79 @@
+"""CrowdedNodes: verdicts on nodes with the pods that are nominated to them, for one pod.
+
+A pod group may have a thousand members, and another one a thousand nominations: so a million of these verdicts. The filters before the first
+one that looks beyond the node are cached (see `verdict_cache`). Those after it run for each pod, without a copy of its state if they can.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from podwright.core.framework import contract
+from podwright.core.framework.contract import call
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.interface import CycleState, FilterPlugin
+from podwright.core.framework.profile import Point
+from podwright.core.framework.status import Status
+from podwright.core.objects.pod import PodInfo
+from podwright.core.state.nodeinfo import NodeInfo
+
+
+class CrowdedFilter(FilterPlugin):
+    """A filter that needs no copy of the state to count pods that are not on the node yet. For plugins of the core."""
+
+    @abstractmethod
+    def filter_crowded(
+        self, state: CycleState, pod: PodInfo, node: NodeInfo, others: Sequence[PodInfo]
+    ) -> Status | None:
+        """What `filter` answers after `add_pod` for each of `others` on the node. Changes no state."""
+
+
+class CrowdedNodes:
+    """See the module. `state`: that of the pod's PreFilter. Nothing else may change while these verdicts are asked for."""
+
+    def __init__(self, framework: Framework, state: CycleState, pod: PodInfo) -> None:
+        self._framework, self._state, self._pod = framework, state, pod
+        skipped = state.skip_filter
+        active = [plugin for plugin in framework.filter_plugins if plugin.name not in skipped]
+        keys = []
+        for plugin in active:
+            key = None if plugin.name in framework.beyond_node else contract.verdict_key_of(plugin, pod)
+            if key is None:
+                break
+            keys.append(key)
+        first, self._rest = active[: len(keys)], active[len(keys) :]
+        adjusted = [plugin for plugin in framework.pre_filter_extensions if plugin.name not in skipped]
+        if self._rest and any(plugin in first or not contract.is_in_tree(plugin) for plugin in adjusted):
+            first, self._rest = [], active
+        self._first = first
+        self._crowded = [
+            plugin for plugin in self._rest if isinstance(plugin, CrowdedFilter) and contract.is_in_tree(plugin)
+        ]
+        cached = first or not self._rest
+        self._cached = framework.cached_verdicts((*keys, pod.priority, frozenset(skipped)) if cached else None)
+
+    def verdict(self, node: NodeInfo, others: Sequence[PodInfo]) -> Status | None:
+        """The first rejection with the pods `others` on the node, too; None: the node passes."""
+        framework, state, pod = self._framework, self._state, self._pod
+        if self._cached is not None:
+            known = self._cached.get(node, others)
+            if known is None:
+                known = (self._filter_first(node, others),)
+                self._cached.put(node, others, known[0])
+            if known[0] is not None or not self._rest:
+                return known[0]
+        if len(self._crowded) < len(self._rest):
+            return framework.filter_crowded_node(state, pod, node, others, self._rest)
+        for plugin in self._crowded:
+            if (status := call(plugin, Point.FILTER, plugin.filter_crowded, state, pod, node, others)) is not None:
+                return status.by(plugin.name)
+        return None
+
+    def _filter_first(self, node: NodeInfo, others: Sequence[PodInfo]) -> Status | None:
+        if not self._rest:
+            return self._framework.filter_crowded_node(self._state, self._pod, node, others)
+        crowded = node.clone()
+        for other in others:
+            crowded.add(other)
+        return self._framework.filter_node(self._state, self._pod, crowded, self._first)
