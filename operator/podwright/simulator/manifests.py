@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 import yaml
 
-from podwright.core.objects.errors import kind_of
+from podwright.core.objects.errors import json_type
 from podwright.kube.bounded_files import read_at_most
 
 Raw = Mapping[str, Any]
@@ -97,11 +97,11 @@ def _objects(documents: Sequence[Any], where: str) -> Iterator[Manifest]:
     for index, document in enumerate(documents):
         place = f"{where}: document {index + 1}" if len(documents) > 1 else where
         if not isinstance(document, Mapping):
-            raise ManifestError(f"{place}: expected an object, got {kind_of(document)}")
+            raise ManifestError(f"{place}: expected an object, got {json_type(document)}")
         if isinstance(document.get("items"), list) and str(document.get("kind") or "List").endswith("List"):
             for position, item in enumerate(document["items"]):
                 if not isinstance(item, Mapping):
-                    raise ManifestError(f"{place}: items[{position}]: expected an object, got {kind_of(item)}")
+                    raise ManifestError(f"{place}: items[{position}]: expected an object, got {json_type(item)}")
                 yield Manifest(item, f"{place}: items[{position}]")
         elif not isinstance(document.get("kind"), str):
             raise ManifestError(f"{place}: kind: is missing")

@@ -27,7 +27,7 @@ from typing import Any, Final, TypeVar
 import orjson
 from aiohttp import web
 
-from podwright.core.objects.errors import kind_of
+from podwright.core.objects.errors import json_type
 from podwright.kube.serve.page.sight import is_foreign
 from podwright.simulator.hypotheses.hypothesis import TIME_IS_UP, HypothesisError
 from podwright.simulator.hypotheses.requests import hypothesis_of
@@ -164,11 +164,11 @@ class SimulationServer:
         raw, seed, empty = body.get("hypotheses"), _whole(body, "seed"), _whole(body, "emptyNodes")
         summary = body.get("summary", False)
         if not isinstance(raw, list):
-            raise RequestError(f"hypotheses: expected a list, got {kind_of(raw)}")
+            raise RequestError(f"hypotheses: expected a list, got {json_type(raw)}")
         if len(raw) > self._limits.hypotheses:
             raise RequestError(f"hypotheses: {len(raw):,} are more than {self._limits.hypotheses:,}")
         if not isinstance(summary, bool):
-            raise RequestError(f"summary: expected true or false, got {kind_of(summary)}")
+            raise RequestError(f"summary: expected true or false, got {json_type(summary)}")
 
         def work(stopped: Callable[[], bool]) -> dict[str, Any]:
             left, results = 0 if summary else self._limits.listed, []
@@ -231,7 +231,7 @@ class SimulationServer:
         except orjson.JSONDecodeError as error:
             raise RequestError(f"the body is not JSON: {error}") from error
         if not isinstance(body, dict):
-            raise RequestError(f"the body: expected an object, got {kind_of(body)}")
+            raise RequestError(f"the body: expected an object, got {json_type(body)}")
         for key in body:
             if key not in known:
                 raise RequestError(f"{key}: unknown field; there are {', '.join(known)}")
@@ -265,7 +265,7 @@ def _summary(result: SimulationResult) -> dict[str, Any]:
 def _whole(body: Mapping[str, Any], key: str) -> int:
     value = body.get(key, 0)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise RequestError(f"{key}: expected a whole number, got {kind_of(value)}")
+        raise RequestError(f"{key}: expected a whole number, got {json_type(value)}")
     if isinstance(value, float) or value < 0:  # a whole number of more than 64 bits is read as a float
         raise RequestError(f"{key}: expected a whole number from 0 to {2**64 - 1}, got {value}")
     return value

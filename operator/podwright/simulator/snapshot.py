@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import orjson
 
-from podwright.core.objects.errors import InvalidObjectError, kind_of
+from podwright.core.objects.errors import InvalidObjectError, json_type
 from podwright.core.objects.pod import parse_time
 from podwright.kube.client.json_text import innermost_open, loads
 from podwright.kube.node_signals.numbers import Numbers
@@ -121,14 +121,14 @@ def parse_snapshot(content: bytes, where: str) -> Snapshot:
     """A snapshot in JSON or, if it does not begin like JSON, in YAML. `where` names it in errors. Raises SnapshotError."""
     raw = _parsed(content, where)
     if not isinstance(raw, Mapping):
-        raise SnapshotError(f"{where}: expected an object, got {kind_of(raw)}: {_EXPECTED}")
+        raise SnapshotError(f"{where}: expected an object, got {json_type(raw)}: {_EXPECTED}")
     if "items" not in raw:
         if isinstance(raw.get("kind"), str) and "metadata" in raw:
             return Snapshot(objects=[raw])  # kubectl get of one object
         raise SnapshotError(f"{where}: items: is missing: {_EXPECTED}")
     items = raw["items"]
     if not isinstance(items, list):
-        raise SnapshotError(f"{where}: items: expected a list, got {kind_of(items)}: {_EXPECTED}")
+        raise SnapshotError(f"{where}: items: expected a list, got {json_type(items)}: {_EXPECTED}")
     about = raw.get(FIELD)
     about = about if isinstance(about, Mapping) else {}
     missing, minor = about.get("missing"), about.get("minor")
@@ -147,14 +147,14 @@ def _numbers(raw: Any, where: str) -> Numbers:
         return {}
     here = f"{where}: {FIELD}.signals"
     if not isinstance(raw, Mapping):
-        raise SnapshotError(f"{here}: expected an object, got {kind_of(raw)}")
+        raise SnapshotError(f"{here}: expected an object, got {json_type(raw)}")
     found: dict[str, dict[str, float]] = {}
     for name, numbers in raw.items():
         if not isinstance(numbers, Mapping):
-            raise SnapshotError(f"{here}.{name}: expected an object, got {kind_of(numbers)}")
+            raise SnapshotError(f"{here}.{name}: expected an object, got {json_type(numbers)}")
         for node, number in numbers.items():
             if isinstance(number, bool) or not isinstance(number, int | float):
-                raise SnapshotError(f"{here}.{name}.{node}: expected a number, got {kind_of(number)}")
+                raise SnapshotError(f"{here}.{name}.{node}: expected a number, got {json_type(number)}")
         found[str(name)] = {str(node): float(number) for node, number in numbers.items()}
     return found
 
@@ -165,7 +165,7 @@ def _objects(items: Sequence[Any], parent: Raw, where: str) -> Iterable[Raw]:
     own = {"apiVersion": version, "kind": kind.removesuffix("List")} if kind not in ("List", "") else {}
     for index, item in enumerate(items):
         if not isinstance(item, Mapping):
-            raise SnapshotError(f"{where}: items[{index}]: expected an object, got {kind_of(item)}")
+            raise SnapshotError(f"{where}: items[{index}]: expected an object, got {json_type(item)}")
         if isinstance(item.get("items"), list) and str(item.get("kind") or "").endswith("List"):
             yield from _objects(item["items"], item, f"{where}: items[{index}]")
             continue

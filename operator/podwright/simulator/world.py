@@ -9,7 +9,7 @@ from podwright.api.spec.signals import Definitions
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Cluster, ClusterError, EventType, WaitingPod
 from podwright.core.framework.observer import NO_OBSERVER
-from podwright.core.objects.errors import InvalidObjectError, kind_of
+from podwright.core.objects.errors import InvalidObjectError, json_type
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.selectors import as_list
@@ -102,7 +102,7 @@ class World:
 def object_of(raw: object, where: str) -> Mapping[str, Any]:
     """Returns `raw` if it is an object, else raises InvalidObjectError naming `where`."""
     if not isinstance(raw, Mapping):
-        raise InvalidObjectError(where, f"expected an object, got {'nothing' if raw is None else kind_of(raw)}")
+        raise InvalidObjectError(where, f"expected an object, got {'nothing' if raw is None else json_type(raw)}")
     return raw
 
 

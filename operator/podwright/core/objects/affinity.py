@@ -20,6 +20,7 @@ from podwright.core.objects.selectors import (
     as_labels,
     as_list,
     as_mapping,
+    as_positive,
     parse_label_selector,
     parse_node_selector,
     parse_node_selector_term,
@@ -241,11 +242,11 @@ def parse_spread_constraints(raw: object, where: str) -> SpreadConstraints:
             raise InvalidObjectError(f"{where}[{i}].topologyKey", "a topology key is required")
         constraints.append(
             SpreadConstraint(
-                max_skew=_positive(entry.get("maxSkew"), f"{where}[{i}].maxSkew"),
+                max_skew=as_positive(entry.get("maxSkew"), f"{where}[{i}].maxSkew"),
                 topology_key=key,
                 hard=action == "DoNotSchedule",
                 selector=interned_selector(entry.get("labelSelector"), f"{where}[{i}].labelSelector"),
-                min_domains=_positive(entry.get("minDomains", 1), f"{where}[{i}].minDomains"),
+                min_domains=as_positive(entry.get("minDomains", 1), f"{where}[{i}].minDomains"),
                 honor_affinity=_policy(entry, "nodeAffinityPolicy", "Honor", f"{where}[{i}]"),
                 honor_taints=_policy(entry, "nodeTaintsPolicy", "Ignore", f"{where}[{i}]"),
                 match_label_keys=tuple(
@@ -261,12 +262,6 @@ def _policy(entry: Mapping[str, Any], name: str, default: str, where: str) -> bo
     if value not in ("Honor", "Ignore"):
         raise InvalidObjectError(f"{where}.{name}", f"{shortened(value)} is neither Honor nor Ignore")
     return bool(value == "Honor")
-
-
-def _positive(value: object, where: str) -> int:
-    if type(value) is not int or value < 1:
-        raise InvalidObjectError(where, "must be a whole number of at least 1")
-    return value
 
 
 def _weight(entry: Mapping[str, Any], where: str) -> int:

@@ -40,8 +40,8 @@ def described(error: BaseException) -> str:
         return f"{name} (its text raises {type(other).__name__})"
 
 
-def kind_of(value: object) -> str:
-    """What JSON calls a value: `a string`, `an object`, `null`."""
+def json_type(value: object) -> str:
+    """The JSON type of a parsed value, with its article: `a string`, `an object`, `null`."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -160,13 +160,13 @@ class PodInfo:
         return replace(self, node_name=node_name)
 
 
-_NODES_OWN: Final = ("DaemonSet", "Node")
-"""The kinds of controllers whose pods belong to one node: DaemonSets, and the node itself for static pods."""
+_NODE_BOUND_OWNERS: Final = ("DaemonSet", "Node")
+"""The kinds of owners whose pods belong to one node: DaemonSets, and the node itself for static pods."""
 
 
 def belongs_to_node(pod: PodInfo) -> bool:
-    """Whether the pod is of a DaemonSet, or static: it goes with its node."""
-    return pod.owner is not None and pod.owner.kind in _NODES_OWN
+    """Whether the pod is of a DaemonSet, or static, so that it ends with its node."""
+    return pod.owner is not None and pod.owner.kind in _NODE_BOUND_OWNERS
 
 
 _labels: Final[Interner[LabelSet]] = Interner()
@@ -233,7 +233,7 @@ def _parse(
         preemption_policy=parsed.preemption_policy,
         creation=parse_time(metadata.get("creationTimestamp"), "metadata.creationTimestamp") or 0.0,
         start_time=parse_time(status.get("startTime"), "status.startTime"),
-        owner=_controller(metadata),
+        owner=controller_of(metadata),
         gates=parsed.gates,
         requests=parsed.requests if follows_spec(status) else requests_of(spec, status),
         limits=parsed.limits,
@@ -373,7 +373,10 @@ def parse_time(value: object, where: str) -> float | None:
 
 @lru_cache(maxsize=16)  # small: pods of one burst share few times, and larger caches pin the memory pages of a burst
 def _seconds(time: str) -> float:
-    return datetime.datetime.fromisoformat(time).timestamp()
+    parsed = datetime.datetime.fromisoformat(time)
+    if parsed.tzinfo is None:  # Python would take it for a time in the zone of this process
+        raise ValueError("a time without a zone")
+    return parsed.timestamp()
 
 
 def _int32(value: object, where: str) -> int:
@@ -384,7 +387,8 @@ def _int32(value: object, where: str) -> int:
     return value
 
 
-def _controller(metadata: Mapping[str, Any]) -> Owner | None:
+def controller_of(metadata: Mapping[str, Any]) -> Owner | None:
+    """The controlling owner reference in an object's metadata; None if it has none. Raises InvalidObjectError."""
     references = metadata.get("ownerReferences")
     if references is None:
         return None

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.resources import resource_list
-from podwright.core.objects.selectors import as_list, as_mapping
+from podwright.core.objects.selectors import as_list, as_mapping, as_positive
 
 WORKLOAD_API: Final = "scheduling.k8s.io"
 PLUGINS_API: Final = "scheduling.x-k8s.io"
@@ -137,25 +137,15 @@ def _count_workload(spec: Mapping[str, Any]) -> tuple[bool, int]:
     if gang is None:
         return False, 1
     where = "spec.schedulingPolicy.gang"
-    return True, _positive(as_mapping(gang, where).get("minCount"), f"{where}.minCount")
+    return True, as_positive(as_mapping(gang, where).get("minCount"), f"{where}.minCount")
 
 
 def _count_plugins(spec: Mapping[str, Any]) -> tuple[bool, int]:
-    return True, _positive(spec.get("minMember", 1), "spec.minMember")
-
-
-def _positive(value: object, where: str) -> int:
-    if type(value) is not int or value < 1:
-        raise InvalidObjectError(where, "expected a whole number of at least 1")
-    return value
+    return True, as_positive(spec.get("minMember", 1), "spec.minMember")
 
 
 def _timeout(value: object) -> float | None:
-    if value is None:
-        return None
-    if type(value) is not int or value < 1:
-        raise InvalidObjectError("spec.scheduleTimeoutSeconds", "expected a whole number of at least 1")
-    return float(value)
+    return None if value is None else float(as_positive(value, "spec.scheduleTimeoutSeconds"))
 
 
 def _topology_key(spec: Mapping[str, Any]) -> str:

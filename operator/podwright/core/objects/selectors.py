@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.core.objects.errors import InvalidObjectError, kind_of, shortened
+from podwright.core.objects.errors import InvalidObjectError, json_type, shortened
 from podwright.core.objects.integers import int64_of
 
 Labels = Mapping[str, str]
@@ -29,7 +29,7 @@ def as_mapping(raw: object, where: str) -> Mapping[str, Any]:
     if raw is None:
         return {}
     if not isinstance(raw, Mapping):
-        raise InvalidObjectError(where, f"expected an object, got {kind_of(raw)}")
+        raise InvalidObjectError(where, f"expected an object, got {json_type(raw)}")
     return raw
 
 
@@ -38,7 +38,14 @@ def as_list(raw: object, where: str) -> Sequence[Any]:
     if raw is None:
         return ()
     if not isinstance(raw, list | tuple):
-        raise InvalidObjectError(where, f"expected a list, got {kind_of(raw)}")
+        raise InvalidObjectError(where, f"expected a list, got {json_type(raw)}")
+    return raw
+
+
+def as_positive(raw: object, where: str) -> int:
+    """`raw` as a whole number. Raises InvalidObjectError for anything else and for a number below 1."""
+    if type(raw) is not int or raw < 1:
+        raise InvalidObjectError(where, "expected a whole number of at least 1")
     return raw
 
 
@@ -47,7 +54,7 @@ def as_labels(raw: object, where: str) -> dict[str, str]:
     labels = as_mapping(raw, where)
     for key, value in labels.items():
         if not isinstance(value, str):
-            raise InvalidObjectError(f"{where}[{key}]", f"expected a string, got {kind_of(value)}")
+            raise InvalidObjectError(f"{where}[{key}]", f"expected a string, got {json_type(value)}")
     return dict(labels)
 
 
@@ -100,7 +107,7 @@ class LabelSelector:
         return not self.requirements and not self.nothing
 
 
-def values_of(selector: LabelSelector) -> int:
+def value_count(selector: LabelSelector) -> int:
     """The number of values in all requirements of a selector."""
     return sum(len(requirement.values) for requirement in selector.requirements)
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from podwright.core.objects.affinity import interned_selector
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import Interner
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod import PodInfo, controller_of
 from podwright.core.objects.quantity import parse_quantity
 from podwright.core.objects.selectors import (
     Labels,
@@ -223,7 +223,7 @@ def parse_claim(raw: Mapping[str, Any]) -> PersistentVolumeClaim:
             selector=None if selector is None else interned_selector(selector, "spec.selector"),
             lost=as_mapping(raw.get("status"), "status").get("phase") == "Lost",
             terminating=bool(metadata.get("deletionTimestamp")),
-            owner_uid=_controller_uid(metadata),
+            owner_uid=owner.uid if (owner := controller_of(metadata)) is not None else "",
             raw=raw,
         )
     except InvalidObjectError as error:
@@ -313,14 +313,6 @@ def _claim_reference(spec: Mapping[str, Any]) -> ClaimReference | None:
         return None
     claim = as_mapping(raw, "spec.claimRef")
     return ClaimReference(*(str(claim.get(field) or "") for field in ("namespace", "name", "uid")))
-
-
-def _controller_uid(metadata: Mapping[str, Any]) -> str:
-    for item in as_list(metadata.get("ownerReferences"), "metadata.ownerReferences"):
-        owner = as_mapping(item, "metadata.ownerReferences")
-        if owner.get("controller"):
-            return str(owner.get("uid") or "")
-    return ""
 
 
 def _zones(labels: Labels) -> Iterator[tuple[str, frozenset[str]]]:

@@ -20,7 +20,7 @@ from podwright.core.objects.affinity import (
     PodAffinityTerm,
 )
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.selectors import LabelSelector, Requirement, values_of
+from podwright.core.objects.selectors import LabelSelector, Requirement, value_count
 
 ORDINARY: Final = 32
 """A pod with at most this many items of each kind is never costly."""
@@ -138,13 +138,13 @@ def _counts(pod: PodInfo) -> tuple[int, ...]:
     terms = 0 if affinity is NO_POD_AFFINITY else sum(map(len, _terms(affinity)))
     return (
         terms,
-        sum(_labels(term.selector, term.namespace_selector) for group in _terms(affinity) for term in group)
+        sum(_requirement_count(term.selector, term.namespace_selector) for group in _terms(affinity) for term in group)
         if terms
         else 0,
-        sum(map(_values_and_namespaces, chain.from_iterable(_terms(affinity)))) if terms else 0,
+        sum(map(_value_and_namespace_count, chain.from_iterable(_terms(affinity)))) if terms else 0,
         len(spread),
-        sum(_labels(constraint.selector) for constraint in spread),
-        sum(values_of(constraint.selector) for constraint in spread),
+        sum(_requirement_count(constraint.selector) for constraint in spread),
+        sum(value_count(constraint.selector) for constraint in spread),
         0 if nodes is NO_NODE_AFFINITY else len(nodes.node_selector) + sum(1 for _ in _node_requirements(nodes)),
         0 if nodes is NO_NODE_AFFINITY else sum(len(each.values) for each in _node_requirements(nodes)),
         len(pod.tolerations.items),
@@ -160,12 +160,12 @@ def _terms(affinity: PodAffinity) -> tuple[Sequence[PodAffinityTerm], ...]:
     return affinity.required, affinity.preferred, affinity.anti_required, affinity.anti_preferred
 
 
-def _labels(*selectors: LabelSelector) -> int:
+def _requirement_count(*selectors: LabelSelector) -> int:
     return sum(len(selector.requirements) for selector in selectors)
 
 
-def _values_and_namespaces(term: PodAffinityTerm) -> int:
-    return values_of(term.selector) + values_of(term.namespace_selector) + len(term.namespaces)
+def _value_and_namespace_count(term: PodAffinityTerm) -> int:
+    return value_count(term.selector) + value_count(term.namespace_selector) + len(term.namespaces)
 
 
 def _node_requirements(affinity: NodeAffinity) -> Iterator[Requirement]:

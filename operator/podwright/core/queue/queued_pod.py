@@ -11,7 +11,7 @@ from typing import Final
 from podwright.core.framework.cluster_events import EventHint
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.cost import AttemptCost
-from podwright.core.queue.held_by import PodsOfPlugin
+from podwright.core.queue.pods_of_plugin import PodsOfPlugin
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from podwright.core.framework.cluster_events import ANY
 from podwright.core.objects.compaction import shrink
-from podwright.core.queue.held_by import PodsOfPlugin
 from podwright.core.queue.hinting import Hints, Occurrence, hints_for
+from podwright.core.queue.pods_of_plugin import PodsOfPlugin
 from podwright.core.queue.queued_pod import Place, QueuedPod
 
 

@@ -19,7 +19,7 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.profile import ProfileError
-from podwright.core.objects.errors import InvalidObjectError, kind_of
+from podwright.core.objects.errors import InvalidObjectError, json_type
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
@@ -63,7 +63,7 @@ def _case(line: bytes, path: str, number: int) -> Case | CaseError:
     except orjson.JSONDecodeError as error:
         return _bad(path, number, f"not JSON: {error}")
     if not isinstance(case, dict):
-        return _bad(path, number, f"expected an object, got {kind_of(case)}")
+        return _bad(path, number, f"expected an object, got {json_type(case)}")
     return case
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from podwright.core.objects.errors import kind_of
+from podwright.core.objects.errors import json_type
 from podwright.simulator.hypotheses.hypothesis import AddedNodes, Hypothesis, HypothesisError, Scale, parse_scale
 
 Raw = Mapping[str, Any]
@@ -76,13 +76,13 @@ def _check_fields(fields: Raw, known: Sequence[str] | Mapping[str, str], where: 
 
 def _object(raw: object, where: str) -> Raw:
     if not isinstance(raw, Mapping):
-        raise HypothesisError(f"{where}: expected an object, got {kind_of(raw)}")
+        raise HypothesisError(f"{where}: expected an object, got {json_type(raw)}")
     return raw
 
 
 def _items(raw: object, where: str) -> list[tuple[Any, str]]:
     if not isinstance(raw, list):
-        raise HypothesisError(f"{where}: expected a list, got {kind_of(raw)}")
+        raise HypothesisError(f"{where}: expected a list, got {json_type(raw)}")
     return [(item, f"{where}[{index}]") for index, item in enumerate(raw)]
 
 
@@ -96,18 +96,18 @@ def _texts(raw: object, where: str) -> list[str]:
 
 def _text(raw: object, where: str) -> str:
     if not isinstance(raw, str):
-        raise HypothesisError(f"{where}: expected a string, got {kind_of(raw)}")
+        raise HypothesisError(f"{where}: expected a string, got {json_type(raw)}")
     return raw
 
 
 def _whole(raw: object, where: str) -> int:
     if not isinstance(raw, int) or isinstance(raw, bool):
-        got = raw if isinstance(raw, float) else kind_of(raw)
+        got = raw if isinstance(raw, float) else json_type(raw)
         raise HypothesisError(f"{where}: expected a whole number, got {got}")
     return raw
 
 
 def _switch(raw: object, where: str) -> bool:
     if not isinstance(raw, bool):
-        raise HypothesisError(f"{where}: expected true or false, got {kind_of(raw)}")
+        raise HypothesisError(f"{where}: expected true or false, got {json_type(raw)}")
     return raw

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import orjson
 
-from podwright.core.objects.errors import InvalidObjectError, kind_of
+from podwright.core.objects.errors import InvalidObjectError, json_type
 from podwright.core.objects.pod import PodInfo, parse_pod, parse_time
 from podwright.simulator.replay.stream import (
     Arrival,
@@ -80,7 +80,7 @@ class _Reading:
         except orjson.JSONDecodeError as error:
             raise StreamError(f"{where}: not JSON: {error}") from error
         if not isinstance(entry, dict):
-            raise StreamError(f"{where}: expected an object, got {kind_of(entry)}")
+            raise StreamError(f"{where}: expected an object, got {json_type(entry)}")
         time = _time(entry.get("time"), where)
         kind, raw = entry.get("type"), entry.get("object")
         if kind not in TYPES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podwright.core.objects.control_flow import ControlFlowError
-from podwright.core.objects.errors import described, kind_of
+from podwright.core.objects.errors import described, json_type
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from podwright.core.objects.errors import described, kind_of
     ],
 )
 def test_values_are_called_what_json_calls_them(value, words):
-    assert kind_of(value) == words
+    assert json_type(value) == words
 
 
 def _raising(error):

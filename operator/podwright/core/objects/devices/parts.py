@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from podwright.core.objects.errors import InvalidObjectError, kind_of, shortened
+from podwright.core.objects.errors import InvalidObjectError, json_type, shortened
 from podwright.core.objects.quantity import parse_exact_quantity
 from podwright.core.objects.selectors import as_list, as_mapping
 
@@ -81,7 +81,7 @@ def parse_amount(raw: object, where: str) -> Amount:
 def parse_text(raw: object, where: str) -> str:
     """A string that is not empty. Raises InvalidObjectError."""
     if not isinstance(raw, str) or not raw:
-        raise InvalidObjectError(where, f"expected a text, got {shortened(raw) if raw == '' else kind_of(raw)}")
+        raise InvalidObjectError(where, f"expected a text, got {shortened(raw) if raw == '' else json_type(raw)}")
     return raw
 
 
@@ -95,7 +95,7 @@ def parse_count(raw: object, where: str) -> int:
     if raw is None:
         return 0
     if type(raw) is not int:
-        raise InvalidObjectError(where, f"expected a whole number, got {kind_of(raw)}")
+        raise InvalidObjectError(where, f"expected a whole number, got {json_type(raw)}")
     return raw
 
 
@@ -104,7 +104,7 @@ def parse_flag(raw: object, where: str) -> bool:
     if raw is None:
         return False
     if not isinstance(raw, bool):
-        raise InvalidObjectError(where, f"expected a boolean, got {kind_of(raw)}")
+        raise InvalidObjectError(where, f"expected a boolean, got {json_type(raw)}")
     return raw
 
 

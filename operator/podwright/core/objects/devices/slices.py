@@ -27,7 +27,7 @@ from podwright.core.objects.devices.parts import (
     parse_text,
     parse_texts,
 )
-from podwright.core.objects.errors import InvalidObjectError, kind_of
+from podwright.core.objects.errors import InvalidObjectError, json_type
 from podwright.core.objects.interning import Interner
 from podwright.core.objects.selectors import as_list, as_mapping, parse_node_selector
 
@@ -324,7 +324,7 @@ def _attribute(raw: Raw, where: str) -> Attribute:
         if value is None:
             continue
         if not isinstance(value, _TYPES[kind]) or (kind == "int" and isinstance(value, bool)):
-            raise InvalidObjectError(f"{where}.{kind}", f"got {kind_of(value)}")
+            raise InvalidObjectError(f"{where}.{kind}", f"got {json_type(value)}")
         return kind, value
     return "", None
 

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from podwright.core.objects.selectors import Labels, LabelSelector, values_of
+from podwright.core.objects.selectors import Labels, LabelSelector, value_count
 
 Rows = NDArray[np.intp]
 Int32s = NDArray[np.int32]
@@ -127,7 +127,7 @@ class SelectorList:
         self._rows: SelectorRows | None = None
         requirements = sum(len(selector.requirements) for selector in selectors)
         self._as_rows = len(selectors) > MANY_SELECTORS or requirements > MANY_REQUIREMENTS
-        self.many = self._as_rows or sum(map(values_of, selectors)) > MANY_VALUES
+        self.many = self._as_rows or sum(map(value_count, selectors)) > MANY_VALUES
 
     def matching(self, labels: Labels) -> Sequence[int]:
         """The positions of the selectors that match these labels, in ascending order."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import yaml
 
-from podwright.core.objects.errors import kind_of
+from podwright.core.objects.errors import json_type
 from podwright.kube.bounded_files import read_at_most
 from podwright.kube.client.errors import ConfigError
 
@@ -276,4 +276,4 @@ def _texts(values: object, file: str, path: str) -> tuple[str, ...]:
 
 
 def _type(value: object) -> str:
-    return "a mapping" if isinstance(value, dict) else kind_of(value)  # YAML's word
+    return "a mapping" if isinstance(value, dict) else json_type(value)  # YAML's word

@@ -6,7 +6,7 @@ import pytest
 
 from podwright.core.framework.cluster_events import Action, ClusterEvent, EventHint, HintKeys
 from podwright.core.objects.pod import parse_pod
-from podwright.core.queue.held_by import PodsOfPlugin
+from podwright.core.queue.pods_of_plugin import PodsOfPlugin
 from support.objects.builders import make_pod
 
 CLAIM = ClusterEvent("ResourceClaim", Action.ALL)
