@@ -37,6 +37,8 @@ def clients_of(options: Options, environ: Mapping[str, str] = os.environ) -> Map
     found = {}
     for name, defined in options.policies.extenders.items():
         url = defined.settings.url_prefix
+        if not url:
+            raise ConfigError("extenders: each needs a urlPrefix, which one of them lacks")
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"extender {name}: urlPrefix: must begin with http:// or https://")
         found[name] = HTTPExtender(
@@ -68,7 +70,13 @@ def _context(defined: DefinedExtender) -> ssl.SSLContext | None:
     if (certificate is None) != (key is None):
         raise ConfigError(f"{where}: a certificate and its key must be given together")
     return tls_context(
-        authority, certificate, key, insecure=insecure, server_name=tls.server_name or None, where=(where, where)
+        authority,
+        certificate,
+        key,
+        insecure=insecure,
+        server_name=tls.server_name or None,
+        where=(where, where),
+        fields=("caData" if tls.ca_data else "caFile", "certData" if tls.cert_data else "certFile"),
     )
 
 

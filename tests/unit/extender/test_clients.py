@@ -151,8 +151,15 @@ async def test_a_client_certificate_is_shown(authority, server_context, tmp_path
         ),
         pytest.param(
             Extender(url_prefix="https://x", tls_config=ExtenderTLS(ca_data=data("-----BEGIN nothing"))),
-            "tlsConfig.certificate-authority: cannot be used",
+            "tlsConfig.caData: cannot be used",
             id="a CA that is none",
+        ),
+        pytest.param(
+            Extender(
+                url_prefix="https://x", tls_config=ExtenderTLS(cert_data=data("-----BEGIN x"), key_data=data("y"))
+            ),
+            "tlsConfig.certData: cannot be used",
+            id="a certificate that is none",
         ),
     ],
 )
@@ -160,6 +167,12 @@ def test_what_cannot_be_used_ends_the_start(settings, problem):
     with pytest.raises(ConfigError) as caught:
         clients_of(Options(extenders={"e": DefinedExtender(name="e", settings=settings)}), {})
     assert f"extender e: {problem}" in str(caught.value)
+
+
+def test_the_url_is_required():
+    defined = {"": DefinedExtender(name="", settings=Extender(filter_verb="filter"))}
+    with pytest.raises(ConfigError, match="each needs a urlPrefix"):
+        clients_of(Options(extenders=defined), {})
 
 
 @pytest.mark.parametrize("url", ["user:secret@host", "ftp://user:secret@host", "https://user:secret@host"])

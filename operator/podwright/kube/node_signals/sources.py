@@ -99,7 +99,9 @@ class PrometheusSource:
         if not file:
             return True
         authority = _content(file, "caFile")
-        return tls_context(authority, None, None, where=("caFile", ""))  # the same one as long as the file is the same
+        return tls_context(
+            authority, None, None, where=("", ""), fields=("caFile", "")
+        )  # the same one as long as the file is the same
 
 
 class MetricsApiSource:

@@ -8,6 +8,9 @@ import ssl
 from podwright.kube.certificate_chain import load_certificate_chain
 from podwright.kube.client.errors import ConfigError
 
+_KUBECONFIG = ("certificate-authority", "client-certificate")
+"""What a kubeconfig calls the authority and the certificate."""
+
 
 class NamedContext(ssl.SSLContext):
     """A TLS context that expects another name in the server's certificate than the URL has."""
@@ -41,17 +44,20 @@ def tls_context(
     insecure: bool = False,
     server_name: str | None = None,
     where: tuple[str, str],
+    fields: tuple[str, str] = _KUBECONFIG,
 ) -> ssl.SSLContext:
     """A context that trusts the authority (PEM; None: the system's) and shows the certificate, if there is one.
 
     Equal input gives the same context, so that unchanged certificates keep their connections. `where` names the entries that have the
-    authority, and the certificate with its key. Raises ConfigError, which begins with one of them.
+    authority, and the certificate with its key, and `fields` what the two are called there. Raises ConfigError, which begins with one of
+    them.
     """
     try:
         return _context(authority, certificate, key, insecure=insecure, server_name=server_name)
     except _UnusableError as error:
-        entry = where[0] if error.part == "certificate-authority" else where[1]
-        raise ConfigError(f"{entry}.{error.part}: cannot be used: {error}") from error
+        at = _KUBECONFIG.index(error.part)
+        entry = ".".join(part for part in (where[at], fields[at]) if part)
+        raise ConfigError(f"{entry}: cannot be used: {error}") from error
 
 
 @functools.lru_cache(maxsize=8)
@@ -69,10 +75,10 @@ def _context(
         else:
             context.load_default_certs()
     except (ssl.SSLError, ValueError) as error:
-        raise _UnusableError("certificate-authority", error) from error
+        raise _UnusableError(_KUBECONFIG[0], error) from error
     if certificate and key:
         try:
             load_certificate_chain(context, certificate, key)
         except (ssl.SSLError, ValueError) as error:
-            raise _UnusableError("client-certificate", error) from error
+            raise _UnusableError(_KUBECONFIG[1], error) from error
     return context
