@@ -118,7 +118,7 @@ def test_an_unknown_policy_is_in_the_pods_event(cluster, namespace):
         cluster.client.create(pod("asks", namespace=namespace))
         told = lambda: [event["note"] for event in kit.events(cluster, namespace, "FailedScheduling")]
         wait_until(told, 60, "the pod has an event")
-        assert 'there is no policy "none"' in told()[0]
+        assert 'there is no SchedulerPolicy "none", which the URL of the extender names' in told()[0]
     finally:
         scheduler.stop()
         extender.process.stop(20)

@@ -47,7 +47,7 @@ def parse_node(raw: Mapping[str, Any]) -> Node:
     metadata = as_mapping(raw.get("metadata"), "metadata")
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
-        raise InvalidObjectError("metadata.name", "a name is required", kind="Node", name="")
+        raise InvalidObjectError("metadata.name", "a name is required", kind="Node", name="?")
     try:
         return _parse(raw, metadata, name)
     except InvalidObjectError as error:

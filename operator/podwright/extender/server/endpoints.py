@@ -211,10 +211,11 @@ class ExtenderEndpoints:
             raise _Failure(415, f"the content type must be {_JSON}")
         if request.content_length is None:
             raise _Failure(411, "the header Content-Length is required")
+        most = BODY_BYTES.get(verb)
+        if most is not None and most <= self._body_bytes and request.content_length > most:
+            raise _Failure(413, f"the body is longer than {most} bytes")
         if request.content_length > self._body_bytes:
             raise _Failure(413, f"the body is longer than {self._body_bytes} bytes (--max-body-bytes)")
-        if request.content_length > BODY_BYTES.get(verb, self._body_bytes):
-            raise _Failure(413, f"the body is longer than {BODY_BYTES[verb]} bytes")
         return request.content_length
 
     async def _room(self, length: int) -> int:
@@ -256,7 +257,7 @@ class ExtenderEndpoints:
         except TooLargeError as error:
             raise _Failure(413, str(error)) from error
         except (GoJSONError, InvalidObjectError) as error:
-            raise _Failure(400, str(error)) from error
+            raise _Failure(400, f"the extender cannot use the body of the request: {error}") from error
         except UnusablePolicyError as error:
             raise _Failure(404, str(error)) from error
         except (PluginError, UndecidedError) as error:

@@ -76,7 +76,9 @@ class Verdicts:
         if policy_name:
             policy = self._policies.named_for(policy_name, pod)
             if policy is None:
-                raise UnusablePolicyError(f'there is no policy "{policy_name}"')
+                raise UnusablePolicyError(
+                    f'there is no SchedulerPolicy "{policy_name}", which the URL of the extender names'
+                )
             if policy.compiled.shadow:
                 raise UnusablePolicyError(f'policy "{policy_name}" has mode Shadow, in which it decides about no pods')
         else:

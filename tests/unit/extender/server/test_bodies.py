@@ -1,8 +1,9 @@
-"""The room for large bodies."""
+"""The room for large bodies, and their bounds."""
 
 import asyncio
 
-from podwright.extender.server.bodies import Budget
+from podwright.extender.server.bodies import SMALL, Budget
+from support.extender.kit import ExtenderRig
 
 
 async def test_room_is_given_in_the_order_of_arrival():
@@ -44,3 +45,13 @@ async def test_what_is_in_memory_already_counts():
     budget.give_back(8)
     await waiting
     assert budget.used == 5
+
+
+async def test_no_option_is_blamed_for_a_bound_that_it_does_not_set():
+    rig = ExtenderRig("a", body_bytes=2 * SMALL)
+    async with rig.serving() as caller:
+        too_long = b" " * (2 * SMALL + 1)
+        assert await caller.post("/bind", too_long) == (413, f"the body is longer than {64 << 10} bytes\n")
+        for path in ("/preempt", "/filter"):
+            expected = f"the body is longer than {2 * SMALL} bytes (--max-body-bytes)\n"
+            assert await caller.post(path, too_long) == (413, expected)

@@ -175,6 +175,7 @@ async def test_a_body_that_cannot_be_understood_is_an_error_in_the_answer(rig, b
     async with rig.serving() as caller:
         status, answer = await caller.post("/filter", body)
         assert (status, answer["NodeNames"]) == (200, None)
+        assert answer["Error"].startswith("the extender cannot use the body of the request: ")
         assert error in answer["Error"]
         status, answer = await caller.post("/prioritize", body)
         assert status == 400
@@ -184,12 +185,19 @@ async def test_a_body_that_cannot_be_understood_is_an_error_in_the_answer(rig, b
 
 async def test_an_unknown_policy_is_an_error_of_each_verb(rig):
     async with rig.serving() as caller:
-        assert (await caller.post("/policies/none/filter", args()))[1]["Error"] == 'there is no policy "none"'
-        assert await caller.post("/policies/none/prioritize", args()) == (404, 'there is no policy "none"\n')
+        assert (await caller.post("/policies/none/filter", args()))[1][
+            "Error"
+        ] == 'there is no SchedulerPolicy "none", which the URL of the extender names'
+        assert await caller.post("/policies/none/prioritize", args()) == (
+            404,
+            'there is no SchedulerPolicy "none", which the URL of the extender names\n',
+        )
         assert (await caller.post("/policies/none/preempt", args()))[0] == 404
         bind = {"PodName": "asks", "PodNamespace": "default", "PodUID": "default/asks", "Node": "a"}
         await caller.post("/filter", args())
-        assert (await caller.post("/policies/none/bind", bind))[1] == {"Error": 'there is no policy "none"'}
+        assert (await caller.post("/policies/none/bind", bind))[1] == {
+            "Error": 'there is no SchedulerPolicy "none", which the URL of the extender names'
+        }
     assert rig.rig.cluster.bound == []
     assert rig.cache.placement("default/asks") is None
 

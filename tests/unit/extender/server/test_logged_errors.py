@@ -20,4 +20,15 @@ async def test_the_log_has_what_kube_scheduler_does_not_show(verb, logged, repea
             caplog.clear()
         await caller.post(f"/policies/none/{verb}", ARGS)
     lines = [fields_of(record) for record in caplog.records]
-    assert lines == [{"verb": verb, "policy": "none", "status": 404, "err": 'there is no policy "none"'}] * logged
+    assert (
+        lines
+        == [
+            {
+                "verb": verb,
+                "policy": "none",
+                "status": 404,
+                "err": 'there is no SchedulerPolicy "none", which the URL of the extender names',
+            }
+        ]
+        * logged
+    )

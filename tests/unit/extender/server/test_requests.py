@@ -89,7 +89,7 @@ _FIELD = "json: cannot unmarshal {} into Go struct field {} of type {}"
         ('{"Nodes":[]}', _FIELD.format("array", "ExtenderArgs.Nodes", "v1.NodeList")),
         ('{"Nodes":{"items":{}}}', _FIELD.format("object", "NodeList.Nodes.items", "[]v1.Node")),
         ('{"Nodes":{"items":[5]}}', _FIELD.format("number", "NodeList.Nodes.items", "v1.Node")),
-        ('{"Nodes":{"items":[null 5]}}', "Node : metadata.name: a name is required"),
+        ('{"Nodes":{"items":[null 5]}}', "Node ?: metadata.name: a name is required"),
         ('{"Nodes":{"items":[', "unexpected EOF"),
     ],
 )

@@ -131,7 +131,9 @@ def test_pods_of_other_schedulers_get_the_built_in_policy():
 
 
 def test_an_unknown_policy_is_named():
-    with pytest.raises(UnusablePolicyError, match='there is no policy "none"'):
+    with pytest.raises(
+        UnusablePolicyError, match='there is no SchedulerPolicy "none", which the URL of the extender names'
+    ):
         ExtenderRig("a").verdicts.filter(pod(), "none", NameList(["a"]))
 
 
