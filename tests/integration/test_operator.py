@@ -70,11 +70,13 @@ def test_after_a_kill_the_next_operator_binds_the_remaining_pods_once(cluster, n
     cluster.bulk.create([node(f"n{i}", cpu="4", memory="64Gi", pods="20") for i in range(30)])
     first = kit.start(cluster, f"--pod-intake={intake}")
     bodies = [pod(f"p{i}", namespace, scheduler=OURS, cpu="200m", memory="100Mi") for i in range(500)]
-    filling = threading.Thread(target=cluster.bulk.create, args=(bodies,))
+    filling = threading.Thread(target=cluster.bulk.create, args=(bodies[:450],))
     filling.start()
     wait_until(lambda: kit.bound(cluster, namespace) >= 100, 60, "some pods are bound")
     os.kill(first.process.pid, signal.SIGKILL)
+    first.process.wait(10)
     filling.join()
+    cluster.bulk.create(bodies[450:])
     before = {raw["metadata"]["uid"]: raw["spec"].get("nodeName") for raw in kit.pods(cluster, namespace)}
     assert 100 <= sum(1 for place in before.values() if place) < 500
     with kit.running(cluster, f"--pod-intake={intake}"):
@@ -115,11 +117,14 @@ def test_pods_of_other_schedulers_use_up_resources(cluster, namespace):
     cluster.client.create(node("full", cpu="4"))
     cluster.client.create(node("roomy", cpu="2"))
     cluster.client.create(pod("big", namespace, scheduler="other-scheduler", cpu="3500m", nodeName="full"))
-    with kit.running(cluster):
+    with kit.running(cluster) as operator:
         cluster.client.create(pod("ours", namespace, scheduler=OURS, cpu="1"))
         kit.wait_bound(cluster, namespace, 2, 20)
         assert cluster.client.read(pod("ours", namespace))["spec"]["nodeName"] == "roomy"
         cluster.client.create(pod("later", namespace, scheduler="other-scheduler", cpu="800m", nodeName="roomy"))
+        # Watches have no common order.
+        known = lambda: operator.metric("scheduler_cache_size", type="pods")
+        wait_until(lambda: known() == 3, 30, "the operator knows the other scheduler's pod")
         cluster.client.create(pod("too-big", namespace, scheduler=OURS, cpu="600m"))
         unplaced = lambda: kit.condition(cluster.client.read(pod("too-big", namespace)))
         wait_until(lambda: unplaced().get("reason") == "Unschedulable", 20, "the pod is marked Unschedulable")
@@ -156,7 +161,7 @@ def test_a_policy_is_active_at_once_and_an_invalid_generation_keeps_the_last_goo
     cluster.bulk.create([node(name) for name in ("a", "b", "c")])
     with kit.running(cluster):
         cluster.client.create(policy("by-name", {"type": "NodeName"}))
-        wait_until(lambda: accepted(cluster, "by-name").get("status") == "True", 5, "the policy is accepted")
+        wait_until(lambda: accepted(cluster, "by-name").get("status") == "True", 30, "the policy is accepted")
         cluster.client.create(pod("first", namespace, scheduler=OURS))
         kit.wait_bound(cluster, namespace, 1, 20)
         first = cluster.client.read(pod("first", namespace))
@@ -165,7 +170,7 @@ def test_a_policy_is_active_at_once_and_an_invalid_generation_keeps_the_last_goo
 
         bad = {"spec": {"strategy": {"type": "Custom"}, "plugins": {"score": {"enabled": [{"name": "NoSuchPlugin"}]}}}}
         cluster.client.patch(policy("by-name", {}), bad)
-        wait_until(lambda: accepted(cluster, "by-name")["status"] == "False", 5, "the invalid generation is reported")
+        wait_until(lambda: accepted(cluster, "by-name")["status"] == "False", 30, "the invalid generation is reported")
         found = accepted(cluster, "by-name")
         assert found["observedGeneration"] == 2
         assert "NoSuchPlugin" in found["message"]
@@ -180,7 +185,7 @@ def test_a_policy_is_active_at_once_and_an_invalid_generation_keeps_the_last_goo
         kit.wait_bound(cluster, namespace, 3, 20)
         wait_until(
             lambda: cluster.client.raw("GET", f"{kit.POLICIES}/by-name")[0] == 404,
-            5,
+            30,
             "no finalizer delays the deletion",
         )
     assert kit.foreign_marks(second) == []
@@ -272,6 +277,7 @@ def test_a_pod_preempts_a_pod_of_lower_priority(cluster, namespace):
         cluster.client.create(pod("high", namespace, scheduler=OURS, cpu="1500m", priorityClassName="high"))
         read = lambda: cluster.client.read(pod("high", namespace))
         wait_until(lambda: read()["spec"].get("nodeName") == "only", 30, "the preemptor is bound")
+        wait_until(lambda: kit.events(cluster, namespace, "Preempted"), 30, "the victim has an event")
         (event,) = kit.events(cluster, namespace, "Preempted")
         assert event["note"] == f"Preempted by pod {read()['metadata']['uid']} on node only"
         assert event["regarding"]["uid"] == low["metadata"]["uid"]

@@ -116,6 +116,7 @@ def test_a_plugin_is_changed_broken_corrected_and_hangs_while_the_operator_runs(
         log = operator.log()
         assert "policy only: plugin Only did not return from filter" in log
         assert f'File "{plugins.path}", line 12, in filter\n        {HANGS}' in log
+        wait_until(lambda: condition(cluster, "PluginSwitchedOff"), 30, "the status says that it is off")
         off = condition(cluster, "PluginSwitchedOff")
         assert off["status"] == "True"
         assert "plugin Only is switched off, and onPluginFailure is Ignore" in off["message"]

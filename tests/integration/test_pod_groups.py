@@ -121,6 +121,7 @@ def test_a_group_stays_scheduled_when_a_further_member_does_not_fit(case):
         group = case.group("train", 3)
         case.members("train", range(4))
         case.wait_placed("train", 4)
+        case.wait_condition(group, "True", "Scheduled")
         case.members("train", [4])
         wait_until(
             lambda: bool(kit.events(case.cluster, case.namespace, "FailedScheduling")),
@@ -239,7 +240,9 @@ def test_a_gang_preempts_only_as_many_pods_as_it_needs(case):
         case.wait_placed("train", 3)
         case.wait_condition(group, "True", "Scheduled")
         assert len(case.places("low")) == 1
-        assert len(kit.events(case.cluster, case.namespace, "Preempted")) == 3
+        preempted = lambda: len(kit.events(case.cluster, case.namespace, "Preempted"))
+        wait_until(lambda: preempted() >= 3, 30, "the victims have events")
+        assert preempted() == 3
 
 
 def test_a_group_with_disruption_mode_all_is_preempted_as_a_whole(case):
@@ -249,6 +252,7 @@ def test_a_group_with_disruption_mode_all_is_preempted_as_a_whole(case):
         group = case.group("low", 3, disruptionMode=ALL)
         case.members("low", range(3), **victims)
         case.wait_placed("low", 3)
+        case.wait_condition(group, "True", "Scheduled")
         urgent = pod("urgent", case.namespace, scheduler=OURS, cpu="2", memory=None, priorityClassName="eager")
         case.cluster.client.create(urgent)
         wait_until(lambda: bool(case.cluster.client.read(urgent)["spec"].get("nodeName")), 60, "the preemptor is bound")

@@ -65,8 +65,9 @@ def test_pods_of_refused_policies_wait_until_these_are_accepted_and_others_do_no
                 "SchedulerError",
                 event["note"],
             )
-        status = cluster.client.get(f"{kit.POLICIES}/strict")
-        assert "The pods that it would decide about wait." in kit.condition(status, "Active")["message"]
+        active = lambda: kit.condition(cluster.client.get(f"{kit.POLICIES}/strict"), "Active").get("message", "")
+        told = "The pods that it would decide about wait."
+        wait_until(lambda: told in active(), 30, "the status says that its pods wait")
         cluster.client.patch(make_policy("strict"), {"spec": {"strategy": {"type": "Random"}, "plugins": None}})
         kit.wait_bound(cluster, namespace, 2, 20)
         assert kit.decision(read("waits"))["policy"] == "strict"

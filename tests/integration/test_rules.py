@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from podwright.testing import ControlPlane, node, pod, wait_until
@@ -64,18 +66,31 @@ def test_rules_decide_and_params_of_a_config_map_apply_at_once_and_stay_when_it_
         wait_until(lambda: node_of(cluster, "first", namespace) == "a", 20, "the pod is on the gold node")
 
         cluster.apply(config_map("platinum"))
-        cluster.client.create(pod("second", namespace, scheduler=OURS))
-        wait_until(lambda: rejected(cluster, namespace, "second"), 20, "the event says why the pod waits")
-        assert "2 node(s) had another tier" in rejected(cluster, namespace, "second")[0]["note"]
+        second = pod_that_waits(cluster, namespace)
+        wait_until(lambda: rejected(cluster, namespace, second), 20, "the event says why the pod waits")
+        assert "2 node(s) had another tier" in rejected(cluster, namespace, second)[0]["note"]
 
         cluster.apply(config_map("silver"))
-        wait_until(lambda: node_of(cluster, "second", namespace) == "b", 20, "the changed params help the pod")
+        wait_until(lambda: node_of(cluster, second, namespace) == "b", 20, "the changed params help the pod")
 
         cluster.kubectl("delete", "configmap", "tiers", "-n", HOME)
         cluster.client.create(pod("third", namespace, scheduler=OURS))
         wait_until(lambda: node_of(cluster, "third", namespace) == "b", 20, "the last params stay in use")
         says = [f"ConfigMap {HOME}/tiers does not exist: its last content stays in use."]
         wait_until(lambda: missing(cluster) == says, 30, "the status says that the ConfigMap is gone")
+
+
+def pod_that_waits(cluster, namespace):
+    """The name of the first new pod that is rejected. Watches have no common order: the change of params may come after a pod."""
+    for number in range(20):
+        name = f"second-{number}"
+        cluster.client.create(pod(name, namespace, scheduler=OURS))
+        decided = lambda name=name: rejected(cluster, namespace, name) or node_of(cluster, name, namespace)
+        wait_until(decided, 20, f"{name} is decided")
+        if node_of(cluster, name, namespace) is None:
+            return name
+        time.sleep(0.1)
+    raise AssertionError("the changed params reject no pod")
 
 
 def node_of(cluster, name, namespace):
