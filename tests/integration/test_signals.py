@@ -90,11 +90,11 @@ def prometheus_url(control_plane, measuring, prometheus, authority, tmp_path_fac
 def signals(prometheus_url, authority, tmp_path):
     """The file of --signals."""
     (tmp_path / "ca.crt").write_text(authority.certificate)
-    quick = {"interval": "1s", "timeout": "1s"}
+    quick = {"interval": "1s", "timeout": "3s"}
     query = {"url": prometheus_url, "query": "node_busy_percent", "caFile": str(tmp_path / "ca.crt")}
     found = [
-        {"name": "used", "resource": "cpu", "default": 50, "staleness": "10s", "lag": "0s", "metricsAPI": {}, **quick},
-        {"name": "busy", "default": 100, "staleness": "10s", "prometheus": query, **quick},
+        {"name": "used", "resource": "cpu", "default": 50, "staleness": "20s", "lag": "0s", "metricsAPI": {}, **quick},
+        {"name": "busy", "default": 100, "staleness": "20s", "prometheus": query, **quick},
         {"name": "unheard", "prometheus": {**query, "caFile": "/nowhere/ca.crt"}, **quick},
     ]
     path = tmp_path / "signals.yaml"

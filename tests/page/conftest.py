@@ -13,10 +13,13 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
 from support.page import chromium
 from support.page.stage import Stage, nodes, staged
+
+SECONDS = 60
+"""For which an element is waited for. A busy machine gives Chromium little of it."""
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +70,8 @@ def look(browser: Browser) -> Iterator[Callable[..., Page]]:
             )
             opened.callback(context.close)
             page = context.new_page()
-            page.set_default_timeout(15_000)
+            page.set_default_timeout(SECONDS * 1000)
+            expect.set_options(timeout=SECONDS * 1000)
             page.on("pageerror", lambda error: problems.append(str(error)))
             page.on("console", lambda message: problems.append(message.text) if is_error(message) else None)
             page.on("dialog", lambda dialog: problems.append(f"a dialog: {dialog.message}"))

@@ -40,7 +40,7 @@ def test_a_pod_that_waits_is_in_the_queue_with_its_reasons(look, stage):
     waiting = page.locator("#queue").get_by_role("button", name="too-big")
     waiting.click()
     page.get_by_role("cell", name="Insufficient cpu NodeResourcesFit").first.wait_for()
-    assert page.get_by_role("button", name="Unschedulable").locator(".count").inner_text() == "1"
+    expect(page.get_by_role("button", name="Unschedulable").locator(".count")).to_have_text("1")
     stage.delete_pods("too-big")
     waiting.wait_for(state="detached")
 

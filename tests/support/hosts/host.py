@@ -19,7 +19,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from podwright.testing import ControlPlane, Process, wait_until
@@ -161,5 +161,9 @@ class Host:
             return False
 
     def says(self, text: str) -> bool:
-        """Whether its Podwright has logged this."""
-        return any(text in path.read_text() for path in self.log.parent.glob("podwright.log*"))
+        """Whether its Podwright has logged this. supervisor may rename a file meanwhile, so wait for what must be there."""
+        for path in sorted(self.log.parent.glob("podwright.log*")):
+            with suppress(FileNotFoundError):
+                if text in path.read_text():
+                    return True
+        return False
