@@ -44,7 +44,8 @@ class CrowdedNodes:
             keys.append(key)
         first, self._rest = active[: len(keys)], active[len(keys) :]
         adjusted = [plugin for plugin in framework.pre_filter_extensions if plugin.name not in skipped]
-        if self._rest and any(plugin in first or not contract.is_in_tree(plugin) for plugin in adjusted):
+        names = {plugin.name for plugin in first}
+        if self._rest and any(plugin.name in names or not contract.is_in_tree(plugin) for plugin in adjusted):
             first, self._rest = [], active
         self._first = first
         self._crowded = [
