@@ -5,13 +5,13 @@ creates no new revision. Read `store.py` next. `pods.py` and `schemas.py` hold t
 """
 
 import random
-import re
 import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from podwright.core.objects.names import is_dns_subdomain
 from podwright.sandbox import pods, schemas
 from podwright.sandbox.errors import ApiError, bad_request, conflict, invalid, not_found
 from podwright.sandbox.kinds import Kind, Kinds, Obj
@@ -23,7 +23,6 @@ STATUS_ON_CREATE = ("nodes", "persistentvolumes")
 OWNERS = ("deployments.apps", "replicasets.apps", "statefulsets.apps", "daemonsets.apps", "jobs.batch")
 FIXED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 DROPPED = ("managedFields", "selfLink")
-NAMES = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 STALE = "the object has been modified; please apply your changes to the latest version and try again"
 
 
@@ -91,7 +90,7 @@ class Cluster:
         name = metadata.get("name") or ""
         if not name:
             raise invalid(kind, "", ("metadata.name", "Required value: name or generateName is required"))
-        if kind.group != "rbac.authorization.k8s.io" and not NAMES.fullmatch(name):
+        if kind.group != "rbac.authorization.k8s.io" and not is_dns_subdomain(name):
             raise invalid(kind, name, ("metadata.name", f'Invalid value: "{name}": not a lowercase RFC 1123 subdomain'))
         metadata |= {"uid": str(uuid.uuid4()), "creationTimestamp": self.now()}
         metadata |= {"generation": 1} if kind.generation else {}

@@ -10,7 +10,6 @@ from podwright.core.objects.resources import CPU, MEMORY
 Json = dict[str, Any]
 
 MANAGED_BY: Final = {"app.kubernetes.io/managed-by": "podwright-demo"}
-ZONE: Final = "topology.kubernetes.io/zone"
 WEB: Final = "web"
 BATCH: Final = "batch"
 NEXT: Final = "next"

@@ -25,20 +25,20 @@ from podwright.cli.demo.objects import (
     TOO_BIG,
     UNITS,
     WEB,
-    ZONE,
     Size,
     gpus,
     pod,
     policy,
 )
 from podwright.cli.demo.state import CheckResult, DemoPod, DemoState, fits, free
+from podwright.core.objects.node import HOSTNAME
 from podwright.core.objects.resources import CPU, MEMORY
+from podwright.core.objects.volumes import ZONE
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.kube.kinds import EVENT, POD, POLICY, WATCHED
 
 BEFORE: Final = "MostAllocated"
 AFTER: Final = "LeastAllocated"
-HOSTNAME: Final = "kubernetes.io/hostname"
 CLAIM: Final = WATCHED["ResourceClaim"]
 LARGEST_UNIT: Final = 500
 SMALLEST_UNIT: Final = 10

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import orjson
 
-from podwright.cli.demo.objects import ZONE
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.resources import CPU
 from podwright.core.objects.taints import PREFER_NO_SCHEDULE
+from podwright.core.objects.volumes import ZONE
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.engine.decisions.decision_annotation import ANNOTATION

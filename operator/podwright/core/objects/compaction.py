@@ -17,7 +17,7 @@ V = TypeVar("V")
 
 _SPARE_BYTES: Final = 4096
 _SPARE_BYTES_PER_ITEM: Final = 256
-"""A container may be larger than its items need by so much. A dict that has just grown has about 100 bytes for each item."""
+"""`shrink` leaves a container alone up to this size. A dict that has just grown has about 100 bytes for each item."""
 
 
 class Compactable(Protocol):
@@ -111,11 +111,11 @@ class _Generations(dict[K, V]):
 
 
 class RecentCache(Generic[K, V]):
-    """A cache that forgets what has not been used for a while, and what was used longest ago if it is full.
+    """A cache that drops what has not been used for a while and, when it is full, what was used longest ago.
 
-    It consists of two generations. What is used moves to the young one. When that is full, and at each compaction, it becomes the old
-    one, and the former old one is dropped. So at least the last `limit` keys are kept, at most twice as many, and none longer than two
-    compactions after its last use. `max_weight` bounds the sum of weights in the same way. Values are not None.
+    It consists of two generations. A key that is used moves to the young one. When that is full, and at each compaction, it becomes the
+    old one, and the former old one is dropped. So the cache keeps at least the `limit` keys that were used last, at most twice as many,
+    and none longer than two compactions after its last use. `max_weight` bounds the sum of weights in the same way. Values are not None.
     """
 
     __slots__ = ("__weakref__", "_generations", "get")
@@ -127,7 +127,7 @@ class RecentCache(Generic[K, V]):
         compact_regularly(self)
 
     def put(self, key: K, value: V, weight: int = 0) -> None:
-        """Adds or replaces a value. One that is heavier than `max_weight` is not kept."""
+        """Adds or replaces a value. Does not keep one that is heavier than `max_weight`."""
         self._generations.drop(key)
         if weight <= self._generations.max_weight:
             self._generations.add(key, value, weight)

@@ -80,9 +80,9 @@ _cached_nanos: Final = cleared_regularly(lru_cache(maxsize=4096)(_nanos))
 
 
 def parse_quantity(value: object, where: str) -> int:
-    """The quantity in nano-units. `where` is the field's path in the error. Amounts that are too large are capped, as in kube-scheduler.
+    """The quantity in nano-units, capped at 64-bit units in both directions, as in kube-scheduler.
 
-    Raises InvalidObjectError if `value` is neither a quantity string nor a number.
+    Raises InvalidObjectError with the path `where` if `value` is neither a quantity string nor a number.
     """
     if type(value) is int:
         return max(-MAX_INT64, min(value, MAX_INT64)) * NANO
@@ -96,7 +96,10 @@ def parse_quantity(value: object, where: str) -> int:
 
 
 def parse_exact_quantity(value: object, where: str) -> int:
-    """The quantity in nano-units like `parse_quantity`, but not capped: amounts of devices may exceed 64 bits."""
+    """The quantity in nano-units like `parse_quantity`, but not capped at 64 bits, which amounts of devices may exceed.
+
+    Raises InvalidObjectError as `parse_quantity` does.
+    """
     nanos = parse_quantity(value, where)
     if abs(nanos) < MAX_INT64 * NANO:
         return nanos

@@ -37,8 +37,8 @@ NODES: Final = 5_000
 class AttemptCost:
     """What makes attempts at a pod costly: `count` items, for example "pod affinity terms", of which `plugin` checks each.
 
-    `seconds`: the estimated time of an attempt on NODES nodes. `elsewhere`: about how long others are busy with such an object when it is bound: the
-    API server, which reads, checks, stores and sends it, and our own watches. It is about as long as an attempt that does not preempt.
+    `seconds`: the estimated time of an attempt on NODES nodes. `elsewhere`: the estimated time that binding such a pod takes in the API server,
+    which reads, checks, stores and sends the object, and in our own watches: about as long as an attempt that does not preempt.
     """
 
     seconds: float
@@ -50,7 +50,7 @@ class AttemptCost:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """`seconds`: for one item, in an attempt that does not preempt. `dry_run`: how many times longer an attempt takes that may preempt."""
+    """`seconds`: the time for one item in an attempt that does not preempt. `dry_run`: the factor for an attempt that may preempt."""
 
     plugin: str
     items: str
@@ -107,7 +107,7 @@ def estimate(pod: PodInfo) -> AttemptCost | None:
 
 
 def is_costly_group(members: Iterable[PodInfo]) -> bool:
-    """Whether an attempt at these members of a pod group takes COSTLY_GROUP_SECONDS by estimate. Members with one spec are decided as one."""
+    """Whether an attempt at these members of a pod group is estimated to take COSTLY_GROUP_SECONDS. Members with equal specs count once."""
     differing = {
         tuple(map(id, (pod.requests, pod.node_affinity, pod.pod_affinity, pod.spread, pod.tolerations))): pod
         for pod in members

@@ -33,6 +33,7 @@ class KeyedHeap(Generic[T]):
             heapq.heapify(self._heap)
 
     def remove(self, key: str) -> T | None:
+        """Removes the item with this key, and returns it; None if there is none."""
         entry = self._entries.pop(key, None)
         if entry is None:
             return None
@@ -49,6 +50,7 @@ class KeyedHeap(Generic[T]):
         return None
 
     def pop(self) -> T | None:
+        """Removes the item of the lowest rank, and returns it; None if the heap is empty."""
         head = self.peek()
         if head is None:
             return None

@@ -16,7 +16,7 @@ from podwright.core.framework.cluster_events import ClusterEvent
 from podwright.core.queue.hinting import Occurrence
 
 MAX_RECORDED: Final = 10_000
-"""The maximum number of recorded events. Recording stops for the oldest attempt when there are more, as after `stop_recording`."""
+"""The most recorded events. With more, recording stops for the oldest attempt, as after `SchedulingQueue.stop_recording`."""
 
 _Positions = dict[ClusterEvent, list[int]]
 
@@ -37,6 +37,7 @@ class InFlight:
         self._sorted_from = self._sorted_to = 0
 
     def begin(self, uid: str) -> None:
+        """Starts recording for a pod whose attempt begins. The pod is not in flight yet."""
         self._starts[uid] = self._base + len(self._occurrences)
 
     def record(self, occurrence: Occurrence) -> None:

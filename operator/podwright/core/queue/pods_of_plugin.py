@@ -1,4 +1,4 @@
-"""PodsOfPlugin: the waiting pods that one plugin holds, found by the keys of its hints.
+"""PodsOfPlugin: the waiting pods that one plugin rejected or gates, found by the keys of its hints.
 
 Keys may come from third-party code. Where that raises, the pod or the event counts as one without keys, so that no pod is lost.
 """
@@ -43,7 +43,7 @@ class PodsOfPlugin(Generic[P]):
                 self._by_key.setdefault(key, {})[uid] = found
 
     def remove(self, uid: str) -> None:
-        """One that is not here is not an error."""
+        """Removes a pod. An unknown one is not an error."""
         self._all.pop(uid, None)
         self._drop_keys(uid)
 

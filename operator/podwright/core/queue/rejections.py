@@ -1,4 +1,4 @@
-"""Counts of the plugins that hold pods back, in short parts: a queue may have hundreds of thousands of pods."""
+"""Counts the waiting pods of each plugin, in short parts: a queue may have hundreds of thousands of pods."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 from podwright.core.queue.queued_pod import QueuedPod
 
 PODS_PER_PART: Final = 1000
-"""How many pods are counted at once. That takes about a millisecond."""
+"""Pods that are counted at once, which takes about a millisecond."""
 
 
 def counts_of_rejections(pods: Mapping[str, QueuedPod]) -> Iterator[Counter[tuple[str, str]]]:
-    """How many of the pods each plugin holds back, by (plugin, scheduler name), for at most `PODS_PER_PART` pods at a time.
+    """How many of the pods each plugin rejected or gates, by (plugin, scheduler name), for at most `PODS_PER_PART` pods at a time.
 
     `pods` may change between two parts: pods that are added are not counted, and those that are gone are left out.
     """

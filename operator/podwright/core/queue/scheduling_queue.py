@@ -33,13 +33,14 @@ from podwright.core.queue.updates import pod_update
 from podwright.core.queue.waiting_pods import WaitingPods
 
 FLUSH_INTERVAL: Final = 30.0
+"""Seconds between two searches for pods that have waited for `Waits.max_unschedulable`."""
 
 
 class SchedulingQueue:
     """See the module. `hints_of(pod)` must return the same mapping object for all pods of one profile.
 
-    The queue tells `observer` whenever a pod enters a queue (`scheduler_queue_incoming_pods_total`, which counts gated pods as
-    unschedulable), and of a sample of the calls of hints.
+    The queue reports to `observer` each pod that enters a queue (`scheduler_queue_incoming_pods_total`, which counts gated pods as
+    unschedulable), and a sample of the calls of hints.
     """
 
     def __init__(
@@ -209,9 +210,10 @@ class SchedulingQueue:
     def _give_up_attempt(self, queued: QueuedPod) -> bool:
         """Ends an attempt that did not take place. False if the pod is gone."""
         self._in_flight.end(queued.uid)
-        known = self._pods.get(queued.uid) is queued
-        queued.attempts -= known
-        return known
+        if self._pods.get(queued.uid) is not queued:
+            return False
+        queued.attempts -= 1
+        return True
 
     def charge_lane(self, seconds: float) -> None:
         """An attempt at a costly pod, or what else counts to the lane's share of the time, took that long: see ActivePods."""
@@ -306,7 +308,7 @@ class SchedulingQueue:
         self._activate(queued, FORCED)
 
     def fail_waiting(self, uid: str) -> None:
-        """Retries a waiting pod after the backoff of an error: what it waited for has failed. An unknown or active pod is not an error."""
+        """Retries a waiting pod after the backoff of an error, because what it waited for has failed. Ignores an unknown or active pod."""
         queued = self._waiting_pod(uid)
         if queued is None:
             return
@@ -351,7 +353,7 @@ class SchedulingQueue:
             yield
 
     def compact(self) -> None:
-        """Frees memory that pods needed which are gone."""
+        """Frees the memory of pods that have left the queue."""
         shrink(self._pods)
         self._waiting.compact()
 
@@ -365,7 +367,10 @@ class SchedulingQueue:
         }
 
     def rejected_by(self) -> Iterator[Counter[tuple[str, str]]]:
-        """Parts of the number of waiting pods that each plugin rejected last or gates, by (plugin, scheduler name). The queue may change between two parts."""
+        """How many waiting pods each plugin rejected in their last attempt, or gates, by (plugin, scheduler name).
+
+        The sum of the counters is the answer. Each counts some of the pods, and the queue may change between two of them.
+        """
         return counts_of_rejections(self._pods)
 
     def in_flight_events(self) -> Mapping[str, int]:

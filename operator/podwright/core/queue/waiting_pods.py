@@ -1,4 +1,7 @@
-"""WaitingPods: the unschedulable and the gated pods, found by the events for which the plugins that hold them have hints."""
+"""WaitingPods: the unschedulable and the gated pods, indexed by plugin: those that rejected a pod, and the one that gates it.
+
+So an event finds the pods that it may help without a look at all others.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,10 @@ class WaitingPods:
         self._unschedulable: dict[str, QueuedPod] = {}
         self._gated: dict[str, QueuedPod] = {}
         self._buckets: dict[tuple[int, str, bool], tuple[Hints, PodsOfPlugin[QueuedPod]]] = {}
-        """By the policy's hints, the plugin that holds the pods, and whether it is their gate."""
+        """By the policy's hints, the plugin that rejected or gates the pods, and whether it gates them."""
 
     def add(self, queued: QueuedPod, plugins: Iterable[str], hints: Hints) -> None:
-        """Adds a pod that these plugins hold. `hints`: those of its policy."""
+        """Adds a pod that these plugins rejected or gate. `hints`: those of its policy."""
         (self._gated if queued.place is Place.GATED else self._unschedulable)[queued.uid] = queued
         queued.hints = hints
         for plugin in plugins:
@@ -50,7 +53,7 @@ class WaitingPods:
                 pods.clear()  # an empty dict keeps the capacity that a burst needed
 
     def candidates(self, occurrence: Occurrence) -> list[QueuedPod]:
-        """The pods that a plugin holds which has a hint about this event, without those that the keys of the hint leave out."""
+        """The pods of all plugins that have a hint for this event, without those that the hint's keys rule out."""
         if occurrence.event.resource == ANY:
             return list(self)
         found: dict[str, QueuedPod] = {}
