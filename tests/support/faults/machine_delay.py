@@ -57,7 +57,11 @@ class MachineDelay:
     @property
     def worst(self) -> float:
         """The longest delay so far, in seconds."""
-        return max((self.before(s.ended) for s in list(self._samples)), default=0.0)
+        return self.worst_since(0.0)
+
+    def worst_since(self, moment: float) -> float:
+        """The longest delay since a moment, in seconds."""
+        return max((self.before(s.ended) for s in list(self._samples) if s.ended >= moment), default=0.0)
 
     def _run(self) -> None:
         started, waited = time.monotonic(), self._waited()
