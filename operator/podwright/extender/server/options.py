@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final
 
@@ -82,7 +83,7 @@ EXTENDER_OPTIONS: Final = tuple(
     definition(each.name, each.metadata) for each in fields(ExtenderOptions) if each.metadata
 )
 """The definitions of the command's own options."""
-_SERVING: Final = frozenset(each.name for each in fields(ServingOptions))
+_SERVING: Final = frozenset(each.name for each in fields(ServingOptions)) - {"page"}
 _DECIDING: Final = frozenset(
     (
         *("kubeconfig", "context", "config", "scheduler_name", "allowed_scheduler_names", "allow_unsafe_policies"),
@@ -100,5 +101,23 @@ _DECIDING: Final = frozenset(
         *("log_level", "logging_format", "verbosity", "vmodule"),
     )
 )
-COMMON_OPTIONS: Final = tuple(each for each in OPTIONS if each.name in _SERVING | _DECIDING)
-"""The definitions of the options of other processes that the command has, too."""
+_MEANINGS: Final[Mapping[str, str]] = {
+    "health_address": (
+        "Where to serve health over plain HTTP; to clients on the same machine also metrics and /configz. Default: not served."
+    ),
+    "secure_port": (
+        "Where to serve health, metrics and /configz over HTTPS, with authentication and authorization. 0: not served."
+    ),
+    "tls_cert_file": (
+        "The certificate for --address and --secure-port, followed by those of its issuers. Read again when it changes."
+    ),
+    "client_ca_file": (
+        "The issuers of client certificates that may call at --address, and that authenticate users of --secure-port. Default: at "
+        "--address none; for --secure-port those of the cluster, in the ConfigMap kube-system/extension-apiserver-authentication."
+    ),
+}
+"""What these options mean here, if that differs."""
+COMMON_OPTIONS: Final = tuple(
+    replace(each, help=_MEANINGS.get(each.name, each.help)) for each in OPTIONS if each.name in _SERVING | _DECIDING
+)
+"""The definitions of the options of other processes that the command has, too. It serves no page, and explains no pods."""

@@ -41,6 +41,14 @@ def test_the_command_refuses_them_too():
     assert "--allow-unauthenticated" in result.output
 
 
+def test_the_help_promises_nothing_that_the_extender_does_not_serve():
+    text = " ".join(CliRunner().invoke(main, ["extender", "--help"]).output.split())
+    assert "page" not in text
+    assert "/debug/explain" not in text
+    assert "The certificate for --address and" in text
+    assert "Default: at --address none" in text
+
+
 def test_no_flag_has_two_meanings():
     flags = [option.flag for option in (*COMMON_OPTIONS, *EXTENDER_OPTIONS)]
     assert len(flags) == len(set(flags))
