@@ -51,6 +51,7 @@ class Cluster:
 
     @staticmethod
     def now() -> str:
+        """The wall time in RFC 3339, to the second."""
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
     def get(self, kind: Kind, namespace: str, name: str) -> Entry:

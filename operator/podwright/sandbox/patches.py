@@ -22,6 +22,7 @@ PRIMITIVE_LISTS = ("finalizers", "podCIDRs")
 
 
 def merge(target: Any, patch: Any) -> Any:
+    """Applies a JSON merge patch (RFC 7386), and returns the result."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}

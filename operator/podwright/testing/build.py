@@ -57,6 +57,7 @@ def cache_folder() -> Path:
 
 
 def family_folder(family: Family, versions: Versions) -> Path:
+    """The folder in the cache for the programs of this family, in the version that `versions` has of it. It may not exist."""
     return cache_folder() / f"{family}-{versions.of(family)}"
 
 
@@ -71,6 +72,7 @@ def go_command() -> str | None:
 
 
 def report_to_stderr(message: str) -> None:
+    """Prints a message of a build to stderr."""
     print(message, file=sys.stderr, flush=True)
 
 

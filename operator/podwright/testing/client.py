@@ -89,6 +89,7 @@ class Client:
             return False
 
     def get(self, path: str, **query: str) -> Json:
+        """Gets a path. `query`: the parameters of the query string. Raises ApiError, like all methods below."""
         return self.request("GET", path, query=query)
 
     def items(self, path: str, **query: str) -> list[Json]:
@@ -97,6 +98,7 @@ class Client:
         return items
 
     def create(self, body: Json) -> Json:
+        """Creates an object, and returns it as stored."""
         return self.request("POST", collection_path(body), body)
 
     def add_priority_class(self, name: str, value: int, preemption_policy: str = "PreemptLowerPriority") -> None:
@@ -117,6 +119,7 @@ class Client:
         return self.request("GET", object_path(body))
 
     def replace(self, body: Json, subresource: str = "") -> Json:
+        """Replaces an object or one of its subresources (PUT), and returns the object as stored."""
         return self.request("PUT", object_path(body, subresource), body)
 
     def patch(self, body: Json, change: Json, subresource: str = "") -> Json:

@@ -34,6 +34,7 @@ class WorkFolder:
         unlocked.rename(self.path / _LOCK_FILE)  # other processes must not see it unlocked
 
     def remove(self) -> None:
+        """Deletes the folder, as far as the programs that ran in it have ended."""
         self._lock.close()
         shutil.rmtree(self.path, ignore_errors=True)
 

@@ -116,6 +116,7 @@ class Process:
         os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
+        """Lets a paused process run on (SIGCONT)."""
         os.kill(self.pid, signal.SIGCONT)
 
     def wait_ready(self, ready: Callable[[], bool], timeout: float) -> None:

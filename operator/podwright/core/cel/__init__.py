@@ -1,5 +1,5 @@
-"""CEL: parsing and type-checking by a library, evaluation with counted cost by our own closures.
+"""CEL (Common Expression Language): a library parses and type-checks expressions, and our own closures evaluate them and count the cost.
 
-Read `environment.py` first. `checking` makes a checked tree of a text, `cost` says what it may cost at most, `evaluation` compiles
-it to closures, and `library` has the functions that these call. The values are described in `values.py`.
+Read `environment.py` first. `checking` turns a text into a checked tree, `cost` estimates the cost of the tree, `evaluation` compiles it to
+closures, and `library` has the functions that these call. `values.py` says which Python values stand for the values of CEL.
 """

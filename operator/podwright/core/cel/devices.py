@@ -48,7 +48,7 @@ def environment() -> Environment:
 
 
 def compile_selector(text: str) -> Program:
-    """Raises CelError if the selector is refused: its syntax, its types, or its result, which must be a bool or unknown."""
+    """Compiles a selector. Raises CelError if its syntax or types are wrong, or if its result is neither a bool nor of unknown type."""
     program = environment().compile(text)
     kind = program.result_type
     if kind not in (types.BOOL, types.DYN):
@@ -101,7 +101,7 @@ def matches(
     limit: int = COST_LIMIT,
     interrupted: Callable[[], bool] | None = None,
 ) -> bool:
-    """Whether a selector takes a device. Raises EvaluationError with kube-scheduler's text."""
+    """Whether a selector selects a device. Raises EvaluationError with kube-scheduler's text. `limit`, `interrupted`: see Program.evaluate."""
     value = program.evaluate(variables, limit, interrupted)
     if value.__class__ is bool:
         return value

@@ -57,7 +57,7 @@ COST_LIMIT: Final = 1_000_000
 
 @dataclass(frozen=True)
 class Library:
-    """Functions of an environment: their signatures, and what they do, by name."""
+    """Functions of an environment: their signatures, and their implementations by name."""
 
     overloads: tuple[Overload, ...]
     plain: Mapping[str, Function]
@@ -104,7 +104,7 @@ class Program:
         limit: int = COST_LIMIT,
         interrupted: Callable[[], bool] | None = None,
     ) -> object:
-        """The value. `limit` bounds its cost. A loop asks `interrupted` now and then whether to stop.
+        """The value. `limit` bounds the cost. Loops call `interrupted` every 100 elements, and stop if it returns True.
 
         Raises EvaluationError, with cel-go's text; CancelledError or CostLimitError if it was stopped.
         """
@@ -153,7 +153,7 @@ class Environment:
         return Checker(self.variables, self._overloads)
 
     def compile(self, text: str) -> Program:
-        """Raises CelError, with line and column, if the expression is refused."""
+        """Compiles an expression. Raises CelError, with line and column, if its syntax, its types or a constant part are wrong."""
         try:
             tree = self._checker.check(text)
             validate(tree, is_exact="sortBy(" not in text or "flatten(" not in text)
@@ -166,7 +166,7 @@ class Environment:
         return Program(text, tree, self.variables, step, compiler.scope.count)
 
     def part(self, tree: Node) -> Program:
-        """A part of a checked tree as a program of its own. Variables of macros around it are variables of its evaluations."""
+        """Compiles a part of a checked tree. Its evaluations take the variables of the macros around it from their `variables`."""
         compiler = Compiler(self._functions)
         step = compiler.compile(tree).step
         return Program("", tree, self.variables, step, compiler.scope.count)

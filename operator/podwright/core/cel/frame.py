@@ -9,10 +9,10 @@ from podwright.core.cel.errors import CancelledError, CostLimitError
 from podwright.core.cel.values import Value
 
 ROOM: Final = 16_000_000
-"""What one evaluation may allocate: bytes of strings, or elements of lists times 8. cel-go has no such limit."""
+"""The most that one evaluation may allocate: a byte of a string counts 1, an element of a list ELEMENT. cel-go has no such limit."""
 ELEMENT: Final = 8
 VISITS: Final = 1_000_000
-"""Parts of nested lists and maps that one evaluation may compare or walk through. cel-go has no such limit."""
+"""The most parts of nested lists and maps that one evaluation may compare or walk through. cel-go has no such limit."""
 _CHECKED_EVERY: Final = 100
 
 
@@ -51,7 +51,7 @@ class Frame:
             raise CostLimitError("operation cancelled: work limit exceeded")
 
     def allocate(self, size: int) -> None:
-        """Raises CostLimitError if the evaluation needs too much memory. Called before the memory is taken."""
+        """Counts memory that is about to be allocated, in the unit of ROOM. Raises CostLimitError if it is too much."""
         self._room -= size
         if self._room < 0:
             raise CostLimitError("operation cancelled: memory limit exceeded")

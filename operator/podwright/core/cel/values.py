@@ -80,13 +80,13 @@ class DefaultMap(dict[Value, Value]):
 
 
 class Opaque:
-    """A value of a type that the environment adds: its class says how it compares, and its type."""
+    """A value of a type that Kubernetes adds to CEL. Its class defines the type and the comparison."""
 
     __slots__ = ()
     cel_type: Type
 
     def equals(self, other: Value) -> bool:
-        """Raises EvaluationError if the values have no equality."""
+        """Whether the value equals another one. Raises EvaluationError if the two cannot be compared."""
         raise NotImplementedError
 
     def go_size(self) -> int:
@@ -113,7 +113,7 @@ _TYPES: Final[dict[type, Type]] = {
 
 
 def type_of(value: Value) -> Type:
-    """The type of a value, without parameters."""
+    """The type of a value, without parameters. Raises EvaluationError for a Python value that is none of CEL."""
     found = _TYPES.get(type(value))
     if found is not None:
         return found

@@ -61,7 +61,10 @@ def _claims(pod: PodInfo) -> Sequence[Any]:
 
 
 def resize(before: PodInfo, after: PodInfo) -> Action:
-    """The actions of a resize: down if any amount is lower or removed, up if any is higher or new. Both are possible."""
+    """The actions of a resize: down if any amount is lower or gone, up if any is higher or new, both if both are so.
+
+    UPDATE_POD_OTHER if only what scoring assumes has changed; no action if the requests are the same object.
+    """
     action = Action(0)
     if before.requests is after.requests:
         return action
