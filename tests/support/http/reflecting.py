@@ -52,9 +52,3 @@ async def reflecting(*answers, resource=NODE, default=None, sink=None, **options
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-
-
-async def until(condition):
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.005)

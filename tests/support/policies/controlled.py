@@ -12,6 +12,7 @@ from podwright.kube.policies.statuses import WriteLimit
 from support.engine.kit import Rig
 from support.http.kit import Script, api, says
 from support.objects.builders import make_policy
+from support.waiting import patience
 
 
 @dataclass
@@ -29,13 +30,13 @@ class Controlled:
 
     async def becomes(self, holds):
         """Returns once this holds."""
-        async with asyncio.timeout(5):
+        async with patience():
             while not holds():
                 await asyncio.sleep(0.005)
 
     async def requests(self, count):
         """The requests, of which there must be this many."""
-        async with asyncio.timeout(5):
+        async with patience():
             while len(self.script.requests) < count:
                 await asyncio.sleep(0.005)
         await asyncio.sleep(0.02)

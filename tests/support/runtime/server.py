@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from podwright.kube.options.options import Options
+from podwright.kube.policies import controller
 from podwright.kube.runtime import Runtime
 from podwright.sandbox import Sandbox
 from podwright.sandbox.server import Server as ApiServer
 from support.objects import policies
+from support.waiting import until
 
 OURS = "podwright"
 PENDING = "spec.nodeName=,"
@@ -104,15 +106,10 @@ class Server:
         return Runtime(Options(kubeconfig=str(self.sandbox.write_kubeconfig(self._path)), **options))
 
 
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():
-            await asyncio.sleep(0.005)
-
-
 @asynccontextmanager
 async def api_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
-    """A running server."""
+    """A running server. Policies are listed only once, because tests apply some that are not on the server."""
+    monkeypatch.setattr(controller, "RELIST_SECONDS", 3600.0)
     monkeypatch.setattr(gc, "freeze", lambda: None)  # it would keep the garbage of this test for ever
     server = Server(tmp_path / "kubeconfig", monkeypatch)
     async with server.sandbox:

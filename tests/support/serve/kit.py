@@ -20,6 +20,7 @@ from podwright.kube.serve.endpoints import Content
 from podwright.kube.serve.server import Server
 from podwright.testing.processes import free_port
 from support.serve.certificates import Issued
+from support.waiting import patience
 
 WIDE = Limits(connections=64)
 
@@ -169,7 +170,7 @@ async def hang_up(*writers: asyncio.StreamWriter) -> None:
 
 async def answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
     """Reads an answer until the server closes the connection."""
-    async with asyncio.timeout(20):
+    async with patience():
         head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     status, *lines = head.decode().split("\r\n")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
@@ -189,14 +190,8 @@ def _unchunked(body: bytes) -> bytes:
 
 async def closed(reader: asyncio.StreamReader) -> bytes:
     """Waits until the server closes the connection, and returns what it has sent."""
-    async with asyncio.timeout(20):
+    async with patience():
         try:
             return await reader.read()
         except ConnectionError:
             return b""
-
-
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():
-            await asyncio.sleep(0.005)

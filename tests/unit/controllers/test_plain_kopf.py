@@ -17,6 +17,7 @@ from podwright.controllers.plain_kopf import PlainKopf
 from podwright.kube.client.errors import AccessError
 from podwright.kube.options.values import OptionsError
 from support.controllers.kit import FakeRuntime, record_handlers
+from support.waiting import patience
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +61,7 @@ async def test_the_process_ends_when_the_lease_is_lost(monkeypatch):
     monkeypatch.setattr(plain_kopf.signal, "raise_signal", signals.append)
     await operator.start(kopf.OperatorSettings(), kopf.OperatorRegistry())
     runtime.leadership.lost.set()
-    async with asyncio.timeout(5):
+    async with patience():
         while not signals:
             await asyncio.sleep(0.001)
     assert signals == [signal.SIGTERM]
@@ -76,7 +77,7 @@ async def test_sigquit_ends_kopf_in_order(monkeypatch):
     monkeypatch.setattr(plain_kopf.signal, "raise_signal", signals.append)
     await operator.start(kopf.OperatorSettings(), kopf.OperatorRegistry())
     send(signal.SIGQUIT)
-    async with asyncio.timeout(5):
+    async with patience():
         while not signals:
             await asyncio.sleep(0.001)
     assert signals == [signal.SIGTERM]

@@ -12,6 +12,7 @@ import pytest
 from podwright.controllers import plain_kopf, supervisor
 from podwright.controllers.supervisor import ProtectedTasks, handle_loop_error, supervise
 from support.controllers.kit import FakeRuntime
+from support.waiting import until
 
 
 class FakeKopf:
@@ -100,12 +101,6 @@ async def supervised(runtime):
     finally:
         task.cancel()
         loop.set_exception_handler(handler)
-
-
-async def until(condition):
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 async def test_kopf_is_restarted_whenever_it_fails(install, caplog):

@@ -15,8 +15,9 @@ from podwright.kube.watch import pending_audit
 from support.engine.kit import settle
 from support.http.kit import without_pauses
 from support.objects.builders import make_policy
-from support.runtime.server import OURS, PENDING, Request, api_server, lists, running, until
+from support.runtime.server import OURS, PENDING, Request, api_server, lists, running
 from support.serve.kit import get
+from support.waiting import until
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from podwright.kube.rights import ForbiddenWriteError, refuse_writes
 from podwright.kube.watch.selectors import MANY_NAMES, PENDING_PODS, pending_pods_of
 from podwright.sandbox.pod_subresources import bind
 from support.objects.builders import make_policy
-from support.runtime.server import OURS, api_server, lists, running, until
+from support.runtime.server import OURS, api_server, lists, running
+from support.waiting import until
 
 OTHER = "default-scheduler"
 POLICY_STATUS = "/apis/podwright.dev/v1alpha1/schedulerpolicies/eye/status"

@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from podwright.kube.signals import catch_signals
+from support.waiting import patience
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT], ids=lambda number: number.name)
@@ -14,7 +15,7 @@ async def test_a_signal_stops_the_process_in_order(number):
     catch_signals(stop)
     try:
         signal.raise_signal(number)
-        async with asyncio.timeout(5):
+        async with patience():
             await stop.wait()
     finally:
         for each in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):

@@ -26,9 +26,10 @@ class Http:
         async with self._session.request(method, self._url + path, data=data, headers=given) as answer:
             return answer.status, orjson.loads(await answer.read())
 
-    async def lines(self, path: str, count: int) -> list[dict]:
-        """The first `count` events of a watch."""
+    async def lines(self, path: str, count: int, opened: Callable[[], object] = lambda: None) -> list[dict]:
+        """The first `count` events of a watch. `opened` is called once the server has begun to answer."""
         async with self._session.get(self._url + path) as answer:
+            opened()
             return [orjson.loads(await answer.content.readline()) for _ in range(count)]
 
     async def get(self, path: str) -> Any:

@@ -95,8 +95,9 @@ async def test_watches_end_when_the_sandbox_stops():
     async with running() as (sandbox, http):
         watching = asyncio.create_task(http.lines("/api/v1/namespaces?watch=true", 4))
         await watching
-        open_end = asyncio.create_task(http.lines("/api/v1/pods?watch=true", 1))
-        await asyncio.sleep(0.05)
+        opened = asyncio.Event()
+        open_end = asyncio.create_task(http.lines("/api/v1/pods?watch=true", 1, opened.set))
+        await opened.wait()
         await sandbox.stop()
         with pytest.raises(ValueError, match="empty"):
             await open_end

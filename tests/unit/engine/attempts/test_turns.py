@@ -10,6 +10,7 @@ from podwright.api.permissions import PolicySettings
 from podwright.core.framework.interface import FilterPlugin, Plugin, QueueSortPlugin
 from podwright.engine.attempts import turns
 from support.engine.kit import Rig, custom_policy, ours
+from support.waiting import patience
 
 
 class Timed(Plugin, FilterPlugin):
@@ -57,7 +58,7 @@ async def order_of(*pods, arriving=None, **options):
         rig.engine.pending.put(raw)
     expected = len(pods) + len(Timed.arriving)
     task = asyncio.create_task(rig.engine.run())
-    async with asyncio.timeout(10):
+    async with patience():
         while len(Timed.begun) < expected:
             await asyncio.sleep(0.001)
     task.cancel()

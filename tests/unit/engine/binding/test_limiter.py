@@ -10,6 +10,7 @@ from podwright.core.framework.interface import ClusterError, PermitPlugin, Plugi
 from podwright.core.framework.status import Code, Status
 from podwright.engine.binding.limiter import PROMPT_LIMIT, BindLimiter
 from support.engine.kit import Rig, custom_policy, deciding, settle
+from support.waiting import patience
 
 
 class Clock:
@@ -93,7 +94,7 @@ class TestWaiting:
         waiting = [asyncio.create_task(limiter.wait_for_capacity()) for _ in range(2)]
         await settle()
         clock.now += 1
-        async with asyncio.timeout(5):
+        async with patience():
             await waiting[0]
             limiter.acquire("first")
             await waiting[1]
@@ -104,7 +105,7 @@ class TestWaiting:
         await settle()
         limiter.release(0)
         first.cancel()
-        async with asyncio.timeout(5):
+        async with patience():
             await second
 
 
@@ -223,7 +224,7 @@ async def test_slow_bindings_do_not_delay_other_bindings():
         rig.pod(f"p{number}")
     async with deciding(rig):
         assert len(rig.cluster.bound) == 2
-        async with asyncio.timeout(5):
+        async with patience():
             while len(rig.cluster.bound) < 8:
                 rig.now += 0.2
                 await asyncio.sleep(0.01)

@@ -13,6 +13,7 @@ from podwright.core.framework.status import Code, Status
 from podwright.engine.ports import SCHEDULER_ERROR
 from podwright.kube import api_cluster
 from support.engine.kit import Rig, Slow, custom_policy, deciding, on_node, ours, settle
+from support.waiting import until
 
 SHORT_PAUSES = replace(api_cluster.READ_RETRY, shortest=0.01, longest=0.01)
 
@@ -105,8 +106,7 @@ class TestReadBack:
         rig.cluster.objects["Pod", "web"] = rig.pod("web")
         async with deciding(rig):
             assert rig.engine.cache.is_assumed("default/web")
-            await asyncio.sleep(0.2)
-            assert not rig.engine.cache.is_assumed("default/web")
+            await until(lambda: not rig.engine.cache.is_assumed("default/web"))
 
     @pytest.mark.parametrize(
         "trouble",
@@ -130,8 +130,7 @@ class TestReadBack:
 
         monkeypatch.setattr(rig.cluster, "get", get)
         async with deciding(rig):
-            await asyncio.sleep(0.1)
-            assert rig.counts == {"backoff": 1}
+            await until(lambda: rig.counts == {"backoff": 1})
             assert rig.placed_on("web") == ""
             assert len(rig.engine.binding_cycles) == 0
 
@@ -188,8 +187,7 @@ class TestReadBack:
             rig.cluster.objects["Pod", f"p{number}"] = rig.pod(f"p{number}")
         async with deciding(rig):
             assert len(rig.cluster.bound) == 2
-            await asyncio.sleep(0.2)
-            assert {name for name, _ in rig.cluster.bound} == {f"p{number}" for number in range(5)}
+            await until(lambda: {name for name, _ in rig.cluster.bound} == {f"p{number}" for number in range(5)})
 
     async def test_a_pod_that_the_watch_confirms_while_it_is_read_back_counts_as_bound(self, monkeypatch):
         monkeypatch.setattr(api_cluster, "READ_RETRY", SHORT_PAUSES)
@@ -201,7 +199,7 @@ class TestReadBack:
         rig.cluster.objects["Pod", "web"] = raw
         async with deciding(rig):
             rig.confirm(raw, "a")
-            await asyncio.sleep(0.1)
+            await until(lambda: rig.recorder.notes("Scheduled"))
             assert rig.recorder.notes("Scheduled") == ["Successfully assigned default/web to a"]
             assert rig.placed_on("web") == "a"
 

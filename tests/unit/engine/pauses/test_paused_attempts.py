@@ -15,6 +15,7 @@ from podwright.core.queue.queued_pod import Place
 from support.engine.kit import Rig, custom_policy, deciding, on_node, ours, settle
 from support.engine.sliced import ALL, MEMBERS, Clock, Others, a_preemptor, evicted, full_nodes
 from support.objects.builders import in_group, make_pod_group
+from support.waiting import patience
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def rig() -> Rig:
 async def paused(rig: Rig, act: Callable[[], Any], until: Callable[[], Any]) -> None:
     """Lets the engine decide. `act` is called once, while an attempt is paused."""
     task = asyncio.create_task(Others(rig, lambda turn: act() if turn == 3 else None).run())
-    async with deciding(rig), asyncio.timeout(10):
+    async with deciding(rig), patience():
         await task
         while not until():
             await asyncio.sleep(0.01)
@@ -128,7 +129,7 @@ async def test_a_plugin_that_does_not_reserve_again_what_it_has_leaves_nothing_b
     assert rig.engine.policies.apply(custom_policy("reserve", Fickle.name)).accepted
     full_nodes(rig)
     before = {name: list(info.pods) for name, info in rig.engine.cache.nodes.items()}
-    async with deciding(rig), asyncio.timeout(10):
+    async with deciding(rig), patience():
         while not rig.recorder.notes("FailedScheduling"):
             await asyncio.sleep(0.01)
         rig.clock.runs = False

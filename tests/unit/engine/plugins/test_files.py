@@ -11,6 +11,7 @@ import pytest
 from podwright.core.plugins import PLUGINS
 from podwright.engine.plugins import files as module
 from podwright.engine.plugins.files import MAX_BYTES, InstalledFiles, PluginDirectories, PluginFilesError
+from support.waiting import patience
 
 numbers = count()
 
@@ -152,7 +153,7 @@ async def test_differences_are_logged_while_the_operator_runs(path, monkeypatch,
     files = files_of(path)
     task = asyncio.create_task(files.run())
     path.write_text("changed")
-    async with asyncio.timeout(5):
+    async with patience():
         while not caplog.records:
             await asyncio.sleep(0.005)
     await asyncio.sleep(0.05)

@@ -13,6 +13,7 @@ from podwright.engine.metrics.metrics import ATTEMPTS_PER_MEASURED
 from support.engine.kit import Rig, custom_policy, deciding, values
 from support.objects.builders import in_group, make_pod_group
 from support.serve.kit import Told, get, serving
+from support.waiting import patience, until
 
 
 class Slow(Plugin, FilterPlugin):
@@ -59,7 +60,7 @@ def pod(rig, name, seconds=0.0, **options):
 
 async def attempt(rig, name, seconds=0.0):
     pod(rig, name, seconds)
-    async with asyncio.timeout(5):
+    async with patience():
         while rig.engine.queue.counts()["active"]:
             await asyncio.sleep(0.001)
         await asyncio.sleep(0.02)
@@ -151,7 +152,7 @@ async def test_a_plugin_that_is_slow_for_a_gang_is_named():
         for group in ("one", "two"):
             rig.engine.objects(KIND).put(make_pod_group(group, min_count=1))
             pod(rig, group, 1, spec=in_group(group))
-            await asyncio.sleep(0.1)
+            await until(lambda group=group: group in {name for name, _ in rig.cluster.bound})
         assert sorted(name for name, _ in rig.cluster.bound) == ["one", "two"]
     assert slow_calls(rig) == {("Slow", "Filter"): 1}
 

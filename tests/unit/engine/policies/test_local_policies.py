@@ -16,6 +16,7 @@ from podwright.engine.accounting.local_budgets import BURST, FORGIVEN_AFTER, OVE
 from podwright.engine.attempts.in_slices import ORDINARY_SECONDS
 from support.engine.kit import Rig, deciding, settle, values
 from support.policies.local import delegating, local_policy
+from support.waiting import until
 
 BUDGET = 0.001
 OURS = "team-a/ours"
@@ -329,7 +330,7 @@ async def test_rules_that_take_too_long_put_the_policy_over_its_budget(cluster):
         (account,) = cluster.engine.budgets.accounts
         account.spent += 1.0
         cluster.pod("slow", namespace="team-a")
-        await asyncio.sleep(0.03)
+        await until(lambda: cluster.recorder.notes("PolicyOverBudget"))
         assert len(cluster.recorder.notes("PolicyOverBudget")) == 1
         cluster.now += 10
         cluster.engine.wake()

@@ -4,6 +4,7 @@ import asyncio
 
 from podwright.extender.server.bodies import SMALL, Budget
 from support.extender.kit import ExtenderRig
+from support.waiting import patience
 
 
 async def test_room_is_given_in_the_order_of_arrival():
@@ -31,7 +32,7 @@ async def test_a_request_that_gives_up_waiting_takes_no_room():
     budget.give_back(10)
     waiting[1].cancel()  # its turn has come, but it has not run yet
     await asyncio.gather(*waiting[:2], return_exceptions=True)
-    async with asyncio.timeout(10):
+    async with patience():
         await waiting[2]
     assert budget.used == 10
 

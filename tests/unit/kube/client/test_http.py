@@ -12,6 +12,7 @@ from podwright.kube.client.credentials.credentials import TRIAL_SECONDS, Credent
 from podwright.kube.client.errors import ApiError, ConfigError, UnreachableError
 from podwright.kube.client.http import Http
 from support.http.kit import api, forever, hangs_up, says, served, without_pauses
+from support.waiting import patience
 
 
 async def test_call_sends_an_object_and_returns_the_parsed_response():
@@ -164,7 +165,7 @@ async def test_connections_of_old_credentials_are_closed():
         for _ in range(4):
             await http.call("GET", "/one")
             time.now += 60.0
-        async with asyncio.timeout(5):
+        async with patience():
             while not all(transport.is_closing() for transport in transports[:2]):
                 await asyncio.sleep(0.005)
         assert not any(transport.is_closing() for transport in transports[2:])

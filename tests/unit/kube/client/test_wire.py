@@ -17,9 +17,10 @@ from podwright.kube.client.errors import UnreachableError
 from podwright.kube.client.wire import ConnectionPool
 from support.http.wire import connected, plain
 from support.serve.certificates import Authority
+from support.waiting import PATIENCE_SECONDS, patience, until
 
 
-async def send(pool, body=b'{"a":1}', timeout=2.0):
+async def send(pool, body=b'{"a":1}', timeout=PATIENCE_SECONDS):
     return await pool.send("POST", "/api/v1/pods", body, "application/json", timeout)
 
 
@@ -37,7 +38,7 @@ async def test_a_request_has_its_headers_and_body():
 
 async def test_a_request_without_a_body():
     async with connected(plain()) as (pool, script):
-        await pool.send("GET", "/readyz", None, "application/json", 2.0)
+        await pool.send("GET", "/readyz", None, "application/json", PATIENCE_SECONDS)
         ((head, body),) = script.requests
         assert b"Content-" not in head
         assert body == b""
@@ -218,7 +219,7 @@ async def restarting(way):
 
 
 async def get(pool):
-    return await pool.send("GET", "/api/v1/pods", None, "application/json", 2.0)
+    return await pool.send("GET", "/api/v1/pods", None, "application/json", PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize("way", ["closed", "reset"])
@@ -306,7 +307,8 @@ async def test_the_next_address_of_the_server_is_tried_and_remembered(monkeypatc
 
 
 async def test_a_response_after_the_timeout_is_discarded():
-    async with connected("wait", plain(b"second")) as (pool, script):
+    async with connected(plain(), "wait", plain(b"second")) as (pool, script):
+        await send(pool)
         with pytest.raises(UnreachableError, match=r"no answer after 0\.05 s"):
             await send(pool, timeout=0.05)
         assert (await send(pool)).body == b"second"
@@ -316,7 +318,7 @@ async def test_a_response_after_the_timeout_is_discarded():
 async def test_a_cancelled_request_closes_its_connection():
     async with connected("wait", plain(b"second")) as (pool, script):
         task = asyncio.create_task(send(pool))
-        await asyncio.sleep(0.05)
+        await until(lambda: script.requests)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -347,7 +349,7 @@ async def test_connections_left_by_a_burst_are_closed(monkeypatch):
     async with connected(plain(), plain(), plain()) as (pool, script):
         await asyncio.gather(send(pool), send(pool), send(pool))
         assert script.connections == 3
-        async with asyncio.timeout(5):
+        async with patience():
             while not all(writer.is_closing() for writer in script.writers):
                 await asyncio.sleep(0.01)
 
@@ -357,7 +359,7 @@ async def test_a_few_connections_are_kept_for_longer(monkeypatch):
     monkeypatch.setattr(module, "KEPT_WARM", 1)
     async with connected(plain(), plain(), plain(), plain()) as (pool, script):
         await asyncio.gather(send(pool), send(pool), send(pool))
-        async with asyncio.timeout(5):
+        async with patience():
             while sum(writer.is_closing() for writer in script.writers) < 2:
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)

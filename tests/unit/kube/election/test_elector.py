@@ -11,6 +11,7 @@ import pytest
 from podwright.kube.client.errors import ApiError, UnreachableError
 from podwright.kube.election.elector import ElectionTimes, Elector, NotLeadingError
 from podwright.kube.election.lease import LeaseRecord
+from support.waiting import patience
 
 TIMES = ElectionTimes(lease_duration=15, renew_deadline=10, retry_period=0.01)
 """A leader renews every 10 ms of real time; expiry and deadline are on the test's clock."""
@@ -106,7 +107,7 @@ async def elect(lease, clock):
 
 
 async def soon(condition):
-    async with asyncio.timeout(10):
+    async with patience():
         while not condition():
             await asyncio.sleep(0.001)
 

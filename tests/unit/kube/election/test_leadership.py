@@ -16,6 +16,7 @@ from podwright.kube.election.elector import NotLeadingError
 from podwright.kube.election.leadership import Leadership
 from podwright.kube.kinds import NODE
 from support.http.kit import page, says, served, source_of
+from support.waiting import patience
 
 ELECTED = LeaderElection(leader_elect=True, resource_name="podwright", resource_namespace="ns")
 WRITE = "/api/v1/namespaces/default/pods/p/binding"
@@ -104,7 +105,7 @@ async def test_metrics_say_who_leads_and_which_renewals_had_to_read_the_lease():
         assert (status(), slow()) == (0, None)
         running = asyncio.create_task(leadership.run())
         await leadership.wait_until_leading()
-        async with asyncio.timeout(5):
+        async with patience():
             while slow() is None:
                 await asyncio.sleep(0.01)
         assert (status(), slow()) == (1, 1)
@@ -136,7 +137,7 @@ async def test_a_standby_says_why_it_cannot_lead():
     async with serving(default=says(403)) as (source, _http, _script):
         leadership = Leadership(ELECTED, source, identity="a", metrics=Metrics(monotonic))
         running = asyncio.create_task(leadership.run())
-        async with asyncio.timeout(5):
+        async with patience():
             while "the last request for it failed" not in leadership.state():
                 await asyncio.sleep(0.01)
         running.cancel()

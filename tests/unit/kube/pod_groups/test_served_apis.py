@@ -16,6 +16,7 @@ from podwright.kube.pod_groups.served_apis import GroupSink, ServedPodGroupApis
 from support.engine.kit import Rig, ours
 from support.http.kit import api, says
 from support.objects.builders import make_pod_group
+from support.waiting import patience
 
 V1BETA1, V1ALPHA3, V1ALPHA2 = (f"{WORKLOAD_API}/{version}" for version in ("v1beta1", "v1alpha3", "v1alpha2"))
 CUSTOM = f"{PLUGINS_API}/v1alpha1"
@@ -149,7 +150,7 @@ async def test_discovery_follows_the_crd_at_once(monkeypatch):
     monkeypatch.setattr(module, "CRD_POLL_SECONDS", 0.01)
     server = Server()
     crd = {"metadata": {"name": "podgroups.scheduling.x-k8s.io"}}
-    async with discovering(server) as (apis, rig, _), asyncio.timeout(5):
+    async with discovering(server) as (apis, rig, _), patience():
         running = asyncio.create_task(apis.run(crds_watchable=False))
         apis.crd.put(crd)
         await asyncio.sleep(0.05)
@@ -165,7 +166,7 @@ async def test_discovery_follows_the_crd_at_once(monkeypatch):
 
 async def test_an_event_of_a_crd_in_use_triggers_no_requests():
     server = Server(CUSTOM)
-    async with discovering(server) as (apis, _, _), asyncio.timeout(5):
+    async with discovering(server) as (apis, _, _), patience():
         await apis.discover()
         asked = len(server.asked)
         running = asyncio.create_task(apis.run(crds_watchable=False))

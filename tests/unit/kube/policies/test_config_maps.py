@@ -16,6 +16,7 @@ from podwright.kube.policies.config_maps import ConfigMapReader
 from support.engine.kit import Rig
 from support.http.kit import api, says
 from support.policies.local import delegating, local_policy
+from support.waiting import until
 
 FILTER = {"rules": {"filters": [{"name": "f", "expression": "node.name == params.node"}]}}
 PATH = "/api/v1/namespaces/team-a/configmaps/{}"
@@ -64,12 +65,6 @@ async def reading(monkeypatch, *policies, watched=()):
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-
-
-async def until(holds):
-    async with asyncio.timeout(5):
-        while not holds():
-            await asyncio.sleep(0.005)
 
 
 async def test_a_config_map_is_read_and_its_changes_are_seen(monkeypatch):

@@ -15,6 +15,7 @@ from podwright.api.spec.rules import MAX_EXPRESSION
 from podwright.core.plugins.rules import expression as module
 from support.http.kit import says
 from support.policies.controlled import controlled, policy
+from support.waiting import patience
 
 numbers = itertools.count()
 
@@ -50,7 +51,7 @@ def blocked(monkeypatch):
 
 
 async def until_compiling(threads):
-    async with asyncio.timeout(5):
+    async with patience():
         while not threads:
             await asyncio.sleep(0.001)
 

@@ -22,7 +22,8 @@ from podwright.kube.serve.endpoints import SILENT_BEATS
 from podwright.kube.serve.event_loops import SchedulerLoop
 from podwright.kube.serve.server import MOST_CONNECTIONS, default_limits
 from support.objects.builders import make_pod
-from support.serve.kit import Told, answer, closed, connect, get, hang_up, serving, until
+from support.serve.kit import Told, answer, closed, connect, get, hang_up, serving
+from support.waiting import until
 
 
 async def text(server, path, *headers):

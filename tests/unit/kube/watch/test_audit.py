@@ -12,6 +12,7 @@ from podwright.kube.client.media_types import METADATA_LIST
 from podwright.kube.kinds import NODE
 from podwright.kube.watch import audit as module
 from podwright.kube.watch.audit import audit, audit_for_ever
+from support.waiting import patience
 
 
 class FakeReflector:
@@ -133,7 +134,7 @@ async def test_auditing_continues_after_an_error(monkeypatch, error):
     monkeypatch.setattr(reflector, "pages", pages)
     reflector.synced.set()
     task = asyncio.create_task(audit_for_ever(reflector))
-    async with asyncio.timeout(5):
+    async with patience():
         while not reflector.relists:
             await wait(0.001)
     task.cancel()
@@ -165,7 +166,7 @@ async def test_it_starts_after_the_first_list_and_pauses_by_the_number_of_object
     await wait(0.01)
     assert reflector.accepted == []
     reflector.synced.set()
-    async with asyncio.timeout(5):
+    async with patience():
         while not reflector.relists:
             await wait(0.001)
     task.cancel()

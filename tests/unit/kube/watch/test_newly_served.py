@@ -14,6 +14,7 @@ from podwright.kube.watch.selectors import MANY_NAMES
 from podwright.kube.watch.unseen_names import UnseenNames
 from podwright.kube.watch.watches import Watches
 from support.http.kit import api, forever, page, says, streams, without_pauses
+from support.waiting import until
 
 
 class Any:
@@ -66,12 +67,6 @@ async def serving(*answers, default=None, served=ANY):
             await tasks.stop()
 
 
-async def until(holds):
-    async with asyncio.timeout(5):
-        while not holds():
-            await asyncio.sleep(0.005)
-
-
 def selectors(script):
     return [request.query.get("fieldSelector") for request in script.requests if "watch" not in request.query]
 
@@ -101,9 +96,9 @@ async def test_cleared_names_are_not_listed():
 
 async def test_pods_of_the_default_scheduler_are_watched_from_then_on():
     answers = (page(raw_pod("a"), version=1), streams(then=forever), page(raw_pod("b")))
-    async with serving(*answers) as (names, pending, watches, _):
+    async with serving(*answers) as (names, pending, watches, script):
         names.add(["default-scheduler"])
-        await until(lambda: pending.names == ["a"] and not watches.missing())
+        await until(lambda: pending.names == ["a"] and len(script.requests) == 2)  # the list, and the watch
         assert DEFAULT_SCHEDULER_WATCH in watches
         assert watches.knows("a")
         names.add(["default-scheduler"])

@@ -14,6 +14,7 @@ from podwright.kube.watch.selectors import MANY_NAMES
 from podwright.kube.watch.unseen_names import UnseenNames
 from support.engine.kit import OURS, Rig, ours
 from support.http.kit import api, hangs_up, page, says, without_pauses
+from support.waiting import patience
 
 
 def audit_of(http, rig, names=frozenset({OURS}), unseen=None):
@@ -173,9 +174,8 @@ class TestAtTheStart:
     async def test_a_name_that_cannot_be_listed_does_not_hold_up_the_start(self, monkeypatch, status):
         monkeypatch.setattr(pending_audit, "START_SECONDS", 0.05)
         rig, names = serving("a", "b")
-        async with api(default=by_name(a=[pod_of("missed", "a")], b=status)) as (http, _):
-            async with asyncio.timeout(5):
-                await audit_of(http, rig, names).audit_at_start()
+        async with api(default=by_name(a=[pod_of("missed", "a")], b=status)) as (http, _), patience():
+            await audit_of(http, rig, names).audit_at_start()
         assert rig.engine.queue.uids() == ["default/missed"]
 
     @pytest.mark.parametrize("down", [says(503), says(429), hangs_up()])
@@ -188,7 +188,7 @@ class TestAtTheStart:
                 await asyncio.sleep(0.005)
             assert not start.done()
             script.default = page(ours("missed"))
-            async with asyncio.timeout(5):
+            async with patience():
                 await start
         assert rig.engine.queue.uids() == ["default/missed"]
 

@@ -15,7 +15,8 @@ from podwright.kube.kinds import POD
 from podwright.kube.watch import audit as watch_audit
 from podwright.kube.watch import reflector as module
 from support.http.kit import forever, hangs_up, page, says, streams
-from support.http.reflecting import Recording, event, expired, item, reflecting, until
+from support.http.reflecting import Recording, event, expired, item, reflecting
+from support.waiting import until
 
 
 @pytest.fixture(autouse=True)

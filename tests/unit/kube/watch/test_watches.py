@@ -10,6 +10,7 @@ import pytest
 from podwright.kube.kinds import NODE
 from podwright.kube.watch import watches as module
 from podwright.kube.watch.watches import Watches
+from support.waiting import until
 
 
 class FakeReflector:
@@ -72,9 +73,9 @@ async def test_a_version_is_reached_when_every_watch_has_it():
 @pytest.mark.parametrize("name", ["nodes", "assigned_pods", "pending_pods"])
 async def test_nodes_and_pods_are_waited_for_as_long_as_that_takes(name, caplog):
     reaching = asyncio.create_task(watching(**{"nodes": 9, "assigned_pods": 9, name: 8}).reach(9))
+    await until(lambda: f"the watches of {name.replace('_', ' ')} have not reached version 9" in caplog.text)
     await asyncio.sleep(0.05)
     assert not reaching.done()
-    assert f"the watches of {name.replace('_', ' ')} have not reached version 9" in caplog.text
     reaching.cancel()
 
 

@@ -15,6 +15,7 @@ from podwright.kube.write import work_queue
 from podwright.kube.write.pod_status import PodStatusWriter
 from support.http.kit import api, says
 from support.objects.builders import make_pod
+from support.waiting import patience
 
 NO_ROOM = Verdict("Unschedulable", "0/1 nodes are available: 1 Insufficient cpu.")
 
@@ -119,14 +120,14 @@ async def test_errors_that_may_pass_are_retried(monkeypatch):
     async with writing(says(500), says(503)) as (writer, script):
         writer.seen("u1", raw)
         writer.write(parse_pod(raw), NO_ROOM, None)
-        async with asyncio.timeout(5):
+        async with patience():
             while len(script.requests) < 3:
                 await asyncio.sleep(0.005)
         assert script.requests[0].body == script.requests[2].body
 
 
 async def until_asked(script, times):
-    async with asyncio.timeout(5):
+    async with patience():
         while len(script.requests) < times:
             await asyncio.sleep(0.005)
 

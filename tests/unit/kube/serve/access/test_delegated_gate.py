@@ -14,7 +14,8 @@ from podwright.kube.serve.access import delegated_gate
 from podwright.kube.serve.access.delegated_gate import MOST_RESULTS, REVIEWS, REVIEWS_OF_A_PEER, Results
 from podwright.kube.serve.access.delegation import User
 from support.serve.certificates import Authority
-from support.serve.kit import Delegate, client_context, get, secure, serving, until
+from support.serve.kit import Delegate, client_context, get, secure, serving
+from support.waiting import until
 
 CA = Authority()
 BEARER = "Authorization: Bearer secret"
@@ -178,6 +179,12 @@ class TestClientCertificates:
 
 
 class TestReviews:
+    @pytest.fixture(autouse=True)
+    def patient(self, monkeypatch):
+        """On a busy machine, many handshakes take longer than a review may."""
+        monkeypatch.setattr(delegated_gate, "REVIEW_SECONDS", 3600.0)
+        monkeypatch.setattr(delegated_gate, "TURN_SECONDS", 3600.0)
+
     async def test_results_are_kept_for_ten_seconds(self, delegate):
         async with serving(delegate=delegate, **secure(authentication_skip_lookup=True)) as server:
             for _ in range(3):

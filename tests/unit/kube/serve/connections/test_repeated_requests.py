@@ -13,7 +13,7 @@ from podwright.kube.serve.connections import repeated_requests as module
 from podwright.kube.serve.connections.connection import Limits
 from podwright.kube.serve.connections.repeated_requests import KNOWN_HEADS, LONGEST_BODY, LONGEST_HEAD, REPEATS
 from podwright.kube.serve.port import Address, open_port
-from support.serve.kit import until
+from support.waiting import until
 
 LIMITS = Limits(connections=4, request_bytes=1 << 40, mean_bytes=1 << 40, idle_seconds=60.0)
 PLAIN = (b"Host: x", b"User-Agent: Go-http-client/1.1", b"Content-Type: application/json", b"Accept-Encoding: gzip")

@@ -13,7 +13,7 @@ from podwright.kube.serve.page.feed import Feed, Viewer
 from podwright.kube.serve.page.shown import Shown
 from podwright.kube.serve.page.sight import EVERYTHING, NOTHING, Sight
 from support.engine.kit import Rig, deciding
-from support.serve.kit import until
+from support.waiting import until
 
 
 class Asker:

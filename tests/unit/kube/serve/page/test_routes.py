@@ -22,7 +22,8 @@ from podwright.kube.serve.page.files import files
 from podwright.kube.serve.page.shown import Shown
 from support.engine.kit import Rig
 from support.objects.builders import make_node, make_pod
-from support.serve.kit import Delegate, Told, client_context, connect, get, hang_up, secure, serving, until
+from support.serve.kit import Delegate, Told, client_context, connect, get, hang_up, secure, serving
+from support.waiting import until
 
 BEARER = "Authorization: Bearer secret"
 DATA = ("/page/stream", "/page/node?name=a", "/page/policy?name=built-in-default")

@@ -20,7 +20,8 @@ from podwright.kube.options.values import TLS_12_SUITES, OptionsError
 from podwright.kube.serve.connections.connection import Limits
 from podwright.kube.serve.tls.certificate import RENEW_DAYS, VALID_DAYS, ServingCertificate, self_signed
 from support.serve.certificates import Authority
-from support.serve.kit import Told, client_context, connect, get, hang_up, secure, serving, until
+from support.serve.kit import Told, client_context, connect, get, hang_up, secure, serving
+from support.waiting import until
 
 NOW = datetime.datetime.now(datetime.UTC)
 CA = Authority()
