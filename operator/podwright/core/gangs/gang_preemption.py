@@ -92,9 +92,11 @@ def _preempt(
         if (objection := why_infeasible(group, cache, bounds, emptied=True)) is not None:
             return unschedulable(_PREFIX + objection)
         potential = PotentialVictims(framework, cache, members=pods, priority=priority, bounds=bounds)
+        cache.pauses.point()  # to remove thousands of pods takes a slice of its own
         with CacheTransaction(cache) as transaction:
             transaction.remove(potential.pods)
             transaction.set_aside_when_suspended()
+            cache.pauses.point()
             if (objection := why_infeasible(group, cache, bounds)) is not None:
                 return unschedulable(_PREFIX + objection)
             decision = replan()

@@ -30,6 +30,7 @@ from podwright.core.objects.node import Node
 from podwright.core.objects.pod import HostPort, PodInfo
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import WILDCARD, NodeInfo, UsedPorts
+from podwright.core.state.observers import Batch, PodsInRows, one_by_one
 
 _TAKEN: Final = unschedulable("node(s) didn't have free ports for the requested pod ports")
 
@@ -74,6 +75,9 @@ class PortIndex:
                 del addresses[port.ip]
             if not addresses:
                 del self._used[port.protocol, port.port]
+
+    def batch(self, pods: PodsInRows) -> Batch:
+        return one_by_one(self, [each for each in pods if each[0].ports])
 
     def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
         """Ignored: nodes themselves use no ports."""

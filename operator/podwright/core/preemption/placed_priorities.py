@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
+from podwright.core.state.observers import Batch, PodsInRows
 
 
 class PlacedPriorities:
@@ -27,6 +29,20 @@ class PlacedPriorities:
             self._counts[pod.priority] = left
         else:
             del self._counts[pod.priority]
+
+    def batch(self, pods: PodsInRows) -> Batch:
+        numbers = Counter([pod.priority for pod, _ in pods])
+
+        def change(present: bool) -> None:
+            counts = self._counts
+            for priority, number in numbers.items():
+                left = counts.get(priority, 0) + (number if present else -number)
+                if left:
+                    counts[priority] = left
+                else:
+                    del counts[priority]
+
+        return change
 
     def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
         pass

@@ -27,7 +27,15 @@ from podwright.core.state.devices import Devices
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.nominator import Nominator
 from podwright.core.state.object_store import Object, ObjectStore, key_of
-from podwright.core.state.observers import Contained, PlacementObserver, ReportIndexException, itself
+from podwright.core.state.observers import (
+    Batch,
+    Contained,
+    PlacementObserver,
+    ReportIndexException,
+    batch_of,
+    itself,
+    report_all,
+)
 from podwright.core.state.pauses import Pauses
 from podwright.core.state.pod_groups import OnInvalidGroup, PodGroups
 from podwright.core.state.podindex import PodIndex
@@ -288,9 +296,7 @@ class Cache:
         nodes, placed = self.nodes, self._placed
         removed = [(pod, nodes[name].slot) for name, pods in by_node.items() for pod in pods]
         for observer in self._observers:
-            remove = observer.pod_removed
-            for pod, slot in removed:
-                remove(pod, slot)
+            report_all(observer, removed, present=False)
         for pod, _ in removed:
             del placed[pod.uid]
         assumed = self._assumed.intersection([pod.uid for pod, _ in removed]) if self._assumed else frozenset()
@@ -312,15 +318,21 @@ class Cache:
         if assumed:
             self._assumed.update([pod.uid for pod, _ in restored if pod.uid in assumed])
         for observer in self._observers:
-            add = observer.pod_added
-            for pod, slot in restored:
-                add(pod, slot)
+            report_all(observer, restored, present=True)
         self._write_usage_of(resources)
 
     def place_or_lift(
-        self, pods: Sequence[tuple[PodInfo, NodeInfo]], assumed: AbstractSet[str], *, present: bool
+        self,
+        pods: Sequence[tuple[PodInfo, NodeInfo]],
+        assumed: AbstractSet[str],
+        *,
+        batches: dict[int, tuple[PlacementObserver, Batch]],
+        present: bool,
     ) -> None:
-        """The pods are on these nodes from now on, or no longer. The caller writes the nodes and their sums. `assumed`: uids of those that are assumed."""
+        """The pods are on these nodes from now on, or no longer. The caller writes the nodes and their sums. `assumed`: uids of those that are assumed.
+
+        `batches`: one dict for these pods, which starts empty; by id of the observer.
+        """
         self._changes += 1
         if present:
             self._placed.update([(pod.uid, info) for pod, info in pods])
@@ -330,9 +342,10 @@ class Cache:
                 del self._placed[pod.uid]
             self._assumed -= assumed
         for observer in self._observers:
-            report = observer.pod_added if present else observer.pod_removed
-            for pod, info in pods:
-                report(pod, info.slot)
+            known = batches.get(id(observer))
+            if known is None:
+                known = batches[id(observer)] = observer, batch_of(observer, [(pod, info.slot) for pod, info in pods])
+            known[1](present)
 
     # Other objects
 

@@ -13,6 +13,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.nominator import Nominations
+from podwright.core.state.observers import Batch, PlacementObserver
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,8 @@ class NodesAside:
         self._slots = [info.slot for info in self._nodes]
         self._usage = cache.table.usage(self._slots)
         self._pods = pods
-        self._placements: dict[str, NodeInfo] = {}
+        self._placed: Sequence[tuple[PodInfo, NodeInfo]] = ()
+        self._batches: dict[int, tuple[PlacementObserver, Batch]] = {}
         self._assumed = frozenset(assumed)
         self._groups = orders.placed
         self._partially_placed = orders.partially_placed
@@ -58,11 +60,12 @@ class NodesAside:
 
     def rolled_back(self) -> None:
         """Call it after the first rollback of the transaction."""
-        cache = self._cache
-        for uid in self._pods:
-            info = cache.placement(uid)
+        placed: list[tuple[PodInfo, NodeInfo]] = []
+        for uid, pod in self._pods.items():
+            info = self._cache.placement(uid)
             assert info is not None, f"pod {uid} was put back"
-            self._placements[uid] = info
+            placed.append((pod, info))
+        self._placed = placed
 
     def suspend(self) -> None:
         """Brings the nodes into the state before the transaction."""
@@ -80,9 +83,7 @@ class NodesAside:
 
     def _exchange(self, *, present: bool) -> None:
         cache = self._cache
-        cache.place_or_lift(
-            [(self._pods[uid], info) for uid, info in self._placements.items()], self._assumed, present=present
-        )
+        cache.place_or_lift(self._placed, self._assumed, batches=self._batches, present=present)
         for info, other in zip(self._nodes, self._others, strict=True):
             info.exchange(other)
         self._usage = cache.table.exchange_usage(

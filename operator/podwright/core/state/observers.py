@@ -6,8 +6,9 @@ pod between two states.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Protocol, runtime_checkable
 
 from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.objects.node import Node
@@ -25,6 +26,41 @@ class PlacementObserver(Protocol):
         """A node was added (`before` is None), changed, or is about to be removed (`after` is None) after all its pods were."""
 
     def namespace_set(self, name: str, labels: Mapping[str, str]) -> None: ...
+
+
+MANY: Final = 64
+"""So many pods are worth a batch that is used once."""
+PodsInRows = Sequence[tuple[PodInfo, int]]
+"""Pods, each with the row of its node."""
+Batch = Callable[[bool], None]
+"""`batch(present)`: tells an observer that the same pods have come, or have gone, each time all of them."""
+
+
+@runtime_checkable
+class Batching(Protocol):
+    """An observer for which thousands of pods that come and go together again and again are less work than one by one."""
+
+    def batch(self, pods: PodsInRows) -> Batch: ...
+
+
+def batch_of(observer: PlacementObserver, pods: PodsInRows) -> Batch:
+    return observer.batch(pods) if isinstance(observer, Batching) else one_by_one(observer, pods)
+
+
+def report_all(observer: PlacementObserver, pods: PodsInRows, *, present: bool) -> None:
+    """Tells the observer that these pods have come, or have gone."""
+    batch = batch_of(observer, pods) if len(pods) >= MANY else one_by_one(observer, pods)
+    batch(present)
+
+
+def one_by_one(observer: PlacementObserver, pods: PodsInRows) -> Batch:
+    return partial(_report_each, observer, pods)
+
+
+def _report_each(observer: PlacementObserver, pods: PodsInRows, present: bool) -> None:
+    report = observer.pod_added if present else observer.pod_removed
+    for pod, slot in pods:
+        report(pod, slot)
 
 
 ReportIndexException = Callable[[type[Any], str, BaseException], None]

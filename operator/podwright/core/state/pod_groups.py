@@ -16,6 +16,7 @@ from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import APIS, PodGroup, group_key, metadata_only_pod_group, parse_pod_group
 from podwright.core.state.object_store import Object, ObjectStore, key_of
+from podwright.core.state.observers import Batch, PodsInRows, one_by_one
 
 OnInvalidGroup = Callable[[str, str, Exception], object]
 """Called with (kind, namespace/name, error)."""
@@ -166,6 +167,9 @@ class PodGroups:
         if pod.group and (members := self._members.get(pod.group)) is not None:
             members.remove_placed(pod.uid)
             self._drop_if_empty(pod.group)
+
+    def batch(self, pods: PodsInRows) -> Batch:
+        return one_by_one(self, [each for each in pods if each[0].group])
 
     def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
         """Groups do not depend on nodes."""

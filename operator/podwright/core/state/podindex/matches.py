@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import partial
 from itertools import chain
 from operator import attrgetter
 from typing import Final
@@ -20,9 +21,10 @@ import numpy as np
 
 from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.objects.node import Node
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.objects.selectors import Labels
 from podwright.core.state.columns import NodeTable
+from podwright.core.state.observers import Batch, PodsInRows
 from podwright.core.state.pauses import never
 from podwright.core.state.podindex.domains import Int32s, Rows, Sums
 from podwright.core.state.podindex.placed import PlacedPods, PodClass
@@ -256,18 +258,59 @@ class MatchIndex:
     def pod_added(self, pod: PodInfo, slot: int) -> None:
         pod_class = self._placed.add(pod, slot)
         self._change(pod_class, slot, 1)
-        if self._columns is not None and pod_class.row < 0:
-            self._columns.append(pod_class)
-            self._drop_unused_columns()
+        self._added(pod_class)
 
     def pod_removed(self, pod: PodInfo, slot: int) -> None:
         pod_class = self._placed.remove(pod, slot)
         self._change(pod_class, slot, -1)
+        self._removed(pod_class)
+
+    def _added(self, pod_class: PodClass) -> None:
+        if self._columns is not None and pod_class.row < 0:
+            self._columns.append(pod_class)
+            self._drop_unused_columns()
+
+    def _removed(self, pod_class: PodClass) -> None:
         if not pod_class.at:
             self._counters_of.pop(pod_class, None)
             if self._columns is not None:
                 self._columns.removed()
                 self._drop_unused_columns()
+
+    def batch(self, pods: PodsInRows) -> Batch:
+        """Counts the pods of each class together."""
+        classes: dict[tuple[str, LabelSet, bool], tuple[PodInfo, dict[int, int]]] = {}
+        for pod, slot in pods:
+            _, at = classes.setdefault((pod.namespace, pod.labels, pod.terminating), (pod, {}))
+            at[slot] = at.get(slot, 0) + 1
+        return partial(self._move, tuple(classes.values()))
+
+    def _move(self, classes: Iterable[tuple[PodInfo, Mapping[int, int]]], present: bool) -> None:
+        """`classes`: a pod of each class, and how many pods of it come to each row, or leave it."""
+        for pod, at in classes:
+            if present:
+                pod_class = self._placed.add_all(pod, at)
+                self._note_all(pod_class, at, 1)
+                self._added(pod_class)
+            else:
+                pod_class = self._placed.remove_all(pod, at)
+                self._note_all(pod_class, at, -1)
+                self._removed(pod_class)
+
+    def _note_all(self, pod_class: PodClass, at: Mapping[int, int], sign: int) -> None:
+        counters = self._counters_for(pod_class)
+        if not counters:
+            return
+        noted = self._noted.setdefault(pod_class, (counters, {}))[1]
+        for slot, pods in at.items():
+            changed = noted.get(slot, 0) + sign * pods
+            if changed:
+                noted[slot] = changed
+            else:
+                del noted[slot]
+        self._unread += len(at)
+        if self._unread >= MAX_NOTED:
+            self._count_noted()
 
     def _change(self, pod_class: PodClass, slot: int, delta: int) -> None:
         """Counts the change, or notes it if there were many since a counter was requested."""

@@ -6,7 +6,7 @@ dropped.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from podwright.core.objects.compaction import shrink
@@ -115,6 +115,10 @@ class PlacedPods:
                 shrink(container)
 
     def add(self, pod: PodInfo, slot: int) -> PodClass:
+        return self.add_all(pod, {slot: 1})
+
+    def add_all(self, pod: PodInfo, at: Mapping[int, int]) -> PodClass:
+        """Adds so many pods of the pod's class, by slot."""
         self.version += 1
         namespace = self._namespaces.get(pod.namespace)
         if namespace is None:
@@ -125,19 +129,29 @@ class PlacedPods:
             pod_class = classes[pod.labels] = PodClass(pod.namespace, pod.labels, terminating=pod.terminating)
             namespace.add(pod_class)
             self.count += 1
-        pod_class.at[slot] = pod_class.at.get(slot, 0) + 1
+        there = pod_class.at
+        for slot, pods in at.items():
+            there[slot] = there.get(slot, 0) + pods
         return pod_class
 
     def remove(self, pod: PodInfo, slot: int) -> PodClass:
         """Raises KeyError if the pod was not added at this slot."""
+        return self.remove_all(pod, {slot: 1})
+
+    def remove_all(self, pod: PodInfo, at: Mapping[int, int]) -> PodClass:
+        """Undoes `add_all`. Raises KeyError if no pod of the class was added at one of the slots."""
         self.version += 1
         namespace = self._namespaces[pod.namespace]
         classes = namespace.terminating if pod.terminating else namespace.not_terminating
         pod_class = classes[pod.labels]
-        pod_class.at[slot] -= 1
-        if not pod_class.at[slot]:
-            del pod_class.at[slot]
-        if not pod_class.at:
+        there = pod_class.at
+        for slot, pods in at.items():
+            left = there[slot] - pods
+            if left:
+                there[slot] = left
+            else:
+                del there[slot]
+        if not there:
             del classes[pod.labels]
             self.count -= 1
             namespace.remove(pod_class)

@@ -19,6 +19,7 @@ from podwright.core.objects.compaction import RecentCache, compact_regularly, sh
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.objects.selectors import Labels, LabelSelector
+from podwright.core.state.observers import Batch, PodsInRows, one_by_one
 from podwright.core.state.podindex.domains import Int32s, Rows, Sums
 from podwright.core.state.podindex.pod_selector import NamespaceLabels
 from podwright.core.state.podindex.selecting import SelectorIndex
@@ -262,6 +263,9 @@ class TermIndex:
         for group, weight in placed.terms:
             rows.add(group, slot, pods * weight)
         self._drop_unused_rows()
+
+    def batch(self, pods: PodsInRows) -> Batch:
+        return one_by_one(self, [each for each in pods if each[0].pod_affinity is not NO_POD_AFFINITY])
 
     def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
         """Does nothing, because terms are by row and independent of the node in it."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.object_store import ObjectStore
+from podwright.core.state.observers import Batch, PodsInRows, one_by_one
 from podwright.core.state.volumes.attached import AttachedVolumes
 from podwright.core.state.volumes.used import UsedVolumes
 from podwright.core.state.volumes.volume_index import VolumeIndex
@@ -34,6 +35,9 @@ class Volumes:
         if pod.volumes:
             self.attached.pod_removed(pod, slot)
             self.used.pod_removed(pod, slot)
+
+    def batch(self, pods: PodsInRows) -> Batch:
+        return one_by_one(self, [each for each in pods if each[0].volumes])
 
     def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
         if before is None and after is not None:
