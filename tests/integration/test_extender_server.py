@@ -71,8 +71,9 @@ def test_kube_scheduler_places_pods_by_a_policy(cluster, namespace, node_cache):
     wait_until(lambda: not extender.process.alive, 20, "the extender has stopped")
 
 
-def test_kube_scheduler_preempts_only_where_the_named_policy_would(cluster, namespace):
-    """The policy is for pods of another scheduler; its name in the URL makes it decide here."""
+@pytest.mark.parametrize("node_cache", [True, False])
+def test_kube_scheduler_preempts_only_where_the_named_policy_would(cluster, namespace, node_cache):
+    """The policy is for pods of another scheduler; its name in the URL makes it decide here. Without node cache, victims are whole pods."""
     policy = {**POLICY, "metadata": {"name": "allowed-only"}, "spec": {**ALLOWED_ONLY, "schedulerName": "nobody"}}
     cluster.client.create(policy)
     cluster.client.add_priority_class("urgent", 1000)
@@ -87,7 +88,7 @@ def test_kube_scheduler_preempts_only_where_the_named_policy_would(cluster, name
         "filterVerb": "filter",
         "preemptVerb": "preempt",
         "weight": 1,
-        "nodeCacheCapable": True,
+        "nodeCacheCapable": node_cache,
     }
     scheduler = cluster.start_scheduler({"extenders": [configured]})
     try:
