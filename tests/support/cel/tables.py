@@ -212,6 +212,8 @@ WORDS = {
         "google.protobuf.Timestamp",
     ],
     "word": ["k", "a", "zone", "none"],
+    "number": ["1_000.5", "1__0", "0x_1p-3", "0x1p", ".5e1_0", "5.", ".", "00", "1e400", "-Infinity"],
+    "offset": ["01:30", "-23:59", "2562047:00", "2562048:00", "-153722867280912931:10", "1:60", "x:00"],
     "domain": ["gpu.example.com", "other.io", "none"],
     "id": ["model", "cores", "version", "links", "sizes", "ready", "none"],
 }

@@ -66,6 +66,7 @@ def environment():
             1,
             id="a zone beyond 64 bits, as in Go",
         ),
+        pytest.param("timestamp('2020-01-01T00:00:00Z').getMinutes('1:75')", 15, 1, id="more minutes than an hour has"),
         pytest.param(
             "timestamp('2020-01-01T00:00:00Z').getFullYear('2562047:00')", 2312, 1, id="the zone farthest to the east"
         ),

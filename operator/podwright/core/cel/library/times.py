@@ -13,9 +13,10 @@ from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.library.conversions import moment_of
 from podwright.core.cel.library.go_text import quoted
 from podwright.core.cel.values import Duration, Function, Timestamp, Value, no_such_overload
+from podwright.core.objects.integers import int64_of
 
 _SECOND: Final = 10**9
-_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _MAX_NAME: Final = 64
 
 _PARTS: Final[dict[str, Callable[[datetime, int, int], int]]] = {
@@ -60,14 +61,19 @@ def _offset(value: Timestamp, zone: str) -> int:
             moment = moment.replace(year=2 if moment.year < 2 else 9998, day=28)
         shift = moment.astimezone(found).utcoffset()
         return int(shift.total_seconds()) if shift else 0
-    for part in (hours, minutes):
-        if not _NUMBER.fullmatch(part):
-            raise EvaluationError(f"strconv.Atoi: parsing {quoted(part)}: invalid syntax")
-    if not 0 <= int(minutes) <= 59:
-        raise EvaluationError(f"timezone offset minutes out of range [0, 59]: {zone}")
-    east = int(hours) * 60 + (-int(minutes) if zone[0] == "-" else int(minutes))
+    east = _number(hours) * 60
+    east += _number(minutes) if zone[0] != "-" else -_number(minutes)
     nanos = (east * 60 * _SECOND + 2**63) % 2**64 - 2**63  # as Go's 64 bits, which overflow from 2,562,048 hours on
     return nanos // _SECOND if nanos >= 0 else -(-nanos // _SECOND)
+
+
+def _number(text: str) -> int:
+    """As Go's `strconv.Atoi` reads it. Raises EvaluationError."""
+    number = int64_of(text)
+    if number is None:
+        reason = "value out of range" if _NUMBER.fullmatch(text) else "invalid syntax"
+        raise EvaluationError(f"strconv.Atoi: parsing {quoted(text)}: {reason}")
+    return number
 
 
 def _part(name: str) -> Function:
