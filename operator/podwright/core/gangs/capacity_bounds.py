@@ -69,6 +69,7 @@ class CapacityBounds:
         bounds = self._by_template(emptied=emptied)
         most = np.zeros(count, np.int64)
         for template, bound in zip(self._templates, bounds, strict=True):
+            self._cache.pauses.point()
             most += np.minimum(sum_by_domain(bound, codes, count), template.count)
         if len(bounds) > 1:
             np.minimum(most, sum_by_domain(self._together(bounds, emptied=emptied), codes, count), out=most)
@@ -99,7 +100,11 @@ class CapacityBounds:
         amounts = [dict(template.requests) for template in self._templates]
         shared = set(amounts[0]).intersection(*amounts[1:])
         smallest = [(resource, min(requests[resource] for requests in amounts)) for resource in sorted(shared)]
-        return np.minimum(np.sum(bounds, axis=0), self._fits(smallest, self.members, emptied=emptied))
+        total = np.zeros_like(bounds[0])
+        for bound in bounds:
+            self._cache.pauses.point()
+            total += bound
+        return np.minimum(total, self._fits(smallest, self.members, emptied=emptied))
 
     def _fits(self, requests: Sequence[tuple[str, int]], count: int, *, emptied: bool) -> Int64s:
         """int64[nodes]: how many pods with these requests fit, at most `count`."""
