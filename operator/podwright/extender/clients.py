@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import logging
 import os
 import ssl
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from podwright.api.configuration.extenders import DefinedExtender
-from podwright.api.configuration.schema import ExtenderTLS
+from podwright.api.configuration.schema import ExtenderTLS, decoded
 from podwright.kube.bounded_files import read_at_most
 from podwright.kube.client.credentials.proxies import proxy_from_environment
 from podwright.kube.client.credentials.tls import tls_context
@@ -83,7 +82,7 @@ def _context(defined: DefinedExtender) -> ssl.SSLContext | None:
 def _pem(data: str, file: str, where: str) -> str | None:
     """The data, which take precedence, or the content of the file; None if there is neither."""
     if data:
-        return base64.b64decode(data).decode("utf-8", "replace")
+        return decoded(data).decode("utf-8", "replace")
     if not file:
         return None
     try:

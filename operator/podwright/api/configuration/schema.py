@@ -19,7 +19,6 @@ from podwright.core.framework.validation import Problem
 from podwright.core.objects.names import is_dns_subdomain
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 
-_BASE64: Final = {"schema": {"pattern": "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"}}
 _QUALIFIED_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
 _MAX_PREFIX: Final = 253 - len("requests.")
 """The longest domain of an extended resource: a quota names it `requests.` and the resource's name."""
@@ -145,16 +144,24 @@ class ExtenderTLS:
     cert_file: str = ""
     key_file: str = ""
     ca_file: str = field(default="", metadata={"name": "caFile"})
-    cert_data: str = field(default="", metadata=_BASE64)
-    key_data: str = field(default="", metadata=_BASE64)
-    ca_data: str = field(default="", metadata={"name": "caData", **_BASE64})
+    cert_data: str = ""
+    key_data: str = ""
+    ca_data: str = field(default="", metadata={"name": "caData"})
 
     def validate(self, where: str) -> Iterator[Problem]:
         if self.insecure and (self.ca_file or self.ca_data):
             yield where, "specifying a root certificates file with the insecure flag is not allowed"
         for key, data in (("certData", self.cert_data), ("keyData", self.key_data), ("caData", self.ca_data)):
-            if data and b"-----BEGIN " not in base64.b64decode(data):
-                yield f"{where}.{key}", "has no PEM block"
+            try:
+                if data and b"-----BEGIN " not in decoded(data):
+                    yield f"{where}.{key}", "has no PEM block"
+            except ValueError:
+                yield f"{where}.{key}", "is not base64"
+
+
+def decoded(data: str) -> bytes:
+    """The content of base64, which may be broken into lines, as in Go. Raises ValueError."""
+    return base64.b64decode(data.replace("\r", "").replace("\n", ""), validate=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +183,10 @@ class Extender:
 
     def __post_init__(self) -> None:
         """Raises ValueError for an invalid duration."""
-        parse_duration(self.http_timeout)
+        try:
+            parse_duration(self.http_timeout)
+        except ValueError as error:
+            raise ValueError(f"httpTimeout: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,16 @@
 """Extenders that the options define, and policies that name them."""
 
+import base64
+import json
+
 import pytest
 
 from podwright.api.configuration.extenders import load_extenders, shown_url, with_extenders
 from podwright.api.configuration.load import load_configuration
+from podwright.api.configuration.schema import decoded
 from podwright.api.permissions import PolicySettings
 from podwright.api.policy_set import PolicySet
+from podwright.core.framework.args import ArgsError
 from podwright.core.framework.features import Features
 from podwright.core.plugins import PLUGINS
 
@@ -131,3 +136,30 @@ def test_shown_urls(url, shown):
 def test_a_profile_without_extenders_stays_as_it_is():
     (built_in,) = PolicySettings().built_in(PLUGINS, Features())
     assert with_extenders(built_in.profile, (), PLUGINS) is built_in.profile
+
+
+PEM = "-----BEGIN CERTIFICATE-----\n" + "c2VjcmV0" * 12 + "\n-----END CERTIFICATE-----\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        pytest.param(
+            {"httpTimeout": "fast"}, 'extenders[0]: httpTimeout: time: invalid duration "fast"', id="duration"
+        ),
+        pytest.param({"tlsConfig": {"caData": "!!"}}, "extenders[0].tlsConfig.caData: is not base64", id="no base64"),
+        pytest.param({"tlsConfig": {"keyData": "YQ"}}, "extenders[0].tlsConfig.keyData: is not base64", id="cut"),
+        pytest.param(
+            {"tlsConfig": {"certData": "YQ=="}}, "extenders[0].tlsConfig.certData: has no PEM block", id="PEM"
+        ),
+        pytest.param({"tlsConfig": {"caData": base64.encodebytes(PEM.encode()).decode()}}, "", id="lines, as in Go"),
+    ],
+)
+def test_problems_of_fields_name_them(settings, problem):
+    content = {"extenders": [{"name": "gpus", "urlPrefix": "http://gpus", **settings}]}
+    if not problem:
+        assert decoded(load_extenders(json.dumps(content).encode())["gpus"].settings.tls_config.ca_data) == PEM.encode()
+        return
+    with pytest.raises(ArgsError) as caught:
+        load_extenders(json.dumps(content).encode())
+    assert problem in str(caught.value)
