@@ -184,7 +184,7 @@ def test_a_policy_in_shadow_mode_is_tried_as_if_it_enforced_but_not_one_of_the_c
         (Hypothesis(add_nodes=[AddedNodes(1)]), "add-nodes: says neither"),
         (Hypothesis(add_nodes=[AddedNodes(10**9, "a")]), "add-nodes: 1000000000 is not between"),
         (Hypothesis(add_nodes=[AddedNodes(1, "a"), AddedNodes(20_000, "a")]), "add-nodes: more than 20,000 in all"),
-        (Hypothesis(add_nodes=[AddedNodes(1, template={"metadata": {}})]), "add-nodes: Node : metadata.name"),
+        (Hypothesis(add_nodes=[AddedNodes(1, template={"metadata": {}})]), "add-nodes: Node \\?: metadata.name"),
         (Hypothesis(policies=[make_policy("p", strategy={"type": "Nope"})]), "policies\\[0\\]: policy p: .*spec.strategy.type"),
         (Hypothesis(scale=[Scale("Job", "default", "j", 2)]), "scale: Job default/j has no pods"),
         (Hypothesis(pods=[pod("p", cpu="1x")]), "pods\\[0\\]: Pod default/p: spec.containers.*'1x' is not a quantity"),
