@@ -385,7 +385,7 @@ class PolicySet:
         return served.bases_of(match, policy.namespace, self._namespace_labels(policy.namespace))
 
     def _serve(self, scheduler_name: str) -> ServedName:
-        """The policies of this scheduler name, which are added if there are none."""
+        """The policies of this scheduler name. If the set does not know the name yet, it adds it."""
         served = self._served.get(scheduler_name)
         if served is None:
             built_in, always = self.compiler.built_in_for(scheduler_name), scheduler_name in self.compiler.built_in

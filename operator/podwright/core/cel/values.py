@@ -113,7 +113,7 @@ _TYPES: Final[dict[type, Type]] = {
 
 
 def type_of(value: Value) -> Type:
-    """The type of a value, without parameters. Raises EvaluationError for a Python value that is none of CEL."""
+    """The type of a value, without parameters. Raises EvaluationError if CEL has no such value."""
     found = _TYPES.get(type(value))
     if found is not None:
         return found

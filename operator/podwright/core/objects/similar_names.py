@@ -1,4 +1,4 @@
-"""Finds the existing name of which a wrong name is a misspelt form, for errors that suggest it."""
+"""Finds the existing name that somebody probably meant by a misspelt one, for errors that suggest it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_NAMES: Final = 1000
 _MOST_EDITS: Final = 3
 _CHARACTERS_PER_EDIT: Final = 3
 _LONGEST_PART: Final = 64
-"""Names of which longer parts differ are not compared further, because the time grows with the length."""
+"""The longest part in which two compared names may differ, because the time grows with its length."""
 
 
 def similar_name(name: str, known: Iterable[str]) -> str:

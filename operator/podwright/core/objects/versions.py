@@ -9,5 +9,5 @@ MAX_DIGITS: Final = 128
 
 
 def version_number(text: str) -> int:
-    """A resourceVersion as a number; 0 if it is none, or has more than MAX_DIGITS digits."""
+    """A resourceVersion as a number; 0 if it is not a number, or has more than MAX_DIGITS digits."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS else 0

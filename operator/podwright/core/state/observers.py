@@ -29,7 +29,7 @@ class PlacementObserver(Protocol):
 
 
 MANY: Final = 64
-"""So many pods are worth a batch that is used once."""
+"""From this number of pods on, a batch pays off even if it is used only once."""
 PodsInRows = Sequence[tuple[PodInfo, int]]
 """Pods, each with the row of its node."""
 Batch = Callable[[bool], None]

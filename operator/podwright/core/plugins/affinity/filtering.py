@@ -31,7 +31,7 @@ _EXISTING: Final = unschedulable("node(s) didn't satisfy existing pods anti-affi
 STATUSES: Final = (_AFFINITY, _ANTI_AFFINITY, _EXISTING)
 
 FEW_TERMS: Final = 4
-"""So few terms are compared with a pod one by one, which is faster than to look them up."""
+"""Up to this number, terms are compared with a pod one by one: that is faster than to look them up."""
 
 SumsByKey = Mapping[str, Sequence[Sums]]
 

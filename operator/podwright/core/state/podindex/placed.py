@@ -118,7 +118,7 @@ class PlacedPods:
         return self.add_all(pod, {slot: 1})
 
     def add_all(self, pod: PodInfo, at: Mapping[int, int]) -> PodClass:
-        """Adds so many pods of the pod's class, by slot."""
+        """Adds pods of the pod's class. `at`: how many, by slot."""
         self.version += 1
         namespace = self._namespaces.get(pod.namespace)
         if namespace is None:
