@@ -276,6 +276,7 @@ def hints_of(plugin: EnqueueExtensions) -> tuple[EventHint, ...]:
 
 
 def is_in_tree(plugin: Any) -> bool:
+    """Whether the plugin is one of Podwright's own."""
     return type(plugin).__module__.startswith(_IN_TREE)
 
 
