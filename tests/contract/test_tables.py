@@ -41,7 +41,7 @@ async def test_the_table_of_nodes(api):
         "metadata": {"name": name, "labels": {"node-role.kubernetes.io/worker": ""}},
         "spec": {"unschedulable": True},
         "status": {
-            "nodeInfo": {"kubeletVersion": "v1.37.0", "osImage": "x"} | EMPTY_NODE_INFO,
+            "nodeInfo": {"kubeletVersion": "v1.37.2", "osImage": "x"} | EMPTY_NODE_INFO,
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     }
@@ -50,7 +50,7 @@ async def test_the_table_of_nodes(api):
     await api.ok("DELETE", f"/api/v1/nodes/{name}")
     assert columns(table) == ["Name", "Status", "Roles", "Age", "Version"]
     row = cells(table)
-    assert (row["Status"], row["Roles"], row["Version"]) == ("Ready,SchedulingDisabled", "worker", "v1.37.0")
+    assert (row["Status"], row["Roles"], row["Version"]) == ("Ready,SchedulingDisabled", "worker", "v1.37.2")
 
 
 EMPTY_NODE_INFO = dict.fromkeys(

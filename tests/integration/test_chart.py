@@ -38,7 +38,7 @@ def template(helm):
 
     def render(*values, namespace="podwright-system"):
         settings = [word for value in values for word in ("--set-json" if "=[" in value else "--set", value)]
-        version = ("--kube-version", "1.37.0")
+        version = ("--kube-version", "1.37.2")
         return objects(helm("template", "release", str(CHART), "--namespace", namespace, *version, *settings))
 
     return render
@@ -96,7 +96,7 @@ def test_helm_finds_no_fault_in_the_chart(helm):
 
 
 def test_the_definitions_of_policies_outlive_the_chart(helm):
-    raws = yaml.safe_load_all(helm("template", "release", str(CHART), "--kube-version", "1.37.0"))
+    raws = yaml.safe_load_all(helm("template", "release", str(CHART), "--kube-version", "1.37.2"))
     crds = [raw for raw in raws if raw and raw["kind"] == "CustomResourceDefinition"]
     assert {crd["spec"]["names"]["kind"] for crd in crds} == {"SchedulerPolicy", "LocalSchedulerPolicy"}
     assert {crd["metadata"]["annotations"][KEEP] for crd in crds} == {"keep"}
@@ -179,7 +179,7 @@ def test_names_image_resources_and_flags_reach_the_container(template):
 )
 def test_a_value_that_the_chart_does_not_know_is_refused_and_named(binaries, setting, problem):
     flag = "--set-json" if "=[" in setting else "--set"
-    command = [binaries.path("helm"), "template", "release", str(CHART), "--kube-version", "1.37.0", flag, setting]
+    command = [binaries.path("helm"), "template", "release", str(CHART), "--kube-version", "1.37.2", flag, setting]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert "values don't meet the specifications of the schema" in done.stderr
@@ -221,7 +221,7 @@ def test_a_configuration_becomes_a_file_that_the_operator_accepts(helm, tmp_path
     }
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump({"configuration": configuration}))
-    version = ("--kube-version", "1.37.0")
+    version = ("--kube-version", "1.37.2")
     found = objects(helm("template", "release", str(CHART), "-n", "elsewhere", *version, "-f", str(values)))
     (text,) = found["ConfigMap", "elsewhere", "podwright"]["data"].values()
     assert load_configuration(text.encode()).scheduler_names == ["packs"]
@@ -242,7 +242,7 @@ def test_signals_become_a_file_that_the_operator_accepts_with_the_right_to_read_
     signals = [{"name": "load", "resource": "cpu", "metricsAPI": {}}]
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump({"signals": signals}))
-    version = ("--kube-version", "1.37.0")
+    version = ("--kube-version", "1.37.2")
     found = objects(helm("template", "release", str(CHART), "-n", "elsewhere", *version, "-f", str(values)))
     (text,) = found["ConfigMap", "elsewhere", "podwright"]["data"].values()
     assert load_signals(text.encode())["load"].definition.resource == "cpu"

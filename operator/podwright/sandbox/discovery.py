@@ -6,7 +6,7 @@ to the server, and the schemas of custom kinds for `kubectl explain`.
 
 from podwright.sandbox.kinds import Kind, Kinds, Obj
 
-VERSION: Obj = {"major": "1", "minor": "37", "gitVersion": "v1.37.0+sandbox", "platform": "linux/amd64"}
+VERSION: Obj = {"major": "1", "minor": "37", "gitVersion": "v1.37.2+sandbox", "platform": "linux/amd64"}
 VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 SUBRESOURCES = {  # name -> (kind, group, version, verbs)
     "binding": ("Binding", "", "v1", ["create"]),

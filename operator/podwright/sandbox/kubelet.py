@@ -69,7 +69,7 @@ class Kubelet:
             node.get("status") or {}
         )
         status.setdefault("allocatable", status["capacity"])
-        status.setdefault("nodeInfo", {"kubeletVersion": "v1.37.0+sandbox", "osImage": "sandbox"})
+        status.setdefault("nodeInfo", {"kubeletVersion": "v1.37.2+sandbox", "osImage": "sandbox"})
         if not any(condition["type"] == "Ready" for condition in status.get("conditions") or ()):
             ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "simulated kubelet"}
             set_condition(node, ready | {"lastHeartbeatTime": now, "lastTransitionTime": now})

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 Family = Literal["kubernetes", "etcd", "kwok", "helm"]
 
-RELEASES: Final = ("1.34.4", "1.35.4", "1.36.3", "1.37.0")
+RELEASES: Final = ("1.34.4", "1.35.4", "1.36.3", "1.37.2")
 """The releases of Kubernetes with which Podwright is tested, oldest first: one of each supported minor version. The last is the default."""
 
 _VERSION = re.compile(r"v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.]+)?)")

@@ -18,7 +18,7 @@ spec:
     - --bind-address=127.0.0.1
     - --kubeconfig=/etc/kubernetes/scheduler.conf
     - --leader-elect=true
-    image: registry.k8s.io/kube-scheduler:v1.37.0
+    image: registry.k8s.io/kube-scheduler:v1.37.2
     imagePullPolicy: IfNotPresent
     livenessProbe:
       failureThreshold: 8

@@ -41,7 +41,7 @@ def test_the_assets_folder_comes_first_at_any_version(machine, monkeypatch):
     ("printed", "accepted"),
     [
         pytest.param("Kubernetes v1.35.4", True, id="of the chosen version"),
-        pytest.param("Kubernetes v1.37.0", False, id="of another version"),
+        pytest.param("Kubernetes v1.37.2", False, id="of another version"),
     ],
 )
 def test_a_chosen_version_rejects_other_versions_in_the_assets_folder(machine, monkeypatch, printed, accepted):
@@ -57,7 +57,7 @@ def test_a_chosen_version_rejects_other_versions_in_the_assets_folder(machine, m
 @pytest.mark.parametrize(
     "output, accepted",
     [
-        pytest.param("Client Version: v1.37.0", True, id="the pinned version"),
+        pytest.param("Client Version: v1.37.2", True, id="the pinned version"),
         pytest.param("Client Version: v1.37.9", True, id="another patch of the pinned minor version"),
         pytest.param('Client Version: version.Info{Major:"1", GitVersion:"v1.20.2"}', False, id="an old version"),
         pytest.param("Client Version: v1.38.0", False, id="a newer minor version"),
@@ -66,17 +66,17 @@ def test_a_chosen_version_rejects_other_versions_in_the_assets_folder(machine, m
 )
 def test_path_must_have_the_pinned_minor_version(machine, output, accepted):
     installed = install(machine / "path" / "kubectl", output)
-    assert Binaries(Versions(kubernetes="1.37.0")).find("kubectl") == (installed if accepted else None)
+    assert Binaries(Versions(kubernetes="1.37.2")).find("kubectl") == (installed if accepted else None)
 
 
 def test_the_cache_is_searched_after_path(machine):
-    cached = install(machine / "cache" / "kubernetes-1.37.0" / "kubectl", "Client Version: v1.37.0")
+    cached = install(machine / "cache" / "kubernetes-1.37.2" / "kubectl", "Client Version: v1.37.2")
     install(machine / "path" / "kubectl", "Client Version: v1.20.0")
-    assert Binaries(Versions(kubernetes="1.37.0")).find("kubectl") == cached
+    assert Binaries(Versions(kubernetes="1.37.2")).find("kubectl") == cached
 
 
 def test_each_version_has_its_own_cache_folder(machine, monkeypatch):
-    install(machine / "cache" / "kubernetes-1.37.0" / "kubectl", "Client Version: v1.37.0")
+    install(machine / "cache" / "kubernetes-1.37.2" / "kubectl", "Client Version: v1.37.2")
     monkeypatch.setenv("KUBERNETES_VERSION", "v1.36.2")
     binaries = Binaries()
     assert binaries.versions.kubernetes == "1.36.2"
@@ -118,13 +118,13 @@ def test_a_go_test_main_is_compiled_once_for_each_content(machine, monkeypatch):
     main = machine / "some_test.go"
 
     main.write_text("package one")
-    first = build.build_test(main, Versions(kubernetes="1.37.0"), lambda _: None)
-    assert build.build_test(main, Versions(kubernetes="1.37.0"), lambda _: None) == first
+    first = build.build_test(main, Versions(kubernetes="1.37.2"), lambda _: None)
+    assert build.build_test(main, Versions(kubernetes="1.37.2"), lambda _: None) == first
     assert first.read_text() == "package one"
-    module = machine / "cache" / "kubernetes-1.37.0" / "some_test" / "go.mod"
+    module = machine / "cache" / "kubernetes-1.37.2" / "some_test" / "go.mod"
     assert "replace k8s.io/api => k8s.io/api v0.37.0" in module.read_text()
 
     main.write_text("package two")
-    second = build.build_test(main, Versions(kubernetes="1.37.0"), lambda _: None)
+    second = build.build_test(main, Versions(kubernetes="1.37.2"), lambda _: None)
     assert (first.read_text(), second.read_text()) == ("package one", "package two")
     assert (machine / "compiled").read_text().split() == [".", "."]

@@ -82,7 +82,7 @@ def _version_flag() -> click.Option:
         if value is None or _RELEASE.fullmatch(value):
             return  # kube-scheduler reports such a version as its own
         if value.lower() not in ("true", "raw"):
-            raise click.BadParameter(f"{value!r} is neither true, raw nor a version such as v1.37.0")
+            raise click.BadParameter(f"{value!r} is neither true, raw nor a version such as v1.37.2")
         click.echo(f"Podwright {__version__}")
         ctx.exit()
 
