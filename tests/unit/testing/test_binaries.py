@@ -122,7 +122,7 @@ def test_a_go_test_main_is_compiled_once_for_each_content(machine, monkeypatch):
     assert build.build_test(main, Versions(kubernetes="1.37.2"), lambda _: None) == first
     assert first.read_text() == "package one"
     module = machine / "cache" / "kubernetes-1.37.2" / "some_test" / "go.mod"
-    assert "replace k8s.io/api => k8s.io/api v0.37.0" in module.read_text()
+    assert "replace k8s.io/api => k8s.io/api v0.37.2" in module.read_text()
 
     main.write_text("package two")
     second = build.build_test(main, Versions(kubernetes="1.37.2"), lambda _: None)
