@@ -67,12 +67,14 @@ CASES = {
     "a counter with a negative value": Case(with_counters(value="-8"), TOO_FEW),
     "more devices than a claim can have": Case(
         [bad_slice(map(many_attributes, range(64)))],
-        'running "DynamicResources" filter plugin: claim default/asked: number of requested devices 33 exceeds the claim limit of 32',
+        'running "DynamicResources" filter plugin: claim default/asked, request r: adding 33 devices exceeds the claim limit of 32, '
+        "with 0 already accounted for",
         exactly(device_class="bad", count=33),
     ),
     "all of more devices than a claim can have": Case(
         [bad_slice(map(many_attributes, range(64)))],
-        'running "DynamicResources" filter plugin: claim default/asked: number of requested devices 64 exceeds the claim limit of 32',
+        'running "DynamicResources" filter plugin: claim default/asked, request r: adding 64 devices exceeds the claim limit of 32, '
+        "with 0 already accounted for",
         exactly(device_class="bad", allocationMode="All"),
     ),
     "a negative capacity of a shared device": Case(

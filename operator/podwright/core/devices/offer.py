@@ -44,13 +44,16 @@ class Offer:
         for position, claim in enumerate(self.problem.claims):
             if claim.spec.problem:
                 raise AllocationError(f": {claim.spec.problem}", position)
-            least = sum(
-                min((self._validate(ask, position) for ask in request.asks), default=0) for request in claim.requests
-            )
-            if least > MAX_RESULTS:
-                raise AllocationError(
-                    f": number of requested devices {least} exceeds the claim limit of {MAX_RESULTS}", position
-                )
+            least = 0
+            for request, prepared in zip(claim.spec.requests, claim.requests, strict=True):
+                added = min((self._validate(ask, position) for ask in prepared.asks), default=0)
+                if added > MAX_RESULTS - least:
+                    raise AllocationError(
+                        f", request {request.name}: adding {added} devices exceeds the claim limit of {MAX_RESULTS}, "
+                        f"with {least} already accounted for",
+                        position,
+                    )
+                least += added
             _check_constraints(claim, position)
 
     def needed(self, ask: PreparedAsk) -> int:

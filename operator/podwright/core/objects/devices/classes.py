@@ -38,7 +38,10 @@ class DeviceClass:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceTaintRule:
-    """A taint for all devices that a selector matches. An empty driver, pool or device matches all of them."""
+    """A taint for all devices that a selector matches. An empty driver, pool or device matches all of them.
+
+    `taint`: None if the rule has no selector, which matches no device, or could not be understood.
+    """
 
     name: str
     driver: str
@@ -81,17 +84,19 @@ def expression_of(raw: Raw, where: str) -> str | None:
 
 
 def parse_taint_rule(raw: Raw) -> DeviceTaintRule:
-    """A v1.DeviceTaintRule without the parts that cannot be understood. A rule without its taint does nothing."""
+    """A v1.DeviceTaintRule. It does nothing without a selector, or if a part cannot be understood."""
     name = name_in(raw)[1]
     problems = Problems("DeviceTaintRule", name)
     spec = problems.mapping(raw.get("spec"), "spec")
     taint, driver, pool, device = None, "", "", ""
     try:
-        selector = as_mapping(spec.get("deviceSelector"), "spec.deviceSelector")
+        raw_selector = spec.get("deviceSelector")
+        selector = as_mapping(raw_selector, "spec.deviceSelector")
         driver, pool, device = (
             parse_optional_text(selector.get(key), f"spec.deviceSelector.{key}") for key in ("driver", "pool", "device")
         )
-        taint = parse_device_taint(as_mapping(spec.get("taint"), "spec.taint"), "spec.taint")
+        parsed = parse_device_taint(as_mapping(spec.get("taint"), "spec.taint"), "spec.taint")
+        taint = None if raw_selector is None else parsed
     except InvalidObjectError as error:  # a rule that is only half understood would taint other devices
         problems.note(error)
     return DeviceTaintRule(name, driver, pool, device, taint, problems)

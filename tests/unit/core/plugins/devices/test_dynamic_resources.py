@@ -82,6 +82,45 @@ def test_a_selector_that_fails_on_a_device_fails_the_attempt():
         verdicts(build(DynamicResources, cache), pending(spec=claiming("mine")))
 
 
+@pytest.mark.parametrize(
+    ("requests", "text"),
+    [
+        pytest.param(
+            [exactly("one", count=20), exactly("two", count=20)],
+            "request two: adding 20 devices exceeds the claim limit of 32, with 20 already accounted for",
+            id="the request that exceeds the limit is named",
+        ),
+        pytest.param(
+            [exactly("one", count=2**62), exactly("two", count=2**62)],
+            f"request one: adding {2**62} devices exceeds the claim limit of 32, with 0 already accounted for",
+            id="counts whose sum is no 64-bit number",
+        ),
+        pytest.param(
+            [exactly("one", count=20), first_available("list", exactly("x", count=24), exactly("y", count=21))],
+            "request list: adding 21 devices exceeds the claim limit of 32, with 20 already accounted for",
+            id="of alternatives the smallest counts",
+        ),
+        pytest.param(
+            [exactly("one", count=33), exactly("two", selectors=[{}])],
+            "request one: adding 33 devices exceeds the claim limit of 32, with 0 already accounted for",
+            id="the first request that is wrong is named",
+        ),
+    ],
+)
+def test_a_claim_for_too_many_devices_names_the_request(requests, text):
+    cache = cluster(gpus("a", 40), make_claim("mine", *requests))
+    with pytest.raises(PluginError, match=re.escape(f"claim default/mine, {text}")):
+        verdicts(build(DynamicResources, cache), pending(spec=claiming("mine")))
+
+
+def test_a_claim_may_ask_for_exactly_the_limit():
+    claim = make_claim(
+        "mine", exactly("one", count=16), first_available("two", exactly("x", count=2**62), exactly("y", count=16))
+    )
+    plugin = build(DynamicResources, cluster(gpus("a", 40), claim))
+    assert verdicts(plugin, pending(spec=claiming("mine")))["a"] == ""
+
+
 def test_a_rejected_node_is_not_searched():
     """A selector that fails on it fails nothing: the node is out already."""
     cache = cluster(gpus("a"), gpus("b", attributes={"model": "a100"}))
@@ -238,6 +277,21 @@ def test_a_taint_rule_keeps_devices_from_being_allocated():
     assert verdicts(plugin, pending(spec=claiming("tolerant"))) == {"a": "", "b": ""}
     cache.remove_object("DeviceTaintRule", "rule")
     assert verdicts(plugin, pod) == {"a": "", "b": ""}
+
+
+@pytest.mark.parametrize(
+    ("selector", "tainted"),
+    [
+        pytest.param({}, False, id="a rule without a selector matches nothing"),
+        pytest.param({"deviceSelector": None}, False, id="so does one whose selector is null"),
+        pytest.param({"deviceSelector": {}}, True, id="an empty selector matches everything"),
+    ],
+)
+def test_a_taint_rule_matches_only_with_a_selector(selector, tainted):
+    cache = cluster(gpus("a", 1), make_claim("mine", exactly()))
+    taint = {"key": "broken", "effect": "NoSchedule"}
+    add(cache, {"metadata": {"name": "rule"}, "spec": {**selector, "taint": taint}})
+    assert verdicts(build(DynamicResources, cache), pending(spec=claiming("mine")))["a"] == (TOO_FEW if tainted else "")
 
 
 def test_a_claim_that_is_of_no_use_is_deallocated():
