@@ -27,7 +27,7 @@ from typing import Any, Final, TypeVar
 import orjson
 from aiohttp import web
 
-from podwright.core.objects.errors import json_type
+from podwright.core.objects.raw import json_type
 from podwright.kube.serve.page.sight import is_foreign
 from podwright.simulator.hypotheses.hypothesis import TIME_IS_UP, HypothesisError
 from podwright.simulator.hypotheses.requests import hypothesis_of

@@ -18,8 +18,9 @@ from typing import Any, Final
 
 import orjson
 
-from podwright.core.objects.errors import InvalidObjectError, json_type
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
+from podwright.core.objects.raw import json_type
 from podwright.kube.client.json_text import innermost_open, loads
 from podwright.kube.node_signals.numbers import Numbers
 from podwright.simulator.manifests import ManifestError, documents_of

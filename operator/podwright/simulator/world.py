@@ -9,10 +9,10 @@ from podwright.api.spec.signals import Definitions
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Cluster, ClusterError, EventType, WaitingPod
 from podwright.core.framework.observer import NO_OBSERVER
-from podwright.core.objects.errors import InvalidObjectError, json_type
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
-from podwright.core.objects.selectors import as_list
+from podwright.core.objects.raw import as_list, json_type
 from podwright.core.objects.watched_kinds import STORED_KINDS
 from podwright.core.state.cache import Cache
 from podwright.core.state.object_store import ObjectStore

@@ -10,17 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.core.objects.errors import InvalidObjectError, shortened
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import Interner
+from podwright.core.objects.raw import as_labels, as_list, as_mapping, as_positive, shortened
 from podwright.core.objects.selectors import (
     NOTHING,
     LabelSelector,
     NodeSelector,
     NodeSelectorTerm,
-    as_labels,
-    as_list,
-    as_mapping,
-    as_positive,
     parse_label_selector,
     parse_node_selector,
     parse_node_selector_term,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from podwright.core.objects.selectors import as_list, as_mapping
+from podwright.core.objects.raw import as_list, as_mapping
 
 NO_FEATURES: Final[frozenset[str]] = frozenset()
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")

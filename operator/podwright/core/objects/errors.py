@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from podwright.core.objects.control_flow import CONTROL_FLOW
 
 
@@ -38,25 +36,3 @@ def described(error: BaseException) -> str:
         raise
     except BaseException as other:  # noqa: BLE001 -- the code is not ours
         return f"{name} (its text raises {type(other).__name__})"
-
-
-def json_type(value: object) -> str:
-    """The JSON type of a parsed value, with its article: `a string`, `an object`, `null`."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "a boolean"
-    if isinstance(value, Mapping):
-        return "an object"
-    words: dict[type, str] = {int: "a number", float: "a number", str: "a string", list: "a list", tuple: "a list"}
-    return words.get(type(value), f"a value of type {type(value).__name__}")
-
-
-def shortened(value: object, length: int = 80) -> str:
-    """`repr` of a value from an object, cut to `length` characters. Python cannot write numbers of thousands of digits."""
-    if isinstance(value, int) and value.bit_length() > 4 * length:
-        return f"a number of {value.bit_length()} bits"
-    try:
-        return repr(value)[:length]
-    except ValueError:  # such a number inside a list or an object
-        return f"a {type(value).__name__}"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.raw import as_labels, as_list, as_mapping
 from podwright.core.objects.resources import resource_list
-from podwright.core.objects.selectors import as_labels, as_list, as_mapping
 from podwright.core.objects.taints import Taint, parse_taints
 
 HOSTNAME: Final = "kubernetes.io/hostname"

@@ -25,12 +25,12 @@ from podwright.core.objects.affinity import (
 )
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.objects.declared_features import required_features
-from podwright.core.objects.errors import InvalidObjectError, shortened
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import Interner
 from podwright.core.objects.pod_group import group_of
+from podwright.core.objects.raw import as_labels, as_list, as_mapping, shortened
 from podwright.core.objects.requests import follows_spec, limits_of, requests_of
 from podwright.core.objects.resources import Limits, Requests
-from podwright.core.objects.selectors import as_labels, as_list, as_mapping
 from podwright.core.objects.taints import Tolerations, parse_tolerations
 
 KUBERNETES_DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"

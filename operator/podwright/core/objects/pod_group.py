@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.raw import as_list, as_mapping, as_positive
 from podwright.core.objects.resources import resource_list
-from podwright.core.objects.selectors import as_list, as_mapping, as_positive
 
 WORKLOAD_API: Final = "scheduling.k8s.io"
 PLUGINS_API: Final = "scheduling.x-k8s.io"

@@ -11,8 +11,9 @@ from functools import lru_cache
 from typing import Final
 
 from podwright.core.objects.compaction import cleared_regularly
-from podwright.core.objects.errors import InvalidObjectError, shortened
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.integers import int64_of
+from podwright.core.objects.raw import shortened
 
 NANO: Final = 10**9
 MAX_INT64: Final = 2**63 - 1

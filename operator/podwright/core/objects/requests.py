@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import Interner, WeakValues
+from podwright.core.objects.raw import as_list, as_mapping
 from podwright.core.objects.resources import (
     CPU,
     DEFAULT_MEMORY,
@@ -28,7 +29,6 @@ from podwright.core.objects.resources import (
     is_counted_resource,
     parse_amounts,
 )
-from podwright.core.objects.selectors import as_list, as_mapping
 
 Nanos = dict[str, int]
 

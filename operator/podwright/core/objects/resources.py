@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Final
 
 from podwright.core.objects.compaction import cleared_regularly
-from podwright.core.objects.errors import InvalidObjectError, shortened
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.quantity import parse_quantity, round_up, round_up_milli
-from podwright.core.objects.selectors import as_mapping
+from podwright.core.objects.raw import as_mapping, shortened
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"

@@ -6,12 +6,13 @@ term matches nothing. Sources: the Kubernetes API reference, "LabelSelector" and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.core.objects.errors import InvalidObjectError, json_type, shortened
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.integers import int64_of
+from podwright.core.objects.raw import as_labels, as_list, as_mapping, shortened
 
 Labels = Mapping[str, str]
 
@@ -20,42 +21,6 @@ _NODE_OPERATORS: Final = _LABEL_OPERATORS | {"Gt", "Lt"}
 _WITH_VALUES: Final = ("In", "NotIn")
 _WITHOUT_VALUES: Final = ("Exists", "DoesNotExist")
 _BOUNDS: Final = ("Gt", "Lt")
-
-
-def as_mapping(raw: object, where: str) -> Mapping[str, Any]:
-    """`raw` as a mapping; None as an empty one. Raises InvalidObjectError for anything else."""
-    if type(raw) is dict:  # the usual case, and much cheaper to check than Mapping
-        return raw
-    if raw is None:
-        return {}
-    if not isinstance(raw, Mapping):
-        raise InvalidObjectError(where, f"expected an object, got {json_type(raw)}")
-    return raw
-
-
-def as_list(raw: object, where: str) -> Sequence[Any]:
-    """`raw` as a list; None as an empty one. Raises InvalidObjectError for anything else."""
-    if raw is None:
-        return ()
-    if not isinstance(raw, list | tuple):
-        raise InvalidObjectError(where, f"expected a list, got {json_type(raw)}")
-    return raw
-
-
-def as_positive(raw: object, where: str) -> int:
-    """`raw` as a whole number. Raises InvalidObjectError for anything else and for a number below 1."""
-    if type(raw) is not int or raw < 1:
-        raise InvalidObjectError(where, "expected a whole number of at least 1")
-    return raw
-
-
-def as_labels(raw: object, where: str) -> dict[str, str]:
-    """`raw` as a map of strings; None as an empty one. Raises InvalidObjectError if a value is not a string."""
-    labels = as_mapping(raw, where)
-    for key, value in labels.items():
-        if not isinstance(value, str):
-            raise InvalidObjectError(f"{where}[{key}]", f"expected a string, got {json_type(value)}")
-    return dict(labels)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from podwright.core.objects.errors import InvalidObjectError, shortened
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.integers import decimal_of
-from podwright.core.objects.selectors import as_list, as_mapping
+from podwright.core.objects.raw import as_list, as_mapping, shortened
 
 NO_SCHEDULE: Final = "NoSchedule"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"

@@ -15,15 +15,8 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import Interner
 from podwright.core.objects.pod import PodInfo, controller_of
 from podwright.core.objects.quantity import parse_quantity
-from podwright.core.objects.selectors import (
-    Labels,
-    LabelSelector,
-    Requirement,
-    as_labels,
-    as_list,
-    as_mapping,
-    parse_node_selector_term,
-)
+from podwright.core.objects.raw import as_labels, as_list, as_mapping
+from podwright.core.objects.selectors import Labels, LabelSelector, Requirement, parse_node_selector_term
 
 READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"

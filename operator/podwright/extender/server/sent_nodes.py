@@ -11,8 +11,8 @@ from typing import Any
 
 from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.objects.node import Node
+from podwright.core.objects.raw import as_mapping
 from podwright.core.objects.readable import parse_known_node
-from podwright.core.objects.selectors import as_mapping
 from podwright.core.state.cache import Cache
 from podwright.engine.intake.nodes import Nodes
 from podwright.engine.intake.object_changes import same_node

@@ -19,9 +19,10 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.profile import ProfileError
-from podwright.core.objects.errors import InvalidObjectError, json_type
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
+from podwright.core.objects.raw import json_type
 from podwright.core.plugins import PLUGINS
 from podwright.simulator.evaluations.evaluation import evaluate, placed_node
 from podwright.simulator.world import World, object_of, objects_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from podwright.core.objects.errors import json_type
+from podwright.core.objects.raw import json_type
 from podwright.simulator.hypotheses.hypothesis import AddedNodes, Hypothesis, HypothesisError, Scale, parse_scale
 
 Raw = Mapping[str, Any]

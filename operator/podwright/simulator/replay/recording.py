@@ -16,8 +16,9 @@ from typing import Any, Final
 
 import orjson
 
-from podwright.core.objects.errors import InvalidObjectError, json_type
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod, parse_time
+from podwright.core.objects.raw import json_type
 from podwright.simulator.replay.stream import (
     Arrival,
     Event,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from podwright.core.objects.control_flow import ControlFlowError
-from podwright.core.objects.errors import described, json_type
+from podwright.core.objects.errors import described
+from podwright.core.objects.raw import json_type
 
 
 @pytest.mark.parametrize(

@@ -19,18 +19,13 @@ from podwright.core.objects.devices.parts import (
     Raw,
     name_in,
     parse_amount,
-    parse_count,
     parse_device_toleration,
-    parse_flag,
-    parse_optional_text,
-    parse_text,
-    parse_texts,
 )
 from podwright.core.objects.devices.slices import DeviceId, selector_of
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import Interner
 from podwright.core.objects.pod import Owner, parse_time
-from podwright.core.objects.selectors import as_list, as_mapping
+from podwright.core.objects.raw import as_count, as_flag, as_list, as_mapping, as_optional_text, as_text, as_texts
 
 EXACT: Final = "ExactCount"
 ALL: Final = "All"
@@ -171,7 +166,7 @@ def parse_resource_claim(raw: Raw) -> ResourceClaim:
     if spec.problem:
         problems.note(InvalidObjectError("spec", spec.problem))
     references = problems.items(
-        status.get("reservedFor"), "status.reservedFor", lambda item, at: parse_text(item.get("uid"), f"{at}.uid")
+        status.get("reservedFor"), "status.reservedFor", lambda item, at: as_text(item.get("uid"), f"{at}.uid")
     )
     return ResourceClaim(
         namespace=namespace,
@@ -219,13 +214,13 @@ def _each(raw: Raw, field: str, where: str, parse: Any) -> tuple[Any, ...]:
 
 
 def _request(raw: Raw, where: str) -> Request:
-    name = parse_text(raw.get("name"), f"{where}.name")
+    name = as_text(raw.get("name"), f"{where}.name")
     exactly = raw.get("exactly")
     if exactly is not None:
         ask = _ask(as_mapping(exactly, f"{where}.exactly"), f"{where}.exactly", name, "")
         return Request(name, (ask,), has_alternatives=False)
     alternatives = _each(
-        raw, "firstAvailable", where, lambda item, at: _ask(item, at, parse_text(item.get("name"), f"{at}.name"), name)
+        raw, "firstAvailable", where, lambda item, at: _ask(item, at, as_text(item.get("name"), f"{at}.name"), name)
     )
     return Request(name, alternatives, has_alternatives=True)
 
@@ -235,15 +230,15 @@ def _ask(raw: Raw, where: str, name: str, parent: str) -> Ask:
     capacity = as_mapping(
         as_mapping(raw.get("capacity"), f"{where}.capacity").get("requests"), f"{where}.capacity.requests"
     )
-    mode = parse_optional_text(raw.get("allocationMode"), f"{where}.allocationMode") or EXACT
-    count = parse_count(raw.get("count"), f"{where}.count")
+    mode = as_optional_text(raw.get("allocationMode"), f"{where}.allocationMode") or EXACT
+    count = as_count(raw.get("count"), f"{where}.count")
     return Ask(
         name=name,
         parent=parent,
-        device_class=parse_optional_text(raw.get("deviceClassName"), f"{where}.deviceClassName"),
+        device_class=as_optional_text(raw.get("deviceClassName"), f"{where}.deviceClassName"),
         mode=mode,
         count=1 if mode == EXACT and raw.get("count") is None else count,
-        admin=not parent and parse_flag(raw.get("adminAccess"), f"{where}.adminAccess"),
+        admin=not parent and as_flag(raw.get("adminAccess"), f"{where}.adminAccess"),
         selectors=_each(raw, "selectors", where, expression_of),
         tolerations=tuple(
             parse_device_toleration(item, f"{where}.tolerations[{i}]") for i, item in enumerate(tolerations)
@@ -257,10 +252,10 @@ def _ask(raw: Raw, where: str, name: str, parent: str) -> Ask:
 
 
 def _constraint(raw: Raw, where: str) -> Constraint:
-    match = parse_optional_text(raw.get("matchAttribute"), f"{where}.matchAttribute")
-    distinct = parse_optional_text(raw.get("distinctAttribute"), f"{where}.distinctAttribute")
+    match = as_optional_text(raw.get("matchAttribute"), f"{where}.matchAttribute")
+    distinct = as_optional_text(raw.get("distinctAttribute"), f"{where}.distinctAttribute")
     return Constraint(
-        match or distinct, distinct=not match, requests=frozenset(parse_texts(raw.get("requests"), f"{where}.requests"))
+        match or distinct, distinct=not match, requests=frozenset(as_texts(raw.get("requests"), f"{where}.requests"))
     )
 
 
@@ -290,27 +285,25 @@ _NO_NODE: Final = selector_of({"nodeSelectorTerms": []}, "")
 
 
 def _device_id(raw: Raw, where: str) -> DeviceId:
-    driver, pool, device = (parse_text(raw.get(key), f"{where}.{key}") for key in ("driver", "pool", "device"))
+    driver, pool, device = (as_text(raw.get(key), f"{where}.{key}") for key in ("driver", "pool", "device"))
     return driver, pool, device
 
 
 def _result(raw: Raw, where: str) -> AllocatedDevice:
     consumed = raw.get("consumedCapacity")
     return AllocatedDevice(
-        request=parse_optional_text(raw.get("request"), f"{where}.request"),
+        request=as_optional_text(raw.get("request"), f"{where}.request"),
         device_id=_device_id(raw, where),
-        admin=parse_flag(raw.get("adminAccess"), f"{where}.adminAccess"),
-        share_id=parse_optional_text(raw.get("shareID"), f"{where}.shareID"),
+        admin=as_flag(raw.get("adminAccess"), f"{where}.adminAccess"),
+        share_id=as_optional_text(raw.get("shareID"), f"{where}.shareID"),
         consumed=None
         if consumed is None
         else {
             str(name): parse_amount(value, f"{where}.consumedCapacity[{name}]").nanos
             for name, value in as_mapping(consumed, f"{where}.consumedCapacity").items()
         },
-        binding_conditions=parse_texts(raw.get("bindingConditions"), f"{where}.bindingConditions"),
-        binding_failure_conditions=parse_texts(
-            raw.get("bindingFailureConditions"), f"{where}.bindingFailureConditions"
-        ),
+        binding_conditions=as_texts(raw.get("bindingConditions"), f"{where}.bindingConditions"),
+        binding_failure_conditions=as_texts(raw.get("bindingFailureConditions"), f"{where}.bindingFailureConditions"),
         skips_node_operations=bool(raw.get("skipNodeOperations")),
     )
 

@@ -8,17 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from podwright.core.objects.devices.parts import (
-    DeviceTaint,
-    Problems,
-    Raw,
-    name_in,
-    parse_device_taint,
-    parse_optional_text,
-)
+from podwright.core.objects.devices.parts import DeviceTaint, Problems, Raw, name_in, parse_device_taint
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
-from podwright.core.objects.selectors import as_mapping
+from podwright.core.objects.raw import as_mapping, as_optional_text
 
 IMPLICIT_RESOURCE: Final = "deviceclass.resource.kubernetes.io/"
 """Each DeviceClass stands for the extended resource with this prefix and its name."""
@@ -62,7 +55,7 @@ def parse_device_class(raw: Raw) -> DeviceClass:
     spec = problems.mapping(raw.get("spec"), "spec")
     resource, creation = "", 0.0
     try:
-        resource = parse_optional_text(spec.get("extendedResourceName"), "spec.extendedResourceName")
+        resource = as_optional_text(spec.get("extendedResourceName"), "spec.extendedResourceName")
         created = problems.mapping(raw.get("metadata"), "metadata").get("creationTimestamp")
         creation = parse_time(created, "metadata.creationTimestamp") or 0.0
     except InvalidObjectError as error:
@@ -93,7 +86,7 @@ def parse_taint_rule(raw: Raw) -> DeviceTaintRule:
         raw_selector = spec.get("deviceSelector")
         selector = as_mapping(raw_selector, "spec.deviceSelector")
         driver, pool, device = (
-            parse_optional_text(selector.get(key), f"spec.deviceSelector.{key}") for key in ("driver", "pool", "device")
+            as_optional_text(selector.get(key), f"spec.deviceSelector.{key}") for key in ("driver", "pool", "device")
         )
         parsed = parse_device_taint(as_mapping(spec.get("taint"), "spec.taint"), "spec.taint")
         taint = None if raw_selector is None else parsed

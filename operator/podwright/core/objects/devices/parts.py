@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from podwright.core.objects.errors import InvalidObjectError, json_type, shortened
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.quantity import parse_exact_quantity
-from podwright.core.objects.selectors import as_list, as_mapping
+from podwright.core.objects.raw import as_list, as_mapping, as_optional_text, as_text
 
 T = TypeVar("T")
 Raw = Mapping[str, Any]
@@ -78,41 +78,6 @@ def parse_amount(raw: object, where: str) -> Amount:
     return Amount(parse_exact_quantity(raw, where), str(raw))
 
 
-def parse_text(raw: object, where: str) -> str:
-    """A string that is not empty. Raises InvalidObjectError."""
-    if not isinstance(raw, str) or not raw:
-        raise InvalidObjectError(where, f"expected a text, got {shortened(raw) if raw == '' else json_type(raw)}")
-    return raw
-
-
-def parse_optional_text(raw: object, where: str) -> str:
-    """A string; "" if there is none. Raises InvalidObjectError."""
-    return "" if raw is None or raw == "" else parse_text(raw, where)
-
-
-def parse_count(raw: object, where: str) -> int:
-    """A whole number; 0 if there is none. Raises InvalidObjectError."""
-    if raw is None:
-        return 0
-    if type(raw) is not int:
-        raise InvalidObjectError(where, f"expected a whole number, got {json_type(raw)}")
-    return raw
-
-
-def parse_flag(raw: object, where: str) -> bool:
-    """A boolean; False if there is none. Raises InvalidObjectError."""
-    if raw is None:
-        return False
-    if not isinstance(raw, bool):
-        raise InvalidObjectError(where, f"expected a boolean, got {json_type(raw)}")
-    return raw
-
-
-def parse_texts(raw: object, where: str) -> tuple[str, ...]:
-    """A list of strings. Raises InvalidObjectError."""
-    return tuple(parse_text(item, f"{where}[{i}]") for i, item in enumerate(as_list(raw, where)))
-
-
 @dataclass(frozen=True, slots=True)
 class DeviceTaint:
     """A taint of a device. Only the effects NoSchedule and NoExecute keep it from being allocated."""
@@ -149,16 +114,16 @@ class DeviceToleration:
 def parse_device_taint(raw: Raw, where: str) -> DeviceTaint:
     """A v1.DeviceTaint. Raises InvalidObjectError."""
     return DeviceTaint(
-        parse_text(raw.get("key"), f"{where}.key"),
-        parse_optional_text(raw.get("value"), f"{where}.value"),
-        parse_text(raw.get("effect"), f"{where}.effect"),
+        as_text(raw.get("key"), f"{where}.key"),
+        as_optional_text(raw.get("value"), f"{where}.value"),
+        as_text(raw.get("effect"), f"{where}.effect"),
     )
 
 
 def parse_device_toleration(raw: Raw, where: str) -> DeviceToleration:
     """A v1.DeviceToleration. Raises InvalidObjectError."""
     return DeviceToleration(
-        *(parse_optional_text(raw.get(key), f"{where}.{key}") for key in ("key", "operator", "value", "effect"))
+        *(as_optional_text(raw.get(key), f"{where}.{key}") for key in ("key", "operator", "value", "effect"))
     )
 
 

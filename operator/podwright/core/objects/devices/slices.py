@@ -20,16 +20,21 @@ from podwright.core.objects.devices.parts import (
     Raw,
     name_in,
     parse_amount,
-    parse_count,
     parse_device_taint,
-    parse_flag,
-    parse_optional_text,
-    parse_text,
-    parse_texts,
 )
-from podwright.core.objects.errors import InvalidObjectError, json_type
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import Interner
-from podwright.core.objects.selectors import as_list, as_mapping, parse_node_selector
+from podwright.core.objects.raw import (
+    as_count,
+    as_flag,
+    as_list,
+    as_mapping,
+    as_optional_text,
+    as_text,
+    as_texts,
+    json_type,
+)
+from podwright.core.objects.selectors import parse_node_selector
 
 _NUMBER: Final = r"(0|[1-9][0-9]{0,8})"
 _VERSION: Final = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-[0-9A-Za-z.-]+)?", re.ASCII)
@@ -177,18 +182,18 @@ def parse_slice(raw: Raw, before: ResourceSlice | None = None) -> ResourceSlice:
     pool = problems.mapping(spec.get("pool"), "spec.pool")
     parts: dict[str, Any] = {}
     for field, holder, key, parse in (
-        ("driver", spec, "driver", parse_text),
-        ("pool", pool, "name", parse_text),
-        ("generation", pool, "generation", parse_count),
-        ("slice_count", pool, "resourceSliceCount", parse_count),
-        ("per_device", spec, "perDeviceNodeSelection", parse_flag),
+        ("driver", spec, "driver", as_text),
+        ("pool", pool, "name", as_text),
+        ("generation", pool, "generation", as_count),
+        ("slice_count", pool, "resourceSliceCount", as_count),
+        ("per_device", spec, "perDeviceNodeSelection", as_flag),
     ):
         where = f"spec.{'pool.' if holder is pool else ''}{key}"
         try:
             parts[field] = parse(holder.get(key), where)
         except InvalidObjectError as error:
             problems.note(error)
-            parts[field] = "" if parse is parse_text else 0
+            parts[field] = "" if parse is as_text else 0
     try:
         reach = parse_reach(spec, "spec")
     except InvalidObjectError as error:
@@ -220,9 +225,9 @@ def _devices(driver: str, raw: object, problems: Problems, before: ResourceSlice
 
 def parse_reach(raw: Raw, where: str) -> Reach:
     """`nodeName`, `nodeSelector` and `allNodes` of a slice or a device. Raises InvalidObjectError."""
-    name = parse_optional_text(raw.get("nodeName"), f"{where}.nodeName")
+    name = as_optional_text(raw.get("nodeName"), f"{where}.nodeName")
     selector = raw.get("nodeSelector")
-    everywhere = parse_flag(raw.get("allNodes"), f"{where}.allNodes")
+    everywhere = as_flag(raw.get("allNodes"), f"{where}.allNodes")
     if not name and selector is None:
         return _EVERYWHERE if everywhere else NOWHERE
     return _reaches.get(
@@ -254,7 +259,7 @@ def _counter_set(raw: Raw, where: str) -> tuple[str, Mapping[str, int]]:
         ).nanos
         for name, counter in counters.items()
     }
-    return parse_text(raw.get("name"), f"{where}.name"), amounts
+    return as_text(raw.get("name"), f"{where}.name"), amounts
 
 
 def _device(driver: str, raw: Raw, where: str) -> Device:
@@ -270,17 +275,15 @@ def _device(driver: str, raw: Raw, where: str) -> Device:
     taints = raw.get("taints")
     own_reach = "nodeName" in raw or "nodeSelector" in raw or "allNodes" in raw
     return Device(
-        name=parse_text(raw.get("name"), f"{where}.name"),
+        name=as_text(raw.get("name"), f"{where}.name"),
         shape=_shapes.get((driver, shape), lambda: _shape(driver, shape, where)),
         consumes=tuple(consumes),
         counter_sets=frozenset(counter_sets),
         taints=() if not taints else _parse_taints(taints, f"{where}.taints"),
         reach=parse_reach(raw, where) if own_reach else NOWHERE,
-        binds_to_node=parse_flag(raw.get("bindsToNode"), f"{where}.bindsToNode"),
-        binding_conditions=parse_texts(raw.get("bindingConditions"), f"{where}.bindingConditions"),
-        binding_failure_conditions=parse_texts(
-            raw.get("bindingFailureConditions"), f"{where}.bindingFailureConditions"
-        ),
+        binds_to_node=as_flag(raw.get("bindsToNode"), f"{where}.bindsToNode"),
+        binding_conditions=as_texts(raw.get("bindingConditions"), f"{where}.bindingConditions"),
+        binding_failure_conditions=as_texts(raw.get("bindingFailureConditions"), f"{where}.bindingFailureConditions"),
     )
 
 
@@ -308,7 +311,7 @@ def _shape(driver: str, raw: Raw, where: str) -> DeviceShape:
         readable=all(kind and (kind != "version" or _is_version(value)) for kind, value in parsed.values()),
         capacity=capacity,
         plain_capacity=all(c.policy is None and c.value.nanos >= 0 for c in capacity.values()),
-        allow_multiple=parse_flag(raw.get("allowMultipleAllocations"), f"{where}.allowMultipleAllocations"),
+        allow_multiple=as_flag(raw.get("allowMultipleAllocations"), f"{where}.allowMultipleAllocations"),
         raw=raw,
     )
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import yaml
 
-from podwright.core.objects.errors import json_type
+from podwright.core.objects.raw import json_type
 from podwright.kube.bounded_files import read_at_most
 from podwright.kube.client.errors import ConfigError
 

@@ -1,0 +1,105 @@
+"""Reads raw JSON: values of the expected type, or an InvalidObjectError that names the field and the type found.
+
+Every parser of Kubernetes objects uses these. The project's own documents (policies, configuration, requests) are dataclasses,
+which `framework.args.decode` reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from podwright.core.objects.errors import InvalidObjectError
+
+
+def as_mapping(raw: object, where: str) -> Mapping[str, Any]:
+    """`raw` as a mapping; None as an empty one. Raises InvalidObjectError for anything else."""
+    if type(raw) is dict:  # the usual case, and much cheaper to check than Mapping
+        return raw
+    if raw is None:
+        return {}
+    if not isinstance(raw, Mapping):
+        raise InvalidObjectError(where, f"expected an object, got {json_type(raw)}")
+    return raw
+
+
+def as_list(raw: object, where: str) -> Sequence[Any]:
+    """`raw` as a list; None as an empty one. Raises InvalidObjectError for anything else."""
+    if raw is None:
+        return ()
+    if not isinstance(raw, list | tuple):
+        raise InvalidObjectError(where, f"expected a list, got {json_type(raw)}")
+    return raw
+
+
+def as_positive(raw: object, where: str) -> int:
+    """`raw` as a whole number. Raises InvalidObjectError for anything else and for a number below 1."""
+    if type(raw) is not int or raw < 1:
+        raise InvalidObjectError(where, "expected a whole number of at least 1")
+    return raw
+
+
+def as_labels(raw: object, where: str) -> dict[str, str]:
+    """`raw` as a map of strings; None as an empty one. Raises InvalidObjectError if a value is not a string."""
+    labels = as_mapping(raw, where)
+    for key, value in labels.items():
+        if not isinstance(value, str):
+            raise InvalidObjectError(f"{where}[{key}]", f"expected a string, got {json_type(value)}")
+    return dict(labels)
+
+
+def as_text(raw: object, where: str) -> str:
+    """A string that is not empty. Raises InvalidObjectError."""
+    if not isinstance(raw, str) or not raw:
+        raise InvalidObjectError(where, f"expected a text, got {shortened(raw) if raw == '' else json_type(raw)}")
+    return raw
+
+
+def as_optional_text(raw: object, where: str) -> str:
+    """A string; "" if there is none. Raises InvalidObjectError."""
+    return "" if raw is None or raw == "" else as_text(raw, where)
+
+
+def as_count(raw: object, where: str) -> int:
+    """A whole number; 0 if there is none. Raises InvalidObjectError."""
+    if raw is None:
+        return 0
+    if type(raw) is not int:
+        raise InvalidObjectError(where, f"expected a whole number, got {json_type(raw)}")
+    return raw
+
+
+def as_flag(raw: object, where: str) -> bool:
+    """A boolean; False if there is none. Raises InvalidObjectError."""
+    if raw is None:
+        return False
+    if not isinstance(raw, bool):
+        raise InvalidObjectError(where, f"expected a boolean, got {json_type(raw)}")
+    return raw
+
+
+def as_texts(raw: object, where: str) -> tuple[str, ...]:
+    """A list of strings. Raises InvalidObjectError."""
+    return tuple(as_text(item, f"{where}[{i}]") for i, item in enumerate(as_list(raw, where)))
+
+
+def json_type(value: object) -> str:
+    """The JSON type of a parsed value, with its article: `a string`, `an object`, `null`."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, Mapping):
+        return "an object"
+    words: dict[type, str] = {int: "a number", float: "a number", str: "a string", list: "a list", tuple: "a list"}
+    return words.get(type(value), f"a value of type {type(value).__name__}")
+
+
+def shortened(value: object, length: int = 80) -> str:
+    """`repr` of a value from an object, cut to `length` characters. Python cannot write numbers of thousands of digits."""
+    if isinstance(value, int) and value.bit_length() > 4 * length:
+        return f"a number of {value.bit_length()} bits"
+    try:
+        return repr(value)[:length]
+    except ValueError:  # such a number inside a list or an object
+        return f"a {type(value).__name__}"
