@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from podwright.api.compile import Classes, CompiledPolicy, compile_policy, strategy_args, strategy_sets
 from podwright.api.compiled_rules import LOCAL_RULES, RULES, compile_rules, owner_of
@@ -25,11 +25,12 @@ from podwright.api.scheduler_policy import (
     PolicySpec,
     SchedulerPolicy,
 )
-from podwright.api.spec.delegation import Delegation
+from podwright.api.spec.delegation import Delegation, NodeField
 from podwright.api.spec.load_aware import PLUGIN as LOAD
 from podwright.api.spec.load_aware import load_problems
 from podwright.api.spec.signals import GivenSignals, named_signals
 from podwright.api.spec.strategy import Strategy
+from podwright.core.cel_columns.reads import EVERYTHING, FIELDS
 from podwright.core.framework.args import ArgsError
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import DEFAULT_PLUGINS, Point, expand
@@ -77,6 +78,8 @@ def compose(
     try:
         defined = settings.definitions
         rules = _rules(base, local, named_signals(local.spec.signals, defined.signals, "spec.signals"))
+        if problems := [*_read_excesses(rules[LOCAL_RULES], base, delegation)]:
+            raise PolicyError(local.key, "NotAllowed", problems)
         if problems := load_problems(local.spec, defined.signals):
             raise ArgsError(problems)
         compiled = compile_policy(source, classes, features, queue_sort, defined=defined, rules=rules)
@@ -123,6 +126,18 @@ def _excesses(local: LocalPolicy, base: CompiledPolicy, delegation: Delegation, 
         if score.weight > delegation.max_weight:
             where = f"spec.rules.scores[{i}].weight"
             yield where, _more_than(f"{score.weight} is", delegation.max_weight, owner, "maxWeight")
+
+
+def _read_excesses(rules: RuleSet, base: CompiledPolicy, delegation: Delegation) -> Iterator[Problem]:
+    """The fields of `node` that local rules read without delegation, also where they read the node as a whole."""
+    reads = [(f"filters[{i}]", rule.expression.reads) for i, rule in enumerate(rules.filters)]
+    reads += [(f"scores[{i}]", rule.expression.reads) for i, rule in enumerate(rules.scores)]
+    for where, read in reads:
+        for name in get_args(NodeField):
+            if FIELDS[name] in read and name not in delegation.node_fields:
+                whole = " as part of the whole node" if EVERYTHING in read else ""
+                not_delegated = _not_among(name, delegation.node_fields, bound_by(base), "nodeFields")
+                yield f"spec.rules.{where}.expression", f"reads node.{name}{whole}: {not_delegated}"
 
 
 def _plugin_excesses(

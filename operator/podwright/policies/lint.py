@@ -18,6 +18,7 @@ from podwright.api.local_policy import LOCAL_KIND, LocalPolicy, parse_local_poli
 from podwright.api.policy_result import problem_of
 from podwright.api.policy_set import PolicySet
 from podwright.api.scheduler_policy import GROUP, KIND, PolicyError, parse_policy
+from podwright.api.spec.delegation import NodeField
 from podwright.api.spec.strategy import DelegatedStrategy
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
@@ -39,6 +40,7 @@ _UNBOUNDED: Final = {
     "strategies": list(get_args(DelegatedStrategy)),
     "plugins": ["*"],
     "rules": True,
+    "nodeFields": list(get_args(NodeField)),
     "maxRules": 128,
     "maxWeight": 1_000_000,
 }

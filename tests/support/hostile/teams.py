@@ -28,6 +28,7 @@ BACKLOG = 500
 OTHER = "other-team"
 DELEGATION = {
     "rules": True,
+    "nodeFields": ["labels", "taints", "annotations", "images"],
     "maxRules": 128,
     "plugins": ["*"],
     "strategies": ["MostAllocated", "Random", "BalancedAllocation", "LeastAllocated"],

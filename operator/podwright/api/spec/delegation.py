@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from podwright.api.spec.signals import signal_names
 from podwright.api.spec.strategy import DelegatedStrategy
@@ -16,6 +16,8 @@ from podwright.core.framework.validation import SET, describe
 DEFAULT_BUDGET: Final = "1ms"
 _DURATION: Final = r"^[1-9][0-9]{0,3}(us|ms)$"
 _UNITS: Final = {"us": 1e-6, "ms": 1e-3}
+NodeField = Literal["labels", "taints", "annotations", "images"]
+"""The fields of `node` that a local rule reads only if they are delegated: their texts may be none of the team's business."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,14 @@ class Delegation:
             format="int32",
             minimum=1,
             maximum=1_000_000,
+        ),
+    )
+    node_fields: tuple[NodeField, ...] = field(
+        default=("labels", "taints"),
+        metadata=describe(
+            "Which of these fields of `node` the rules of local policies may read. They may read all other fields.",
+            maxItems=4,
+            **SET,
         ),
     )
     signals: tuple[str, ...] = field(default=(), metadata=signal_names("The signals that local policies may name."))
