@@ -80,11 +80,13 @@ class Recorder(Protocol):
         reason: str,
         action: str,
         note: str,
-        related: PodInfo | Regarding | None = None,
         policy: str = "",
+        reporter: str = "",
     ) -> None:
-        """Queues an event of events.k8s.io/v1. Never blocks and never fails.
+        """Queues an event of events.k8s.io/v1. Never blocks and never fails. It has no `related` object: readers of the event may be no
+        readers of that, and kube-scheduler's have none.
 
+        `reporter`: the scheduler name that reports it; empty: that of the object.
         `policy`: name and generation of the policy that decided, for an annotation; empty if none did.
         """
 

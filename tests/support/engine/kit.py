@@ -75,7 +75,7 @@ class FakeRecorder:
     """The policy of each event."""
     forgotten: list[str] = field(default_factory=list)
 
-    def record(self, regarding: PodInfo | Regarding, kind, reason, action, note, related=None, policy="") -> None:
+    def record(self, regarding: PodInfo | Regarding, kind, reason, action, note, policy="", reporter="") -> None:
         self.events.append((regarding.name, reason, note))
         self.policies.append(policy)
 

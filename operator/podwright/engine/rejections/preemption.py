@@ -130,7 +130,9 @@ class Preemptions:
         if victim.uid in self._evictions or victim.terminating or not self._binding_cycles.preempt(victim.uid, by):
             return False
         note = f"{preempted_by(preemptor.subject, preemptor.node_name)} (in kube-scheduler memory)."
-        self._recorder.record(victim, "Normal", "Preempted", "Preempting", note, preemptor.subject)
+        self._recorder.record(
+            victim, "Normal", "Preempted", "Preempting", note, reporter=preemptor.subject.scheduler_name
+        )
         return True
 
     def _is_terminating(self, victim: PodInfo) -> bool:

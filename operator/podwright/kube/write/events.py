@@ -73,11 +73,9 @@ class _Series:
     written_at: float = 0.0
     queued: bool = False
 
-    def matches(self, reason: str, action: str, related_uid: str) -> bool:
+    def matches(self, reason: str, action: str) -> bool:
         """Whether all but the text is the same."""
-        body = self.body
-        known = body["related"].get("uid", "") if "related" in body else ""
-        return body["reason"] == reason and body["action"] == action and known == related_uid
+        return bool(self.body["reason"] == reason and self.body["action"] == action)
 
 
 @dataclass(slots=True)
@@ -131,20 +129,19 @@ class EventRecorder:
         reason: str,
         action: str,
         note: str,
-        related: PodInfo | Regarding | None = None,
         policy: str = "",
+        reporter: str = "",
     ) -> None:
         if self.muted:
             return
         note = _shortened(note)
         if kind == "Normal":
-            self._enqueue(_Post(self._body(regarding, kind, reason, action, note, related, policy)))
+            self._enqueue(_Post(self._body(regarding, kind, reason, action, note, policy, reporter)))
             return
         now, steady = self._clock(), self._steady()
         all_series = self._series_of(regarding.uid or regarding.name)
-        related_uid = related.uid if related is not None else ""
         for series in all_series:
-            if not series.matches(reason, action, related_uid):
+            if not series.matches(reason, action):
                 continue
             if series.body["note"] == note:
                 series.count += 1
@@ -157,7 +154,7 @@ class EventRecorder:
             self._end(series)
             all_series.remove(series)
             break
-        body = self._body(regarding, kind, reason, action, note, related, policy)
+        body = self._body(regarding, kind, reason, action, note, policy, reporter)
         all_series.append(_Series(body=body, last=now, last_steady=steady, written_at=steady))
         self._enqueue(_Post(body))
 
@@ -197,12 +194,12 @@ class EventRecorder:
         reason: str,
         action: str,
         note: str,
-        related: PodInfo | Regarding | None,
         policy: str,
+        reporter: str,
     ) -> dict[str, Any]:
         now = self._clock()
         self._serial += 1
-        controller = regarding.scheduler_name if related is None else related.scheduler_name
+        controller = reporter or regarding.scheduler_name
         body: dict[str, Any] = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -220,8 +217,6 @@ class EventRecorder:
             "note": note,
             "type": kind,
         }
-        if related is not None:
-            body["related"] = _reference(related)
         if policy:
             body["metadata"]["annotations"] = {POLICY_ANNOTATION: policy}
         return body

@@ -74,7 +74,9 @@ class PodEvictor:
             deleted = True
             if deleted_by_us:
                 note = preempted_by(preemptor, node_name)
-                self._recorder.record(victim, "Normal", "Preempted", "Preempting", note, preemptor)
+                self._recorder.record(
+                    victim, "Normal", "Preempted", "Preempting", note, reporter=preemptor.scheduler_name
+                )
         except ClusterError as error:
             log.warning("cannot preempt a pod", extra=fields(pod=victim, err=error))
         finally:

@@ -27,7 +27,7 @@ class Recorder:
     def __init__(self):
         self.events = []
 
-    def record(self, regarding, kind, reason, action, note, related=None):
+    def record(self, regarding, kind, reason, action, note):
         if reason == "OtherInstance":
             self.events.append((regarding, kind, note))
 
