@@ -85,6 +85,7 @@ def lay_foundation(
         policies.sort_key,
         pre_enqueue=policies.pre_enqueue,
         hints_of=policies.hints_of,
+        estimate=policies.estimate,
         observer=metrics,
         waits=options.waits,
     )

@@ -118,6 +118,7 @@ class Scheduling:
             cluster.policies.sort_key,
             pre_enqueue=self._pre_enqueue,
             hints_of=self._hints_of,
+            estimate=lambda pod: cluster.policy_for(pod).framework.estimate(pod),
             waits=waits,
         )
         self.on_landed: Callable[[Landed], object] = lambda _: None

@@ -17,13 +17,13 @@ from benchmarks.http_client import Api, connect
 
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME, parse_pod
 from podwright.core.queue.active_pods import CLOSED
-from podwright.core.queue.cost import estimate
 from podwright.testing import ControlPlane, pod
 from podwright.testing import node as api_node
 from podwright.testing.objects import collection_path, object_path
 from support.control_plane import operator_process
 from support.hostile.harness import PREEMPTS
 from support.hostile.subjects import Row, node, node_name
+from support.queue.kit import default_framework
 
 Raw = dict[str, Any]
 NODES: Final = 1_000
@@ -97,7 +97,7 @@ async def _measure_all(
 
 
 def _seconds_of_closed_lane(body: Raw) -> float:
-    cost = estimate(parse_pod(body))
+    cost = default_framework().estimate(parse_pod(body))
     return 0.0 if cost is None else cost.elsewhere * CLOSED
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 
+from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.framework import Framework
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import unresolvable
 from podwright.core.objects.pod import parse_pod
+from podwright.core.plugins import PLUGINS
 from podwright.core.queue import DEFAULT_WAITS, SchedulingQueue
+from podwright.simulator.world import World
 from support.objects.builders import in_group, make_pod
 
 NODE_ADDED = ClusterEvent(NODE, Action.ADD)
@@ -18,6 +23,12 @@ POD_GONE = ClusterEvent(ASSIGNED_POD, Action.DELETE)
 def rejected_by(queue):
     """The sum of the parts that the queue counts."""
     return sum(queue.rejected_by(), Counter())
+
+
+@cache
+def default_framework():
+    world = World()
+    return Framework(default_profile("podwright", PLUGINS, world.features), PLUGINS, world)
 
 
 class Clock:
@@ -49,6 +60,7 @@ class Harness(Observer):
             sort_key=lambda pod, queued_at: (-pod.priority, queued_at),
             pre_enqueue=lambda pod: self.pre_enqueue(pod),  # noqa: PLW0108 -- a test may replace the method later
             hints_of=lambda pod: self.hints_of(pod),  # noqa: PLW0108 -- as above
+            estimate=default_framework().estimate,
             observer=self,
             waits=waits,
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from podwright.core.framework import contract
 from podwright.core.framework.cluster_events import EventHint
+from podwright.core.framework.cost import AttemptCost, Cost, PluginCost, estimate
 from podwright.core.framework.errors import PluginError, ReportException
 from podwright.core.framework.interface import (
     BindPlugin,
@@ -15,6 +17,7 @@ from podwright.core.framework.interface import (
     FilterPlugin,
     Handle,
     PermitPlugin,
+    Plugin,
     PostBindPlugin,
     PostFilterPlugin,
     PreBindPlugin,
@@ -33,6 +36,7 @@ from podwright.core.framework.profile import ExpandedProfile, Point, Profile, ex
 from podwright.core.framework.status import Status
 from podwright.core.objects.control_flow import CONTROL_FLOW, may_interrupt
 from podwright.core.objects.errors import described
+from podwright.core.objects.pod import PodInfo
 
 
 class BuiltPlugins:
@@ -79,7 +83,21 @@ class BuiltPlugins:
         self.pre_filter_extensions = tuple(p for p in self.pre_filter_plugins if isinstance(p, PreFilterExtensions))
         self.disabled_checks = _disabled_checks(expanded, classes)
         """Plugin classes that the profile does not run in PreFilter, with `pre_filter_disabled`."""
+        self._costs: Sequence[tuple[str, Callable[[PodInfo], Iterable[Cost]]]] = [
+            (name, p.costs if contract.is_in_tree(p) else partial(contract.costs_of, p))
+            for name, p in self.plugins.items()
+            if getattr(type(p), "costs", Plugin.costs) is not Plugin.costs
+        ]
         self.beyond_node = frozenset(p.name for p in self.filter_plugins if p.scope > Scope.NODE_PODS)
+
+    def costs(self, pod: PodInfo) -> list[PluginCost]:
+        """What the plugins check of the pod in each attempt, each with the plugin's name."""
+        return [(name, cost) for name, costs_of in self._costs for cost in costs_of(pod)]
+
+    def estimate(self, pod: PodInfo) -> AttemptCost | None:
+        """The cost of an attempt at the pod; None if it is ordinary."""
+        costs = self.costs(pod)
+        return estimate(pod, costs) if costs else None
 
     def at(self, *points: Point) -> Sequence[ExtensionPoint]:
         """The plugins of these points, for callers that need only their names and classes."""

@@ -5,7 +5,7 @@ So a broken plugin fails the attempt of one pod, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, TypeVar, TypeVarTuple
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.framework.cluster_events import Action, ClusterEvent, EventHint
+from podwright.core.framework.cost import Cost
 from podwright.core.framework.errors import ContractError, PluginError, failure_message
 from podwright.core.framework.interface import (
     MAX_SCORE,
@@ -273,6 +274,19 @@ def hints_of(plugin: EnqueueExtensions) -> tuple[EventHint, ...]:
         hint if hint.function is None else replace(hint, function=_reporting(plugin, "hints", hint.function))
         for hint in hints
     )
+
+
+def costs_of(plugin: Any, pod: PodInfo) -> Iterable[Cost]:
+    """The costs of a third-party plugin. If it fails to name them, that is reported, and it has none."""
+    try:
+        return [
+            Cost(int(number), str(items), float(each), float(more)) for number, items, each, more in plugin.costs(pod)
+        ]
+    except CONTROL_FLOW:
+        raise
+    except BaseException as error:  # noqa: BLE001 -- third-party code may raise anything
+        _report(plugin, "costs", error)
+        return ()
 
 
 def is_in_tree(plugin: Any) -> bool:

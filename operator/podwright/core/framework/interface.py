@@ -11,7 +11,7 @@ Next: docs/writing-a-plugin.md for a guided tour, `framework` for how plugins ar
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.framework.cluster_events import EventHint
+from podwright.core.framework.cost import Cost
 from podwright.core.framework.errors import ReportException
 from podwright.core.framework.features import Features
 from podwright.core.framework.observer import Observer
@@ -276,6 +277,12 @@ class Plugin:
 
     def attach(self, framework: Any) -> None:
         """Called after all plugins of the profile are constructed, with the `Framework` that runs them."""
+
+    def costs(self, _pod: PodInfo) -> Iterable[Cost]:
+        """The parts of the pod that the plugin checks in each attempt at it. Pods with very many wait behind ordinary ones, so leave out
+        what an ordinary pod has too. Called for each pod that comes or changes.
+        """
+        return ()
 
 
 class ExtensionPoint(ABC):

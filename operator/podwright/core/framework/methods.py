@@ -27,6 +27,7 @@ WITH_STATE: Final = (
 """Plain methods of a scheduling cycle. The first argument is its CycleState."""
 WITHOUT_STATE: Final = (
     "attach",
+    "costs",
     "pre_enqueue",
     "tells_gate",
     "sort_key",

@@ -7,11 +7,12 @@ of a set of images are a column, which is kept until a node changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from podwright.core.framework.cost import ORDINARY, Cost
 from podwright.core.framework.interface import (
     MAX_SCORE,
     CycleState,
@@ -87,6 +88,9 @@ class ImageLocality(Plugin, ScorePlugin):
         super().__init__(args, handle)
         self._index = handle.cache.observer(ImageIndex)
         self._scores: RecentCache[PodImages, tuple[int, Int64s | int]] = RecentCache(_KEPT // 2)
+
+    def costs(self, pod: PodInfo) -> Iterable[Cost]:
+        return (Cost(number, "images", 5e-6),) if (number := pod.images.count) > ORDINARY else ()
 
     def score(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         total = self.handle.cache.table.count

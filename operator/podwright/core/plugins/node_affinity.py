@@ -7,7 +7,7 @@ Pods to Nodes".
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from podwright.core.framework.args import INT32, encode
 from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.cost import Cost
 from podwright.core.framework.helpers import normalize_by_greatest, rejected_alike
 from podwright.core.framework.interface import (
     CycleState,
@@ -125,6 +126,18 @@ class NodeAffinity(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScoreP
         added = NO_NODE_AFFINITY if args is None else args.parsed()
         self._enforced = added if added.required is not None else None
         self._added_preference = added if added.preferred else None
+
+    def costs(self, pod: PodInfo) -> Iterable[Cost]:
+        affinity = pod.node_affinity
+        if affinity is NO_NODE_AFFINITY:
+            return ()
+        terms = [*(affinity.required.terms if affinity.required else ()), *(term for _, term in affinity.preferred)]
+        requirements = [each for term in terms for each in (*term.expressions, *term.fields)]
+        keys = len(affinity.node_selector) + len(requirements)
+        return (
+            Cost(keys, "node selector keys and node affinity requirements", 10e-6),
+            Cost(sum(len(each.values) for each in requirements), "values of node affinity requirements", 0.5e-6),
+        )
 
     def hints(self) -> Sequence[EventHint]:
         return (EventHint(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_LABEL), self._node_hint),)

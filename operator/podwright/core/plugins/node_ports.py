@@ -6,12 +6,13 @@ means all addresses; `::` is treated as a single address.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.cost import ORDINARY, Cost
 from podwright.core.framework.helpers import rejected_alike
 from podwright.core.framework.interface import (
     Bools,
@@ -95,6 +96,9 @@ class NodePorts(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._index = handle.cache.observer(PortIndex)
+
+    def costs(self, pod: PodInfo) -> Iterable[Cost]:
+        return (Cost(number, "host ports", 5e-6),) if (number := len(pod.ports)) > ORDINARY else ()
 
     def hints(self) -> Sequence[EventHint]:
         return (

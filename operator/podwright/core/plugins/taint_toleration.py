@@ -6,10 +6,11 @@ kept for further pods. If the pod tolerates all taints in the cluster, no column
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from podwright.core.framework.cluster_events import NODE, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.cost import ORDINARY, Cost
 from podwright.core.framework.helpers import normalize_by_greatest, rejected_alike
 from podwright.core.framework.interface import (
     CycleState,
@@ -62,6 +63,9 @@ class TaintToleration(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sco
         super().__init__(args, handle)
         self._compare = handle.features.enabled("TaintTolerationComparisonOperators")
         self._by_tolerations: RecentCache[Tolerations, _UntoleratedTaints] = RecentCache(_MAX_CACHED // 2)
+
+    def costs(self, pod: PodInfo) -> Iterable[Cost]:
+        return (Cost(number, "tolerations", 5e-6),) if (number := len(pod.tolerations.items)) > ORDINARY else ()
 
     def hints(self) -> Sequence[EventHint]:
         return (

@@ -9,8 +9,8 @@ from math import inf
 from typing import Final
 
 from podwright.core.framework.cluster_events import EventHint
+from podwright.core.framework.cost import AttemptCost
 from podwright.core.objects.pod import PodInfo
-from podwright.core.queue.cost import AttemptCost
 from podwright.core.queue.pods_of_plugin import PodsOfPlugin
 
 

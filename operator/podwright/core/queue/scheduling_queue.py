@@ -16,13 +16,13 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from typing import Any, Final
 
 from podwright.core.framework.cluster_events import ANY, ClusterEvent
+from podwright.core.framework.cost import AttemptCost
 from podwright.core.framework.observer import NO_OBSERVER, Observer
 from podwright.core.framework.status import Status
 from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.active_pods import ActivePods
 from podwright.core.queue.backoff_pods import BackoffPods
-from podwright.core.queue.cost import estimate
 from podwright.core.queue.hinting import EVERYTHING_CHANGED, Hinting, Hints, Occurrence, skips_backoff
 from podwright.core.queue.in_flight import InFlight
 from podwright.core.queue.incoming import ATTEMPT_FAILED, BACKOFF_COMPLETE, FORCED, POD_ADD, POPPED_EARLY, TIMEOUT
@@ -50,6 +50,7 @@ class SchedulingQueue:
         pre_enqueue: Callable[[PodInfo], Status | None],
         hints_of: Callable[[PodInfo], Hints],
         *,
+        estimate: Callable[[PodInfo], AttemptCost | None] = lambda _pod: None,
         observer: Observer = NO_OBSERVER,
         waits: Waits = DEFAULT_WAITS,
     ) -> None:
@@ -57,6 +58,7 @@ class SchedulingQueue:
         self._sort_key = sort_key
         self._pre_enqueue = pre_enqueue
         self._hints_of = hints_of
+        self._estimate = estimate
         self._observer = observer
         self._hinting = Hinting(hints_of, observer)
         self._waits = waits
@@ -78,7 +80,7 @@ class SchedulingQueue:
             self.update(pod)
             return
         now = self._clock()
-        queued = self._pods[pod.uid] = QueuedPod(pod=pod, queued_at=now, timestamp=now, cost=estimate(pod))
+        queued = self._pods[pod.uid] = QueuedPod(pod=pod, queued_at=now, timestamp=now, cost=self._estimate(pod))
         self._activate(queued, POD_ADD)
 
     def update(self, pod: PodInfo) -> None:
@@ -91,7 +93,7 @@ class SchedulingQueue:
         event = pod_update(before, pod)
         if event is None:
             return
-        queued.cost = estimate(pod)
+        queued.cost = self._estimate(pod)
         if queued.place is Place.IN_FLIGHT:
             self._record(event, before, pod, only=pod.uid)
         elif queued.place is Place.ACTIVE:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from podwright.core.framework.cost import COSTLY_GROUP_SECONDS
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangRejection
 from podwright.core.gangs.plan import Planner, decide
 from podwright.core.objects.control_flow import CONTROL_FLOW
@@ -19,7 +20,6 @@ from podwright.core.objects.errors import described
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.queue import QueuedPod
-from podwright.core.queue.cost import COSTLY_GROUP_SECONDS
 from podwright.core.queue.queued_pod import Place
 from podwright.engine.binding.executor import BindingExecutor
 from podwright.engine.decisions import decision_log
@@ -110,7 +110,7 @@ class Gangs:
         return [queued for queued in waiting if queued is not None and queued.place is Place.ACTIVE]
 
     def _attempt_group(self, group: PodGroup, first: QueuedPod, policy: ActivePolicy, started: float) -> None:
-        members = self._members.take(group, first)
+        members = self._members.take(group, first, policy.framework)
         if not members:
             return
         for member in members:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from podwright.core.framework.cost import is_costly_group
+from podwright.core.framework.framework import Framework
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.queue import QueuedPod
-from podwright.core.queue.cost import is_costly_group
 from podwright.core.queue.queued_pod import Place
 from podwright.engine.rejections.failures import Failures
 from podwright.engine.state import EngineState
@@ -30,7 +31,7 @@ class GangMembers:
         self._clock = state.clock
         self._failures = failures
 
-    def take(self, group: PodGroup, first: QueuedPod) -> Sequence[QueuedPod]:
+    def take(self, group: PodGroup, first: QueuedPod, framework: Framework) -> Sequence[QueuedPod]:
         """The members to schedule now, `first` among them, in the order in which they were added; all are in flight.
 
         Empty if the group backs off: then `first` backs off with it. Also empty if another member is costly, or if the
@@ -48,7 +49,7 @@ class GangMembers:
         if slowest is not None:
             self._queue.back_off_with(first, slowest)
             return ()
-        if not first.costly and _is_costly(due):
+        if not first.costly and _is_costly(due, framework):
             self._queue.wait_in_lane(first, due)
             return ()
         return self._take_all(due, first)
@@ -109,13 +110,13 @@ def _was_tried(queued: QueuedPod) -> bool:
     return bool(queued.rejections or queued.errors)
 
 
-def _is_costly(due: Sequence[QueuedPod]) -> bool:
+def _is_costly(due: Sequence[QueuedPod], framework: Framework) -> bool:
     """Whether these members of a group belong in the lane: because one of them is costly, or because those that were not tried yet are
     costly together.
     """
     if any(queued.costly for queued in due):
         return True
-    return is_costly_group(queued.pod for queued in due if not _was_tried(queued))
+    return is_costly_group((queued.pod for queued in due if not _was_tried(queued)), framework.costs)
 
 
 def _longest_backoff(queued: Sequence[QueuedPod]) -> QueuedPod | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from podwright.core.framework.cost import NODES, AttemptCost
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME, PodInfo, parse_pod
 from podwright.core.objects.versions import version_number
-from podwright.core.queue.cost import NODES, AttemptCost
 from podwright.engine.intake.foreign_pods import ForeignPods
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE, UNSCHEDULED_POD_ADD
 from podwright.engine.intake.stream import Raw, Stream, name_of

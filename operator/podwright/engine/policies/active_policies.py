@@ -21,6 +21,7 @@ from podwright.api.scheduler_policy import identity_of
 from podwright.api.signal_changes import lacking_signals
 from podwright.api.spec.signals import Definitions
 from podwright.core.framework.cluster_events import ClusterEvent, EventHint
+from podwright.core.framework.cost import AttemptCost
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Handle
@@ -395,6 +396,11 @@ class ActivePolicies:
     def hints_of(self, pod: PodInfo) -> Mapping[str, Sequence[EventHint]]:
         active = self.of(pod)
         return _NO_HINTS if active is None else active.hints
+
+    def estimate(self, pod: PodInfo) -> AttemptCost | None:
+        """The cost of an attempt at the pod; None if it is ordinary."""
+        active = self.of(pod)
+        return None if active is None else active.framework.estimate(pod)
 
     def _report(self, pod: PodInfo, error: Exception) -> None:
         self._invalid_objects.report("Pod", pod.key, error)

@@ -72,7 +72,7 @@ class PlacedPods:
             self._tallies.skip(tally, skip)
             return True
         early = None if seen is None else self._early(arrival, tally, seen)
-        if early is None and is_decided_early(pod):
+        if early is None and is_decided_early(pod, tally.policy.framework):
             self._tallies.skip(tally, Skip.UNSEEN)
             return True
         found = early or self._on_former_state(arrival, tally)

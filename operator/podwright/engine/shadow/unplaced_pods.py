@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from podwright.core.framework.framework import Framework
 from podwright.core.objects.pod import PodInfo
-from podwright.core.queue.cost import estimate
 from podwright.engine.pauses.slices import Undecided
 from podwright.engine.shadow.awaited_claims import AwaitedClaims
 from podwright.engine.shadow.comparison import Comparison, Outcome, Outlook, compare_unplaced
@@ -38,7 +38,9 @@ class UnplacedPods:
         pod = watched.pod
         if pod.group or pod.gates or self._cache.placement(pod.uid) is not None:
             return False
-        return watched.seen.message is not None or is_decided_early(pod)
+        if watched.seen.message is not None:
+            return True
+        return any(is_decided_early(pod, tally.policy.framework) for tally in self._tallies)
 
     def check(self, watched: WatchedPod, tally: Tally) -> bool:
         """Lets the policy decide. Returns False if the cluster has changed meanwhile.
@@ -46,8 +48,9 @@ class UnplacedPods:
         That it finds no node is no answer yet about a pod whose claims are not all there: `claims` tells when to ask again.
         """
         pod, seen = watched.pod, watched.seen
-        framework, early = tally.policy.framework, is_decided_early(watched.pod)
-        if seen.message is None and tally.number in seen.outlooks:
+        framework = tally.policy.framework
+        early = is_decided_early(pod, framework)
+        if seen.message is None and (not early or tally.number in seen.outlooks):
             return True
         tally.policy.activity.decisions[0] += 1
 
@@ -103,12 +106,12 @@ class UnplacedPods:
             yield part
 
 
-def is_decided_early(pod: PodInfo) -> bool:
-    """Whether the pod is to be decided about when it appears.
+def is_decided_early(pod: PodInfo, framework: Framework) -> bool:
+    """Whether the policy of this framework decides about the pod when it appears.
 
     The volumes and devices of a pod with claims would tell the other scheduler's choice later, and an attempt at a costly pod could not pause
     in a transaction.
     """
     if pod.resource_claims or any("persistentVolumeClaim" in each or "ephemeral" in each for each in pod.volumes):
         return True
-    return estimate(pod) is not None
+    return framework.estimate(pod) is not None

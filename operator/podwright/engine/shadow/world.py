@@ -20,7 +20,6 @@ from podwright.core.framework.framework import Framework
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
-from podwright.core.queue.cost import estimate
 from podwright.core.state.cache import Cache
 from podwright.core.state.object_store import ObjectStore
 from podwright.engine.shadow.comparison import waiting_again
@@ -241,7 +240,7 @@ class World:
             self._compare(uid, mine.name, theirs)
             return False
         decides = uid in self._decided
-        if decides and not pod.group and estimate(pod) is None:
+        if decides and not pod.group and self._framework.estimate(pod) is None:
             self._decide(pod, theirs)
             return True
         if uid not in self._waiting and theirs:

@@ -7,11 +7,12 @@ updates its counts as pods change. Next: `filtering`, `scoring`. Source: the Kub
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
 from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.cost import Cost
 from podwright.core.framework.crowded_nodes import CrowdedFilter
 from podwright.core.framework.interface import (
     CycleState,
@@ -32,6 +33,7 @@ from podwright.core.framework.status import SKIP, Status
 from podwright.core.objects.affinity import NO_POD_AFFINITY
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.selectors import value_count
 from podwright.core.plugins.affinity.filtering import ClusterCounts, PreFilterState
 from podwright.core.plugins.affinity.scoring import PreScoreState, normalize, weighted_sums
 from podwright.core.plugins.affinity.terms import own_terms
@@ -163,6 +165,20 @@ class InterPodAffinity(
         return normalize(scores)
 
     # Hints
+
+    def costs(self, pod: PodInfo) -> Iterable[Cost]:
+        affinity = pod.pod_affinity
+        if affinity is NO_POD_AFFINITY:
+            return ()
+        terms = [*affinity.required, *affinity.preferred, *affinity.anti_required, *affinity.anti_preferred]
+        selectors = [selector for term in terms for selector in (term.selector, term.namespace_selector)]
+        requirements = sum(len(each.requirements) for each in selectors)
+        values = sum(map(value_count, selectors)) + sum(len(term.namespaces) for term in terms)
+        return (
+            Cost(len(terms), "pod affinity and anti-affinity terms", 100e-6, 3.0),
+            Cost(requirements, "label requirements of pod affinity terms", 5e-6, 3.0),
+            Cost(values, "label values and namespaces of pod affinity terms", 0.5e-6, 3.0),
+        )
 
     def hints(self) -> Sequence[EventHint]:
         changed = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE

@@ -20,6 +20,7 @@ import numpy as np
 from podwright.core.devices.choice import AllocationOrder, Choice, Preempting, Scoring
 from podwright.core.devices.verdicts import STEPS_PER_SECOND
 from podwright.core.framework.cluster_events import EventHint
+from podwright.core.framework.cost import Cost
 from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.interface import (
@@ -133,6 +134,9 @@ class DynamicResources(
     def pre_filter_disabled(pod: PodInfo, cache: Cache) -> Status | None:
         """Such a pod would start without its devices."""
         return _needs_devices(pod, cache, "the profile disables DynamicResources")
+
+    def costs(self, pod: PodInfo) -> Iterable[Cost]:
+        return (Cost(len(pod.resource_claims), "resource claims", 20e-6),) if pod.resource_claims else ()
 
     def hints(self) -> Sequence[EventHint]:
         return device_hints(self.handle.cache.devices.claims)

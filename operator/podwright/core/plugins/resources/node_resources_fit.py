@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.cost import ORDINARY, Cost
 from podwright.core.framework.interface import (
     Bools,
     CycleState,
@@ -156,6 +157,9 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
         self._classes_stand = handle.features.enabled("DRAExtendedResource")
         self._kept = kept = shared(handle.cache, self, args, lambda: _Kept(args, handle.cache))
         self._strategy = kept.strategy
+
+    def costs(self, pod: PodInfo) -> Iterable[Cost]:
+        return (Cost(number, "requested resources", 5e-6),) if (number := len(pod.requests.amounts)) > ORDINARY else ()
 
     def hints(self) -> Sequence[EventHint]:
         hints = [

@@ -7,10 +7,11 @@ the Kubernetes documentation, "Pod Topology Spread Constraints".
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final, cast
 
 from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.cost import Cost
 from podwright.core.framework.interface import (
     CycleState,
     DomainPlugin,
@@ -31,6 +32,7 @@ from podwright.core.framework.status import SKIP, Status
 from podwright.core.objects.affinity import NO_SPREAD
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.selectors import value_count
 from podwright.core.plugins.spread.args import PodTopologySpreadArgs
 from podwright.core.plugins.spread.constraints import Constraints, Resolver
 from podwright.core.plugins.spread.filtering import ClusterCounts, PreFilterState
@@ -143,6 +145,17 @@ class PodTopologySpread(
         return _scoring(state).normalize(scores)
 
     # Hints
+
+    def costs(self, pod: PodInfo) -> Iterable[Cost]:
+        if pod.spread is NO_SPREAD:
+            return ()
+        selectors = [each.selector for each in pod.spread.items]
+        requirements = sum(len(each.requirements) for each in selectors)
+        return (
+            Cost(len(selectors), "topology spread constraints", 100e-6, 3.0),
+            Cost(requirements, "label requirements of topology spread constraints", 5e-6, 3.0),
+            Cost(sum(map(value_count, selectors)), "label values of topology spread constraints", 0.5e-6, 3.0),
+        )
 
     def hints(self) -> Sequence[EventHint]:
         changed = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE

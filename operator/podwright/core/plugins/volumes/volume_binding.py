@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, EventHint
+from podwright.core.framework.cost import Cost
 from podwright.core.framework.interface import (
     CycleState,
     DomainPlugin,
@@ -141,6 +142,9 @@ class VolumeBinding(
             problem = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"
             raise ProfileError("pluginConfig[VolumeBinding].args.shape", problem)
         self._curve = curve_of(args.shape)
+
+    def costs(self, pod: PodInfo) -> Iterable[Cost]:
+        return (Cost(len(pod.volumes), "volumes", 200e-6),) if pod.volumes else ()
 
     def hints(self) -> Sequence[EventHint]:
         changed = Action.ADD | Action.UPDATE

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from podwright.api.kube_scheduler_configuration import convert_profile
+from podwright.core.framework.cost import ORDINARY, Cost, is_costly_group
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.interface import Plugin, PostBindPlugin
 from podwright.core.objects.pod import parse_pod
-from podwright.core.queue.cost import ORDINARY, estimate, is_costly_group
+from podwright.core.plugins import PLUGINS
+from podwright.simulator.world import World
 from support.hostile import objects
 from support.objects.builders import make_pod
+from support.queue.kit import default_framework
 
 
 def cost(spec, **options):
-    return estimate(parse_pod(make_pod("a", spec=spec, **options)))
+    return default_framework().estimate(parse_pod(make_pod("a", spec=spec, **options)))
 
 
 KINDS = [
@@ -95,10 +101,11 @@ def test_the_parts_of_a_pod_add_up_and_the_largest_is_named():
 
 def group(count, terms, *, alike=False, **options):
     """Whether the group of that many members is costly. Each has that many pod affinity terms."""
-    return is_costly_group(
+    members = (
         parse_pod(make_pod(f"m-{n}", spec=_terms(0 if alike else n, terms), labels={"index": str(n)}, **options))
         for n in range(count)
     )
+    return is_costly_group(members, default_framework().costs)
 
 
 def _terms(owner, count):
@@ -123,3 +130,35 @@ def test_members_with_terms_of_their_own_make_a_gang_costly_together():
     assert group(1_000, 1, priority=1000)
     assert group(300, 30, priority=1000)
     assert not group(300, 3)
+
+
+def framework_with(costs):
+    """The default profile with a third-party plugin, and the exceptions that are reported of it."""
+    plugin = type("Labels", (Plugin, PostBindPlugin), {"name": "Labels", "post_bind": None, "costs": costs})
+    classes = {**PLUGINS, "Labels": plugin}
+    world, reported = World(), []
+    profile = convert_profile({"plugins": {"postBind": {"enabled": [{"name": "Labels"}]}}}, "", classes, world.features)
+    return Framework(profile, classes, world, report_exception=lambda *report: reported.append(report)), reported
+
+
+MANY_LABELS = parse_pod(make_pod("a", labels={f"key-{i}": "" for i in range(1_000)}))
+
+
+def test_a_third_party_plugin_names_what_makes_a_pod_costly():
+    framework, _ = framework_with(lambda _self, pod: [Cost(len(pod.labels), "labels", 100e-6)])
+    found = framework.estimate(MANY_LABELS)
+    assert (found.plugin, found.count, found.items, found.seconds) == ("Labels", 1_000, "labels", pytest.approx(0.1))
+
+
+@pytest.mark.parametrize(
+    "costs",
+    [
+        pytest.param(lambda _self, pod: len(pod.labels) // 0, id="an exception"),
+        pytest.param(lambda _self, pod: len(pod.labels), id="a number"),
+        pytest.param(lambda _self, _pod: [Cost("many", "labels", 1.0)], id="a text for a number"),
+    ],
+)
+def test_a_plugin_whose_costs_cannot_be_read_costs_nothing_and_is_reported(costs):
+    framework, reported = framework_with(costs)
+    assert framework.estimate(MANY_LABELS) is None
+    assert [(plugin, point) for plugin, point, _ in reported] == [("Labels", "costs")]
