@@ -1,4 +1,4 @@
-"""Working parts take few things: a constructor has at most six parameters, and calls fill at most two of them by position."""
+"""Calls of the constructors of working parts fill at most two parameters by position."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Final
 
 import podwright
 
-MOST: Final = 6
 MOST_BY_POSITION: Final = 2
 ROOT: Final = Path(podwright.__file__).parent
 FOLDERS: Final = ("engine", "kube", "controllers", "core/state", "core/queue")
@@ -20,17 +19,6 @@ TREES: Final = {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for pat
 
 def classes(tree: ast.AST) -> Iterator[ast.ClassDef]:
     return (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
-
-
-def constructors() -> dict[str, int]:
-    """The number of parameters of each constructor, by file and class."""
-    return {
-        f"{path}:{cls.name}": len(method.args.args) - 1 + len(method.args.kwonlyargs)
-        for path, tree in TREES.items()
-        for cls in classes(tree)
-        for method in cls.body
-        if isinstance(method, ast.FunctionDef) and method.name == "__init__"
-    }
 
 
 def is_value(cls: ast.ClassDef) -> bool:
@@ -67,12 +55,6 @@ def calls_by_position(path: str, tree: ast.AST, working: dict[str, set[str]]) ->
             here = {path, f"{package}.py"}
             if any(where in here or (package and where.startswith(f"{package}/")) for where in working.get(name, ())):
                 yield f"{path}:{node.lineno} {name}"
-
-
-def test_no_constructor_has_more_than_six_parameters():
-    counts = constructors()
-    assert counts["engine/engine.py:Engine"] == 5
-    assert {name: count for name, count in counts.items() if count > MOST} == {}
 
 
 def test_no_call_fills_more_than_two_parameters_of_a_working_part_by_position():
