@@ -72,7 +72,7 @@ def compose(
     problems = [*_excesses(local, base, delegation, classes)]
     if problems:
         raise PolicyError(local.key, "NotAllowed", problems)
-    spec = _merged(base.spec, local)
+    spec = _merged(base.spec, local, classes)
     source = SchedulerPolicy(local.key, local.generation, spec, local.created)
     own_args = len(spec.plugin_config) - len(local.spec.plugin_config)
     try:
@@ -179,14 +179,14 @@ def _more_than(what: str, most: int, owner: str, field: str) -> str:
 # The merged spec
 
 
-def _merged(base: PolicySpec, local: LocalPolicy) -> PolicySpec:
+def _merged(base: PolicySpec, local: LocalPolicy, classes: Classes) -> PolicySpec:
     """The base's spec with the local scores. Both strategies become plugins and arguments, so that either may be merged into the other."""
     own = local.spec
     strategy = base.strategy if own.strategy is None or own.strategy.type == "Custom" else own.strategy
     plugins, config = _plugins_of(base), _config_of(base)
     if own.strategy is not None and own.strategy.type != "Custom":
         plugins = {key: each for key, each in plugins.items() if key not in _SCORING}
-        config = _without_strategy_args(config)
+        config = _without_scoring_args(config, classes)
     if strategy is not base.strategy:
         plugins |= _sets(strategy)
         config = _with_args(config, strategy, own.signals)
@@ -238,18 +238,12 @@ def _with_args(
     return (*config, PolicyPluginArgs(args.plugin, own))
 
 
-_SET_BY_STRATEGIES: Final = {"NodeResourcesFit": "scoringStrategy", "NodeResourcesBalancedAllocation": "resources"}
-
-
-def _without_strategy_args(config: Sequence[PolicyPluginArgs]) -> tuple[PolicyPluginArgs, ...]:
+def _without_scoring_args(config: Sequence[PolicyPluginArgs], classes: Classes) -> tuple[PolicyPluginArgs, ...]:
     """The arguments without those of scoring, which the local strategy sets."""
     return tuple(
-        PolicyPluginArgs(
-            entry.name,
-            {key: value for key, value in entry.args.items() if key != _SET_BY_STRATEGIES.get(entry.name)},
-        )
+        PolicyPluginArgs(entry.name, kept)
         for entry in config
-        if entry.name != LOAD
+        if (kept := {key: each for key, each in entry.args.items() if key not in classes[entry.name].scoring_args})
     )
 
 

@@ -35,12 +35,8 @@ from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 ANY_NAME: Final = "*"
 WAIT: Final = "wait"
 """The value of --when-policy-is-bad with which the pods of a refused policy wait."""
-OPTIONAL_FILTERS: Final = frozenset({"PodTopologySpread", "InterPodAffinity"})
-"""The default filters that any policy may disable: without them, a pod may get a worse node, but none that cannot run it."""
 _POINTS_OF_FILTERS: Final = (Point.PRE_FILTER, Point.FILTER, Point.RESERVE, Point.PRE_BIND)
-_FIT: Final = "NodeResourcesFit"
 _UNSUITABLE: Final = "pods could be bound to nodes where they cannot run"
-_IGNORED: Final = ("ignoredResources", "ignoredResourceGroups")
 _FLAG: Final = "only the operator's flag --allow-unsafe-policies allows that"
 
 INSTALLED_NAMESPACE: Final = "podwright-system"
@@ -144,10 +140,10 @@ def check_safety(policy: CompiledPolicy, default: Profile, classes: Classes) -> 
 
 def safety_problems(policy: CompiledPolicy, default: Profile, classes: Classes) -> list[Problem]:
     """The problems that would let the policy bind pods to nodes where they cannot run: each extension point that lacks a filter of the
-    default profile, except OPTIONAL_FILTERS, and each resource list that NodeResourcesFit ignores.
+    default profile, except optional ones, and each of the plugins' unsafe args.
     """
     needed, found = expand(default.plugins, classes).points, expand(policy.profile.plugins, classes).points
-    filters = [name for name in needed[Point.FILTER] if name not in OPTIONAL_FILTERS]
+    filters = [name for name in needed[Point.FILTER] if not classes[name].optional]
     missing = {
         point: [name for name in filters if name in needed[point] and name not in found[point]]
         for point in _POINTS_OF_FILTERS
@@ -163,8 +159,7 @@ def safety_problems(policy: CompiledPolicy, default: Profile, classes: Classes) 
                 key = point.key if point.key in policy.spec.plugins else MULTI_POINT
                 problems.append((f"spec.plugins.{key}", f"without {', '.join(lacking)} at {point.key}, {_UNSUITABLE}"))
     for i, entry in enumerate(policy.spec.plugin_config):
-        for key in _IGNORED:
-            if entry.name == _FIT and entry.args.get(key):
-                text = "pods could be bound to nodes without room for these resources"
-                problems.append((f"spec.pluginConfig[{i}].args.{key}", text))
+        for key, danger in classes[entry.name].unsafe_args.items() if entry.name in classes else ():
+            if entry.args.get(key):
+                problems.append((f"spec.pluginConfig[{i}].args.{key}", danger))
     return problems

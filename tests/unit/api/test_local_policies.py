@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
 from podwright.api.compile import BUILT_IN
@@ -10,6 +12,7 @@ from podwright.api.local_policies import MAX_BASES, MAX_IN_NAMESPACE
 from podwright.api.permissions import PolicySettings
 from podwright.api.policy_set import PolicySet
 from podwright.core.framework.features import Features
+from podwright.core.framework.interface import Plugin, ScorePlugin
 from podwright.core.framework.profile import Point, expand
 from podwright.core.plugins import PLUGINS
 from support.engine.stand_ins import STAND_INS
@@ -101,6 +104,24 @@ def test_a_pod_may_name_the_policy_that_bounds_the_local_one():
     apply(policies, local_policy(match=select_pods(x="1"), **RANDOM))
     assert policies.select(team_pod({"x": "1"}), {}).base.name == "gold"
     assert policies.select(team_pod({"x": "1"}, names="silver"), {}).base.name == "silver"
+
+
+def test_a_local_strategy_ends_what_a_plugin_calls_its_scoring_args():
+    @dataclass(frozen=True)
+    class Args:
+        curve: str = "flat"
+        floor: int = 0
+
+    own = {"name": "Tilt", "score": lambda *_: 0, "args_type": Args, "scoring_args": ("curve",)}
+    classes = {**PLUGINS, "Tilt": type("Tilt", (Plugin, ScorePlugin), own)}
+    policies = PolicySet(classes, Features())
+    tilt = {"plugins": {"score": {"enabled": [{"name": "Tilt"}]}}, "strategy": {"type": "Custom"}}
+    config = [{"name": "Tilt", "args": {"curve": "steep", "floor": 3}}]
+    policies.apply(delegating(delegation={"strategies": ["MostAllocated"]}, pluginConfig=config, **tilt))
+    apply(policies, local_policy(match=select_pods(x="1")))
+    apply(policies, local_policy("packed", match=select_pods(x="2"), **BINPACK))
+    assert policies.select(team_pod({"x": "1"}), {}).profile.args["Tilt"] == Args("steep", 3)
+    assert policies.select(team_pod({"x": "2"}), {}).profile.args["Tilt"] == Args("flat", 3)
 
 
 # What is delegated

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 import yaml
 
@@ -115,6 +117,32 @@ def test_what_keeps_pods_off_unsuitable_nodes_can_only_be_disabled_with_the_flag
     assert "only the operator's flag --allow-unsafe-policies allows that" in refused.message
     allowed = PolicySet(PLUGINS, Features(), settings=PolicySettings(allow_unsafe=True))
     assert allowed.apply(policy(spec)).accepted
+
+
+def test_a_third_party_plugin_says_whether_policies_may_do_without_it_and_which_args_are_unsafe():
+    @dataclass(frozen=True)
+    class Args:
+        ignore: tuple[str, ...] = ()
+
+    own = {
+        "filter": lambda *_: None,
+        "args_type": Args,
+        "unsafe_args": {"ignore": "pods could be bound to racks that burn"},
+    }
+    profile = {"plugins": {"filter": {"enabled": [{"name": "Racks"}, {"name": "Taste"}]}}}
+    configured = load_configuration(yaml.safe_dump({**CONFIGURATION, "profiles": [profile]}).encode())
+    classes = {
+        **PLUGINS,
+        "Racks": type("Racks", (Plugin, FilterPlugin), {"name": "Racks", **own}),
+        "Taste": type("Taste", (Plugin, FilterPlugin), {"name": "Taste", "filter": lambda *_: None, "optional": True}),
+    }
+    policies = PolicySet(classes, Features(), settings=PolicySettings(configuration=configured))
+    racks = custom(filter={"enabled": ["Racks"]})
+    assert policies.apply(policy(racks)).accepted
+    refused = policies.apply(policy(custom(filter={"enabled": ["Taste"]}), generation=2))
+    assert refused.message.startswith("spec.plugins.filter: without Racks at filter, ")
+    refused = policies.apply(policy({**racks, "pluginConfig": [{"name": "Racks", "args": {"ignore": ["a"]}}]}, 3))
+    assert refused.message.startswith("spec.pluginConfig[0].args.ignore: pods could be bound to racks that burn; only")
 
 
 def test_a_strategy_without_a_filter_of_the_operators_profile_is_refused_by_its_own_field():

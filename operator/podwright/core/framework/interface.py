@@ -271,6 +271,13 @@ class Plugin:
     feature_gate: ClassVar[str] = ""
     """The gate that must be on for the default profile to include the plugin. Empty: it needs none."""
 
+    optional: ClassVar[bool] = False
+    """Whether any policy may disable the plugin's filter: a pod may then get a worse node, but none that cannot run it."""
+    unsafe_args: ClassVar[Mapping[str, str]] = {}
+    """Args, by key in pluginConfig, that a policy may only set if the operator allows unsafe ones. The values say what could happen."""
+    scoring_args: ClassVar[Collection[str]] = ()
+    """Args, by key in pluginConfig, about scores alone: they end where a LocalSchedulerPolicy has a strategy of its own."""
+
     def __init__(self, args: Any, handle: Handle) -> None:
         self.args = args
         self.handle = handle

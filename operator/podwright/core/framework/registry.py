@@ -112,6 +112,7 @@ def _class_problems(plugin: object) -> Iterator[str]:
         yield f"{title} lacks {', '.join(missing)}"
     yield from (f"{title}: {problem}" for problem in _args_problems(plugin.args_type))
     yield from (f"{title}: {problem}" for problem in _scope_problems(plugin))
+    yield from (f"{title}: {problem}" for problem in _statement_problems(plugin))
     yield from (f"{title}: {problem}" for problem in _async_problems(plugin))
     yield from (f"{title}: {problem}" for problem in _parameter_problems(plugin))
 
@@ -142,6 +143,17 @@ def _scope_problems(plugin: type[Plugin]) -> Iterator[str]:
     caches = issubclass(plugin, FilterPlugin) and plugin.verdict_key is not FilterPlugin.verdict_key
     if caches and scope > Scope.NODE_PODS:
         yield "verdict_key is only for plugins of Scope.NODE or Scope.NODE_PODS"
+
+
+def _statement_problems(plugin: type[Plugin]) -> Iterator[str]:
+    """Problems of what the plugin says about itself."""
+    unsafe: object = plugin.unsafe_args
+    if not isinstance(plugin.optional, bool):
+        yield "optional must be True or False"
+    if not isinstance(unsafe, Mapping) or not all(isinstance(each, str) for each in (*unsafe, *unsafe.values())):
+        yield "unsafe_args must give a text for each name of an arg"
+    if isinstance(plugin.scoring_args, str) or not all(isinstance(each, str) for each in plugin.scoring_args):
+        yield "scoring_args must be names of args, in a tuple"
 
 
 def _async_problems(plugin: type[Plugin]) -> Iterator[str]:

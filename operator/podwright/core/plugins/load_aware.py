@@ -63,6 +63,7 @@ class LoadAware(Plugin, ScorePlugin):
     """See the module."""
 
     name = "LoadAware"
+    scoring_args = ("signals",)
     scope = Scope.NODE_PODS
     args_type = LoadAwareArgs
 

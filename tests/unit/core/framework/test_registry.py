@@ -162,6 +162,14 @@ def test_third_party_plugins_are_added_to_the_in_tree_ones():
         pytest.param(
             WithDictArgs, "class WithDictArgs: args_type must be a dataclass", id="args that are not a dataclass"
         ),
+        *(
+            pytest.param(
+                type("Said", (Good,), {"name": "Said", name: wrong}),
+                f"class Said: {name} must",
+                id=f"{name} of a wrong type",
+            )
+            for name, wrong in {"optional": "yes", "unsafe_args": {"a": 1}, "scoring_args": "curve"}.items()
+        ),
         pytest.param(ScopedByWord, "class ScopedByWord: scope must be a Scope", id="a scope that is a string"),
         pytest.param(
             DomainInNameOnly,

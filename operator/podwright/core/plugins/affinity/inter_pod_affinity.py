@@ -74,6 +74,7 @@ class InterPodAffinity(
     """See the module."""
 
     name = "InterPodAffinity"
+    optional = True
     scope = Scope.DOMAIN
     args_type = InterPodAffinityArgs
 

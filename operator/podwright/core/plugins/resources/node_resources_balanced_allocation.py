@@ -77,6 +77,7 @@ class NodeResourcesBalancedAllocation(Plugin, PreScorePlugin, ScorePlugin):
     """See the module."""
 
     name = "NodeResourcesBalancedAllocation"
+    scoring_args = ("resources",)
     scope = Scope.NODE_PODS
     args_type = NodeResourcesBalancedAllocationArgs
 

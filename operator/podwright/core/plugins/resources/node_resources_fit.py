@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,6 +146,10 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
     """See the module."""
 
     name = "NodeResourcesFit"
+    scoring_args = ("scoringStrategy",)
+    unsafe_args: ClassVar = dict.fromkeys(
+        ("ignoredResources", "ignoredResourceGroups"), "pods could be bound to nodes without room for these resources"
+    )
     scope = Scope.NODE_PODS
     args_type = NodeResourcesFitArgs
 

@@ -57,6 +57,7 @@ class PodTopologySpread(
     """See the module."""
 
     name = "PodTopologySpread"
+    optional = True
     scope = Scope.DOMAIN
     args_type = PodTopologySpreadArgs
 
