@@ -147,8 +147,9 @@ def _scope_problems(plugin: type[Plugin]) -> Iterator[str]:
 
 def _statement_problems(plugin: type[Plugin]) -> Iterator[str]:
     """Problems of what the plugin says about itself."""
+    optional: object = plugin.optional
     unsafe: object = plugin.unsafe_args
-    if not isinstance(plugin.optional, bool):
+    if not isinstance(optional, bool):
         yield "optional must be True or False"
     if not isinstance(unsafe, Mapping) or not all(isinstance(each, str) for each in (*unsafe, *unsafe.values())):
         yield "unsafe_args must give a text for each name of an arg"
