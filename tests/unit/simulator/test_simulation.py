@@ -81,15 +81,39 @@ def test_with_a_removed_node_its_daemons_go():
     assert result.after.nodes == 1
 
 
-def test_what_keeps_a_pod_from_being_evicted_is_named():
-    budget = item("PodDisruptionBudget", {"metadata": {"name": "b", "namespace": "default"}, "spec": {"selector": {"matchLabels": {"app": "web"}}}, "status": {"disruptionsAllowed": 1}}, "policy/v1")  # fmt: skip
-    bare = pod("bare", on="a", owner="", labels={})
-    cluster = loaded(node("a"), node("b"), *web(2, ["a"]), bare, budget)
-    blockers = simulate(cluster, Hypothesis(drain=["a"])).blockers
-    assert [(each.pod, each.why) for each in blockers] == [
-        ("default/web-1", "a PodDisruptionBudget allows no further disruption"),
-        ("default/bare", "no controller would create it anew"),
-    ]
+def budget(name="b", *, allowed=0, **spec_and_status):
+    spec = {"selector": {"matchLabels": {"app": "web"}}, **spec_and_status.pop("spec", {})}
+    status = {"disruptionsAllowed": allowed, **spec_and_status}
+    return item("PodDisruptionBudget", {"metadata": {"name": name, "namespace": "default"}, "spec": spec, "status": status}, "policy/v1")  # fmt: skip
+
+
+def running(name, *, is_ready=True):
+    return pod(name, on="a", status={"phase": "Running", "conditions": [{"type": "Ready", "status": str(is_ready)}]})
+
+
+def blocked(*objects):
+    cluster = loaded(node("a", cpu="16"), node("b", cpu="16"), *objects)
+    return {each.pod: each.why for each in simulate(cluster, Hypothesis(drain=["a"])).blockers}
+
+
+NO_DISRUPTION = {"default/web-0": "PodDisruptionBudget b allows no disruption"}
+
+
+@pytest.mark.parametrize(
+    "objects, why",
+    [
+        pytest.param([pod("bare", on="a", owner="")], {"default/bare": "no controller would create it anew"}, id="a pod without a controller"),
+        pytest.param([running("web-0"), budget()], NO_DISRUPTION, id="a budget that allows no disruption"),
+        pytest.param([*(running(f"web-{i}") for i in range(15)), budget(allowed=1, currentHealthy=15, desiredHealthy=14)], {}, id="a budget that allows one disruption at a time"),
+        pytest.param([running("web-0"), budget("b", allowed=1), budget("c", allowed=1)], {"default/web-0": "several PodDisruptionBudgets select it, and the eviction API then refuses"}, id="several budgets"),
+        pytest.param([pod("web-0", on="a", status={"phase": "Pending"}), budget()], {}, id="a pod whose containers have not started"),
+        pytest.param([running("web-0", is_ready=False), budget()], NO_DISRUPTION, id="a pod that is not ready, and too few healthy ones"),
+        pytest.param([running("web-0", is_ready=False), budget(currentHealthy=2, desiredHealthy=2)], {}, id="a pod that is not ready, and enough healthy ones"),
+        pytest.param([running("web-0", is_ready=False), budget(spec={"unhealthyPodEvictionPolicy": "AlwaysAllow"})], {}, id="a pod that is not ready, of which the budget allows the eviction"),
+    ],
+)  # fmt: skip
+def test_what_keeps_a_pod_from_being_evicted_is_named(objects, why):
+    assert blocked(*objects) == why
 
 
 # Pods and policies

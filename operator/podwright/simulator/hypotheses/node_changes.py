@@ -11,7 +11,7 @@ from podwright.core.objects.node import HOSTNAME, Node
 from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.objects.readable import parse_known_node
 from podwright.core.objects.similar_names import did_you_mean
-from podwright.core.preemption.budgets import Budgets, StoredBudgets
+from podwright.core.preemption.budgets import BudgetRules, StoredBudgets
 from podwright.core.state.object_store import key_of
 from podwright.simulator.hypotheses.daemons import copy_daemons, daemons_on
 from podwright.simulator.hypotheses.hypothesis import MAX_NODES, AddedNodes, Applied, Blocker, HypothesisError, Waiting
@@ -117,12 +117,44 @@ def drain_node(trial: Trial, name: str, applied: Applied) -> None:
 
 
 def _blockers(cluster: LoadedCluster, pods: Sequence[PodInfo], node_name: str) -> Iterator[Blocker]:
-    budgets = Budgets(StoredBudgets(cluster.cache.store).rules())
+    rules = StoredBudgets(cluster.cache.store).rules()
     for pod in pods:
-        if budgets.violations((pod,)):
-            yield Blocker(pod, node_name, "a PodDisruptionBudget allows no further disruption")
+        if why := _protected(cluster, rules, pod):
+            yield Blocker(pod, node_name, why)
         elif pod.owner is None:
             yield Blocker(pod, node_name, "no controller would create it anew")
+
+
+def _protected(cluster: LoadedCluster, rules: BudgetRules, pod: PodInfo) -> str:
+    """Why the eviction API would refuse the pod for as long as kubectl drain tries; "" if it would not.
+
+    A budget that allows a single disruption is enough for any number of pods: kubectl drain tries again until the pods that were
+    created in place of those it evicted are ready. Source: `pkg/registry/core/pod/storage/eviction.go`.
+    """
+    budgets = rules.of(pod.namespace) if pod.labels else None
+    applying = None if budgets is None else budgets.applying(pod)
+    status = cluster.assigned.get(pod.uid, {}).get("status")
+    status = status if isinstance(status, Mapping) else {}
+    if budgets is None or applying is None or pod.terminating or status.get("phase") == "Pending":
+        return ""
+    first, mask = applying
+    if mask.sum() > 1:
+        return "several PodDisruptionBudgets select it, and the eviction API then refuses"
+    if budgets.allowed[first] > 0 or _evicted_as_unhealthy(status, budgets.objects[first]):
+        return ""
+    return f"PodDisruptionBudget {key_of(budgets.objects[first])[1]} allows no disruption"
+
+
+def _evicted_as_unhealthy(pod_status: Raw, budget: Raw) -> bool:
+    """A pod that is not ready may be evicted if its budget always allows that, or has enough healthy pods without it."""
+    conditions = pod_status.get("conditions")
+    for each in conditions if isinstance(conditions, list) else ():
+        if isinstance(each, Mapping) and each.get("type") == "Ready" and each.get("status") == "True":
+            return False
+    status = budget.get("status") or {}
+    healthy, desired = status.get("currentHealthy") or 0, status.get("desiredHealthy") or 0
+    always = (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+    return always or healthy >= desired > 0
 
 
 def _create_anew(trial: Trial, pods: Sequence[PodInfo], cause: str, node_name: str, applied: Applied) -> None:
