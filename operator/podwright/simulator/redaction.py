@@ -243,7 +243,7 @@ _KINDS: Final[Mapping[str, Callable[[Raw, Sequence[str]], dict[str, Any]]]] = {
     "Node": _node,
     "Namespace": _namespace,
     "Service": _service,
-    "SchedulerPolicy": _policy,
+    **dict.fromkeys(("SchedulerPolicy", "LocalSchedulerPolicy"), _policy),
     "ResourceClaimTemplate": _claim_template,
     **dict.fromkeys(
         ("ReplicationController", "ReplicaSet", "StatefulSet", "Deployment", "DaemonSet", "Job"), _workload

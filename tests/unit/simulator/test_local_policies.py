@@ -4,6 +4,7 @@ from podwright.core.framework.features import Features
 from podwright.core.plugins import PLUGINS
 from podwright.simulator.evaluations.dump import EvaluationOptions, evaluate_pod
 from podwright.simulator.loaded import LoadOptions, load
+from podwright.simulator.redaction import redacted
 from podwright.simulator.snapshot import Snapshot
 from podwright.simulator.trial import Trial
 from support.engine.kit import ours
@@ -31,6 +32,12 @@ def test_a_dump_with_a_local_policy():
     refused = evaluate_pod({"items": [*items(delegation={"maxRules": 5})]}, ours("web", namespace="team-a"), options)
     assert refused["waitsForPolicy"] == {"name": "team-a/ours", "generation": 1}
     assert [each["name"] for each in refused["policiesNotAccepted"]] == ["team-a/ours"]
+
+
+def test_a_snapshot_keeps_what_decides():
+    kept = [redacted(raw["kind"], raw) for raw in items()]
+    assert [raw["spec"] for raw in kept[:2]] == [raw["spec"] for raw in [*items()][:2]]
+    assert load(Snapshot(objects=kept), LoadOptions()).refused == []
 
 
 def test_a_snapshot_with_a_local_policy_and_another_delegation_in_a_trial():
