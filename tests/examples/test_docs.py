@@ -69,7 +69,7 @@ def test_there_is_one_way_to_call_podwright(path):
 @pytest.mark.parametrize("name", ["evaluate.md", "simulate.md"])
 def test_dumps_contain_all_kinds(name):
     dumped = re.findall(r"kubectl get (.*) -A -o json", (ROOT / "docs" / name).read_text())
-    assert dumped == ['"$(podwright evaluate --kinds)"']
+    assert dumped == ['"$(kubectl api-resources -o name | podwright evaluate --kinds -)"']
 
 
 def test_snippets_of_the_readme_are_part_of_their_files():

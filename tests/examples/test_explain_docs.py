@@ -24,7 +24,7 @@ def run(monkeypatch):
     def explain(command):
         result = CliRunner().invoke(main, shlex.split(command))
         assert result.exit_code == 0, result.output
-        return result.output
+        return result.stdout
 
     return explain
 
@@ -47,7 +47,7 @@ def test_the_page_lists_every_field_and_state():
     fields = json.loads(
         CliRunner()
         .invoke(main, shlex.split(f"explain pod/web-0 -n shop -o json {ROOT}/examples/explain/cluster.yaml"))
-        .output
+        .stdout
     )
     known = {"kind", "name", "policy", "message", "nodes", "feasible", "events"}
     listed = set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))

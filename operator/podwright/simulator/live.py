@@ -35,7 +35,7 @@ from podwright.kube.kinds import (
 from podwright.kube.node_signals.numbers import current_numbers
 from podwright.simulator import params
 from podwright.simulator.redaction import redacted
-from podwright.simulator.snapshot import NOT_SERVED, Snapshot, SnapshotError
+from podwright.simulator.snapshot import NOT_SERVED, Snapshot, SnapshotError, group_kind
 
 WORKLOADS: Final = (
     Resource("Deployment", "apps", "v1", "deployments", namespaced=True),
@@ -164,7 +164,7 @@ async def _params(
 
 def _name(resource: Resource) -> str:
     """The kind, with its group where two groups have a kind of this name."""
-    return f"{resource.kind}.{resource.group}" if resource.kind == POD_GROUPS[0].kind else resource.kind
+    return group_kind(resource.group) if resource.kind == POD_GROUPS[0].kind else resource.kind
 
 
 async def _listed(http: Http, resource: Resource, connection: Connection) -> tuple[str, list[dict[str, Any]]]:

@@ -46,7 +46,7 @@ from podwright.engine.policies.policy_plugins import Conduct
 from podwright.kube.node_signals.numbers import Numbers
 from podwright.simulator import params
 from podwright.simulator.evaluations.cases import NOW
-from podwright.simulator.snapshot import NOT_SERVED, Snapshot
+from podwright.simulator.snapshot import NOT_SERVED, Snapshot, group_kind
 from podwright.simulator.world import World
 
 Raw = Mapping[str, Any]
@@ -143,6 +143,11 @@ class LoadedCluster:
             if why != NOT_SERVED:
                 by_reason.setdefault(why, []).append(kind)
         return [f"without {', '.join(kinds)}: {_of(why, len(kinds))}" for why, kinds in by_reason.items()]
+
+    def lacks_groups_of(self, pod: PodInfo) -> bool:
+        """Whether the pod names a PodGroup of an API whose groups could not be read."""
+        why = self.missing.get(group_kind(pod.group.partition(":")[0]), NOT_SERVED)
+        return bool(pod.group) and why != NOT_SERVED
 
     def params_note(self, policy: str) -> str:
         """A note that the named policy decides without its ConfigMap; "" if the policy has it or needs none."""
@@ -286,7 +291,7 @@ class _Reading:
     def _serve_groups(self, snapshot: Snapshot) -> None:
         """A snapshot of a live cluster shows which APIs of pod groups are served, even if it contains no group."""
         for api in APIS.values() if snapshot.minor is not None else ():
-            if f"{GROUP_KIND}.{api}" in snapshot.missing:
+            if group_kind(api) in snapshot.missing:
                 continue
             if api != WORKLOAD_API or self._world.features.enabled("GenericWorkload"):
                 self._cache.groups.serve(api)

@@ -18,9 +18,14 @@ from typing import Any, Final
 
 import orjson
 
+from podwright.api.local_policy import LOCAL_KIND
+from podwright.api.scheduler_policy import KIND
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
+from podwright.core.objects.pod_group import APIS
+from podwright.core.objects.pod_group import KIND as GROUP_KIND
 from podwright.core.objects.raw import json_type
+from podwright.core.objects.watched_kinds import WATCHED_KINDS
 from podwright.kube.client.json_text import innermost_open, loads
 from podwright.kube.node_signals.numbers import Numbers
 from podwright.simulator.manifests import ManifestError, documents_of
@@ -33,6 +38,8 @@ FIELD: Final = "podwright"
 _EXPECTED: Final = "expected the output of podwright snapshot or of kubectl get … -o json"
 
 
+NOT_DUMPED: Final = "the dump has none"
+"""The reason for missing a kind of which an output of kubectl has no object: the cluster may have some."""
 NOT_SERVED: Final = "the API server does not serve it"
 """The reason for missing a kind of which there can be no objects."""
 
@@ -85,13 +92,32 @@ def read_snapshot(paths: Sequence[str]) -> Snapshot:
     """The objects of all files together; `-` is standard input. Files may be packed with gzip. Raises SnapshotError and OSError."""
     found = [parse_snapshot(_content(path), "standard input" if path == "-" else path) for path in paths]
     times = [each.taken_at for each in found if each.taken_at is not None]
+    objects = [raw for each in found for raw in each.objects]
     return Snapshot(
-        objects=[raw for each in found for raw in each.objects],
-        missing={kind: why for each in found for kind, why in each.missing.items()},
+        objects=objects,
+        missing={
+            **({} if times else dict.fromkeys(_not_dumped(objects), NOT_DUMPED)),
+            **{kind: why for each in found for kind, why in each.missing.items()},
+        },
         taken_at=max(times, default=None),
         minor=next((each.minor for each in found if each.minor is not None), None),
         signals={name: numbers for each in found for name, numbers in each.signals.items()},
     )
+
+
+def _not_dumped(objects: Sequence[Raw]) -> Iterable[str]:
+    """The kinds on which scheduling depends and of which there is no object. Only our own snapshots say why."""
+    found = {str(raw["kind"]) for raw in objects}
+    found |= {
+        group_kind(str(raw.get("apiVersion") or "").partition("/")[0]) for raw in objects if raw["kind"] == GROUP_KIND
+    }
+    wanted = *(watched.kind for watched in WATCHED_KINDS), *map(group_kind, APIS.values()), KIND, LOCAL_KIND
+    return (kind for kind in wanted if kind not in found)
+
+
+def group_kind(api: str) -> str:
+    """The name under which `Snapshot.missing` has the PodGroups of this API."""
+    return f"{GROUP_KIND}.{api}"
 
 
 def _content(path: str) -> bytes:

@@ -68,7 +68,10 @@ def _with_policies(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--kinds",
     is_flag=True,
-    help="Print the kinds of --emulated-version that a dump should contain, for `kubectl get`, and exit.",
+    help=(
+        "Print the kinds of --emulated-version that a dump should contain, for `kubectl get`, and exit. FILES is then nothing, or the "
+        "output of `kubectl api-resources -o name`: kinds that are not in it are left out."
+    ),
 )
 @_with_policies
 @feature_gates("--emulated-version")
@@ -103,7 +106,8 @@ def evaluate(
     """
     try:
         if kinds:
-            click.echo(",".join(dump_kinds(MINOR.parse(emulated_version))))
+            served = [name for file in files for name in _text(file).split()]
+            click.echo(",".join(dump_kinds(MINOR.parse(emulated_version), served)))
             return
         features = Features(parse_feature_gates(feature_gates), MINOR.parse(emulated_version))
         if manifest is not None:
@@ -210,6 +214,11 @@ def _evaluate_pod(
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in report(printable_texts(answer), width, top):
         click.echo(line)
+
+
+def _text(file: str) -> str:
+    with click.open_file(file, encoding="utf-8", errors="replace") as content:
+        return str(content.read())
 
 
 def _dump(file: str) -> Any:

@@ -6,7 +6,7 @@ The dumped policies are accepted or rejected, and the one that takes the pod is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +22,8 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.profile import ProfileError
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_pod
+from podwright.core.objects.pod_group import APIS, WORKLOAD_API
+from podwright.core.objects.pod_group import KIND as GROUP_KIND
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, STORED_KINDS, WATCHED_KINDS
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
 from podwright.core.state.object_store import Object, ObjectStore, key_of
@@ -45,10 +47,15 @@ _VOLUME_KINDS: Final = frozenset(
 """Plugins that read one of these kinds also use indexes that are built from the others."""
 
 
-def dump_kinds(minor: int) -> Sequence[str]:
-    """The kinds that can matter to an answer, as `kubectl get` takes them: those that this minor version of Kubernetes 1 has, and policies."""
+def dump_kinds(minor: int, served: Collection[str] = ()) -> Sequence[str]:
+    """The kinds that can matter to an answer, as `kubectl get` takes them: those that this minor version of Kubernetes 1 has, custom
+    resources and policies. `served`: the output of `kubectl api-resources -o name`, which leaves out kinds that are not served; empty: all.
+    """
     absent = missing_api(minor)
-    return *(watched.plural for watched in WATCHED_KINDS if watched.kind not in absent), PLURAL, LOCAL_PLURAL
+    groups = (f"podgroups.{api}" for api in APIS.values() if api != WORKLOAD_API or GROUP_KIND not in absent)
+    kinds = *(each.plural for each in WATCHED_KINDS if each.kind not in absent), *groups, PLURAL, LOCAL_PLURAL
+    names = {*served, *(name.partition(".")[0] for name in served)}
+    return [kind for kind in kinds if not served or kind in names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +132,8 @@ def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: Eval
     lacked = lacking([policy], store, unread)
     if lacked:
         answer["missingParams"] = sorted(f"{label_of(config_map)} {why}" for config_map, why in lacked.items())
-    missing = _needed(store) - {str(item.get("kind")) for item in items}
+    needed = _needed(store) | ({GROUP_KIND} if pod.group else set())
+    missing = needed - {str(item.get("kind")) for item in items}
     if missing:
         answer["missingKinds"] = sorted(missing)
     return answer

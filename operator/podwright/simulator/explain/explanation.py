@@ -122,7 +122,10 @@ def explain_under(policy: ActivePolicy, cluster: LoadedCluster, pod: PodInfo, tr
     try:
         tried_now = _tried(policy.framework, cluster, pod, found, trials)
         extenders = policy.extenders or compiled.spec.extenders
-        return _if_extenders_agree(tried_now, extenders, pod) if extenders else tried_now
+        conditions = [f"extender {name} agrees" for name in extenders]
+        if cluster.lacks_groups_of(pod):
+            conditions.append(f"its PodGroup {pod.group.partition(':')[2]}, which could not be read, lets it")
+        return _only_if(tried_now, conditions, pod) if conditions else tried_now
     except PluginError as error:
         changes: Iterable[Change] = ()
         reason, text = "PluginFailed", f"a plugin of policy {policy.compiled.name} fails: {error}"
@@ -220,16 +223,14 @@ def _fits(cache: Cache, pod: PodInfo, verdicts: Verdicts, found: Explanation) ->
     return replace(found, state=State.FITS, causes=(cause,), feasible=count)
 
 
-def _if_extenders_agree(found: Explanation, extenders: Sequence[str], pod: PodInfo) -> Explanation:
-    """The explanation without the promise that the next attempt places the pod, and with what the last attempt said."""
+def _only_if(found: Explanation, conditions: Sequence[str], pod: PodInfo) -> Explanation:
+    """The explanation with these conditions in place of the promise that the next attempt places the pod, and with what the last attempt
+    said.
+    """
     if found.state is not State.FITS:
         return found
-    agree = (
-        f", if extender {extenders[0]} agrees"
-        if len(extenders) == 1
-        else f", if extenders {listed(tuple(extenders))} agree"
-    )
-    causes = tuple(replace(cause, text=cause.text.replace(_NEXT, agree)) for cause in found.causes)
+    text = f", if {' and '.join(conditions)}"
+    causes = tuple(replace(cause, text=cause.text.replace(_NEXT, text)) for cause in found.causes)
     last = _last_failure(pod)
     return replace(
         found, causes=causes, notes=(*found.notes, f"its last attempt failed: {last}") if last else found.notes

@@ -142,6 +142,7 @@ class TestMissingKinds:
                 ["ReplicaSet"],
                 id="the controller of the pod",
             ),
+            pytest.param(COMPLETE, {"spec": {"schedulingGroup": {"podGroupName": "train"}}}, ["PodGroup"], id="the group of the pod"),
             pytest.param(
                 COMPLETE,
                 {"spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}},
@@ -171,8 +172,13 @@ class TestMissingKinds:
 
     def test_kinds_prints_every_kind_that_is_watched_and_the_policies(self):
         (line,) = CliRunner().invoke(evaluate, ["--kinds"]).stdout.splitlines()
-        policies = ["schedulerpolicies", "localschedulerpolicies"]
-        assert line.split(",") == [*(watched.plural for watched in WATCHED_KINDS), *policies]
+        custom = ["podgroups.scheduling.k8s.io", "podgroups.scheduling.x-k8s.io", "schedulerpolicies", "localschedulerpolicies"]  # fmt: skip
+        assert line.split(",") == [*(watched.plural for watched in WATCHED_KINDS), *custom]
+
+    def test_kinds_that_the_api_server_does_not_serve_can_be_left_out(self):
+        served = "pods\nnodes\ncsinodes.storage.k8s.io\npods.metrics.k8s.io\npodgroups.scheduling.x-k8s.io\nschedulerpolicies.podwright.dev\n"
+        result = CliRunner().invoke(evaluate, ["--kinds", "-"], input=served)
+        assert result.stdout.strip().split(",") == ["nodes", "pods", "csinodes", "podgroups.scheduling.x-k8s.io", "schedulerpolicies"]  # fmt: skip
 
 
 def test_a_gated_pod_is_said_to_be_gated(asked, answered):

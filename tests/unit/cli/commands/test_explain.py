@@ -60,7 +60,7 @@ def test_wide_also_has_the_nearest_nodes_and_the_message(run):
 @pytest.mark.parametrize(("output", "load"), [("json", json.loads), ("yaml", yaml.safe_load)])
 def test_programs_get_all_fields(run, output, load):
     found = situation("taint that")
-    result = load(run(found.cluster, "pod/waiting", "-o", output, pods=[found.pod]).output)
+    result = load(run(found.cluster, "pod/waiting", "-o", output, pods=[found.pod]).stdout)
     assert (result["kind"], result["name"], result["state"]) == ("Pod", "default/waiting", "Pending")
     assert result["causes"][0]["reason"] == "UntoleratedTaint"
     edit = result["changes"][0]["edits"][0]
@@ -122,6 +122,16 @@ def test_a_pod_group_counts_if_the_snapshot_has_one(run):
     assert "request 2 CPU less" in output
 
 
+def test_a_dump_without_pod_groups_promises_no_node_to_a_member(run):
+    result = run(cluster([node("one")], [member("a", requests={"cpu": "6"})]), "pod/a")
+    assert "if its PodGroup default/gang, which could not be read, lets it" in result.output
+    assert "the next attempt" not in result.output
+    (note,) = [line for line in result.stderr.splitlines() if line.startswith("Without ")]
+    assert "PodGroup.scheduling.k8s.io" in note
+    assert note.endswith(": the dump has none")
+    assert " Node," not in note
+
+
 @pytest.mark.parametrize(
     ("target", "says"),
     [("pod/nobody", "Pod default/nobody is not in the cluster"), ("service/x", "cannot be explained")],
@@ -140,7 +150,7 @@ def test_a_pod_that_fits_says_from_the_operator_how_long_its_backoff_is(run, mon
     answer = {"queue": {"place": "backoff", "attempts": 4, "waited": 30.0, "triedIn": 6.0}}
     monkeypatch.setattr("podwright.cli.commands.explain.ask_about", lambda *_args, **_options: answer)
     given = cluster([node("one")], [waiting()])
-    result = json.loads(run(given, "pod/waiting", "-o", "json", "--operator", "https://operator").output)
+    result = json.loads(run(given, "pod/waiting", "-o", "json", "--operator", "https://operator").stdout)
     assert result["causes"][0]["reason"] == "Backoff"
     assert "tried again in 6 s" in result["causes"][0]["text"]
     table = run(given, "pod/waiting", "--operator", "https://operator").output
