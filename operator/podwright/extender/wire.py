@@ -69,8 +69,7 @@ class FilterResult:
     """The answer of `filter`: the nodes kept, and why others were not. The failed ones map node names to messages."""
 
     nodes: Sequence[RawObject] | None = None
-    node_names: Sequence[str] | orjson.Fragment | None = None
-    """Decoded messages hold names; their JSON is written as it is."""
+    node_names: Sequence[str] | None = None
     failed_nodes: Mapping[str, str]
     failed_and_unresolvable_nodes: Mapping[str, str]
     """Nodes on which preemption would not help either. They take precedence over `failed_nodes`."""

@@ -76,22 +76,6 @@ class BodyText:
         self._passed(end, self._text[self._at : end])
         return value
 
-    def may_begin_with(self, texts: tuple[str, ...]) -> bool:
-        """Whether one of these texts may follow. False only if none does."""
-        return bool(self._body) or self._text.startswith(texts, self._at)
-
-    def take(self, known: str) -> bool:
-        """Reads the value if its text is exactly `known`, an object or a list. The caller bounds the length of `known`."""
-        while len(self._text) - self._at < len(known) and self._text.startswith(
-            known[: len(self._text) - self._at], self._at
-        ):
-            if not self._decode_more():
-                return False
-        if not self._text.startswith(known, self._at):
-            return False
-        self._passed(self._at + len(known), known)
-        return True
-
     def plain_strings(self) -> list[str] | None:
         """Reads a list of ASCII strings without brackets: in a third of the time of `value`. None for any other value, of which nothing is read."""
         while self.next == "[" and (end := self._text.find("]", self._at) + 1) == 0:

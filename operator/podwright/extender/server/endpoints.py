@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
-import orjson
 from aiohttp import web
 
 from podwright.core.framework.errors import PluginError
+from podwright.core.framework.interface import Int64s
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.names import is_dns_label, is_dns_subdomain
 from podwright.core.objects.pod import PodInfo, parse_pod
@@ -37,7 +37,6 @@ from podwright.extender.server.body_text import TooLargeError
 from podwright.extender.server.requests import (
     Asked,
     AskedPod,
-    KnownParts,
     NodeReader,
     read_asked,
     read_victims,
@@ -50,11 +49,11 @@ from podwright.extender.wire import (
     BindingResult,
     FilterResult,
     GoJSONError,
+    HostPriority,
     PreemptionResult,
     decode_binding_args,
     encode,
 )
-from podwright.kube.serve.connections.repeated_requests import REPEATS
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +79,11 @@ READ_SECONDS: Final = 30.0
 """How long a client may take to send its body, or the first SMALL bytes of a larger one."""
 BODY_BYTES: Final[Mapping[str, int]] = {PREEMPT: 16 << 20, BIND: 64 << 10}
 """The longest bodies of these verbs. Victims are whole pods if the caller has no node cache."""
+SHORT: Final = 100
+"""kube-scheduler takes nodes without a score for nodes with the score 0. Of longer lists, reading each object delays its pod by microseconds.
+
+Source: `prioritizeNodes` in pkg/scheduler/schedule_one.go.
+"""
 NODES_PER_KNOWN_NODE, MORE_NODES = 4, 1_000
 """A request may contain this many times the nodes of the cache, plus MORE_NODES."""
 
@@ -122,7 +126,8 @@ class ExtenderEndpoints:
         self._metrics = metrics
         self._body_bytes = body_bytes
         self._budget = Budget(body_bytes)
-        self._known = KnownParts()
+        self._last: tuple[str, PodInfo | None] = "", None
+        """The pod of the last request, with its text: kube-scheduler sends a pod with `filter`, then the same with `prioritize`."""
         self._large = asyncio.Lock()
         """Large bodies are read and answered one at a time, because the values read from a body can take several times its size."""
         self._answers: Mapping[str, Callable[[bytearray, str], Awaitable[bytes]]] = {
@@ -157,16 +162,13 @@ class ExtenderEndpoints:
             if length > SMALL:
                 held = await self._room(length)
                 await self._rest_of_body(request, body, length)
-            try:
-                answer, result = await self._answer_or_error(verb, policy, body)
-                if len(answer) <= SMALL and not held:
-                    return web.Response(body=answer, content_type=_JSON)
-                more = max(len(answer) - held, 0)
-                self._budget.add(more)
-                held += more  # it counts until the answer has been sent
-                return await send_in_pieces(request, answer)
-            finally:
-                request.app[REPEATS](request, partial(self.answer_again, verb, policy))
+            answer, result = await self._answer_or_error(verb, policy, body)
+            if len(answer) <= SMALL and not held:
+                return web.Response(body=answer, content_type=_JSON)
+            more = max(len(answer) - held, 0)
+            self._budget.add(more)
+            held += more  # it counts until the answer has been sent
+            return await send_in_pieces(request, answer)
         except _Failure as failure:
             about = fields(verb=verb, policy=policy, status=failure.status, err=str(failure))
             log.warning("A request is answered with a status only, so kube-scheduler does not show why", extra=about)
@@ -174,27 +176,8 @@ class ExtenderEndpoints:
         finally:
             if held:
                 self._budget.give_back(held)
-            self._count(verb, result, started)
-
-    async def answer_again(self, verb: str, policy: str, body: bytearray) -> bytes | None:
-        """The answer to another body. None: aiohttp's handler must answer, because body or answer are long, or the answer is an error with
-        another status. See `RepeatedRequests`.
-        """
-        started = time.monotonic()
-        if len(body) > BODY_BYTES.get(verb, self._body_bytes):
-            return None
-        try:
-            answer, result = await self._answer_or_error(verb, policy, body)
-        except _Failure:
-            return None
-        if len(answer) > SMALL:
-            return None
-        self._count(verb, result, started)
-        return answer
-
-    def _count(self, verb: str, result: str, started: float) -> None:
-        self._metrics.count(EXTENDER_REQUESTS, verb, result)
-        self._metrics.observe(EXTENDER_REQUEST_SECONDS, time.monotonic() - started, verb)
+            self._metrics.count(EXTENDER_REQUESTS, verb, result)
+            self._metrics.observe(EXTENDER_REQUEST_SECONDS, time.monotonic() - started, verb)
 
     async def _answer_or_error(self, verb: str, policy: str, body: bytearray) -> tuple[bytes, str]:
         """The answer, and whether it is a success or an error. Raises _Failure if it is an error that the answer cannot hold."""
@@ -269,28 +252,21 @@ class ExtenderEndpoints:
         asked = await self._asked(body)
         pod = self._pod(asked.pod)
         found = await self._decide(asked, partial(self._decisions.verdicts.filter, pod, policy, asked.names))
-        texts, names = asked.texts, asked.names
-        everything = len(found.kept) == len(names)
-        nodes = text = None
-        if texts is not None:
-            nodes = texts if everything else [texts[at] for at in found.kept.tolist()]
-        else:
-            kept = names if everything else names.only(found.kept)
-            self._known.names.remember(kept)
-            text = orjson.Fragment(kept.text)
-        result = FilterResult(
-            nodes=nodes,
-            node_names=text,
-            failed_nodes=found.failed,
-            failed_and_unresolvable_nodes=found.unresolvable,
+        kept = found.kept.tolist()
+        return encode(
+            FilterResult(
+                nodes=None if asked.texts is None else [asked.texts[at] for at in kept],
+                node_names=[asked.names[at] for at in kept] if asked.texts is None else None,
+                failed_nodes=found.failed,
+                failed_and_unresolvable_nodes=found.unresolvable,
+            )
         )
-        return encode(result)
 
     async def _prioritize(self, body: bytearray, policy: str) -> bytes:
         asked = await self._asked(body)
         pod = self._pod(asked.pod)
         scores = await self._decide(asked, partial(self._decisions.verdicts.prioritize, pod, policy, asked.names))
-        return asked.names.encode_scores(scores)
+        return encode_scores(asked.names, scores)
 
     async def _decide(self, asked: Asked, decide: Callable[[], T]) -> T:
         if not asked.differing:
@@ -298,7 +274,7 @@ class ExtenderEndpoints:
         return await self._decisions.sliced.decide_on(InPlace(self._decisions.cache, asked.differing), decide)
 
     async def _preempt(self, body: bytearray, policy: str) -> bytes:
-        asked = await in_slices(read_victims(body, self._most_nodes(), self._known))
+        asked = await in_slices(read_victims(body, self._most_nodes()))
         pod = self._pod(asked.pod)
         steps = self._decisions.verdicts.preempt(pod, policy, asked.victims, self._decisions.now())
         async with self._decisions.sliced.lock.reading():
@@ -312,7 +288,7 @@ class ExtenderEndpoints:
         return encode(BindingResult())
 
     async def _asked(self, body: bytearray) -> Asked:
-        return await in_slices(read_asked(body, self._decisions.read_node, self._most_nodes(), self._known))
+        return await in_slices(read_asked(body, self._decisions.read_node, self._most_nodes()))
 
     def _most_nodes(self) -> int:
         """How many nodes a request may name or contain."""
@@ -320,16 +296,28 @@ class ExtenderEndpoints:
 
     def _pod(self, asked: AskedPod) -> PodInfo:
         """Raises InvalidObjectError."""
-        pod = asked.parsed
-        if pod is None:
-            if asked.raw is None:
-                raise InvalidObjectError("Pod", "is required")
+        if asked.raw is None:
+            raise InvalidObjectError("Pod", "is required")
+        text, pod = self._last
+        if pod is None or text != asked.text:
             pod = parse_pod(asked.raw)
             if not is_dns_subdomain(pod.name) or not is_dns_label(pod.namespace):
                 raise InvalidObjectError("Pod", "its name or its namespace does not have the form of a name")
-            self._known.pods.keep(asked.text, pod, len(asked.text))
+            self._last = asked.text, pod
         self._decisions.bindings.remember(pod, asked.text)
         return pod
+
+
+def encode_scores(names: Sequence[str], scores: Int64s) -> bytes:
+    """The HostPriorityList with these scores, from 0 to 10, in the order of the names.
+
+    Of long lists, names with the score 0 are left out, and all names if they have the same score: see SHORT.
+    """
+    is_long = len(names) > SHORT
+    if is_long and (scores == scores[0]).all():
+        return b"[]"
+    pairs = zip(names, scores.tolist(), strict=True)
+    return encode(tuple(HostPriority(name, score) for name, score in pairs if score or not is_long))
 
 
 async def send_in_pieces(request: web.Request, answer: bytes) -> web.StreamResponse:

@@ -12,11 +12,8 @@ import orjson
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
-from podwright.core.objects.pod import PodInfo
-from podwright.extender.go_json import GoJSONError, int64, mismatch, raw_object, string, struct
+from podwright.extender.go_json import GoJSONError, int64, mismatch, raw_object, string, strings, struct
 from podwright.extender.server.body_text import MAX_FIELDS, BodyText, TooLargeError
-from podwright.extender.server.known_texts import KnownTexts
-from podwright.extender.server.name_lists import NameList, NameLists
 from podwright.extender.server.steps import Steps
 from podwright.extender.wire import MetaVictims, RawObject
 
@@ -24,19 +21,12 @@ MAX_VICTIMS: Final = 100_000
 """Victims of one request. kube-scheduler proposes those of a tenth of the nodes."""
 
 
-KNOWN_PODS: Final = 8
-"""kube-scheduler asks about one pod at a time. Several kube-schedulers may call the same extender."""
-KNOWN_PODS_CHARACTERS: Final = 1 << 18
-"""How long their texts are together. Parsed pods can take thirty times as much memory."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedPod:
-    """The pod of a request. `parsed`: if the same text was read and parsed lately; `raw`: if not, and if there is a pod."""
+    """The pod of a request: its text and the parsed JSON, None without a pod."""
 
     text: str = ""
     raw: Mapping[str, Any] | None = None
-    parsed: PodInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +34,7 @@ class Asked:
     """The arguments of `filter` and `prioritize`. Without `texts`, the answer has names of nodes only."""
 
     pod: AskedPod
-    names: NameList
+    names: Sequence[str]
     texts: Sequence[RawObject] | None = None
     """The nodes that the caller has sent, for the answer: in the order of `names`."""
     differing: Sequence[Node] = ()
@@ -65,25 +55,17 @@ class NodeReader(Protocol):
     def __call__(self, raw: Mapping[str, Any], /) -> tuple[str, Node | None]: ...
 
 
-class KnownParts:
-    """Values that were read lately and will probably be sent again."""
-
-    def __init__(self) -> None:
-        self.names = NameLists()
-        self.pods: KnownTexts[PodInfo] = KnownTexts(KNOWN_PODS, KNOWN_PODS_CHARACTERS)
-
-
-def read_asked(body: bytearray, read_node: NodeReader, most: int, known: KnownParts) -> Steps[Asked]:
+def read_asked(body: bytearray, read_node: NodeReader, most: int) -> Steps[Asked]:
     """The arguments of `filter` and `prioritize`. The body is empty afterwards. Raises TooLargeError for more than `most` nodes or names."""
     text = BodyText(body)
     pod, nodes = AskedPod(), None
-    names: NameList | None = None
+    names: Sequence[str] | None = None
     for key in text.fields("ExtenderArgs"):
         match key.casefold():
             case "pod":
-                pod = _read_pod(text, "ExtenderArgs", known)
+                pod = _read_pod(text, "ExtenderArgs")
             case "nodenames":
-                names = known.names.read(text, "ExtenderArgs.NodeNames", most)
+                names = _read_names(text, "ExtenderArgs.NodeNames", most)
             case "nodes" if text.next == "{":
                 nodes = _Nodes(read_node, most)
                 yield from nodes.read(text)
@@ -94,16 +76,22 @@ def read_asked(body: bytearray, read_node: NodeReader, most: int, known: KnownPa
                 text.skip()
         yield
     if names is not None or nodes is None:
-        return Asked(pod=pod, names=NameList(()) if names is None else names)
-    return Asked(pod=pod, names=NameList(nodes.names), texts=nodes.texts, differing=nodes.differing)
+        return Asked(pod=pod, names=names or ())
+    return Asked(pod=pod, names=nodes.names, texts=nodes.texts, differing=nodes.differing)
 
 
-def _read_pod(text: BodyText, message: str, known: KnownParts) -> AskedPod:
-    parsed = known.pods.take(text)
-    if parsed is not None:
-        return AskedPod(text=text.last, parsed=parsed)
+def _read_pod(text: BodyText, message: str) -> AskedPod:
     raw = raw_object("v1.Pod")(text.value(), f"{message}.Pod")
     return AskedPod(text=text.last, raw=raw)
+
+
+def _read_names(text: BodyText, where: str, most: int) -> Sequence[str] | None:
+    names: Sequence[str] | None = text.plain_strings()
+    if names is None:
+        names = strings(text.value(), where)
+    if names is not None and len(names) > most:
+        raise _too_many(most, "names of nodes")
+    return names
 
 
 def _too_many(most: int, what: str) -> TooLargeError:
@@ -147,7 +135,7 @@ class _Nodes:
             self.differing.append(node)
 
 
-def read_victims(body: bytearray, most: int, known: KnownParts) -> Steps[AskedVictims]:
+def read_victims(body: bytearray, most: int) -> Steps[AskedVictims]:
     """The arguments of `preempt`. The body is empty afterwards. Raises TooLargeError for more than `most` nodes, or too many victims."""
     text = BodyText(body)
     pod = AskedPod()
@@ -156,7 +144,7 @@ def read_victims(body: bytearray, most: int, known: KnownParts) -> Steps[AskedVi
         folded = key.casefold()
         form = next((each for each in _FORMS if each.field.casefold() == folded), None)
         if folded == "pod":
-            pod = _read_pod(text, "ExtenderPreemptionArgs", known)
+            pod = _read_pod(text, "ExtenderPreemptionArgs")
         elif form is not None:
             found[form.field] = yield from _read_map(text, form, most)
         else:

@@ -26,7 +26,6 @@ from podwright.core.state.cache import Cache
 from podwright.engine.accounting.local_budgets import LocalBudgets
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.active_policy import ActivePolicy
-from podwright.extender.server.name_lists import NameList
 from podwright.extender.server.steps import Steps
 from podwright.extender.wire import MAX_EXTENDER_PRIORITY, MetaVictims
 
@@ -97,12 +96,12 @@ class Verdicts:
             self._local_budgets.begin(policy.account, in_lane=True, pods=int(pod is not self._decided))
         return policy.framework
 
-    def filter(self, pod: PodInfo, policy_name: str, names: NameList) -> FilterVerdict:
+    def filter(self, pod: PodInfo, policy_name: str, names: Sequence[str]) -> FilterVerdict:
         """Which of these nodes pass the policy's filters."""
         self._decided = None
         framework, table = self._deciding(pod, policy_name), self._cache.table
         self._decided = pod
-        slots = names.slots(table)
+        slots = table.slots_of(names)
         within = np.zeros(table.size + 1, np.bool_)  # the last row stands for unknown nodes
         within[slots] = True
         # The caller tries the nominated node by itself.
@@ -116,16 +115,16 @@ class Verdicts:
         if kept.all():
             return FilterVerdict(kept=np.arange(len(names)), failed={}, unresolvable={})
         others = np.flatnonzero(~kept).tolist()
-        failed, unresolvable = _messages(search.diagnosis, names.names, slots, others)
+        failed, unresolvable = _messages(search.diagnosis, names, slots, others)
         return FilterVerdict(kept=np.flatnonzero(kept), failed=failed, unresolvable=unresolvable)
 
-    def prioritize(self, pod: PodInfo, policy_name: str, names: NameList) -> Int64s:
+    def prioritize(self, pod: PodInfo, policy_name: str, names: Sequence[str]) -> Int64s:
         """int64[names]: 0 to 10. The nodes that the policy scores highest, and only these, get 10; see `scaled`.
 
         Nodes that the cache lacks get 0. All get 0 if PreFilter rejects the pod.
         """
         framework, table = self._deciding(pod, policy_name), self._cache.table
-        asked = names.slots(table)
+        asked = table.slots_of(names)
         rows = np.zeros(table.size + 1, np.bool_)  # the last row stands for unknown nodes
         rows[asked] = True
         slots = np.flatnonzero(rows[: table.size])

@@ -17,13 +17,14 @@ from aiohttp import web
 from podwright.kube.serve.access.gates import Gate
 from podwright.kube.serve.connections.connection import Limits
 from podwright.kube.serve.connections.listener import LASTS, Context, Listener
-from podwright.kube.serve.connections.repeated_requests import HEADERS, REPEATS, Answer
 from podwright.kube.serve.endpoints import Handler
 
 log = logging.getLogger(__name__)
 
 DROPPED: Final = ("connections", "descriptors", "handshake", "head", "size", "stall", "total")
 """Why connections are dropped: the label `reason`."""
+HEADERS: Final = {"Cache-Control": "no-cache, private", "X-Content-Type-Options": "nosniff"}
+"""The headers of all answers of a port."""
 SHUTDOWN_SECONDS: Final = 1.0
 _HTTP: Final[dict[str, Any]] = {
     "access_log": None,
@@ -76,23 +77,16 @@ class Port:
 
     async def close(self) -> None:
         """Stops listening, and drops all connections. What requests in progress have begun may end within a second."""
-        repeated = self._listener.close()
+        self._listener.close()
         await self._runner.cleanup()
-        if repeated:
-            await asyncio.wait(repeated, timeout=SHUTDOWN_SECONDS)
 
 
 async def open_port(
     routes: Iterable[web.RouteDef], gate: Gate, address: Address, limits: Limits, dropped: Callable[[str], None]
 ) -> Port:
     """Opens a port. `dropped` gets the reason of each connection that is dropped. Raises OSError, which names the option."""
-
-    def repeats(request: web.Request, answer: Answer) -> None:
-        listener.repeats(request, answer)
-
     application = web.Application(middlewares=[_middleware(gate, lambda: listener, keep_alive=limits.keep_alive)])
     application[LASTS] = lambda request, seconds: listener.lasts(request.protocol, seconds)
-    application[REPEATS] = repeats
     application.add_routes(routes)
     runner = web.AppRunner(
         application,

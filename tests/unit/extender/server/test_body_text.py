@@ -155,22 +155,3 @@ def test_plain_strings_are_those_of_the_other_reader(body, after, chunk):
 @pytest.mark.parametrize("body", [b'["a","b"]', b"[]", b'[ "a" ,\n"b" ]', b'["\\u0061"]'])
 def test_a_list_of_ascii_strings_is_read_at_once(body):
     assert BodyText(bytearray(body)).plain_strings() == orjson.loads(body)
-
-
-@pytest.mark.parametrize("chunk", [1, 5, 1000])
-@pytest.mark.parametrize(
-    ("body", "known", "next"),
-    [
-        ('["a","b"],5', '["a","b"]', ","),
-        ('{"a":[]} }', '{"a":[]}', "}"),
-        ('["a","b"]', '["a","b"]', ""),
-        ('["a","b"]', '["a","c"]', None),
-        ('["a"]', '["a" ]', None),
-        ('["a"', '["a","b"]', None),
-    ],
-)
-def test_a_known_text_is_taken_only_if_it_is_there_as_a_whole(monkeypatch, chunk, body, known, next):  # noqa: A002 -- the field's name
-    monkeypatch.setattr(module, "CHUNK", chunk)
-    text = BodyText(bytearray(body.encode()))
-    assert text.take(known) == (next is not None)
-    assert text.next == body[0] if next is None else (text.last, text.next) == (known, next)

@@ -5,6 +5,7 @@ import gc
 import itertools
 import tracemalloc
 
+import numpy as np
 import orjson
 import pytest
 
@@ -60,19 +61,27 @@ async def test_prioritize_scores_each_node(rig, path):
         assert await caller.post(path, args(["a", "b", "x"])) == (200, expected)
 
 
-async def test_prioritize_after_filter_reads_neither_the_pod_nor_the_names_again(rig, monkeypatch):
+@pytest.mark.parametrize("short", [0, 1, 2, 3])
+def test_zeros_and_equal_scores_are_left_out_of_lists_that_are_not_short(monkeypatch, short):
+    monkeypatch.setattr(module, "SHORT", short)
+    names = ["a", "bb", "\N{LATIN SMALL LETTER U WITH DIAERESIS}"]
+    for scores in itertools.product((0, 5, 10), repeat=3):
+        written = orjson.loads(module.encode_scores(names, np.array(scores, np.int64)))
+        expected = [{"Host": name, "Score": score} for name, score in zip(names, scores, strict=True)]
+        differ = len(set(scores)) > 1
+        assert written == [each for each in expected if short == 3 or (differ and each["Score"])]
+
+
+async def test_prioritize_after_filter_does_not_parse_the_pod_again(rig, monkeypatch):
     rig.rig.node("tainted", taints=[make_taint("gpu")])
-    lookups, parsed = [], []
-    table, parse = rig.cache.table, module.parse_pod
-    slots_of = table.slots_of
-    monkeypatch.setattr(table, "slots_of", lambda names: lookups.append(names) or slots_of(names))
+    parsed, parse = [], module.parse_pod
     monkeypatch.setattr(module, "parse_pod", lambda raw: parsed.append(raw) or parse(raw))
     async with rig.serving() as caller:
         _, kept = await caller.post("/filter", args(["b", "tainted", "a"]))
         assert kept["NodeNames"] == ["b", "a"]
         expected = [{"Host": "b", "Score": 10}, {"Host": "a", "Score": 10}]
         assert await caller.post("/prioritize", args(kept["NodeNames"])) == (200, expected)
-    assert (len(lookups), len(parsed)) == (1, 1)
+    assert len(parsed) == 1
 
 
 async def test_a_known_pod_that_changed_is_parsed_again(rig):

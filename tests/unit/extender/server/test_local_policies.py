@@ -8,14 +8,13 @@ from podwright.core.framework.interface import FilterPlugin, Plugin, ScorePlugin
 from podwright.core.framework.status import unschedulable
 from podwright.core.objects.pod import parse_pod
 from podwright.engine.accounting.local_budgets import OVER_SECONDS
-from podwright.extender.server.name_lists import NameList
 from podwright.extender.wire import MetaVictims
 from support.engine.kit import on_node, ours
 from support.extender.kit import ExtenderRig, run_steps
 from support.objects.builders import make_pod
 from support.policies.local import delegating, local_policy
 
-NAMES = NameList(["a", "b", "c"])
+NAMES = ["a", "b", "c"]
 
 
 class Slow(Plugin, FilterPlugin, ScorePlugin):
@@ -55,7 +54,7 @@ def decide(rig, name):
     """What kube-scheduler asks about a pod in turn. Returns the positions that are kept, and their scores."""
     asking = parse_pod(ours(name, namespace="team-a"))
     kept = rig.verdicts.filter(asking, "", NAMES).kept
-    return kept.tolist(), rig.verdicts.prioritize(asking, "", NAMES.only(kept)).tolist()
+    return kept.tolist(), rig.verdicts.prioritize(asking, "", [NAMES[at] for at in kept]).tolist()
 
 
 def seconds_for(each):

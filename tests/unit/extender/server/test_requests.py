@@ -7,7 +7,7 @@ from podwright.core.objects.node import parse_node
 from podwright.extender import wire
 from podwright.extender.server import requests as module
 from podwright.extender.server.body_text import CHUNK, TooLargeError
-from podwright.extender.server.requests import KnownParts, read_asked, read_victims
+from podwright.extender.server.requests import read_asked, read_victims
 from podwright.extender.wire import ExtenderArgs, GoJSONError, MetaVictims, PreemptionArgs, Victims
 from support.extender.kit import run_steps as run
 from support.objects.builders import make_node
@@ -20,25 +20,25 @@ def read_node(raw):
     return node.name, node
 
 
-def asked(body, most=100, known=None):
-    return run(read_asked(bytearray(body), read_node, most, known or KnownParts()))[0]
+def asked(body, most=100):
+    return run(read_asked(bytearray(body), read_node, most))[0]
 
 
 def victims(body, most=100):
-    return run(read_victims(bytearray(body), most, KnownParts()))[0]
+    return run(read_victims(bytearray(body), most))[0]
 
 
 @pytest.mark.parametrize("names", [(), ("a", "b")])
 def test_names_are_read_as_they_were_written(names):
     found = asked(wire.encode(ExtenderArgs(pod=POD, node_names=names)))
-    assert (found.pod.raw, tuple(found.names.names), found.texts) == (POD, names, None)
+    assert (found.pod.raw, tuple(found.names), found.texts) == (POD, names, None)
     assert found.pod.text == orjson.dumps(POD).decode()
 
 
 def test_nodes_are_read_as_they_were_written():
     nodes = [make_node("a"), {**make_node("b"), "extra": "ü"}]
     found = asked(wire.encode(ExtenderArgs(pod=POD, nodes=nodes)))
-    assert found.names.names == ["a", "b"]
+    assert found.names == ["a", "b"]
     assert orjson.loads(orjson.dumps(found.texts)) == nodes
     assert [node.name for node in found.differing] == ["a", "b"]
 
@@ -71,7 +71,7 @@ def test_victims_are_read_by_uid(message):
 )
 @pytest.mark.parametrize("filler", [0, 2 * CHUNK])
 def test_what_go_takes_is_taken_whatever_the_size(body, names, filler):
-    assert tuple(asked(b" " * filler + body).names.names) == names
+    assert tuple(asked(b" " * filler + body).names) == names
 
 
 _FIELD = "json: cannot unmarshal {} into Go struct field {} of type {}"
@@ -116,28 +116,6 @@ def test_errors_of_victims_have_gos_words(body, words):
     assert str(caught.value) == words
 
 
-@pytest.mark.parametrize("filler", [0, 2 * CHUNK])
-def test_what_was_read_lately_is_recognised_by_its_text(filler):
-    known = KnownParts()
-    body = b" " * filler + wire.encode(ExtenderArgs(pod=POD, node_names=["a", "b"]))
-    first = asked(body, known=known)
-    known.names.remember(first.names)
-    known.pods.keep(first.pod.text, "parsed", 1)
-    again = asked(body, known=known)
-    assert again.names is first.names
-    assert (again.pod.parsed, again.pod.raw, again.pod.text) == ("parsed", None, first.pod.text)
-    other = asked(body.replace(b'"b"', b'"c"').replace(b"web-0", b"web-1"), known=known)
-    assert other.names.names == ["a", "c"]
-    assert other.pod.raw == {"metadata": {"name": "web-1"}}
-
-
-def test_the_number_of_names_is_bounded_for_a_known_list_too():
-    known = KnownParts()
-    known.names.remember(asked(b'{"NodeNames":["a","b","c"]}', known=known).names)
-    with pytest.raises(TooLargeError, match="more than 2 names of nodes"):
-        asked(b'{"NodeNames":["a","b","c"]}', most=2, known=known)
-
-
 def node_text(name):
     return orjson.dumps({"metadata": {"name": name}})
 
@@ -174,13 +152,13 @@ def test_nodes_beyond_the_bound_are_not_read():
     body = bytearray(b'{"Nodes":{"items":[' + b",".join([node_text("n")] * 200_000) + b"]}}")
     size = len(body)
     with pytest.raises(TooLargeError):
-        run(read_asked(body, counting, 1_000, KnownParts()))
+        run(read_asked(body, counting, 1_000))
     assert len(seen) == 1_000
     assert size - len(body) <= CHUNK
 
 
 def test_the_loop_can_run_after_each_node_and_each_unknown_field():
     nodes = b'"Nodes":{"items":[' + b",".join([node_text("n")] * 50) + b"]}"
-    assert run(read_asked(bytearray(b"{" + nodes + b"}"), read_node, 100, KnownParts()))[1] >= 50
+    assert run(read_asked(bytearray(b"{" + nodes + b"}"), read_node, 100))[1] >= 50
     unknown = b",".join([b'"x":[1]'] * 50)
-    assert run(read_asked(bytearray(b"{" + unknown + b"}"), read_node, 100, KnownParts()))[1] >= 50
+    assert run(read_asked(bytearray(b"{" + unknown + b"}"), read_node, 100))[1] >= 50

@@ -7,7 +7,6 @@ import pytest
 
 from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.pod import parse_pod
-from podwright.extender.server.name_lists import NameList
 from podwright.extender.server.verdicts import UNKNOWN_NODE, UnusablePolicyError, scaled
 from podwright.extender.wire import MetaVictims
 from support.engine.kit import on_node, ours
@@ -22,7 +21,7 @@ def pod(name="asks", **options):
 
 def test_nodes_are_kept_in_the_order_in_which_they_were_asked_about():
     rig = ExtenderRig("a", "b", "c")
-    assert list(rig.verdicts.filter(pod(), "", NameList(["c", "a"])).kept) == [0, 1]
+    assert list(rig.verdicts.filter(pod(), "", ["c", "a"]).kept) == [0, 1]
 
 
 def test_rejected_nodes_have_kube_schedulers_words_by_whether_preemption_may_help():
@@ -30,7 +29,7 @@ def test_rejected_nodes_have_kube_schedulers_words_by_whether_preemption_may_hel
     rig.rig.node("small", allocatable={"cpu": "1"})
     rig.rig.node("tainted", taints=[make_taint("gpu")])
     rig.rig.engine.assigned.put(on_node(make_pod("there", requests={"cpu": "1"}), "small"))
-    found = rig.verdicts.filter(pod(requests={"cpu": "1"}), "", NameList(["small", "tainted", "good", "absent"]))
+    found = rig.verdicts.filter(pod(requests={"cpu": "1"}), "", ["small", "tainted", "good", "absent"])
     assert list(found.kept) == [2]
     assert found.failed == {"small": "Insufficient cpu"}
     assert found.unresolvable == {
@@ -42,21 +41,21 @@ def test_rejected_nodes_have_kube_schedulers_words_by_whether_preemption_may_hel
 def test_a_rejection_of_the_pod_as_a_whole_rejects_every_node():
     rig = ExtenderRig("a", "b")
     found = rig.verdicts.filter(
-        pod(spec={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}), "", NameList("ab")
+        pod(spec={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}), "", ["a", "b"]
     )
     assert found.unresolvable == dict.fromkeys("ab", 'persistentvolumeclaim "c" not found')
 
 
 def test_without_any_node_in_the_cache_all_are_unknown():
     rig = ExtenderRig()
-    assert rig.verdicts.filter(pod(), "", NameList(["a"])).unresolvable == {"a": UNKNOWN_NODE}
-    assert rig.verdicts.prioritize(pod(), "", NameList(["a"])).tolist() == [0]
+    assert rig.verdicts.filter(pod(), "", ["a"]).unresolvable == {"a": UNKNOWN_NODE}
+    assert rig.verdicts.prioritize(pod(), "", ["a"]).tolist() == [0]
 
 
 def test_the_nominated_node_is_no_shortcut():
     rig = ExtenderRig("a", "b")
     asking = pod(status={"nominatedNodeName": "b"})
-    assert len(rig.verdicts.filter(asking, "", NameList(["a", "b"])).kept) == 2
+    assert len(rig.verdicts.filter(asking, "", ["a", "b"]).kept) == 2
 
 
 @pytest.mark.parametrize(
@@ -79,11 +78,9 @@ def test_the_policys_strategy_scores():
     selected = {"podSelector": {"matchLabels": {"spread": "yes"}}}
     rig.policy("spreads", strategy={"type": "LeastAllocated"}, match=selected, precedence=1)
     asking = {"requests": {"cpu": "1"}}
-    assert rig.verdicts.prioritize(pod(**asking), "", NameList(["empty", "full"])).tolist() == [0, 10]
-    assert rig.verdicts.prioritize(
-        pod(**asking, labels={"spread": "yes"}), "", NameList(["empty", "full"])
-    ).tolist() == [10, 0]
-    assert rig.verdicts.prioritize(pod(**asking), "spreads", NameList(["full", "empty", "full"])).tolist() == [0, 10, 0]
+    assert rig.verdicts.prioritize(pod(**asking), "", ["empty", "full"]).tolist() == [0, 10]
+    assert rig.verdicts.prioritize(pod(**asking, labels={"spread": "yes"}), "", ["empty", "full"]).tolist() == [10, 0]
+    assert rig.verdicts.prioritize(pod(**asking), "spreads", ["full", "empty", "full"]).tolist() == [0, 10, 0]
 
 
 def test_scores_go_on_from_the_filters_unless_something_changed(monkeypatch):
@@ -99,7 +96,7 @@ def test_scores_go_on_from_the_filters_unless_something_changed(monkeypatch):
             return run(state, asking)
 
         monkeypatch.setattr(framework, "pre_filter", counted)
-    names, asking = NameList(["a", "b"]), pod(requests={"cpu": "1"})
+    names, asking = ["a", "b"], pod(requests={"cpu": "1"})
 
     def pre_filters(change=lambda: None, scored=asking, policy="built-in-default"):
         rig.verdicts.filter(asking, "built-in-default", names)
@@ -119,8 +116,8 @@ def test_scores_go_on_from_the_filters_unless_something_changed(monkeypatch):
 def test_a_pod_that_pre_filter_rejects_gets_no_scores_after_filter_either():
     rig = ExtenderRig("a")
     asking = pod(spec={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]})
-    rig.verdicts.filter(asking, "", NameList(["a"]))
-    assert rig.verdicts.prioritize(asking, "", NameList(["a"])).tolist() == [0]
+    rig.verdicts.filter(asking, "", ["a"])
+    assert rig.verdicts.prioritize(asking, "", ["a"]).tolist() == [0]
 
 
 def test_pods_of_other_schedulers_get_the_built_in_policy():
@@ -134,7 +131,7 @@ def test_an_unknown_policy_is_named():
     with pytest.raises(
         UnusablePolicyError, match='there is no SchedulerPolicy "none", which the URL of the extender names'
     ):
-        ExtenderRig("a").verdicts.filter(pod(), "none", NameList(["a"]))
+        ExtenderRig("a").verdicts.filter(pod(), "none", ["a"])
 
 
 def test_a_policy_in_shadow_mode_decides_nothing_even_if_it_is_named():
@@ -144,7 +141,7 @@ def test_a_policy_in_shadow_mode_decides_nothing_even_if_it_is_named():
         with pytest.raises(
             UnusablePolicyError, match='policy "tries" has mode Shadow, in which it decides about no pods'
         ):
-            ask(pod(), "tries", NameList(["a"]))
+            ask(pod(), "tries", ["a"])
 
 
 @pytest.mark.parametrize("name", ["", "base"])
@@ -154,7 +151,7 @@ def test_a_local_policy_decides_about_pods_of_its_namespace_within_the_policy_th
     assert policies.apply(delegating("base", delegation={"strategies": ["NodeName"]})).accepted
     assert policies.apply_local(local_policy(strategy={"type": "NodeName"})).accepted
     rig.rig.engine.policies_changed({"team-a"})
-    names = NameList(["b", "a"])
+    names = ["b", "a"]
     assert rig.verdicts.prioritize(pod(namespace="team-a"), name, names).tolist() == [0, 10]
     assert rig.verdicts.prioritize(pod(namespace="team-b"), name, names).tolist() == [10, 10]
 
@@ -163,7 +160,7 @@ def test_the_pods_of_a_refused_policy_wait_for_it():
     rig = ExtenderRig("a")
     rig.policy("bad", strategy={"type": "Best"})
     with pytest.raises(UnusablePolicyError, match="policy bad, generation 1, was not accepted"):
-        rig.verdicts.filter(pod(), "", NameList(["a"]))
+        rig.verdicts.filter(pod(), "", ["a"])
 
 
 # Preemption

@@ -12,10 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from aiohttp import web
-
 from podwright.kube.deadline import Deadline
-from podwright.kube.serve.connections.repeated_requests import Answer, RepeatedRequests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +69,6 @@ class Connection(asyncio.Protocol):
         self._total.set(limits.total_seconds)
         self._waits = loop.call_later(limits.head_seconds, self.drop, "head")
         self._over = False
-        self._repeated: RepeatedRequests | None = None
-        if limits.keep_alive:
-            self._repeated = RepeatedRequests(http, idle_seconds=limits.idle_seconds, arrived=self.request_arrived)
 
     def opens_with(self, opening: asyncio.Task[None]) -> None:
         """The task of the TLS handshake, which is cancelled if the connection ends before."""
@@ -91,16 +85,6 @@ class Connection(asyncio.Protocol):
         self._waits.cancel()
         if self._limits.keep_alive and not self._over:
             self._total.set(self._limits.total_seconds)
-
-    @property
-    def repeated(self) -> asyncio.Task[None] | None:
-        """The task that answers repeated requests; None if there was no such request."""
-        return None if self._repeated is None else self._repeated.answering
-
-    def repeats(self, request: web.Request, answer: Answer) -> None:
-        """See `RepeatedRequests.repeats`."""
-        if self._repeated is not None:
-            self._repeated.repeats(request, answer)
 
     def lasts(self, seconds: float) -> None:
         """The answer to the current request may take this many seconds, instead of `Limits.total_seconds`."""
@@ -127,16 +111,12 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        if self._repeated is not None:
-            self._repeated.opened(transport)
         self.http.connection_made(transport)
         if self._over:
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end("")
-        if self._repeated is not None:
-            self._repeated.closed()
         self.http.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -148,7 +128,7 @@ class Connection(asyncio.Protocol):
             return
         self.byte_count += len(data)
         self._received(len(data))
-        if not self._over and (self._repeated is None or not self._repeated.take(data)):
+        if not self._over:
             self.http.data_received(data)
 
     def _receive_no_more(self) -> None:
@@ -165,12 +145,8 @@ class Connection(asyncio.Protocol):
         self._waits.cancel()
         if not self._over:
             self._waits = asyncio.get_running_loop().call_later(self._limits.stall_seconds, self.drop, "stall")
-        if self._repeated is not None:
-            self._repeated.pause_writing()
         self.http.pause_writing()
 
     def resume_writing(self) -> None:
         self._waits.cancel()
-        if self._repeated is not None:
-            self._repeated.resume_writing()
         self.http.resume_writing()

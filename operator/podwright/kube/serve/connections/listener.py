@@ -13,14 +13,13 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
 from aiohttp import web
 
 from podwright.kube.serve.connections.connection import Connection, Limits
-from podwright.kube.serve.connections.repeated_requests import Answer
 
 log = logging.getLogger(__name__)
 
@@ -138,30 +137,21 @@ class Listener:
         self._socket.setblocking(False)
         self._listen()
 
-    def close(self) -> Collection[asyncio.Task[None]]:
-        """Stops listening and drops all connections. Returns the tasks that still answer repeated requests."""
+    def close(self) -> None:
+        """Stops listening and drops all connections."""
         if self._resume is not None:
             self._resume.cancel()
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
-        open_ones = self._open.all()
-        for connection in open_ones:
+        for connection in self._open.all():
             connection.drop("")
-        tasks = (connection.repeated for connection in open_ones)
-        return [task for task in tasks if task is not None and not task.done()]
 
     def request_arrived(self, http: asyncio.BaseProtocol) -> None:
         """The head of a request has arrived at this protocol."""
         connection = self._by_http.get(http)
         if connection is not None:
             connection.request_arrived()
-
-    def repeats(self, request: web.Request, answer: Answer) -> None:
-        """See `RepeatedRequests.repeats`."""
-        connection = self._by_http.get(request.protocol)
-        if connection is not None:
-            connection.repeats(request, answer)
 
     def lasts(self, http: asyncio.BaseProtocol, seconds: float) -> None:
         """The answer of this protocol may take this many seconds: see `Connection.lasts`."""
