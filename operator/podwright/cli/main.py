@@ -26,6 +26,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "kube-scheduler": "podwright.cli.commands.kube_scheduler",
     "plugin": "podwright.cli.commands.plugin",
     "policy": "podwright.cli.commands.policy",
+    "queues": "podwright.cli.commands.queues",
     "record": "podwright.cli.commands.record",
     "replay": "podwright.cli.commands.replay",
     "run": "podwright.cli.commands.run",

@@ -1,0 +1,161 @@
+"""QueueTree: queues, what their pods request, and the share of each queue.
+
+Invariants: a queue's request is its demand, or the sum of its children's requests, and at most its limit. A change of
+demand costs the depth of the queue. Shares are computed when they are read, and only where a request or a share above
+has changed.
+
+Source of the rule: `shares`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from podwright.core.framework.validation import describe
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.queues.shares import UNBOUNDED, Claim, share_out
+
+DEFAULT_PRIORITY: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What a queue may have of one resource, in whole units (milli-CPU, bytes, devices)."""
+
+    guarantee: int = field(
+        default=0, metadata=describe("What the queue gets first. -1: all that it requests.", minimum=-1)
+    )
+    limit: int = field(
+        default=UNBOUNDED, metadata=describe("The most that the queue may have. -1: no limit.", minimum=-1)
+    )
+    weight: int = field(
+        default=1, metadata=describe("Its part of what the guarantees leave. 0 or -1: nothing of it.", minimum=-1)
+    )
+
+
+NO_QUOTA: Final = Quota()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSpec:
+    """`parent`: the name of another queue, empty for a queue at the top. `quotas`: by resource."""
+
+    name: str
+    parent: str = ""
+    priority: int = DEFAULT_PRIORITY
+    quotas: Mapping[str, Quota] = field(
+        default_factory=dict, metadata=describe("What the queue may have, by resource.") | {"name": "resources"}
+    )
+
+
+class _Queue:
+    __slots__ = ("children", "parent", "request", "share", "spec", "stale", "wanted")
+
+    def __init__(self, spec: QueueSpec) -> None:
+        self.spec = spec
+        self.parent: _Queue | None = None
+        self.children: list[_Queue] = []
+        self.wanted: dict[str, int] = {}
+        """By resource: the demand, or the sum of the children's requests."""
+        self.request: dict[str, int] = {}
+        """The same, at most the limit."""
+        self.share: dict[str, int] = {}
+        self.stale: set[str] = set()
+        """The resources of which a request below has changed since the shares below were computed."""
+
+
+class QueueTree:
+    """See the module."""
+
+    def __init__(self, specs: Iterable[QueueSpec], capacity: Mapping[str, int]) -> None:
+        """`capacity`: whole units by resource; the tree shares out these resources.
+
+        Raises InvalidObjectError for a name that two queues have, a parent that does not exist, and a cycle of parents.
+        """
+        self._top = _Queue(QueueSpec(name=""))
+        self._queues: dict[str, _Queue] = {}
+        for spec in specs:
+            if not spec.name or spec.name in self._queues:
+                problem = f"another queue has the name {spec.name!r}" if spec.name else "a value is required"
+                raise InvalidObjectError("name", problem).in_object("Queue", spec.name)
+            self._queues[spec.name] = _Queue(spec)
+        for queue in self._queues.values():
+            parent = self._queues.get(queue.spec.parent) if queue.spec.parent else self._top
+            if parent is None:
+                problem = f"queue {queue.spec.parent!r} does not exist"
+                raise InvalidObjectError("parent", problem).in_object("Queue", queue.spec.name)
+            queue.parent = parent
+            parent.children.append(queue)
+        self._refuse_cycles()
+        self.set_capacity(capacity)
+
+    def set_capacity(self, capacity: Mapping[str, int]) -> None:
+        """Shares out these amounts from now on: whole units by resource."""
+        self._top.share = dict(capacity)
+        self._top.stale.update(capacity)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._queues
+
+    def is_leaf(self, name: str) -> bool:
+        """True if the queue has no children. Raises KeyError if it does not exist."""
+        return not self._queues[name].children
+
+    def add_demand(self, name: str, amounts: Mapping[str, int]) -> None:
+        """Adds these amounts, which may be negative, to what the pods of a queue without children request.
+
+        Raises KeyError if the queue does not exist.
+        """
+        leaf = self._queues[name]
+        for resource, amount in amounts.items():
+            queue, change = leaf, amount
+            while queue.parent is not None:
+                before = queue.request.get(resource, 0)
+                wanted = queue.wanted[resource] = queue.wanted.get(resource, 0) + change
+                limit = queue.spec.quotas.get(resource, NO_QUOTA).limit
+                now = queue.request[resource] = wanted if limit == UNBOUNDED else min(wanted, limit)
+                queue, change = queue.parent, now - before
+                queue.stale.add(resource)
+
+    def share(self, name: str) -> Mapping[str, int]:
+        """The share of a queue, by resource of the capacity. Raises KeyError if the queue does not exist."""
+        self._share_out()
+        return self._queues[name].share
+
+    def shares(self) -> dict[str, Mapping[str, int]]:
+        """The shares of all queues, by name."""
+        self._share_out()
+        return {name: queue.share for name, queue in self._queues.items()}
+
+    def _share_out(self) -> None:
+        for resource in self._top.share.keys() & self._top.stale:
+            stale = [self._top]
+            while stale:
+                parent = stale.pop()
+                parent.stale.discard(resource)
+                claims = [_claim(child, resource) for child in parent.children]
+                for child, share in zip(parent.children, share_out(parent.share[resource], claims), strict=True):
+                    if (child.share.get(resource) != share or resource in child.stale) and child.children:
+                        stale.append(child)
+                    child.share[resource] = share
+        self._top.stale.clear()
+
+    def _refuse_cycles(self) -> None:
+        """A queue of a cycle is not below the top."""
+        below, reached = [self._top], set()
+        while below:
+            for child in below.pop().children:
+                reached.add(child.spec.name)
+                below.append(child)
+        for name, queue in self._queues.items():
+            if name not in reached:
+                problem = f"queue {queue.spec.parent!r} is below this queue, or below a cycle of parents"
+                raise InvalidObjectError("parent", problem).in_object("Queue", name)
+
+
+def _claim(queue: _Queue, resource: str) -> Claim:
+    spec = queue.spec
+    quota = spec.quotas.get(resource, NO_QUOTA)
+    return Claim(spec.name, spec.priority, quota.guarantee, quota.weight, queue.request.get(resource, 0))
