@@ -202,7 +202,7 @@ def _with_nominated(
 ) -> Bools:
     """Filters nodes to which other pods are nominated with these, and replaces the verdicts of those that do not pass in the diagnosis.
 
-    The others keep the verdict of `filter_all`, which is that without the nominated pods.
+    All other nodes keep the verdict that `filter_all` gave without nominated pods.
     """
     crowded = CrowdedNodes(framework, state, pod)
     considered = diagnosis.considered

@@ -20,7 +20,7 @@ class Arrivals:
         self.listener: Listener | None = None
         """None while no policy is in shadow mode."""
         self.changes = 0
-        """How many changes decisions may depend on, other than that pods got nodes."""
+        """Counts the changes that decisions may depend on, except for pods that got nodes."""
 
     def placed(self, pod: PodInfo, node_name: str, *, certain: bool) -> None:
         """Reports that the pod is on the node. `certain`: a scheduler has placed it; otherwise it may have been created there."""

@@ -37,11 +37,11 @@ class Resource:
         return f"{self.root}/{self.plural}"
 
     def collection_in(self, namespace: str) -> str:
-        """The URL path of a namespace's objects. Raises ClusterError for a name that is none."""
+        """The URL path of a namespace's objects. Raises ClusterError if the name is not a valid path segment."""
         return f"{self.root}/namespaces/{_segment(namespace)}/{self.plural}"
 
     def path(self, name: str, namespace: str = "", subresource: str = "") -> str:
-        """The URL path of one object, or of one of its subresources. Raises ClusterError for a name that is none."""
+        """The URL path of one object, or of one of its subresources. Raises ClusterError if the name is not a valid path segment."""
         parent = self.collection_in(namespace) if self.namespaced else self.collection
         own = f"{parent}/{_segment(name)}"
         return f"{own}/{subresource}" if subresource else own

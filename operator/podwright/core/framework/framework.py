@@ -260,7 +260,7 @@ class Framework(BuiltPlugins):
             contract.contained(plugin, Point.POST_FILTER, plugin.clear_cache)
 
     def cached_verdicts(self, key: Hashable | None) -> NodeVerdicts[Status | None] | None:
-        """The verdicts on crowded nodes that were kept under this key, which says what they depend on; None if it is None."""
+        """The cached verdicts on crowded nodes for `key`, which holds everything that they depend on; None for None."""
         return self._verdicts.of(key)
 
     def nominated_before(self, pod: PodInfo, node_name: str) -> Sequence[PodInfo]:

@@ -49,7 +49,9 @@ class GuardedPlugin:
 
 
 class _Unwrapped:
-    """A plugin's methods for one node. The loop over nodes is watched as a whole, because to watch each call would double the time of a short one."""
+    """A plugin's methods for one node. Timing covers the whole loop over nodes: timing each call would double the cost
+    of short calls.
+    """
 
     __slots__ = ("filter", "name", "report_exception", "score")
 

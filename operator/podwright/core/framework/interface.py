@@ -143,7 +143,7 @@ class CycleState:
         self.observer = observer
         """Measures the plugins that run in this cycle; None: they are not measured. Dry runs on a clone never are."""
         self.left: Bools | None = None
-        """bool[nodes]: the nodes that the filters before `filter_all` have passed; None: not known. Others need no verdict."""
+        """bool[nodes]: the nodes that the filters before `filter_all` have passed; None: unknown. `filter_all` may skip all others."""
         self.devices: Sequence[str] = ()
         """The devices that the pod gets on its node, as driver/pool/device. Reserve sets it."""
         self.follow_ups: list[FollowUp] = []

@@ -342,7 +342,7 @@ class SchedulingQueue:
         self.move(EVERYTHING_CHANGED)
 
     def reconsider_moved(self, namespaces: Collection[str] | None = None) -> Iterator[None]:
-        """Retries the pods to which other hints now apply than when they began to wait: another policy decides about them.
+        """Retries the pods whose queueing hints have changed since they began to wait, because another policy decides now.
 
         `namespaces`: of their pods; None: of all. An iterator with a step for each pod, between which anything may happen.
         """

@@ -329,7 +329,8 @@ class Cache:
         batches: dict[int, tuple[PlacementObserver, Batch]],
         present: bool,
     ) -> None:
-        """The pods are on these nodes from now on, or no longer. The caller writes the nodes and their sums. `assumed`: uids of those that are assumed.
+        """Adds the pods to these nodes (`present`), or removes them. The caller writes the nodes and their sums. `assumed`:
+        uids of the assumed pods.
 
         `batches`: one dict for these pods, which starts empty; by id of the observer.
         """

@@ -50,7 +50,7 @@ class ConcurrencyLimit:
         self._steady_limit = float(base)
         self._latencies: deque[float] = deque(maxlen=SAMPLES)
         self._probe_at = now + FIRST_PROBE_SECONDS
-        """When to measure the lowest latency at the latest."""
+        """Deadline for the next measurement of the minimum latency."""
         self._step_began = now
         self._completed = 0
         """Requests since then."""

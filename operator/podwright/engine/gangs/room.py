@@ -1,6 +1,6 @@
 """Whether a waiting gang may have room. An event does not retry a gang for which even the bound of what fits is too small.
 
-Without this, each of a gang's pods that ends would retry every waiting gang, though all but the last of these events come too early.
+Without this, each ending pod of a gang would retry every waiting gang, although there is room only after the last one.
 Nothing is missed: a larger bound needs an event for which one of the plugins that made it too small has a hint, and only a gang that
 waits for the events of all these plugins is left alone. Gangs that may preempt are always retried.
 """

@@ -216,7 +216,7 @@ class World:
         return self._unplaced.get(uid), ""
 
     def _is_known(self, uid: str) -> bool:
-        """Whether the pod is in the cluster, be it on a node that is gone, or waits there."""
+        """True if the real cluster has the pod, placed (also on a deleted node) or pending."""
         return self._real.placement(uid) is not None or uid in self._unplaced
 
     def _is_here(self, uid: str) -> bool:

@@ -64,7 +64,7 @@ def policy_rows(policies: ActivePolicies) -> Iterator[PolicyRows | None]:
 
 
 def about_policy(policies: ActivePolicies, key: str, *, faults: bool) -> Answer:
-    """One policy, empty if there is none. `key`: its name, with its namespace before it if it is local. `faults`: whether to tell what went wrong."""
+    """One policy, empty if there is none. `key`: its name, with its namespace before it if it is local. `faults`: includes what went wrong."""
     known = policies.policy_set
     built_in = next((each for each in known.built_in if each.name == key), None)
     result = _result(policies, key)

@@ -3,8 +3,8 @@
 A Binding and its event cost 60 µs of CPU each with this module and 175 µs with aiohttp, which is most of a pod's cost outside
 its decision (docs/adr/0005 has the figures). Streams use aiohttp: see `http`.
 
-Invariant: one request at a time on a connection, and nothing but a GET is sent twice. The oldest idle connection is used next, so the ones
-that survive a burst are older than it, and their memory does not lie between memory that the burst has freed.
+Invariant: one request at a time on a connection, and nothing but a GET is sent twice. The oldest idle connection is used next. So connections
+opened in a burst expire together, which avoids heap fragmentation.
 """
 
 from __future__ import annotations

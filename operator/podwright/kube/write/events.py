@@ -49,7 +49,7 @@ FINISH_SECONDS: Final = 360.0
 REFRESH_SECONDS: Final = 1_800.0
 """How often the count of a running series is written."""
 SWEEP_SECONDS: Final = 60.0
-"""How often series are checked for both."""
+"""How often to look for series that have ended or must be written."""
 POLICY_ANNOTATION: Final = "podwright.dev/policy"
 """The annotation of an event with name and generation of the policy that decided, as name@generation."""
 _MAX_REFUSALS: Final = 100

@@ -1,8 +1,8 @@
 """Which claims of a pod find a volume on a node, from what they choose on similar nodes.
 
 Volumes that name single nodes make nearly all nodes differ. So the claims choose once for an imagined node: it is like the node, but has a
-value that no volume mentions for each label of which volumes mention many values. The node reaches some volumes more or fewer, which mention
-its values, and `chains` finds what changes with these.
+value that no volume mentions for each label of which volumes mention many values. The real node differs in the volumes that
+mention its own label values. `chains` computes how these change the choice.
 """
 
 from __future__ import annotations

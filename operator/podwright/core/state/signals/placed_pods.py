@@ -1,7 +1,7 @@
 """PlacedPods: when pods were placed, as long as the samples of a signal may not show them yet.
 
-Invariant: a pod that is taken off its node and put back, as in a dry run that is rolled back, counts from the time at which it was placed
-first, in the row that it had. What was taken off is remembered until `forget`, which also drops the rows of pods that were only tried out.
+Invariant: a pod that is taken off its node and put back, as in a dry run that is rolled back, keeps its original
+placement time and row. What was taken off is remembered until `forget`, which also drops the rows of pods that were only tried out.
 Memory is proportional to the pods that were placed within the horizon.
 """
 

@@ -200,7 +200,7 @@ def load(
     """Credentials from a kubeconfig (the given one, `KUBECONFIG`, or ~/.kube/config), else from the pod's service account.
 
     `server`: the URL of the API server, instead of the one in the kubeconfig. Without a kubeconfig, it gets no credentials.
-    `named_by`: what can name the kubeconfig, for the error that there is none.
+    `named_by`: the option or variable that the error message mentions if there is no kubeconfig.
 
     Raises ConfigError if neither exists, and if the kubeconfig cannot be used.
     """

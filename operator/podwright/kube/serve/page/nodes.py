@@ -15,7 +15,7 @@ T = TypeVar("T", bound=Hashable)
 Json = dict[str, Any]
 
 SPARE_NUMBERS: Final = 1000
-"""Everything is numbered anew when there are this many more numbers than nodes."""
+"""Renumber when this many numbers are unused."""
 _HOLE: Final = NodeRow(0)
 
 
