@@ -67,6 +67,8 @@ class Connection:
     namespaces: Sequence[str] = ()
     annotations: Sequence[str] = ()
     """Patterns of further annotations to keep."""
+    messages: bool = False
+    """Whether to keep the messages of `redaction.redacted`."""
     operator_namespace: str = INSTALLED_NAMESPACE
     """The namespace of the ConfigMaps from which SchedulerPolicies take params."""
     signals: Signals = field(default_factory=dict)
@@ -177,7 +179,7 @@ async def _listed(http: Http, resource: Resource, connection: Connection) -> tup
         for path in paths:
             async for raw in list_objects(http, path):
                 known = {"apiVersion": version, "kind": resource.kind, **raw}
-                found.append(redacted(resource.kind, known, connection.kept_annotations))
+                found.append(redacted(resource.kind, known, connection.kept_annotations, messages=connection.messages))
     except ClusterError as error:
         if status_of(error) == 404:
             return NOT_SERVED, []

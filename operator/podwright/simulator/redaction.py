@@ -86,8 +86,9 @@ _OPAQUE: Final = frozenset(("volumeAttributes", "parameters", "mountOptions", "o
 """Fields of other kinds whose content is for drivers. Scheduling does not depend on these."""
 
 
-def redacted(kind: str, raw: Raw, annotations: Sequence[str] = ()) -> dict[str, Any]:
-    """A copy of an object with the fields that are kept. `annotations`: patterns of further annotations to keep.
+def redacted(kind: str, raw: Raw, annotations: Sequence[str] = (), *, messages: bool = False) -> dict[str, Any]:
+    """A copy of an object with the fields that are kept. `annotations`: patterns of further annotations to keep. `messages`: whether to
+    keep why a controller cannot create pods, which is a quota's or an admission webhook's own text.
 
     A value of a wrong type is kept unchanged, so that reading the snapshot gives the same error as reading the object.
     """
@@ -98,6 +99,8 @@ def redacted(kind: str, raw: Raw, annotations: Sequence[str] = ()) -> dict[str, 
         copy["metadata"] = _metadata(raw["metadata"], keep)
     if own is not None:
         copy.update(own(raw, keep))
+        if messages and own is _workload and "status" in copy:
+            copy["status"] = {"conditions": replica_failures(raw)}
         return copy
     if kind not in KNOWN_KINDS:
         return copy
@@ -219,7 +222,17 @@ def _workload(raw: Raw, keep: Sequence[str]) -> dict[str, Any]:
             "metadata": _metadata(template.get("metadata"), keep),
             "spec": _pod_spec(template.get("spec")),
         }
-    return {"spec": spec} if "spec" in raw else {}
+    failures = replica_failures(raw)
+    status = {"status": {"conditions": _condition(failures)}} if failures else {}
+    return {"spec": spec, **status} if "spec" in raw else status
+
+
+def replica_failures(raw: Raw) -> list[Raw]:
+    """The condition with which a workload says that its controller cannot create pods; [] if it says nothing of that kind."""
+    status = raw.get("status")
+    conditions = status.get("conditions") if isinstance(status, Mapping) else None
+    found = (each for each in (conditions if isinstance(conditions, list) else ()) if isinstance(each, Mapping))
+    return [each for each in found if each.get("type") == "ReplicaFailure" and each.get("status") == "True"]
 
 
 def _claim_template(raw: Raw, _keep: Sequence[str]) -> dict[str, Any]:

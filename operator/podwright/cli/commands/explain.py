@@ -75,6 +75,7 @@ def explain(
     connection = Connection(
         kubeconfig=kubeconfig,
         context=context,
+        messages=True,
         operator_namespace=values["operator_namespace"],
         signals=defined_signals(values["signals"]),
     )

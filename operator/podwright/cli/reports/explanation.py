@@ -25,6 +25,7 @@ from podwright.simulator.explain.results import (
     QueuePlace,
     Recorded,
     Scores,
+    SharedCause,
     State,
     WorkloadExplanation,
 )
@@ -65,7 +66,7 @@ class Report:
             shown = [f"{count} on {node}" for node, count in list(found.nodes.items())[:_NODES_SHOWN]]
             more = len(found.nodes) - len(shown)
             lines.append(("nodes", ", ".join(shown) + (f" and {counted(more, 'more node')}" if more > 0 else "")))
-        lines += [("why", f"{counted(c.pods, 'pod')} ({', '.join(c.examples)}): {c.text}") for c in found.causes]
+        lines += [("why", f"{_pods_of(each)}: {each.text}") for each in found.causes]
         lines += [("note", note) for note in found.notes]
         self._console.print(_fields(lines))
         if found.first is not None:
@@ -116,6 +117,12 @@ class Report:
             yield "message", found.message
         for note in found.notes:
             yield "note", note
+
+
+def _pods_of(cause: SharedCause) -> str:
+    if cause.examples:
+        return f"{counted(cause.pods, 'pod')} ({', '.join(cause.examples)})"
+    return f"{counted(cause.pods, 'pod')} more" if cause.pods else "further pods"
 
 
 def _colour(state: State) -> str:

@@ -237,19 +237,19 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedCause:
-    """A cause that several pods of a workload have. `examples`: names of some of them."""
+    """A cause that several pods of a workload have. `examples`: names of some of them; empty if the pods do not exist."""
 
     reason: str
     text: str
     pods: int
-    examples: tuple[str, ...]
+    examples: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadExplanation:
     """The pods of a deployment, a job or a pod group. `nodes`: how many pods each node has.
 
-    `causes`: why pods wait, the most frequent cause first. `first`: the explanation of the first pod that waits, or else of the first
+    `causes`: why pods do not exist, then why pods wait, the most frequent cause first. `first`: the explanation of the first pod that waits, or else of the first
     pod that is placed.
     """
 

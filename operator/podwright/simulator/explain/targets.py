@@ -13,6 +13,7 @@ from podwright.core.objects.similar_names import did_you_mean
 from podwright.simulator.explain.explanation import explain_pod
 from podwright.simulator.explain.results import Explanation, SharedCause, WorkloadExplanation
 from podwright.simulator.loaded import LoadedCluster
+from podwright.simulator.redaction import replica_failures
 from podwright.simulator.snapshot import Snapshot
 
 Raw = Mapping[str, Any]
@@ -122,12 +123,23 @@ def _workload(
         placed=len(placed),
         waiting=len(waiting),
         nodes=dict(Counter(pod.node_name for pod in placed).most_common()),
-        causes=tuple(_shared(cluster, waiting[:PODS_EXPLAINED])),
+        causes=(*_not_created(snapshot, target, len(parsed)), *_shared(cluster, waiting[:PODS_EXPLAINED])),
         first=explain_pod(cluster, first, changes=changes, raw=raws[first.uid]) if first else None,
         notes=()
         if len(waiting) <= PODS_EXPLAINED
         else (f"the causes are those of the first {PODS_EXPLAINED} waiting pods",),
     )
+
+
+def _not_created(snapshot: Snapshot, target: Target, pods: int) -> Iterator[SharedCause]:
+    """Why pods that the workload should have do not exist, in the words of a quota or of an admission webhook."""
+    raw = next((raw for raw in snapshot.of_kind(target.kind) if _key(raw) == (target.namespace, target.name)), {})
+    for failure in replica_failures(raw):
+        spec = raw.get("spec")
+        replicas = spec.get("replicas") if isinstance(spec, Mapping) else None
+        lacking = max(0, (replicas if isinstance(replicas, int) else 1) - pods)
+        why = failure.get("message") or f"{failure.get('reason')}, and a snapshot has no more of it"
+        yield SharedCause(reason="ReplicaFailure", text=f"its controller cannot create them: {why}", pods=lacking)
 
 
 def _shared(cluster: LoadedCluster, waiting: Sequence[PodInfo]) -> Iterator[SharedCause]:

@@ -174,3 +174,17 @@ async def test_a_cluster_is_asked_only_for_the_config_maps_that_policies_name():
     configs = [path for path in asked if "configmaps" in path]
     assert sorted(configs) == [f"/api/v1/namespaces/podwright-system/configmaps/{name}" for name in sorted(answers)]
     assert not any("secrets" in path for path in asked)
+
+
+@pytest.mark.parametrize("messages", [True, False])
+async def test_the_messages_of_controllers_are_read_on_request_only(messages):
+    failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota: few"}
+    deployment = {"metadata": {"name": "web", "namespace": "default"}, "status": {"conditions": [failure]}}
+
+    async def serve(request):
+        found = [deployment] if request.path.endswith("/deployments") else []
+        return await says(200, {"metadata": {"resourceVersion": "1"}, "items": found})(request)
+
+    async with api(default=serve) as (http, _):
+        (kept,) = (await take_snapshot(http, Connection(messages=messages))).of_kind("Deployment")
+    assert kept["status"] == {"conditions": [failure if messages else {key: failure[key] for key in ("type", "status", "reason")}]}  # fmt: skip

@@ -3,6 +3,7 @@ import pytest
 from podwright.simulator.explain.results import State
 from podwright.simulator.explain.targets import TargetError, explain_target, parse_target
 from podwright.simulator.loaded import LoadOptions, load
+from podwright.simulator.redaction import redacted
 from podwright.simulator.snapshot import NOT_SERVED, Snapshot
 from support.explain.kit import GATES
 from support.explain.objects import cluster, full, gang, member, node, waiting
@@ -90,6 +91,28 @@ def test_a_deployment_owns_the_pods_of_its_replica_sets():
     snapshot = Snapshot(objects=[*snapshot_of(given).objects, replica_set])
     found = explain_target(given.load(), snapshot, parse_target("deploy/web", "default"), changes=False)
     assert (found.pods, found.first.name) == (1, "default/a")
+
+
+QUOTA = 'pods "web-1-x" is forbidden: exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1'
+
+
+@pytest.mark.parametrize(
+    ("messages", "says"),
+    [
+        pytest.param(True, f"its controller cannot create them: {QUOTA}", id="from the cluster"),
+        pytest.param(False, "its controller cannot create them: FailedCreate, and a snapshot has no more of it", id="from a snapshot"),
+    ],
+)  # fmt: skip
+def test_pods_that_a_controller_cannot_create_are_a_cause(messages, says):
+    condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": QUOTA}
+    available = {"type": "Available", "status": "False", "message": QUOTA}
+    raw = {"kind": "Deployment", "metadata": {"name": "web", "namespace": "default"}, "spec": {"replicas": 3}, "status": {"conditions": [available, condition]}}  # fmt: skip
+    pods = [full("a", "one", metadata=owned_by("ReplicaSet", "web-1"))]
+    given = cluster([node("one")], pods)
+    snapshot = Snapshot(objects=[*snapshot_of(given).objects, redacted("Deployment", raw, messages=messages)])
+    found = explain_target(given.load(), snapshot, parse_target("deploy/web", "default"), changes=False)
+    (cause,) = found.causes
+    assert (cause.reason, cause.pods, cause.text) == ("ReplicaFailure", 2, says)
 
 
 def test_a_pod_group_shows_its_members():
