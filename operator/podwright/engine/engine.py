@@ -114,7 +114,12 @@ class Engine:
             at_once=options.attempts_at_extenders,
         )
         self.node_signals = NodeSignals(state, ports)
-        self.nodes = Nodes(state, ports, on_delete=self.binding_executor.checks.node_removed)
+        self.nodes = Nodes(
+            state,
+            ports,
+            scheduler_name=options.policies.scheduler_name,
+            on_delete=self.binding_executor.checks.node_removed,
+        )
         self.group_changes = GroupChanges(state, ports, foreign_pods=self.foreign_pods)
         self._gangs = Gangs(
             state,

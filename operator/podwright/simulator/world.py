@@ -10,9 +10,9 @@ from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Cluster, ClusterError, EventType, WaitingPod
 from podwright.core.framework.observer import NO_OBSERVER
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.raw import as_list, json_type
+from podwright.core.objects.readable import parse_known_node
 from podwright.core.objects.watched_kinds import STORED_KINDS
 from podwright.core.state.cache import Cache
 from podwright.core.state.object_store import ObjectStore
@@ -86,7 +86,7 @@ class World:
             for raw in objects_of(objects.get(field), field):
                 self.cache.set_object(kind, raw)
         for raw in objects_of(objects.get("nodes"), "nodes"):
-            self.cache.set_node(parse_node(raw))
+            self.cache.set_node(parse_known_node(raw)[0])
         for raw in objects_of(objects.get("pods"), "pods"):
             self.set_pod(raw)
 

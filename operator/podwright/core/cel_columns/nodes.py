@@ -276,7 +276,7 @@ class Viewer:
             ("annotations", lambda node: node.annotations),
             ("taints", lambda node: _taints_of(node.taints)),
             ("conditions", lambda node: node.conditions),
-            ("images", lambda node: _capped(node.images)),
+            ("images", lambda node: dict(node.images)),
         ]
         self._fields = [(name, read) for name, read in fields if reads & FIELDS[name]]
         self._amounts = bool(reads & (Reads.ALLOCATABLE | Reads.USAGE))

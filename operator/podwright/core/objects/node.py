@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Final
 
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.objects.raw import as_labels, as_list, as_mapping
 from podwright.core.objects.resources import resource_list
 from podwright.core.objects.taints import Taint, parse_taints
@@ -35,8 +39,44 @@ class Node:
     terminating: bool = False
     conditions: Mapping[str, str] = field(default_factory=dict)
     """Condition type to status, such as `Ready` to `True`."""
-    image_names: tuple[tuple[tuple[str, ...], int], ...] = field(default=())
-    """Each image's names and its size in bytes, in the node's order."""
+
+
+MANY_IMAGES: Final = 256
+"""A node with more names of images has them as `ManyImages`. By default, a kubelet reports 50 images."""
+
+
+class ManyImages(Mapping[str, int]):
+    """Names and sizes of many images, in a small part of a dictionary's memory: the sorted names as one text, with where each ends."""
+
+    __slots__ = ("_ends", "_sizes", "_text")
+
+    def __init__(self, images: Mapping[str, int]) -> None:
+        names = sorted(images)
+        self._text = "".join(names)
+        self._ends = array("q", accumulate(map(len, names)))
+        self._sizes = array("q", map(images.__getitem__, names))
+
+    def __getitem__(self, name: str) -> int:
+        at = bisect_left(range(len(self)), name, key=self._name)
+        if at == len(self) or self._name(at) != name:
+            raise KeyError(name)
+        return self._sizes[at]
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self._name, range(len(self)))
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ManyImages):
+            return NotImplemented
+        return (self._text, self._ends, self._sizes) == (other._text, other._ends, other._sizes)
+
+    __hash__ = None  # type: ignore[assignment]  # as a dict
+
+    def _name(self, at: int) -> str:
+        return self._text[self._ends[at - 1] if at else 0 : self._ends[at]]
 
 
 def parse_node(raw: Mapping[str, Any]) -> Node:
@@ -67,17 +107,14 @@ def _conditions(raw: Any) -> dict[str, str]:
 def _parse(raw: Mapping[str, Any], metadata: Mapping[str, Any], name: str) -> Node:
     spec = as_mapping(raw.get("spec"), "spec")
     status = as_mapping(raw.get("status"), "status")
-    listed = []
     images: dict[str, int] = {}
     for index, item in enumerate(as_list(status.get("images"), "status.images")):
         image = as_mapping(item, f"status.images[{index}]")
         size = image.get("sizeBytes") or 0
-        if not isinstance(size, int):
-            raise InvalidObjectError(f"status.images[{index}].sizeBytes", "expected a whole number")
-        names = tuple(str(n) for n in as_list(image.get("names"), f"status.images[{index}].names"))
-        listed.append((names, size))
-        for image_name in names:
-            images.setdefault(image_name, size)
+        if not isinstance(size, int) or abs(size) > MAX_INT64:
+            raise InvalidObjectError(f"status.images[{index}].sizeBytes", "expected a whole number of 64 bits")
+        for image_name in as_list(image.get("names"), f"status.images[{index}].names"):
+            images.setdefault(str(image_name), size)
     return Node(
         name=name,
         uid=str(metadata.get("uid") or ""),
@@ -86,10 +123,9 @@ def _parse(raw: Mapping[str, Any], metadata: Mapping[str, Any], name: str) -> No
         taints=parse_taints(spec.get("taints"), "spec.taints"),
         unschedulable=bool(spec.get("unschedulable")),
         allocatable=resource_list(status.get("allocatable"), "status.allocatable"),
-        images=images,
+        images=images if len(images) <= MANY_IMAGES else ManyImages(images),
         declared_features=frozenset(str(f) for f in as_list(status.get("declaredFeatures"), "status.declaredFeatures")),
         resource_version=str(metadata.get("resourceVersion") or ""),
         terminating=bool(metadata.get("deletionTimestamp")),
         conditions=_conditions(status.get("conditions")),
-        image_names=tuple(listed),
     )

@@ -13,7 +13,7 @@ from podwright.core.objects.errors import InvalidObjectError, described
 from podwright.core.objects.node import Node, parse_node
 from podwright.core.objects.pod import PodInfo, parse_host_ports, parse_pod
 from podwright.core.objects.raw import as_labels, as_list, as_mapping
-from podwright.core.objects.resources import parse_amounts
+from podwright.core.objects.resources import parse_amounts, resource_list
 from podwright.core.objects.taints import parse_taint
 
 Raw = Mapping[str, Any]
@@ -112,7 +112,7 @@ class _Reading:
                 "unschedulable": spec.get("unschedulable"),
                 "taints": [taint for where, taint in taints if self._readable(parse_taint, taint, where)],
             },
-            "status": {"allocatable": self._amounts(status.get("allocatable"), "status.allocatable")},
+            "status": {"allocatable": self._entries(status.get("allocatable"), "status.allocatable", resource_list)},
         }
         return self._with_parts(counted, _NODE_PARTS, parse_node), self._problems
 

@@ -14,7 +14,14 @@ from typing import Final
 
 from podwright.core.objects.compaction import cleared_regularly
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.quantity import parse_quantity, round_up, round_up_milli
+from podwright.core.objects.quantity import (
+    MAX_INT64,
+    NANO,
+    parse_exact_quantity,
+    parse_quantity,
+    round_up,
+    round_up_milli,
+)
 from podwright.core.objects.raw import as_mapping, shortened
 
 CPU: Final = "cpu"
@@ -137,5 +144,24 @@ def parse_amounts(raw: object, where: str) -> dict[str, int]:
 
 
 def resource_list(raw: object, where: str) -> dict[str, int]:
-    """A v1.ResourceList in the units of this module. Raises InvalidObjectError naming the resource."""
-    return amounts_of(parse_amounts(raw, where))
+    """What a node has, a v1.ResourceList, in the units of this module. Raises InvalidObjectError naming the resource, also for an amount
+    that has no place in an int64: kube-scheduler's arithmetic makes 0 of it, or less. A binary amount is capped before (`16Ei` of memory).
+    """
+    amounts = parse_amounts(raw, where)
+    for name, nanos in amounts.items():
+        if nanos >= _GREATEST_CPU and (problem := _overflow(name, nanos, as_mapping(raw, where)[name])):
+            raise InvalidObjectError(f"{where}[{name}]", problem)
+    return amounts_of(amounts)
+
+
+_GREATEST_CPU: Final = MAX_INT64 * (NANO // 1000)
+"""In nano-units, the most CPU of which the milli-units are an int64."""
+
+
+def _overflow(name: str, nanos: int, value: object) -> str:
+    if name == CPU:
+        unit, too_many = " milli-CPU", nanos > _GREATEST_CPU
+    else:
+        binary = isinstance(value, str) and value.endswith("i")
+        unit, too_many = "", not binary and parse_exact_quantity(value, name) > MAX_INT64 * NANO
+    return f"{shortened(value)} is more than {MAX_INT64}{unit}, so the node counts as having none" if too_many else ""

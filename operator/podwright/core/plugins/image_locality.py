@@ -1,13 +1,14 @@
 """ImageLocality: prefers nodes that already have the pod's images. Larger and more widespread images count more.
 
 Each image adds its size times the share of nodes that have it. A sum of 23 MiB or less scores 0; 1000 MiB per image of the pod or
-more scores 100. The size of an image is the one that the first node reported. `ImageIndex` holds sizes and counts. The scores
-of a set of images are a column, which is kept until a node changes.
+more scores 100. The size of an image is the one that the first node reported. `ImageIndex` holds sizes and counts of the images that
+pods ask for, because nodes may have many others. The scores of a set of images are a column, which is kept until a node changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +24,7 @@ from podwright.core.framework.interface import (
     Scope,
     ScorePlugin,
 )
-from podwright.core.objects.compaction import RecentCache, compact_regularly, shrink
+from podwright.core.objects.compaction import RecentCache, compact_regularly
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodImages, PodInfo
 from podwright.core.state.columns.table import NodeTable
@@ -35,38 +36,48 @@ _GREATEST_PER_IMAGE: Final = 1000 * _MIB
 _GREATEST: Final = 2**50
 """A greater contribution makes no difference. The sum of as many as a pod has images fits into int64."""
 _KEPT: Final = 256
+_MOST_ASKED: Final = 4096
+"""About how many images `ImageIndex` knows. If pods ask for more, it counts them when they are asked for again."""
 FEW_IMAGES: Final = 16
 """If a pod has more images than this, the images of each node are looked up among them, instead of the nodes that have each image."""
 
 
 class ImageIndex:
-    """By image name: its size in bytes, and how many nodes have it."""
+    """By image name, of those that pods have asked for: its size in bytes, and how many nodes have it."""
 
     def __init__(self) -> None:
-        self._known: dict[str, list[int]] = {}
+        self._asked: dict[str, list[int]] = {}
         compact_regularly(self)
 
     def compact(self) -> None:
-        """Frees the memory that the dictionary needed when there were more images."""
-        shrink(self._known)
+        """Forgets the images that no node has."""
+        self._asked = {name: entry for name, entry in self._asked.items() if entry[1]}
 
-    def contribution(self, name: str, nodes: int) -> int:
-        """The bytes that the image adds on a node that has it: its size times the share of nodes that have it."""
-        size, having = self._known.get(name, (0, 0))
-        return min(int(float(size) * (having / nodes)), _GREATEST) if having else 0
-
-    def has(self, name: str) -> bool:
-        """Whether any node has the image."""
-        return name in self._known
+    def contributions(self, names: Collection[str], table: NodeTable) -> dict[str, int]:
+        """The bytes that each of these images adds on a node that has it: its size times the share of nodes that have it. Only of images
+        that any node has.
+        """
+        if len(self._asked) > _MOST_ASKED:
+            self._asked.clear()
+        asked = self._asked
+        if new := {name: [0, 0] for name in names if name not in asked}:
+            for node in table.nodes:
+                if node is not None:
+                    _count(new, node.images)
+            asked.update(new)
+        return {
+            name: min(int(float(size) * (having / table.count)), _GREATEST)
+            for name in dict.fromkeys(names)
+            for size, having in (asked[name],)
+            if having
+        }
 
     def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
-        for name in before.images if before is not None else ():
-            entry = self._known[name]
-            entry[1] -= 1
-            if not entry[1]:
-                del self._known[name]
-        for name, size in after.images.items() if after is not None else ():
-            self._known.setdefault(name, [size, 0])[1] += 1
+        if before is not None:
+            for name in _common(self._asked, before.images):
+                self._asked[name][1] -= 1
+        if after is not None:
+            _count(self._asked, after.images)
 
     def pod_added(self, pod: PodInfo, slot: int) -> None:
         """Ignored: the kubelet reports the images of a node."""
@@ -93,9 +104,9 @@ class ImageLocality(Plugin, ScorePlugin):
         return (Cost(number, "images", 5e-6),) if (number := pod.images.count) > ORDINARY else ()
 
     def score(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        total = self.handle.cache.table.count
-        images = node.present.images
-        found = sum(self._index.contribution(name, total) for name in _names(pod.images) if name in images)
+        images, names = node.present.images, _names(pod.images)
+        added = self._index.contributions(names, self.handle.cache.table)
+        found = sum(added[name] for name in names if name in added and name in images)
         least, greatest = _LEAST, _GREATEST_PER_IMAGE * pod.images.count
         return MAX_SCORE * (max(least, min(found, greatest)) - least) // (greatest - least)
 
@@ -110,34 +121,48 @@ class ImageLocality(Plugin, ScorePlugin):
 
     def _column(self, table: NodeTable, images: PodImages) -> Int64s | int:
         """int64[nodes], or 0 if no node has any of the images."""
-        known = [name for name in _names(images) if self._index.has(name)]
-        if not known:
+        names = _names(images)
+        added = self._index.contributions(names, table)
+        if not added:
             return 0
-        found = self._one_by_one(table, known) if len(known) <= FEW_IMAGES else self._by_node(table, known)
+        added = {name: bytes_ * times for name, times in Counter(names).items() if (bytes_ := added.get(name, 0))}
+        found = self._one_by_one(table, added) if len(added) <= FEW_IMAGES else self._by_node(table, added)
         greatest = _GREATEST_PER_IMAGE * images.count
         return (found.clip(_LEAST, greatest) - _LEAST) * MAX_SCORE // (greatest - _LEAST)
 
-    def _one_by_one(self, table: NodeTable, names: Sequence[str]) -> Int64s:
-        """int64[nodes]: what these images add. Which nodes have an image is kept."""
+    def _one_by_one(self, table: NodeTable, added: Mapping[str, int]) -> Int64s:
+        """int64[nodes]: what the images add, of those that `added` has. Which nodes have an image is kept."""
         found = np.zeros(table.size, np.int64)
-        for name in names:
-            found += self._having(name) * self._index.contribution(name, table.count)
+        for name, bytes_ in added.items():
+            found += self._having(name) * bytes_
         return found
 
-    def _by_node(self, table: NodeTable, names: Sequence[str]) -> Int64s:
+    def _by_node(self, table: NodeTable, added: Mapping[str, int]) -> Int64s:
         """As `_one_by_one` for many images, in one pass over the nodes' images."""
-        added: dict[str, int] = {}
-        for name in names:
-            added[name] = added.get(name, 0) + self._index.contribution(name, table.count)
         found = np.zeros(table.size, np.int64)
         for slot, node in enumerate(table.nodes):
             if node is not None:
-                found[slot] = sum([added[name] for name in node.images if name in added])
+                found[slot] = sum([added[name] for name in _common(added, node.images)])
         return found
 
     def _having(self, name: str) -> Int64s:
         """int64[nodes]: 1 if the node has the image, else 0."""
         return self.handle.cache.derived.get(("image", name), lambda node: name in node.images, np.int64)
+
+
+def _common(asked: Mapping[str, object], images: Mapping[str, int]) -> list[str]:
+    """The names that are in both maps."""
+    few, many = (asked, images) if len(asked) < len(images) else (images, asked)
+    return [name for name in few if name in many]
+
+
+def _count(entries: Mapping[str, list[int]], images: Mapping[str, int]) -> None:
+    """Counts a node's images in entries of size and number of nodes. The first node says the size."""
+    for name in _common(entries, images):
+        entry = entries[name]
+        if not entry[1]:
+            entry[0] = images[name]
+        entry[1] += 1
 
 
 def _names(images: PodImages) -> list[str]:

@@ -8,16 +8,20 @@ from podwright.core.objects.readable import parse_known_node
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.engine.intake.object_changes import NODE_DELETE, UNSCHEDULED_POD_ADD, node_event, same_node
 from podwright.engine.intake.stream import Raw, Stream, name_of
-from podwright.engine.ports import Ports
+from podwright.engine.ports import Ports, Regarding
 from podwright.engine.state import EngineState
 
 
 class Nodes(Stream):
     """See the module."""
 
-    def __init__(self, state: EngineState, ports: Ports, *, on_delete: Callable[[NodeInfo], None]) -> None:
-        """`on_delete` is called with each node that was deleted, and the pods on it."""
+    def __init__(
+        self, state: EngineState, ports: Ports, *, scheduler_name: str, on_delete: Callable[[NodeInfo], None]
+    ) -> None:
+        """`scheduler_name`: the reporter of events. `on_delete` is called with each node that was deleted, and the pods on it."""
         super().__init__(state, ports)
+        self._recorder = ports.recorder
+        self._scheduler_name = scheduler_name
         self._on_delete = on_delete
         self._raw_objects = state.raw_objects
 
@@ -29,7 +33,10 @@ class Nodes(Stream):
         try:
             node, problems = parse_known_node(raw)
             for problem in problems:
-                self._invalid_objects.report("Node", name_of(raw), problem)
+                if text := self._invalid_objects.report("Node", name_of(raw), problem):
+                    # As the kubelet's events of a node, it regards the node's name as its uid.
+                    regarding = Regarding("", node.name, node.name, "", self._scheduler_name, "Node")
+                    self._recorder.record(regarding, "Warning", "InvalidNode", "Scheduling", text)
             self._raw_objects.put_node(raw)
             known = self._cache.present(node.name)
             before = None if known is None else known.node

@@ -6,7 +6,7 @@ import pytest
 
 from podwright.core.objects import pod as pod_module
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.node import parse_node
+from podwright.core.objects.node import MANY_IMAGES, ManyImages, parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.readable import MAX_PROBLEMS, parse_assigned_pod, parse_known_node
 from support.objects.builders import make_node, make_pod, make_taint
@@ -227,3 +227,39 @@ def test_what_can_be_read_of_a_node_is_read():
     assert (node.labels, node.taints, node.unschedulable) == (whole.labels, whole.taints, True)
     assert (node.allocatable, node.declared_features) == (whole.allocatable, {"one"})
     assert node.conditions == {"Ready": "True"}
+
+
+@pytest.mark.parametrize(
+    ("resource", "value", "expected"),
+    [
+        pytest.param("cpu", "9223372036854775", 9223372036854775000, id="the most CPU in whole cores"),
+        pytest.param("cpu", "9223372036854776", None, id="a core more"),
+        pytest.param("cpu", "1E", None, id="CPU with a great suffix"),
+        pytest.param("cpu", "9223372036854775807", None, id="CPU as int64"),
+        pytest.param("cpu", "8Ei", None, id="CPU with a binary suffix"),
+        pytest.param("memory", "1E", 10**18, id="memory with a great suffix"),
+        pytest.param("memory", "9223372036854775807", 2**63 - 1, id="the most memory"),
+        pytest.param("memory", "10E", None, id="more memory"),
+        pytest.param("memory", "16Ei", 2**63 - 1, id="binary amounts are capped"),
+        pytest.param("example.com/gpu", 10**19, None, id="a number"),
+    ],
+)
+def test_an_amount_that_kube_scheduler_cannot_count_is_none_and_is_named(resource, value, expected):
+    """The expected amounts are those of its `Quantity`, where an overflow gives 0 or less."""
+    node, problems = parse_known_node(make_node("a", allocatable={resource: value}))
+    assert node.allocatable.get(resource) == expected
+    named = [(problem.where, f"is more than {2**63 - 1}" in problem.problem) for problem in problems]
+    assert named == ([] if expected else [(f"status.allocatable[{resource}]", True)])
+
+
+def test_many_images_of_a_node_are_a_map_like_few():
+    names = [f"registry.example/app-{number * 7919 % 1000}:v1" for number in range(MANY_IMAGES + 1)]
+    raw = make_node("a", images=[{"names": [name, "shared"], "sizeBytes": i} for i, name in enumerate(names)])
+    images, few = parse_node(raw).images, dict(zip(names, range(len(names)), strict=True)) | {"shared": 0}
+    assert isinstance(images, ManyImages)
+    assert dict(images) == few
+    assert all(images[name] == size for name, size in few.items())
+    assert [name for name in ("", "registry.example/app-1", "zzz") if name in images] == []
+    assert images == parse_node(raw).images
+    raw["status"]["images"][0]["sizeBytes"] = 9
+    assert images != parse_node(raw).images

@@ -1,3 +1,6 @@
+import gc
+import tracemalloc
+
 import pytest
 
 from podwright.core.framework.interface import CycleState
@@ -89,6 +92,23 @@ def test_the_size_of_an_image_comes_from_the_first_node_that_reported_it():
     assert scores(plugin, running("app:v1")) == {"b": 51}
     cache.set_node(parse_node(make_node("b", images=[image("app:v1", 1000)])))
     assert scores(plugin, running("app:v1")) == {"b": 100}
+
+
+def test_images_that_no_pod_asks_for_take_little_more_memory_than_their_names():
+    names = [f"registry.example/team/app-{number}:v1" for number in range(5_000)]
+    cache = make_cache([make_node("a")])
+    plugin = build(ImageLocality, cache)
+    node = parse_node(
+        make_node("b", images=[image(name, 1) for name in names])
+    )  # before, for what the parser itself needs
+    tracemalloc.start()
+    node = parse_node(make_node("b", images=[image(name, 1000) for name in names]))
+    cache.set_node(node)
+    gc.collect()
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken < sum(map(len, names)) + 40 * len(names)
+    assert scores(plugin, running("registry.example/team/app-9:v1")) == {"a": 0, "b": 48}
 
 
 def test_scores_follow_images_that_are_added_and_removed():

@@ -328,3 +328,17 @@ def test_a_nomination_that_the_watch_does_not_show_yet_is_kept_until_the_watch_c
     for status, labels, expected in (({}, {"a": "b"}, "a"), (nominated, {}, "a"), ({}, {}, "")):
         rig.engine.pending.put(ours("web", labels=labels, status=status))
         assert (nominator.node_of("default/web") or "") == expected
+
+
+def test_an_event_on_a_node_names_the_amount_that_cannot_be_counted():
+    rig = Rig()
+    raw = make_node("vast", allocatable={"cpu": "1E"})
+    for _ in range(2):
+        rig.engine.nodes.put(raw)
+    assert rig.recorder.events == [
+        (
+            "vast",
+            "InvalidNode",
+            f"Node vast: status.allocatable[cpu]: '1E' is more than {2**63 - 1} milli-CPU, so the node counts as having none",
+        )
+    ]
