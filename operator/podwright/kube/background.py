@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
@@ -17,13 +19,23 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 RESTART_SECONDS: Final = 1.0
 
 
+LOOP_SECONDS: Final = 60.0
+LOOP_RESTARTS: Final = 3
+"""A task that was restarted this often within LOOP_SECONDS fails again and again."""
+
+
 class BackgroundTasks:
     """Tasks that run until they are cancelled, and are restarted whenever they end or fail."""
 
-    def __init__(self, restarted: Callable[[str], None] = lambda _name: None) -> None:
-        """`restarted` gets the name of each task that is restarted."""
+    def __init__(
+        self, restarted: Callable[[str], None] = lambda _name: None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`restarted` gets the name of each task that is restarted. `clock` gives seconds and never steps back."""
         self._tasks: list[asyncio.Task[None]] = []
-        self._restarted = restarted
+        self._report = restarted
+        self._clock = clock
+        self._restarts: dict[str, deque[float]] = {}
+        """When each task was restarted the last LOOP_RESTARTS times."""
 
     def start(self, name: str, work: Work) -> asyncio.Task[None]:
         """Runs `work` as a task."""
@@ -32,6 +44,16 @@ class BackgroundTasks:
         self._tasks = [known for known in self._tasks if not known.done()]
         self._tasks.append(task)
         return task
+
+    def _restarted(self, name: str) -> None:
+        self._restarts.setdefault(name, deque(maxlen=LOOP_RESTARTS)).append(self._clock())
+        self._report(name)
+
+    def problem(self) -> str:
+        """The tasks that fail again and again, as text for people; "" if there are none."""
+        since = self._clock() - LOOP_SECONDS
+        looping = [name for name, times in self._restarts.items() if len(times) == LOOP_RESTARTS and times[0] > since]
+        return f"restarted again and again, see the log: {', '.join(looping)}" if looping else ""
 
     async def stop(self) -> None:
         """Cancels all tasks and waits for their end."""

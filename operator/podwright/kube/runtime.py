@@ -128,6 +128,7 @@ class Runtime:
             self.watches,
             source=self.source,
             missing=self.missing,
+            tasks=self._tasks,
             clocks=Clocks(steady=time.monotonic, wall=time.time),
         )
         self._readiness.register(metrics)

@@ -29,7 +29,7 @@ from podwright.core.cel.checking.tree import Node
 from podwright.core.cel.checking.validation import validate
 from podwright.core.cel.cost.estimate import CostEstimator
 from podwright.core.cel.cost.ranges import Range
-from podwright.core.cel.errors import CelError, CostLimitError, EvaluationError, Issue
+from podwright.core.cel.errors import CelError, CostLimitError, EvaluationError, Issue, fault
 from podwright.core.cel.evaluation.attributes import Step
 from podwright.core.cel.evaluation.calls import Functions
 from podwright.core.cel.evaluation.compiler import Compiler
@@ -125,6 +125,8 @@ class Program:
         except EvaluationError:
             frame.check()
             raise
+        except Exception as error:
+            raise EvaluationError(fault(error)) from error
         if frame.cost > limit:
             frame.check()
         return value, frame.cost
@@ -163,6 +165,8 @@ class Environment:
             raise CelError(Issue(0, 0, "the expression is nested too deeply")) from None
         except CelError as error:
             raise _placed(error, text) from None
+        except Exception as error:
+            raise CelError(Issue(0, 0, fault(error))) from error
         return Program(text, tree, self.variables, step, compiler.scope.count)
 
     def part(self, tree: Node) -> Program:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+MAX_FAULT: Final = 300
 MAX_ISSUES: Final = 100
 """Issues in the text of an error. The others are counted, as by cel-go: one expression can have thousands."""
 
@@ -74,6 +75,11 @@ def _reported(issue: Issue, lines: list[str]) -> str:
 
 class EvaluationError(Exception):
     """An evaluation that has no value. `&&`, `||` and the macros absorb it where CEL says so."""
+
+
+def fault(error: Exception) -> str:
+    """The text of an error that is no expected one: a mistake in an implementation. It becomes the error of the expression alone."""
+    return f"internal error: {type(error).__name__}: {error}"[:MAX_FAULT]
 
 
 class CancelledError(EvaluationError):

@@ -5,7 +5,7 @@
 | null, bool, int, double, string, bytes | None, bool, int, float, str, bytes |
 | uint | Uint |
 | list | list (never changed after an evaluation has seen it) |
-| map | dict; keys of type bool are TRUE_KEY and FALSE_KEY, since `True == 1` in Python |
+| map | dict, whose keys are those of `to_key`: `True == 1` in Python, and lists and maps have no hash |
 | an object with fields | a dict with the fields' names as keys |
 | duration, timestamp, optional, type | Duration, Timestamp, Optional, Type |
 | quantity, semver, IP, CIDR, URL, format | the classes in the modules with these names |
@@ -71,6 +71,21 @@ class BoolKey(Enum):
     TRUE = True
 
 
+class SameKey:
+    """A list, map or optional value as a key of a map: as in cel-go, only this very value finds its entry."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return other.__class__ is SameKey and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
 class DefaultMap(dict[Value, Value]):
     """A map that finds `default` under every key that it does not have. `in` and the macros see only its own keys."""
 
@@ -126,19 +141,26 @@ def type_of(value: Value) -> Type:
     raise EvaluationError(f"unsupported conversion to ref.Val: ({type(value).__name__}){value}")
 
 
+_SAME: Final = (list, tuple, dict, Optional)
+"""Keys of these types are found by identity."""
+_WRAPPED: Final = (BoolKey, SameKey)
+
+
 def to_key(value: Value) -> Value:
     """The key under which a dict holds an entry."""
     if value is True:
         return BoolKey.TRUE
     if value is False:
         return BoolKey.FALSE
+    if isinstance(value, _SAME):
+        return SameKey(value)
     return value
 
 
 def keys_of(entries: dict[Value, Value]) -> Iterator[Value]:
     """The keys of a map as values of CEL."""
     for key in entries:
-        yield key.value if key.__class__ is BoolKey else key
+        yield key.value if key.__class__ in _WRAPPED else key
 
 
 _MISSING: Final = object()
@@ -146,10 +168,7 @@ _MISSING: Final = object()
 
 def find(entries: dict[Value, Value], key: Value) -> tuple[Value, bool]:
     """What a map has under a key, and whether it has it. Numbers of different types are the same key if they are equal."""
-    try:
-        found = entries.get(to_key(key), _MISSING)
-    except TypeError:
-        found = _MISSING
+    found = entries.get(to_key(key), _MISSING)
     if found is not _MISSING:
         return found, True
     if entries.__class__ is DefaultMap:
@@ -159,10 +178,7 @@ def find(entries: dict[Value, Value], key: Value) -> tuple[Value, bool]:
 
 def has_key(entries: dict[Value, Value], key: Value) -> bool:
     """Whether a map itself has a key, without its default."""
-    try:
-        return to_key(key) in entries
-    except TypeError:
-        return False
+    return to_key(key) in entries
 
 
 def size_of(value: Value) -> int:

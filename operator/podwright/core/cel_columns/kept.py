@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel_columns.nodes import NodeColumns
 from podwright.core.cel_columns.reads import Reads
-from podwright.core.cel_columns.run import Operation, Run
-from podwright.core.cel_columns.vectors import Bools, Codes, ErrorTexts, Kind, Vec, as_vec, held_bytes
+from podwright.core.cel_columns.run import Operation, Run, result_of
+from podwright.core.cel_columns.vectors import Bools, Codes, ErrorTexts, Kind, Vec, held_bytes
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.state.cache import Cache
 from podwright.core.state.columns.change_log import Changes, ChangesOfBoth
@@ -137,8 +137,7 @@ class KeptColumns:
         run = Run(self.nodes, rows, variables, self.errors, self)
         self._running += 1
         try:
-            with np.errstate(all="ignore"):  # what overflows or divides by zero is found and becomes an error
-                return as_vec(operation.run(run), run.count)
+            return result_of(operation, run)
         finally:
             self._running -= 1
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from podwright.core.cel.errors import EvaluationError
+from podwright.core.cel.errors import EvaluationError, fault
 from podwright.core.cel_columns.limits import COST_LIMIT
 from podwright.core.cel_columns.lone_node import LoneNode
 from podwright.core.cel_columns.nodes import NodeColumns
@@ -125,11 +125,20 @@ class _Anew:
         return as_vec(operation.run(Run(self._nodes, None, {}, self._errors, self)), 1)
 
 
+def result_of(operation: Operation, run: Run) -> Vec:
+    """The result on all entries. Whatever else than a result an operation raises is an error on each of them."""
+    with np.errstate(all="ignore"):  # what overflows or divides by zero is found and becomes an error
+        try:
+            found = operation.run(run)
+        except Exception as error:  # noqa: BLE001 -- a mistake in an operation is this expression's error
+            found = run.failure(fault(error))
+        return as_vec(found, run.count)
+
+
 def run_alone(operation: Operation, node: LoneNode, variables: Mapping[str, object]) -> object:
     """The value of an operation on one node. Raises EvaluationError."""
     errors = ErrorTexts()
-    with np.errstate(all="ignore"):  # what overflows or divides by zero is found and becomes an error
-        vec = as_vec(operation.run(Run(node, None, variables, errors, _Anew(node, errors))), 1)
+    vec = result_of(operation, Run(node, None, variables, errors, _Anew(node, errors)))
     if vec.errors is not None and vec.errors[0]:
         raise EvaluationError(errors.text(int(vec.errors[0])))
     return value_at(vec, 0)

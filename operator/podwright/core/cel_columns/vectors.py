@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from podwright.core.cel.values import Uint
+from podwright.core.cel.values import SameKey, Uint
 
 Bools = NDArray[np.bool_]
 Codes = NDArray[np.int32]
@@ -117,6 +117,8 @@ def held_bytes(value: object) -> int:
         found += getsizeof(each)
         if isinstance(each, list | tuple):
             left.extend(each)
+        elif isinstance(each, SameKey):
+            left.append(each.value)
         elif isinstance(each, Mapping):
             left.extend(each.keys())
             left.extend(each.values())

@@ -110,7 +110,9 @@ class ExtenderRuntime:
         )
         self._contact = ApiServerContact(self._http, time.monotonic)
         clocks = Clocks(steady=time.monotonic, wall=time.time)
-        self._readiness = Readiness(self._contact, self.watches, source=source, missing=self.missing, clocks=clocks)
+        self._readiness = Readiness(
+            self._contact, self.watches, source=source, missing=self.missing, tasks=self._tasks, clocks=clocks
+        )
         self._readiness.register(metrics)
         self._content = Content(
             checks=self._checks, metrics=metrics.snapshots, pods=self._known_pods, configuration=self._configuration

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from podwright.api.policy_result import ApplyResult
+from podwright.api.policy_result import ApplyResult, problem_of
 from podwright.api.scheduler_policy import identity_of
 from podwright.core.framework.interface import ClusterError
 from podwright.engine.engine import Engine
@@ -138,15 +138,38 @@ class PolicyController:
     async def _apply_first(self) -> None:
         """Applies the change whose turn it is, unless a newer one or a deletion comes while its expressions are compiled."""
         key, raw = self._waiting.first()
-        await prepare(raw, self._policy_set.signal_names, self._kind.pause_factor)
+        await self._prepare(raw)
         if self._waiting.get(key) is raw:
             self._waiting.take(key)
             self.apply(raw)
 
+    async def _prepare(self, raw: Raw) -> None:
+        try:
+            await prepare(raw, self._policy_set.signal_names, self._kind.pause_factor)
+        except Exception:
+            log.exception("cannot compile the expressions of policy %s before it is applied", self._kind.key_of(raw))
+
+    def _result(self, key: str, generation: int, work: Callable[[], ApplyResult]) -> ApplyResult:
+        """The result of `work` on one policy. Whatever it raises becomes that policy's condition, and keeps no other from its turn."""
+        try:
+            return work()
+        except Exception as error:
+            log.exception("cannot apply policy %s", key)
+            known = self._applied.get(key)
+            return ApplyResult(
+                name=key,
+                generation=generation,
+                accepted=False,
+                reason="Invalid",
+                message=f"{problem_of(error)}.",
+                active_generation=None if known is None else known.result.active_generation,
+            )
+
     def _check(self, key: str) -> None:
         """Checks a policy again because another one has changed."""
-        started = asyncio.get_running_loop().time()
-        result, known = self._kind.check(key), self._applied.get(key)
+        started, known = asyncio.get_running_loop().time(), self._applied.get(key)
+        generation = 0 if known is None else known.result.generation
+        result = self._result(key, generation, lambda: self._kind.check(key))
         if known is not None and known.result != result:
             _log(result)
             known.result = result
@@ -162,7 +185,7 @@ class PolicyController:
     def apply(self, raw: Raw) -> None:
         """Applies a policy that was created or updated. Never raises, whatever the object contains."""
         started = asyncio.get_running_loop().time()
-        result = self._kind.apply(raw)
+        result = self._result(self._kind.key_of(raw), identity_of(raw)[2], lambda: self._kind.apply(raw))
         metadata, status = raw.get("metadata") or {}, raw.get("status")
         key, namespace = result.name, self._kind.namespace_of(raw)
         known = self._applied.get(key)
@@ -266,7 +289,7 @@ class PolicyController:
             if self._is_newer(raw):
                 await (asyncio.sleep(0) if at_once else self._pause())
                 if not at_once:
-                    await prepare(raw, self._policy_set.signal_names, self._kind.pause_factor)
+                    await self._prepare(raw)
                 if self._is_newer(raw) and uid not in self._deleted_during_list:
                     self._waiting.discard(key)
                     self.apply(raw)

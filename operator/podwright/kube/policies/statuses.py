@@ -151,18 +151,26 @@ class PolicyStatuses:
             applied = self.applied.get(key)
             if applied is None or not self._engine.policies.policy_set.is_concerned(key):
                 continue
-            work = replace(
-                self._engine.policies.work_of(key),
-                pending_pods=self._pending.get((key,), 0),
-                shadow=self._engine.shadow.work_of(key),
-            )
-            basis = (*basis_of(self._kind.policies, applied.result), work.state)
-            if basis == applied.basis and not refresh:
-                applied.retried = False
-            elif clock() >= applied.not_before:
-                await self._write_status(applied, basis, work, refresh=refresh)
-            elif not applied.failures:
-                applied.retried = True
+            try:
+                await self._write_if_changed(key, applied, clock, refresh=refresh)
+            except Exception:
+                if not applied.failures:
+                    log.exception("cannot write the status of policy %s", key)
+                applied.failures += 1
+
+    async def _write_if_changed(self, key: str, applied: Applied, clock: Callable[[], float], *, refresh: bool) -> None:
+        work = replace(
+            self._engine.policies.work_of(key),
+            pending_pods=self._pending.get((key,), 0),
+            shadow=self._engine.shadow.work_of(key),
+        )
+        basis = (*basis_of(self._kind.policies, applied.result), work.state)
+        if basis == applied.basis and not refresh:
+            applied.retried = False
+        elif clock() >= applied.not_before:
+            await self._write_status(applied, basis, work, refresh=refresh)
+        elif not applied.failures:
+            applied.retried = True
 
     async def _write_status(self, applied: Applied, basis: tuple[object, ...], work: Work, *, refresh: bool) -> None:
         """Writes the status, unless the API server has it already, with or without its counts. `basis`, `work`: what it is about."""

@@ -3,7 +3,8 @@
 import pytest
 
 from podwright.core.cel import types
-from podwright.core.cel.environment import Environment
+from podwright.core.cel.checking.declarations import Overload
+from podwright.core.cel.environment import Environment, Library
 from podwright.core.cel.errors import CancelledError, CelError, CostLimitError, EvaluationError
 
 TAINT = types.object_of("podwright.Taint", {"key": types.STRING, "effect": types.STRING})
@@ -58,6 +59,19 @@ def environment():
         pytest.param("string(1.5e30) + string(true)", "1.5e+30true", 2, id="constant conversions cost nothing"),
         pytest.param("{dyn(true): 'a', dyn(1): 'b'}[true]", "a", 2, id="true and 1 are different keys"),
         pytest.param("dyn({1: 'b'})[1.0]", "b", 2, id="1 and 1.0 are the same key"),
+        pytest.param("{[1]: 1, [1]: 2}.size()", 2, 1, id="each list is a key of its own"),
+        pytest.param("{{}: 'a'}.map(k, k == {})", [True], 14, id="a map as a key is the value of a loop"),
+        pytest.param(
+            "cel.bind(l, [x], [l in {l: 1}, [x] in {l: 1}])", [True, False], 97, id="only the list itself is found"
+        ),
+        pytest.param("{optional.of([1]): 1}.size()", 1, 32, id="an optional value as a key"),
+        pytest.param("{[1]: 1} == {[1]: 1}", False, 1, id="maps with lists as keys differ"),
+        pytest.param("[].sort() == [].reverse()", True, 22, id="an empty list is sorted"),
+        pytest.param(
+            "quantity('1e400').add(quantity('1')).asApproximateFloat() > 1e308", True, 5, id="a quantity beyond doubles"
+        ),
+        pytest.param("timestamp('2020-01-01T07:00:00Z').getHours('Local')", 7, 1, id="the local zone is UTC"),
+        pytest.param("'\\\\Q\\\\C'.matches('\\\\Q\\\\C')", True, 1, id="quoted text in a regular expression"),
         pytest.param("[1, 2].map(node, node + 1)", [2, 3], 29, id="a macro's variable hides one of the environment"),
         pytest.param("[dyn(1), dyn(1.0), dyn(2u), dyn(2)].distinct()", [1, 2], 43, id="1 and 1.0 are not distinct"),
         pytest.param(
@@ -121,6 +135,29 @@ def test_an_evaluation_fails_with_the_text_of_cel_go(environment, text, error):
             27,
             "error during formatting: decimal clause can only be used on integers, was given string",
             id="a macro's variable with the name of one of the environment",
+        ),
+        pytest.param(
+            "duration(x) > duration('1s')",
+            1,
+            9,
+            "found no matching overload for 'duration' applied to '(int)'",
+            id="a duration of a number",
+        ),
+        pytest.param("1e400 > 1.0", 0, 0, "invalid double literal", id="a literal beyond doubles"),
+        pytest.param("1.0 > -1e400", 1, 7, "invalid double literal", id="a literal below doubles"),
+        pytest.param(
+            "'x'.findAll('\\\\C', 2)",
+            1,
+            12,
+            "error parsing regexp: invalid escape sequence: `\\C`",
+            id="a byte of a regular expression",
+        ),
+        pytest.param(
+            "google.protobuf.Timestamp{seconds: 1} == null",
+            0,
+            0,
+            "values of type google.protobuf.Timestamp cannot be written as literals",
+            id="a message",
         ),
         pytest.param("(" * 500 + "x" + ")" * 500, 0, 0, None, id="parentheses, 500 deep"),
         pytest.param("[" * 500 + "]" * 500, 0, 0, None, id="lists, 500 deep"),
@@ -206,3 +243,20 @@ def test_the_cost_of_a_regular_expression_over_what_fails_is_that_of_cel_go(text
         program.evaluate(variables, cost)
     with pytest.raises(CostLimitError):
         program.evaluate(variables, cost - 1)
+
+
+def test_what_a_function_raises_is_the_error_of_the_expression():
+    """A mistake in a function must not end whatever evaluates the expression."""
+
+    def divide(_value):
+        return 1 // 0
+
+    overload = Overload("broken", "broken_int", (types.INT,), types.INT)
+    environment = Environment({"x": types.INT}, [Library((overload,), {"broken": divide}, {})])
+    with pytest.raises(EvaluationError, match="internal error: ZeroDivisionError"):
+        environment.compile("broken(x) == 0").evaluate(VARIABLES)
+
+
+def test_what_compiling_an_expression_raises_is_the_reason_to_refuse_it():
+    with pytest.raises(CelError, match="internal error: AttributeError"):
+        Environment({"x": "no type"}).compile("x > 0")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import isinf
 from typing import Final
 
 from podwright.core.cel import types
@@ -22,11 +23,10 @@ from podwright.core.cel.checking.tree import (
     MapExpr,
     Node,
     Select,
-    StructExpr,
 )
 from podwright.core.cel.errors import CelError, Issue
 from podwright.core.cel.types import Type
-from podwright.core.cel.values import Uint
+from podwright.core.cel.values import Uint, Value
 
 MAX_DEPTH: Final = 200
 """Levels of a tree. Evaluation needs a frame of the Python stack for each."""
@@ -106,7 +106,7 @@ def _type(data: memoryview, depth: int = 0) -> Type:
     return types.DYN
 
 
-def _constant(data: memoryview) -> object:
+def _constant(data: memoryview) -> Value:
     for number, value, content in _fields(data):
         match number:
             case 2:
@@ -116,8 +116,7 @@ def _constant(data: memoryview) -> object:
             case 4:
                 return Uint(value)
             case 5:
-                found: float = struct.unpack("<d", content)[0]
-                return found
+                return struct.unpack("<d", content)[0]
             case 6:
                 return _text(content)
             case 7:
@@ -203,7 +202,10 @@ class _Reader:
         offset = self._offsets.get(id_, -1)
         below = depth + 1
         if kind == 3:
-            return Const(type_, offset, _constant(content))
+            value = _constant(content)
+            if value.__class__ is float and isinf(value):
+                raise CelError(Issue(0, offset, "invalid double literal"))
+            return Const(type_, offset, value)
         if kind in (4, 5) and id_ in self._references:
             return self._named(self._references[id_].name, type_, offset)
         parts = _parts(content)
@@ -226,14 +228,12 @@ class _Reader:
                 elements = tuple([self.node(part, below) for _, part in parts.get(1, ())])
                 return ListExpr(type_, offset, elements, _indices(parts.get(2, ())))
             case 8:
-                entries = []
-                for _, part in parts.get(2, ()):
-                    found = _parts(part)
-                    key: Node | str = self.node(found[3][0][1], below) if 3 in found else _text(found[2][0][1])
-                    entries.append(Entry(key, self.node(found[4][0][1], below), 5 in found and bool(found[5][0][0])))
-                name = _text(parts[1][0][1]) if 1 in parts else ""
-                return (
-                    StructExpr(type_, offset, name, tuple(entries)) if name else MapExpr(type_, offset, tuple(entries))
+                if 1 in parts:
+                    raise CelError(
+                        Issue(0, offset, f"values of type {_text(parts[1][0][1])} cannot be written as literals")
+                    )
+                return MapExpr(
+                    type_, offset, tuple(self._entry_of(_parts(part), below) for _, part in parts.get(2, ()))
                 )
             case 9:
                 return Comprehension(
@@ -249,6 +249,10 @@ class _Reader:
                     self.node(parts[7][0][1], below),
                 )
         raise CelError(Issue(0, 0, "the expression has a part of an unknown kind"))
+
+    def _entry_of(self, parts: dict[int, list[tuple[int, memoryview]]], depth: int) -> Entry:
+        is_optional = 5 in parts and bool(parts[5][0][0])
+        return Entry(self.node(parts[3][0][1], depth), self.node(parts[4][0][1], depth), is_optional)
 
     def _named(self, name: str, type_: Type, offset: int) -> Node:
         if type_.name == "type" and type_.parameters:

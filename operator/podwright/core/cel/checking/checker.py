@@ -26,7 +26,7 @@ from google.protobuf import (
 
 from podwright.core.cel import types
 from podwright.core.cel.checking.checked import read_tree, unwrap_any
-from podwright.core.cel.checking.declarations import COMPARISONS, LIST_EXTENSION, TO_STRING, Overload
+from podwright.core.cel.checking.declarations import COMPARISONS, LIST_EXTENSION, TO_DURATION, TO_STRING, Overload
 from podwright.core.cel.checking.tree import Comprehension, Node, Select, children
 from podwright.core.cel.errors import CelError, Issue
 from podwright.core.cel.types import Type
@@ -35,8 +35,8 @@ MAX_TEXT: Final = 16_384
 """Code points of an expression. Kubernetes' selectors have at most 10,240."""
 
 _EXTENSIONS: Final = ("bindings", "optional", "sets", "two-var-comprehensions")
-_EXCLUDED: Final = ("_<_", "_<=_", "_>_", "_>=_", "string")
-"""Functions of the library that `COMPARISONS` and `TO_STRING` declare in full."""
+_EXCLUDED: Final = ("_<_", "_<=_", "_>_", "_>=_", "string", "duration")
+"""Functions of the library that `COMPARISONS`, `TO_STRING` and `TO_DURATION` declare as cel-go does."""
 _CONFIGURED: Final = {"google.protobuf.Duration": "duration", "google.protobuf.Timestamp": "timestamp"}
 _PLAIN: Final = {
     "bool": cel.Type.BOOL,
@@ -80,7 +80,7 @@ class Checker:
     """Parses and type-checks the expressions of one environment."""
 
     def __init__(self, variables: Mapping[str, Type], overloads: Iterable[Overload]) -> None:
-        self._overloads = (*COMPARISONS, *TO_STRING, *overloads)
+        self._overloads = (*COMPARISONS, *TO_STRING, *TO_DURATION, *overloads)
         parts = (part for o in self._overloads for part in (*o.parameters, o.result))
         self._pool = _pool([*variables.values(), *parts])
         self._variables = variables

@@ -63,6 +63,11 @@ TO_STRING: Final = (
     _plain("string", "cidr_to_string", [types.CIDR], types.STRING),
 )
 """`string(x)` of the standard library, with Kubernetes' types."""
+TO_DURATION: Final = (
+    _plain("duration", "duration_to_duration", [types.DURATION], types.DURATION),
+    _plain("duration", "string_to_duration", [types.STRING], types.DURATION),
+)
+"""`duration(x)` of the standard library, which in C++ takes whole numbers, too."""
 
 _Q: Final = types.QUANTITY
 QUANTITY: Final = (
@@ -201,7 +206,7 @@ TEXTS: Final = (
 )
 """URLs, and the named formats of texts."""
 
-_SORTED: Final = {kind.name: kind for kind in _ORDERED.values()}
+_SORTED: Final = {kind.name: kind for kind in _COMPARED.values()}
 LIST_EXTENSION: Final = (
     _method("slice", "list_slice", [list_of(A), types.INT, types.INT], list_of(A)),
     _method("flatten", "list_flatten", [list_of(list_of(A))], list_of(A)),

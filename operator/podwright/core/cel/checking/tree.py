@@ -70,9 +70,9 @@ class ListExpr(Node):
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of a map or an object. `key` is a node or, for an object, the field's name."""
+    """An entry of a map."""
 
-    key: Node | str
+    key: Node
     value: Node
     is_optional: bool
 
@@ -81,14 +81,6 @@ class Entry:
 class MapExpr(Node):
     """`{key: value}`."""
 
-    entries: tuple[Entry, ...]
-
-
-@dataclass(frozen=True)
-class StructExpr(Node):
-    """`name{field: value}`."""
-
-    name: str
     entries: tuple[Entry, ...]
 
 
@@ -120,9 +112,7 @@ def children(node: Node) -> tuple[Node, ...]:
         case ListExpr():
             return node.elements
         case MapExpr():
-            return tuple(part for entry in node.entries for part in (entry.key, entry.value) if isinstance(part, Node))
-        case StructExpr():
-            return tuple(entry.value for entry in node.entries)
+            return tuple(part for entry in node.entries for part in (entry.key, entry.value))
         case Comprehension():
             return (node.range, node.init, node.condition, node.step, node.result)
     return ()

@@ -36,7 +36,7 @@ def _mixed(node: Node, *, is_exact: bool) -> Iterator[Issue]:
         if found:
             yield found
     elif isinstance(node, MapExpr):
-        keys = [(entry.key, entry.key.type) for entry in node.entries if isinstance(entry.key, Node)]
+        keys = [(entry.key, entry.key.type) for entry in node.entries]
         values = [(entry.value, _kind(entry.value, entry.is_optional)) for entry in node.entries]
         yield from _mismatches(keys, is_exact=is_exact)
         yield from _mismatches(values, is_exact=is_exact)

@@ -18,7 +18,6 @@ REGEX_FACTOR: Final = 0.25
 """Cost of a code point of a regular expression, per code point of the text."""
 LIST_COST: Final = 10
 MAP_COST: Final = 30
-STRUCT_COST: Final = 40
 MAX_REGEX_SIZE: Final = 128
 
 Arguments = tuple[Value, ...]

@@ -20,10 +20,9 @@ from podwright.core.cel.checking.tree import (
     MapExpr,
     Node,
     Select,
-    StructExpr,
 )
 from podwright.core.cel.cost.call_estimates import Estimate, Operand, estimate_call
-from podwright.core.cel.cost.counted import LIST_COST, MAP_COST, STRUCT_COST
+from podwright.core.cel.cost.counted import LIST_COST, MAP_COST
 from podwright.core.cel.cost.ranges import EMPTY, NOTHING, ONE, UNKNOWN, Range, fixed
 from podwright.core.cel.types import Type
 
@@ -84,7 +83,7 @@ class CostEstimator:
             return self._call(node)
         if isinstance(node, ListExpr):
             return self._list(node)
-        if isinstance(node, MapExpr | StructExpr):
+        if isinstance(node, MapExpr):
             return self._map(node)
         if isinstance(node, Comprehension):
             return self._bind(node) if _is_bind(node) else self._loop(node)
@@ -178,18 +177,15 @@ class CostEstimator:
         self._entries[id(node)] = _Entries(is_list=True, key=ONE, value=item)
         return cost
 
-    def _map(self, node: MapExpr | StructExpr) -> Range:
-        is_map = isinstance(node, MapExpr)
-        cost = fixed(MAP_COST if is_map else STRUCT_COST)
+    def _map(self, node: MapExpr) -> Range:
+        cost = fixed(MAP_COST)
         key = value = EMPTY if node.entries else NOTHING
         for entry in node.entries:
-            if isinstance(entry.key, Node):
-                cost = cost.plus(self.cost(entry.key))
-                key = key.union(self._size_or_unknown(entry.key))
+            cost = cost.plus(self.cost(entry.key))
+            key = key.union(self._size_or_unknown(entry.key))
             cost = cost.plus(self.cost(entry.value))
             value = value.union(self._size_or_unknown(entry.value))
-        if is_map:
-            self._entries[id(node)] = _Entries(is_list=False, key=key, value=value)
+        self._entries[id(node)] = _Entries(is_list=False, key=key, value=value)
         return cost
 
     def _bind(self, node: Comprehension) -> Range:

@@ -12,13 +12,11 @@ from podwright.core.cel.checking.tree import (
     Call,
     Comprehension,
     Const,
-    Entry,
     Ident,
     ListExpr,
     MapExpr,
     Node,
     Select,
-    StructExpr,
 )
 from podwright.core.cel.errors import CelError, EvaluationError, Issue
 from podwright.core.cel.evaluation.attributes import KEYS, Attribute, Conditional, Qualifier, Step
@@ -79,7 +77,7 @@ class Compiler:
             return self._call(node)
         if isinstance(node, ListExpr):
             return self._list(node)
-        if isinstance(node, MapExpr | StructExpr):
+        if isinstance(node, MapExpr):
             return self._map(node)
         if isinstance(node, Comprehension):
             return self._comprehension(node)
@@ -117,15 +115,11 @@ class Compiler:
             return _constant([plan.value for plan in plans])
         return Plan(build_list(tuple(plan.step for plan in plans), node.optional))
 
-    def _map(self, node: MapExpr | StructExpr) -> Plan:
-        plans = [(self._key(entry), self.compile(entry.value), entry.is_optional) for entry in node.entries]
-        is_map = isinstance(node, MapExpr)
-        if is_map and all(key.is_constant and value.is_constant and not optional for key, value, optional in plans):
+    def _map(self, node: MapExpr) -> Plan:
+        plans = [(self.compile(entry.key), self.compile(entry.value), entry.is_optional) for entry in node.entries]
+        if all(key.is_constant and value.is_constant and not optional for key, value, optional in plans):
             return _constant({to_key(key.value): value.value for key, value, _ in plans})
-        return Plan(build_map(tuple((key.step, value.step, optional) for key, value, optional in plans), is_map=is_map))
-
-    def _key(self, entry: Entry) -> Plan:
-        return self.compile(entry.key) if isinstance(entry.key, Node) else _constant(entry.key)
+        return Plan(build_map(tuple((key.step, value.step, optional) for key, value, optional in plans)))
 
     def _comprehension(self, node: Comprehension) -> Plan:
         range_, init = self.compile(node.range), self.compile(node.init)

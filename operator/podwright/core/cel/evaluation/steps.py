@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from podwright.core.cel.cost.counted import LIST_COST, MAP_COST, STRUCT_COST
+from podwright.core.cel.cost.counted import LIST_COST, MAP_COST
 from podwright.core.cel.errors import CancelledError, EvaluationError
 from podwright.core.cel.evaluation.attributes import Step
 from podwright.core.cel.frame import ELEMENT, Frame
 from podwright.core.cel.library.conversions import text_in_error
-from podwright.core.cel.values import BoolKey, Optional, Uint, Value, no_such_overload, to_key, type_of
+from podwright.core.cel.values import BoolKey, Optional, Uint, Value, no_such_overload, to_key
 
 
 def logic(terms: Sequence[Step], *, until: bool) -> Step:
@@ -77,10 +77,7 @@ def membership(operand: Step, elements: list[Value]) -> Step | None:
             found.add(to_key(element))
 
     def test(frame: Frame) -> Value:
-        try:
-            return to_key(operand(frame)) in found
-        except TypeError:
-            return False
+        return to_key(operand(frame)) in found
 
     return test
 
@@ -116,25 +113,21 @@ def build_list(steps: tuple[Step, ...], optional: frozenset[int]) -> Step:
     return build_some
 
 
-def build_map(entries: tuple[tuple[Step, Step, bool], ...], *, is_map: bool) -> Step:
-    """`{key: value, ?key: value}`, and `name{field: value}`."""
+def build_map(entries: tuple[tuple[Step, Step, bool], ...]) -> Step:
+    """`{key: value, ?key: value}`."""
     room = 2 * ELEMENT * len(entries)
-    own = MAP_COST if is_map else STRUCT_COST
 
     def build(frame: Frame) -> Value:
-        frame.cost += own
+        frame.cost += MAP_COST
         frame.allocate(room)
         found: dict[Value, Value] = {}
-        try:
-            for key_step, value_step, is_optional in entries:
-                key, value = key_step(frame), value_step(frame)
-                if is_optional:
-                    value = _optional_entry(found, key, value)
-                    if value is BoolKey:
-                        continue
-                found[to_key(key)] = value
-        except TypeError:
-            raise EvaluationError(f"unsupported key type: {type_of(key).name}") from None
+        for key_step, value_step, is_optional in entries:
+            key, value = key_step(frame), value_step(frame)
+            if is_optional:
+                value = _optional_entry(found, key, value)
+                if value is BoolKey:
+                    continue
+            found[to_key(key)] = value
         return found
 
     return build

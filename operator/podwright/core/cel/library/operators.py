@@ -24,7 +24,6 @@ from podwright.core.cel.values import (
     keys_of,
     no_such_overload,
     to_key,
-    type_of,
 )
 
 _SECOND: Final = 10**9
@@ -181,10 +180,7 @@ def insert(frame: Frame, entries: Value, *args: Value) -> Value:
     for key, value in added:
         if find(found, key)[1]:
             raise EvaluationError(f"insert failed: key {text_in_error(key)} already exists")
-        try:
-            found[to_key(key)] = value
-        except TypeError:
-            raise EvaluationError(f"unsupported key type: {type_of(key).name}") from None
+        found[to_key(key)] = value
     return found
 
 

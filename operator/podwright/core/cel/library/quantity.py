@@ -90,8 +90,6 @@ class Quantity(Opaque):
 
     def as_float(self) -> float:
         """The nearest double, or an infinity."""
-        if not self.scale:
-            return float(self.value)
         try:
             base = float(self.value)
         except OverflowError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 MAX_PATTERN: Final = 10_000
 """Code points of a pattern."""
+_ESCAPE: Final = re.compile(r"\\Q.*?(?:\\E|$)|\\(.)", re.DOTALL)
+r"""`\C` is a byte in RE2, and an error in Go."""
 _MEMORY: Final = 2 << 20
 """Bytes that RE2 may use for one pattern."""
 
@@ -25,6 +28,8 @@ def _compile(pattern: str) -> re2._Regexp[bytes]:
 
     if len(pattern) > MAX_PATTERN:
         raise EvaluationError(f"regular expression of {len(pattern)} code points exceeds the limit of {MAX_PATTERN}")
+    if any(found[1] == "C" for found in _ESCAPE.finditer(pattern)):
+        raise EvaluationError("error parsing regexp: invalid escape sequence: `\\C`")
     options = re2.Options()
     options.max_mem = _MEMORY
     options.log_errors = False

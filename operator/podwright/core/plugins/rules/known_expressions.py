@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from podwright.core.cel.errors import CelError, Issue
+from podwright.core.cel.errors import CelError, Issue, fault
 from podwright.core.objects.compaction import RecentCache
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ def compiled(text: str, *, score: bool, signals: Signals = ()) -> Expression | t
         return Expression(text, score=score, signals=signals)
     except CelError as error:
         return error.issues
+    except Exception as error:  # noqa: BLE001 -- whatever is raised is this expression's error
+        return (Issue(0, 0, fault(error)),)
 
 
 def is_known(text: str, *, score: bool, signals: Signals = ()) -> bool:

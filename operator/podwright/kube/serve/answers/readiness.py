@@ -17,6 +17,7 @@ from podwright.engine.metrics.metrics import (
     WATCH_BLIND_SECONDS,
     Metrics,
 )
+from podwright.kube.background import BackgroundTasks
 from podwright.kube.client.credentials.credentials import Source
 from podwright.kube.client.errors import ConfigError, status_of
 from podwright.kube.client.http import Http
@@ -87,6 +88,7 @@ class Readiness:
         *,
         source: Source,
         missing: Callable[[], list[str]],
+        tasks: BackgroundTasks,
         clocks: Clocks,
     ) -> None:
         """`missing` names what the scheduler waits for before its first decision."""
@@ -94,6 +96,7 @@ class Readiness:
         self._watches = watches
         self._source = source
         self._missing = missing
+        self._tasks = tasks
         self._clocks = clocks
         self.stopping = False
         """Whether the process is shutting down."""
@@ -108,6 +111,7 @@ class Readiness:
             "api-server": self._lasting(self._contact.silent_seconds, "no answer", self._contact.failure),
             "credentials": self._lasting(self._refused_seconds, "refused by the API server"),
             "watches": self._blind(),
+            "background-tasks": self._tasks.problem(),
         }
 
     def register(self, metrics: Metrics) -> None:

@@ -7,12 +7,17 @@ import asyncio
 import pytest
 
 from podwright.engine.metrics.metrics import Metrics
+from podwright.kube import background
+from podwright.kube.background import BackgroundTasks
 from podwright.kube.client.errors import ApiError, ConfigError, UnreachableError
 from podwright.kube.serve.answers import readiness
 from podwright.kube.serve.answers.readiness import ApiServerContact, Clocks, Readiness
+from support.waiting import until
 
 WALL = 1_700_000_000.0  # 2023-11-14T22:13:20Z
-ALL_GOOD = dict.fromkeys(("ping", "shutdown", "informer-sync", "api-server", "credentials", "watches"), "")
+ALL_GOOD = dict.fromkeys(
+    ("ping", "shutdown", "informer-sync", "api-server", "credentials", "watches", "background-tasks"), ""
+)
 
 
 class Http:
@@ -51,8 +56,14 @@ class World:
         self.http, self.watches, self.source = Http(), Watches(), Source()
         self.contact = ApiServerContact(self.http, lambda: self.now)
         clocks = Clocks(steady=lambda: self.now, wall=lambda: WALL)
+        self.tasks = BackgroundTasks(clock=lambda: self.now)
         self.readiness = Readiness(
-            self.contact, self.watches, source=self.source, missing=lambda: self.missing, clocks=clocks
+            self.contact,
+            self.watches,
+            source=self.source,
+            missing=lambda: self.missing,
+            tasks=self.tasks,
+            clocks=clocks,
         )
 
     @property
@@ -168,3 +179,39 @@ class TestApiServer:
                 await asyncio.sleep(0.001)
         task.cancel()
         assert set(world.http.asked) == {("GET", "/version")}
+
+
+async def test_a_task_that_fails_again_and_again_is_named_until_it_goes_on(world, monkeypatch):
+    monkeypatch.setattr(background, "RESTART_SECONDS", 0)
+    broken, rounds = True, 0
+
+    async def work():
+        nonlocal rounds
+        rounds += 1
+        if broken:
+            raise ValueError("broken")
+        await asyncio.Event().wait()
+
+    world.tasks.start("policy changes", work)
+    await until(lambda: rounds > 3)
+    assert world.failed == {"background-tasks": "restarted again and again, see the log: policy changes"}
+    broken = False
+    world.now += background.LOOP_SECONDS + 1
+    assert world.failed == {}
+    await world.tasks.stop()
+
+
+async def test_a_task_that_fails_now_and_then_is_no_problem(world, monkeypatch):
+    monkeypatch.setattr(background, "RESTART_SECONDS", 0)
+    rounds = 0
+
+    async def work():
+        nonlocal rounds
+        rounds += 1
+        world.now += background.LOOP_SECONDS / 2
+        raise ValueError("broken")
+
+    world.tasks.start("policy changes", work)
+    await until(lambda: rounds > 5)
+    await world.tasks.stop()
+    assert world.failed == {}
