@@ -324,6 +324,6 @@ CALLS = {
         "dyn({list_int})[{any}]",
         "dyn({map})[{any}]",
     ],
-    "list_any": ["[{any}]", "{{{string}: {any}}}", "optional.of({any})", "{list_string}"],
+    "list_any": ["[{any}]", "{{{string}: {any}}}", "{list_string}"],
     "list_dyn": ["[dyn({any}), {dyn}]", "any", "dyn({list_int})"],
 }

@@ -155,8 +155,8 @@ class TestHealth:
             await until(lambda: ("GET", "/version", "*") in server.asked)
             _, _, body = await get(runtime.server, "/readyz?verbose")
             assert (
-                b"[+]api-server ok\n[+]credentials ok\n[+]watches ok\n[+]other-instances ok\n[+]scheduler-names ok\n[+]leader-election ok\n"
-                b"[+]permissions ok\nreadyz check passed\n" in body
+                b"[+]api-server ok\n[+]credentials ok\n[+]watches ok\n[+]background-tasks ok\n[+]other-instances ok\n"
+                b"[+]scheduler-names ok\n[+]leader-election ok\n[+]permissions ok\nreadyz check passed\n" in body
             )
 
     async def test_restarts_of_background_tasks_are_counted(self, server, monkeypatch):

@@ -80,7 +80,7 @@ def normalized(text: str) -> str:
     """
     parts = text.removeprefix("v").split(".", 2)
     for i, part in enumerate(parts):
-        if len(part) > 1:
+        if len(part.encode()) > 1:
             stripped = part.lstrip("0")
             parts[i] = stripped if stripped[:1] in tuple("0123456789") else "0" + stripped
     if len(parts) < 3:

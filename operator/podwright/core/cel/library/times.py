@@ -53,7 +53,9 @@ def _offset(value: Timestamp, zone: str) -> int:
         return 0
     hours, colon, minutes = zone.partition(":")
     if not colon:
-        found = _zone(zone) if len(zone) <= _MAX_NAME and ".." not in zone else None
+        if ".." in zone or zone[0] in "/\\":
+            raise EvaluationError("time: invalid location name")
+        found = _zone(zone) if len(zone) <= _MAX_NAME else None
         if found is None:
             raise EvaluationError(f"unknown time zone {zone[:_MAX_NAME]}")
         moment = moment_of(value, 0)[0].replace(tzinfo=UTC)
