@@ -116,7 +116,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
     """`server_minor`: the API server's minor version. Raises RegistryError if the built-in policy cannot be built."""
     http, metrics, wall = base.http, base.metrics, time.time
     features = enabled_features(base.options, server_minor)
-    _log_configuration(base.options.config, base.classes)
+    log_configuration(base.options.config, base.classes)
     writers = _writers(base)
     engine = _engine(base, features, writers)
     unseen_names = UnseenNames(time.monotonic)
@@ -280,7 +280,7 @@ def _log_version(minor: int, features: Features) -> None:
         log.info("Kubernetes 1.%d: %s", minor, "; ".join(differences))
 
 
-def _log_configuration(config: Configuration | None, classes: Classes) -> None:
+def log_configuration(config: Configuration | None, classes: Classes) -> None:
     """Logs what in the configuration file has no effect, once."""
     if config is not None:
         for warning in (*config.warnings, *config.unused_args(classes)):

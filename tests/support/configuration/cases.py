@@ -18,7 +18,7 @@ _TOP: Final[Mapping[str, tuple[Any, ...]]] = {
     "parallelism": (1, 16, 0, -1, 2**31, "16", 1.5, None, True),
     "percentageOfNodesToScore": (0, 1, 100, 101, -1, "50", None),
     "podInitialBackoffSeconds": (1, 10, 11, 0, -1, "1", 2**63, None),
-    "podMaxBackoffSeconds": (10, 1, 0, -5, 1.0, None),
+    "podMaxBackoffSeconds": (10, 1, 0, -5, 1.0, 2**63 - 1, None),
     "enableProfiling": (True, False, "true", 1, None),
     "enableContentionProfiling": (False, 0),
     "delayCacheUntilActive": (True, "yes", 1),

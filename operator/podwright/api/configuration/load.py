@@ -117,7 +117,7 @@ def _without_effect(settings: SchedulerConfiguration) -> Iterator[str]:
     connection, usual = settings.client_connection, default.client_connection
     if (connection.qps, connection.burst) != (usual.qps, usual.burst):
         yield "clientConnection.qps and burst: have no effect; the API server's answers set the pace"
-    if connection.content_type or connection.accept_content_types:
+    if (connection.content_type, connection.accept_content_types) != (usual.content_type, usual.accept_content_types):
         yield "clientConnection.contentType and acceptContentTypes: have no effect; requests are JSON"
     if settings.delay_cache_until_active:
         yield "delayCacheUntilActive: has no effect; standbys keep their caches, for a fast takeover"

@@ -50,7 +50,9 @@ class LeaderElection:
         """Raises ValueError for an invalid duration."""
         for each in fields(self):
             value = getattr(self, each.name)
-            if parse_duration(value) == 0 if each.name in _DURATIONS else value == "":
+            if each.name in _DURATIONS:
+                object.__setattr__(self, each.name, _go(value) if parse_duration(value) else each.default)
+            elif value == "":
                 object.__setattr__(self, each.name, each.default)
 
     def seconds(self, name: Literal["lease_duration", "renew_deadline", "retry_period"]) -> float:
@@ -82,13 +84,21 @@ def _go(duration: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClientConnection:
-    """How to reach the API server. Podwright uses `kubeconfig` only: it limits itself by latency, and sends JSON."""
+    """How to reach the API server. Podwright uses `kubeconfig` only: it limits itself by latency, and sends JSON.
+
+    Empty fields and zeros have the defaults.
+    """
 
     kubeconfig: str = ""
     accept_content_types: str = ""
-    content_type: str = ""
+    content_type: str = "application/vnd.kubernetes.protobuf"
     qps: float = 50.0
     burst: int = field(default=100, metadata=INT32)
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if not getattr(self, each.name):
+                object.__setattr__(self, each.name, each.default)
 
     def validate(self, where: str) -> Iterator[Problem]:
         if self.burst < 0:
@@ -176,15 +186,17 @@ class Extender:
     bind_verb: str = ""
     enable_https: bool = field(default=False, metadata={"name": "enableHTTPS"})
     tls_config: ExtenderTLS | None = None
-    http_timeout: str = field(default="0s", metadata={"name": "httpTimeout"})
+    http_timeout: str = field(default="5s", metadata={"name": "httpTimeout"})
     node_cache_capable: bool = False
     managed_resources: tuple[ManagedResource, ...] = ()
     ignorable: bool = False
 
     def __post_init__(self) -> None:
-        """Raises ValueError for an invalid duration."""
+        """A timeout of zero is the default. Raises ValueError for an invalid duration."""
         try:
-            parse_duration(self.http_timeout)
+            object.__setattr__(
+                self, "http_timeout", _go(self.http_timeout) if parse_duration(self.http_timeout) else "5s"
+            )
         except ValueError as error:
             raise ValueError(f"httpTimeout: {error}") from error
 
@@ -197,7 +209,7 @@ class SchedulerConfiguration:
     leader_election: LeaderElection = field(default_factory=LeaderElection)
     client_connection: ClientConnection = field(default_factory=ClientConnection)
     enable_profiling: bool = True
-    enable_contention_profiling: bool = True
+    enable_contention_profiling: bool | None = None
     percentage_of_nodes_to_score: int | None = field(default=None, metadata=INT32)
     pod_initial_backoff_seconds: int = 1
     pod_max_backoff_seconds: int = 10
@@ -206,7 +218,9 @@ class SchedulerConfiguration:
     delay_cache_until_active: bool = False
 
     def __post_init__(self) -> None:
-        """A single profile without a name serves the default scheduler's."""
+        """A single profile without a name serves the default scheduler's. Contention is profiled if profiling is enabled."""
+        if self.enable_contention_profiling is None:
+            object.__setattr__(self, "enable_contention_profiling", self.enable_profiling)
         profiles = self.profiles or (ConfiguredProfile(),)
         if len(profiles) == 1 and profiles[0].scheduler_name is None:
             (only,) = profiles

@@ -13,6 +13,8 @@ _WHOLE: Final = re.compile(rf"[-+]?(0|({_PART})+)\Z", re.ASCII)
 
 def format_duration(seconds: float) -> str:
     """The duration in Go's format: `15m0s`, `1m30s`, `2.5s`, `250ms`."""
+    if seconds < 0:
+        return f"-{format_duration(-seconds)}"
     if 0 < seconds < 1:
         return f"{1000 * seconds:g}ms" if seconds >= 1e-3 else f"{1e6 * seconds:g}µs"
     hours, rest = divmod(seconds, 3600)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -206,6 +209,29 @@ def test_the_configuration_that_is_written_is_the_one_in_use(tmp_path, started, 
     )
     assert found["leaderElection"]["resourceName"] == "kube-scheduler"
     assert found["leaderElection"]["renewDeadline"] == ("12s" if given else "10s")
+
+
+def test_writing_the_configuration_says_what_has_no_effect(tmp_path):
+    file = tmp_path / "scheduler.yaml"
+    file.write_text(f"{CONFIGURATION}  pluginConfig: [{{name: NoddeAffinity}}]\nparallelism: 3\n")
+    flags = [f"--config={file}", f"--write-config-to={tmp_path}/written.yaml", "--kubeconfig=/else"]
+    command = [sys.executable, "-m", "podwright", "kube-scheduler", *flags]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    assert "--config: parallelism: has no effect" in done.stderr
+    assert "plugin 'NoddeAffinity' does not exist (did you mean 'NodeAffinity'?)" in done.stderr
+    assert "--kubeconfig has no effect" in done.stderr
+
+
+def test_the_plugin_that_kube_scheduler_has_only_with_a_gate_is_written_only_with_it(tmp_path):
+    for gate, expected in (("false", False), ("true", True)):
+        written = tmp_path / gate
+        assert (
+            invoke(
+                "kube-scheduler", f"--feature-gates=GenericWorkload={gate}", f"--write-config-to={written}"
+            ).exit_code
+            == 0
+        )
+        assert ("GangScheduling" in written.read_text()) is expected
 
 
 def test_a_profile_that_cannot_be_used_has_the_same_text_with_and_without_the_flag(tmp_path):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
 
@@ -70,11 +70,13 @@ SOON_SECONDS: Final = 10.0
 class DynamicResourcesArgs:
     """`filter_timeout` bounds the search for devices on one node; "0s": no bound. `binding_timeout`: how long devices may take to become ready.
 
-    `allocation`, `scoring`, `preemption`: see core/devices/choice.py. kube-scheduler does not have these.
+    `allocation`, `scoring`, `preemption`: see core/devices/choice.py. OWN_KEYS: what kube-scheduler's args do not have.
     """
 
+    OWN_KEYS: ClassVar[tuple[str, ...]] = ("allocation", "scoring", "preemption")
+
     filter_timeout: str = "10s"
-    binding_timeout: str = "600s"
+    binding_timeout: str = "10m0s"
     allocation: AllocationOrder = "FirstFit"
     scoring: Scoring = "Default"
     preemption: Preempting = "Default"
