@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,6 +44,10 @@ CHECK_SECONDS: Final = 600.0
 """How often the rights are asked for."""
 MISSING_SECONDS: Final = 30.0
 """How often while one is missing."""
+REFUSED_SECONDS: Final = 3.0
+"""The shortest pause between two checks, if the API server refuses writes. It doubles, up to MISSING_SECONDS, while no right is found
+missing: admission and namespaces that end refuse writes, too.
+"""
 
 LEASE: Final = Resource("Lease", "coordination.k8s.io", "v1", "leases", namespaced=True)
 TOKEN_REVIEW: Final = Resource("TokenReview", "authentication.k8s.io", "v1", "tokenreviews", namespaced=False)
@@ -202,7 +207,7 @@ class RightsCheck:
     """Asks the API server regularly which rights are missing, logs each, and says so to those who read /readyz."""
 
     def __init__(self, needed: Sequence[tuple[Http, Sequence[Right]]]) -> None:
-        """`needed`: rights, with the API client that uses them."""
+        """`needed`: rights, with the API client that uses them. The first client's refused writes start checks."""
         self._needed = needed
         self._missing: Mapping[Right, None] = {}
 
@@ -213,12 +218,19 @@ class RightsCheck:
     async def run(self) -> None:
         """Checks until it is cancelled."""
         await asyncio.sleep(FIRST_SECONDS)
+        refused, shortest = self._needed[0][0].refused_write, REFUSED_SECONDS
         while True:
+            in_vain = refused.is_set()
+            refused.clear()
             try:
                 await self.check()
             except (ClusterError, ConfigError, OSError) as error:
                 log.info("cannot ask which rights are missing: %s", error)
-            await asyncio.sleep(MISSING_SECONDS if self._missing else CHECK_SECONDS)
+            shortest = min(2 * shortest, MISSING_SECONDS) if in_vain and not self._missing else REFUSED_SECONDS
+            await asyncio.sleep(shortest)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(MISSING_SECONDS if self._missing else CHECK_SECONDS):
+                    await refused.wait()
 
     async def check(self) -> None:
         """Asks once, one question after the other. Raises ClusterError, ConfigError and OSError."""

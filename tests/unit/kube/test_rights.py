@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from itertools import product
@@ -27,6 +28,7 @@ from podwright.kube.rights import (
     params,
     reviews,
 )
+from support.waiting import until
 
 MANIFESTS = Path(__file__).parents[3] / "manifests"
 LEASE = ("podwright-system", "podwright")
@@ -111,6 +113,7 @@ class Reviewer:
         self.unserved = set()
         self.asked = []
         self.answers = True
+        self.refused_write = asyncio.Event()
 
     async def call_with_retries(self, method, path, body=None):
         if not self.answers:
@@ -200,6 +203,19 @@ async def test_what_is_known_stays_known_while_the_api_server_does_not_answer(se
     with pytest.raises(UnreachableError):
         await check.check()
     assert "there are no events" in check.problem()
+
+
+async def test_a_refused_write_starts_the_check(server, monkeypatch):
+    for pause in ("FIRST_SECONDS", "REFUSED_SECONDS"):
+        monkeypatch.setattr(f"podwright.kube.rights.{pause}", 0.001)
+    check = RightsCheck([(server, SCHEDULING)])
+    checking = asyncio.create_task(check.run())
+    await until(lambda: len(server.asked) == len(SCHEDULING))
+    server.refused = {("pods/binding", "create")}
+    server.refused_write.set()
+    await until(check.problem)  # long before the next regular check
+    assert check.problem() == "RBAC does not let us create pods/binding: no pod is bound"
+    checking.cancel()
 
 
 def test_the_page_on_security_has_every_right_and_no_other():

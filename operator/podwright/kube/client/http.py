@@ -58,6 +58,8 @@ class Http:
         self._current: _Connections | None = None
         self._retired: list[_Connections] = []
         self._closed = False
+        self.refused_write = asyncio.Event()
+        """Set by each response 403 to a write. Its reader clears it."""
         self._had_credentials = False
 
     async def send(
@@ -87,6 +89,8 @@ class Http:
                 return answer
         if self._source.refused_since is not None:
             self._source.accepted(used)
+        if answer.status == 403 and method != "GET":
+            self.refused_write.set()
         return answer
 
     async def call(

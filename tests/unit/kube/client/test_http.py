@@ -32,6 +32,15 @@ async def test_an_api_error_has_the_servers_status_reason_and_retry_after():
         assert (refused.value.status, refused.value.reason, refused.value.retry_after) == (429, "R429", 7.0)
 
 
+@pytest.mark.parametrize(
+    ("method", "status", "refused"), [("POST", 403, True), ("GET", 403, False), ("POST", 409, False)]
+)
+async def test_a_refused_write_is_noted(method, status, refused):
+    async with api(says(status)) as (http, _):
+        await http.send(method, "/api/v1/pods")
+        assert http.refused_write.is_set() is refused
+
+
 async def test_an_error_response_that_is_not_json_keeps_its_text():
     async def proxy(_request):
         return aiohttp.web.Response(status=502, text="<html>bad gateway")
