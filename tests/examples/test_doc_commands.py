@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 
 import pytest
 import yaml
@@ -43,7 +44,12 @@ def cluster(binaries):
 def shell(cluster, binaries, tmp_path):
     """Runs a command in a copy of the checkout, with this cluster's kubectl and Helm."""
     programs = {name: binaries.path(program) for name, program in PROGRAMS.items()}
-    return Checkout(tmp_path, cluster.kubeconfig, programs, {"make": f"{shutil.which('make')} --dry-run"})
+    return Checkout(
+        tmp_path,
+        cluster.kubeconfig,
+        programs,
+        {"make": f"{shutil.which('make')} --dry-run", "podwright": f"{sys.executable} -m podwright"},
+    )
 
 
 def test_the_commands_of_the_page_on_installation_work(shell):
@@ -79,4 +85,4 @@ def test_the_commands_of_the_page_on_security_work(shell):
 def test_the_page_has_commands_and_each_is_known(page):
     found = commands(page)
     assert found
-    assert {command.split()[0] for command in found} <= {*PROGRAMS, "make", "mv"}
+    assert {command.split()[0] for command in found} <= {*PROGRAMS, "make", "mv", "cp", "podwright"}

@@ -94,14 +94,17 @@ def test_every_command_works(control_plane, secured, installed, shell):
     assert failed == {}
 
 
-def test_the_static_pod_is_exchanged_and_comes_back(installed, shell):
+@pytest.mark.parametrize("dropped", ["", "  securityContext: {seccompProfile: {type: RuntimeDefault}}\n"])
+def test_the_static_pod_is_exchanged_and_comes_back(installed, shell, dropped):
     path = shell.host / "manifests" / "kube-scheduler.yaml"
+    given = STATIC_POD.replace(dropped, "")
+    path.write_text(given)
     commands = [text for text in commands_of(kit.CHECKOUT / "docs" / "migrate.md") if "/etc/kubernetes/" in text]
     *forth, back = commands
     for command in forth:
         shell(command)
-    before = yaml.safe_load(STATIC_POD)["spec"]["containers"][0]["command"]
+    before = yaml.safe_load(given)["spec"]["containers"][0]["command"]
     (container,) = yaml.safe_load(path.read_text())["spec"]["containers"]
     assert container["command"] == ["podwright", "kube-scheduler", *before[1:]]
     shell(back)
-    assert path.read_text() == STATIC_POD
+    assert path.read_text() == given

@@ -19,6 +19,7 @@ from podwright.cli.imports import uncollected
 
 COMMANDS: Final[Mapping[str, str]] = {
     "convert": "podwright.cli.commands.convert",
+    "convert-manifest": "podwright.cli.commands.convert_manifest",
     "demo": "podwright.cli.demo",
     "evaluate": "podwright.cli.commands.evaluate",
     "explain": "podwright.cli.commands.explain",
