@@ -16,7 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from podwright.simulator.explain.amounts import counted
+from podwright.core.objects.wording import counted
 from podwright.simulator.explain.results import (
     Change,
     Explanation,

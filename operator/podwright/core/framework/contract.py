@@ -289,6 +289,19 @@ def costs_of(plugin: Any, pod: PodInfo) -> Iterable[Cost]:
         return ()
 
 
+def said(plugin: Any, method: str, answer: Callable[[], T], nothing: T) -> T:
+    """What the plugin says in a method for explanations. If a third-party plugin fails, that is reported, and it says nothing."""
+    if is_in_tree(plugin):
+        return answer()
+    try:
+        return answer()
+    except CONTROL_FLOW:
+        raise
+    except BaseException as error:  # noqa: BLE001 -- third-party code may raise anything
+        _report(plugin, method, error)
+        return nothing
+
+
 def is_in_tree(plugin: Any) -> bool:
     """Whether the plugin is one of Podwright's own."""
     return type(plugin).__module__.startswith(_IN_TREE)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from podwright.core.framework.cluster_events import EventHint
 from podwright.core.framework.cost import Cost
 from podwright.core.framework.errors import ReportException
+from podwright.core.framework.explaining import NodeChange, PodChange, Why
 from podwright.core.framework.features import Features
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import Status
@@ -278,6 +279,9 @@ class Plugin:
     scoring_args: ClassVar[Collection[str]] = ()
     """Args, by key in pluginConfig, about scores alone: they end where a LocalSchedulerPolicy has a strategy of its own."""
 
+    reason: ClassVar[str] = ""
+    """Why the plugin rejects pods, in one word for programs that read explanations."""
+
     def __init__(self, args: Any, handle: Handle) -> None:
         self.args = args
         self.handle = handle
@@ -290,6 +294,30 @@ class Plugin:
         what an ordinary pod has too. Called for each pod that comes or changes.
         """
         return ()
+
+    # For explanations, which also prove the changes
+
+    def why_not_here(self, _pod: PodInfo, _node: NodeInfo, _message: str) -> Why:
+        """Says more about why the filter rejects the node than its status, whose message is given."""
+        return Why()
+
+    def why_nowhere(self, _pod: PodInfo, _message: str) -> Why:
+        """Says more about why PreFilter rejects the pod than its status, whose message is given."""
+        return Why()
+
+    def remoteness(self, _pod: PodInfo, _table: NodeTable) -> NDArray[np.float64] | float:
+        """How far the nodes are that the filter rejects, for one node or as float[nodes]. The nearest ones are explained and changed
+        first. What ends by itself, such as load, is from 1 to 2 away; what people have to change, 3.
+        """
+        return 3.0
+
+    def changes_of_pod(self, _pod: PodInfo, _node: NodeInfo) -> Iterable[PodChange]:
+        """Changes of the pod, from `pod.raw`, after which the filter may accept the node, the smallest first."""
+        return ()
+
+    def change_of_node(self, _pod: PodInfo, _node: Node) -> NodeChange | None:
+        """A change of the node after which the filter may accept it; None if there is none."""
+        return None
 
 
 class ExtensionPoint(ABC):

@@ -28,6 +28,11 @@ WITH_STATE: Final = (
 WITHOUT_STATE: Final = (
     "attach",
     "costs",
+    "why_not_here",
+    "why_nowhere",
+    "remoteness",
+    "changes_of_pod",
+    "change_of_node",
     "pre_enqueue",
     "tells_gate",
     "sort_key",

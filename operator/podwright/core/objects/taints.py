@@ -17,6 +17,7 @@ NO_EXECUTE: Final = "NoExecute"
 _EFFECTS: Final = frozenset({NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE})
 _OPERATORS: Final = frozenset({"", "Equal", "Exists", "Lt", "Gt"})
 _FEW_TOLERATIONS: Final = 8
+_MANAGED: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,15 @@ class Taint:
     key: str
     value: str
     effect: str
+
+    @property
+    def managed(self) -> bool:
+        """Whether the control plane sets and removes the taint."""
+        return self.key.startswith(_MANAGED)
+
+    def __str__(self) -> str:
+        """As kubectl writes it."""
+        return f"{self.key}{f'={self.value}' if self.value else ''}:{self.effect}"
 
 
 @dataclass(frozen=True, slots=True)

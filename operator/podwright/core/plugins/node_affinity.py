@@ -7,15 +7,27 @@ Pods to Nodes".
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+import difflib
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 import numpy as np
 
 from podwright.core.framework.args import INT32, encode
 from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.cost import Cost
+from podwright.core.framework.explaining import (
+    CLOSE,
+    MOST_NAMED,
+    REQUIRED,
+    NodeChange,
+    PodChange,
+    Raw,
+    Why,
+    editable,
+    some,
+)
 from podwright.core.framework.helpers import normalize_by_greatest, rejected_alike
 from podwright.core.framework.interface import (
     CycleState,
@@ -36,9 +48,9 @@ from podwright.core.framework.status import SKIP, Code, Status, unresolvable
 from podwright.core.objects.affinity import NO_NODE_AFFINITY, node_affinity_of
 from podwright.core.objects.affinity import NodeAffinity as PodNodeAffinity
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.node import Node
+from podwright.core.objects.node import HOSTNAME, Node
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.selectors import NodeSelectorTerm
+from podwright.core.objects.selectors import NodeSelector, NodeSelectorTerm
 from podwright.core.state.columns.matching import affinity_column, preference_column, preference_score_of
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
@@ -116,6 +128,7 @@ class NodeAffinity(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScoreP
     """See the module."""
 
     name = "NodeAffinity"
+    reason = "NodeAffinity"
     scope = Scope.NODE
     normalizes_numbers = True
     zero_stays = True
@@ -194,6 +207,59 @@ class NodeAffinity(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScoreP
     def normalize(self, _state: CycleState, _pod: PodInfo, scores: Int64s | int, _feasible: Feasible) -> Int64s | int:
         return normalize_by_greatest(scores)
 
+    def why_not_here(self, pod: PodInfo, node: NodeInfo, _message: str) -> Why:
+        labels, affinity = node.present.labels, pod.node_affinity
+        found = [
+            f"the pod wants {key}={value}, the node has {f'{key}={labels[key]}' if key in labels else 'no such label'}"
+            for key, value in affinity.node_selector.items()
+            if labels.get(key) != value
+        ]
+        required = affinity.required
+        if required is not None and not required.matches(labels, node.name):
+            if not any(term.expressions or term.fields for term in required.terms):
+                found.append("its required terms are empty, and match no node")
+            for term in required.terms:
+                for each in term.expressions:
+                    if not each.matches_value(labels.get(each.key)):
+                        values = f" ({', '.join(sorted(each.values)[:MOST_NAMED])})" if each.values else ""
+                        has = f"{each.key}={labels[each.key]}" if each.key in labels else "no such label"
+                        found.append(f"the pod wants {each.key} {each.operator}{values}, the node has {has}")
+                found += [
+                    f"the pod wants the node {each.operator} {', '.join(sorted(each.values)[:MOST_NAMED])}"
+                    for each in term.fields
+                    if not each.matches_value(node.name)
+                ]
+        return Why(detail=some(found))
+
+    def changes_of_pod(self, pod: PodInfo, node: NodeInfo) -> Iterable[PodChange]:
+        labels, made, texts = node.present.labels, editable(pod), []
+        selector = dict(made["spec"].get("nodeSelector") or {})
+        for key, value in [*selector.items()]:
+            if labels.get(key) != value:
+                texts.append(_corrected(selector, key, value, labels))
+        if texts:
+            made["spec"]["nodeSelector"] = selector
+        texts += _corrected_terms(made["spec"], pod.node_affinity.required, node)
+        if texts:
+            yield PodChange(" and ".join(texts), made)
+
+    def change_of_node(self, pod: PodInfo, node: Node) -> NodeChange | None:
+        """Labels that the pod selects. Host names are the kubelet's."""
+        selected = pod.node_affinity.node_selector.items()
+        labels = {key: value for key, value in selected if node.labels.get(key) != value}
+        required = pod.node_affinity.required
+        if required is not None and not required.matches(node.labels, node.name):
+            for each in next((term.expressions for term in required.terms if not term.fields), ()):
+                if each.matches_value(node.labels.get(each.key)):
+                    continue
+                if each.operator != "In":
+                    return None
+                labels[each.key] = min(each.values)
+        if not labels or HOSTNAME in labels:
+            return None
+        written = ", ".join(f"{key}={value}" for key, value in labels.items())
+        return NodeChange(f"label node {node.name} with {written}", replace(node, labels={**node.labels, **labels}))
+
     def _node_hint(self, pod: PodInfo, before: Node | None, after: Node) -> Hint:
         if self._enforced is not None and not self._enforced.matches(after.labels, after.name):
             return Hint.SKIP
@@ -213,3 +279,62 @@ def _named_nodes(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
             return None
         names.update(wanted[0].intersection(*wanted[1:]))
     return frozenset(names) if terms else None
+
+
+# Changes of a pod
+
+
+def _corrected(selector: Raw, key: str, value: str, labels: Mapping[str, str]) -> str:
+    if key in labels:
+        selector[key] = labels[key]
+        return f"select {key}={labels[key]} instead of {value}"
+    del selector[key]
+    close = difflib.get_close_matches(key, labels, n=1, cutoff=CLOSE)
+    if close and labels[close[0]] == value:
+        selector[close[0]] = value
+        return f"select {close[0]}={value} instead of {key}={value}"
+    return f"do not select {key}={value}"
+
+
+def _corrected_terms(spec: Raw, required: NodeSelector | None, node: NodeInfo) -> list[str]:
+    """Corrects the required term that comes nearest to matching the node."""
+    labels, name = node.present.labels, node.name
+    if required is None or required.matches(labels, name):
+        return []
+    if all(not term.expressions and not term.fields for term in required.terms):
+        del spec["affinity"]["nodeAffinity"][REQUIRED]
+        return ["do not require empty terms, which match no node"]
+    wrong = [
+        [i for i, each in enumerate(term.expressions) if not each.matches_value(labels.get(each.key))]
+        for term in required.terms
+    ]
+    fields = [[i for i, each in enumerate(term.fields) if not each.matches_value(name)] for term in required.terms]
+    usable = [index for index, term in enumerate(required.terms) if term.expressions or term.fields]
+    best = min(usable, key=lambda index: len(wrong[index]) + len(fields[index]))
+    affinity = spec["affinity"]["nodeAffinity"]
+    term = affinity[REQUIRED]["nodeSelectorTerms"][best]
+    expressions = list(term.get("matchExpressions") or ())
+    texts = [_corrected_expression(expressions, index, labels) for index in wrong[best]]
+    if wrong[best]:
+        term["matchExpressions"] = [each for each in expressions if each is not None]
+    if fields[best]:
+        left = [each for i, each in enumerate(term.get("matchFields") or ()) if i not in fields[best]]
+        term["matchFields"] = left
+        texts.append("do not name the node in matchFields")
+    if not term.get("matchExpressions") and not term.get("matchFields"):
+        del affinity[REQUIRED]
+    return texts
+
+
+def _corrected_expression(expressions: list[Any], index: int, labels: Mapping[str, str]) -> str:
+    each = expressions[index]
+    key, operator, values = each.get("key"), each.get("operator"), list(each.get("values") or ())
+    if operator == "In" and key in labels:
+        expressions[index] = {**each, "values": [*values, labels[key]]}
+        return f"allow {key}={labels[key]}, too, beside {', '.join(values[:3])}"
+    close = difflib.get_close_matches(str(key), labels, n=1, cutoff=CLOSE)
+    if operator == "In" and close and labels[close[0]] in values:
+        expressions[index] = {**each, "key": close[0]}
+        return f"name the label {close[0]} instead of {key}"
+    expressions[index] = None
+    return f"do not require {key} {operator} {', '.join(values[:3])}".rstrip()

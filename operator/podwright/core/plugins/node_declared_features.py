@@ -38,6 +38,7 @@ class NodeDeclaredFeatures(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensi
     """See the module."""
 
     name = "NodeDeclaredFeatures"
+    reason = "MissingFeatures"
     scope = Scope.NODE
     feature_gate = "NodeDeclaredFeatures"
 

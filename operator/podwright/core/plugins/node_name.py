@@ -32,6 +32,7 @@ class NodeName(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     """See the module."""
 
     name = "NodeName"
+    reason = "NodeName"
     scope = Scope.NODE
 
     def hints(self) -> Sequence[EventHint]:

@@ -7,12 +7,14 @@ means all addresses; `::` is treated as a single address.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 
 from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.cost import ORDINARY, Cost
+from podwright.core.framework.explaining import MOST_READ, PodChange, Why, editable, some
 from podwright.core.framework.helpers import rejected_alike
 from podwright.core.framework.interface import (
     Bools,
@@ -91,6 +93,7 @@ class NodePorts(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     """See the module."""
 
     name = "NodePorts"
+    reason = "PortTaken"
     scope = Scope.NODE_PODS
 
     def __init__(self, args: Any, handle: Handle) -> None:
@@ -124,11 +127,45 @@ class NodePorts(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
                 ok[np.fromiter(rows, np.intp, len(rows))] = False
         return None if ok is None else rejected_alike(ok, _TAKEN)
 
+    def why_not_here(self, pod: PodInfo, node: NodeInfo, _message: str) -> Why:
+        found = (
+            f"host port {port.port}/{port.protocol} is taken by {other.key}"
+            f"{', which is being deleted' if other.terminating else ''}"
+            for other in islice(node.pods.values(), MOST_READ)
+            if other.ports
+            for used in (_used_by(other),)
+            for port in pod.ports
+            if used.conflicts(port)
+        )
+        return Why(detail=some(found))
+
+    def remoteness(self, _pod: PodInfo, _table: NodeTable) -> float:
+        return 1.5
+
+    def changes_of_pod(self, pod: PodInfo, node: NodeInfo) -> Iterable[PodChange]:
+        taken = {(port.port, port.protocol) for port in pod.ports if node.ports.conflicts(port)}
+        made, left_out = editable(pod), []
+        for field in ("containers", "initContainers"):
+            for container in made["spec"].get(field) or ():
+                for port in container.get("ports") or ():
+                    wanted = port.get("hostPort"), port.get("protocol") or "TCP"
+                    if wanted in taken:
+                        left_out.append(f"{wanted[0]}/{wanted[1]}")
+                        del port["hostPort"]
+                        port.pop("hostIP", None)
+        if left_out:
+            yield PodChange(f"do without host port {', '.join(dict.fromkeys(left_out))}", made)
+
+
+def _used_by(pod: PodInfo) -> UsedPorts:
+    used = UsedPorts()
+    for port in pod.ports:
+        used.add(port)
+    return used
+
 
 def _pod_hint(pod: PodInfo, deleted: PodInfo | None, _after: PodInfo | None) -> Hint:
     if deleted is None or not (deleted.node_name or deleted.nominated_node_name):
         return Hint.SKIP
-    freed = UsedPorts()
-    for port in deleted.ports:
-        freed.add(port)
+    freed = _used_by(deleted)
     return Hint.QUEUE if any(freed.conflicts(port) for port in pod.ports) else Hint.SKIP

@@ -7,9 +7,11 @@ have this taint.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from podwright.core.framework.cluster_events import NODE, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.explaining import NodeChange, Why
 from podwright.core.framework.helpers import rejected_alike
 from podwright.core.framework.interface import (
     CycleState,
@@ -36,6 +38,7 @@ class NodeUnschedulable(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions
     """See the module."""
 
     name = "NodeUnschedulable"
+    reason = "Cordoned"
     scope = Scope.NODE
 
     def __init__(self, args: Any, handle: Handle) -> None:
@@ -53,6 +56,16 @@ class NodeUnschedulable(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions
 
     def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         return _CORDONED if node.present.unschedulable and not self._tolerates(pod) else None
+
+    def why_not_here(self, _pod: PodInfo, _node: NodeInfo, _message: str) -> Why:
+        return Why(detail="it is cordoned")
+
+    def remoteness(self, _pod: PodInfo, _table: NodeTable) -> float:
+        return 1.6
+
+    def change_of_node(self, _pod: PodInfo, node: Node) -> NodeChange:
+        left = tuple(taint for taint in node.taints if taint.key != _TAINT.key)
+        return NodeChange(f"uncordon node {node.name}", replace(node, unschedulable=False, taints=left))
 
     def verdict_key(self, pod: PodInfo) -> Hashable:
         return pod.tolerations

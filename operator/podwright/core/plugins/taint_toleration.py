@@ -7,10 +7,12 @@ kept for further pods. If the pod tolerates all taints in the cluster, no column
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from podwright.core.framework.cluster_events import NODE, POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.cost import ORDINARY, Cost
+from podwright.core.framework.explaining import NodeChange, PodChange, Why, editable
 from podwright.core.framework.helpers import normalize_by_greatest, rejected_alike
 from podwright.core.framework.interface import (
     CycleState,
@@ -30,7 +32,8 @@ from podwright.core.framework.status import Status, unresolvable
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.taints import Tolerations
+from podwright.core.objects.taints import PREFER_NO_SCHEDULE, Taint, Tolerations
+from podwright.core.objects.wording import listed
 from podwright.core.state.columns.matching import (
     count_intolerable,
     intolerable_column,
@@ -42,6 +45,7 @@ from podwright.core.state.nodeinfo import NodeInfo
 
 _UNTOLERATED: Final = unresolvable("node(s) had untolerated taint(s)")
 _MAX_CACHED: Final = 1024
+_NOT_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 class _UntoleratedTaints(NamedTuple):
@@ -56,6 +60,7 @@ class TaintToleration(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sco
     """See the module."""
 
     name = "TaintToleration"
+    reason = "UntoleratedTaint"
     scope = Scope.NODE
     normalizes_numbers = True
 
@@ -101,6 +106,46 @@ class TaintToleration(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sco
 
     def normalize(self, _state: CycleState, _pod: PodInfo, scores: Int64s | int, _feasible: Feasible) -> Int64s | int:
         return normalize_by_greatest(scores, reverse=True)
+
+    def why_not_here(self, pod: PodInfo, node: NodeInfo, _message: str) -> Why:
+        taints = self._untolerated(pod, node.present)
+        detail = f"taint{'' if len(taints) == 1 else 's'} {listed([*map(str, taints)])}"
+        if any(taint.key in _NOT_READY for taint in taints):
+            return Why("NodeNotReady", "the node is not ready", detail)
+        return Why(text="the node has a taint that the pod does not tolerate", detail=detail)
+
+    def remoteness(self, _pod: PodInfo, _table: NodeTable) -> float:
+        return 2.5
+
+    def changes_of_pod(self, pod: PodInfo, node: NodeInfo) -> Iterable[PodChange]:
+        taints = self._untolerated(pod, node.present)
+        if not taints or any(taint.managed for taint in taints):
+            return
+        made = editable(pod)
+        added = [
+            {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
+            if taint.value
+            else {"key": taint.key, "operator": "Exists", "effect": taint.effect}
+            for taint in taints
+        ]
+        made["spec"]["tolerations"] = [*(made["spec"].get("tolerations") or ()), *added]
+        yield PodChange(f"tolerate {' and '.join(map(str, taints))}", made)
+
+    def change_of_node(self, pod: PodInfo, node: Node) -> NodeChange | None:
+        unwanted = self._untolerated(pod, node)
+        if not unwanted:
+            return None
+        names = " and ".join(map(str, unwanted))
+        if any(taint.managed for taint in unwanted):
+            text = f"node {node.name} is healthy again, which takes away {names}"
+        else:
+            text = f"take {names} away from node {node.name}"
+        return NodeChange(text, replace(node, taints=tuple(each for each in node.taints if each not in unwanted)))
+
+    def _untolerated(self, pod: PodInfo, node: Node) -> list[Taint]:
+        """The taints that keep the pod off the node."""
+        hard = (taint for taint in node.taints if taint.effect != PREFER_NO_SCHEDULE)
+        return [taint for taint in hard if not pod.tolerations.tolerate(taint, compare=self._compare)]
 
     def _tolerates(self, pod: PodInfo, node: Node) -> bool:
         return tolerates_all(node.taints, pod.tolerations, compare=self._compare)

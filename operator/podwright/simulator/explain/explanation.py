@@ -10,22 +10,21 @@ from dataclasses import replace
 from typing import Any, Final
 
 from podwright.core.framework.errors import PluginError
+from podwright.core.framework.explaining import Raw
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import PostFilterResult
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.similar_names import did_you_mean
+from podwright.core.objects.wording import counted, listed
 from podwright.core.preemption.evaluator import DryRun
 from podwright.core.preemption.units import priority_of
 from podwright.core.state.cache import Cache
 from podwright.engine.policies.active_policy import ActivePolicy
-from podwright.simulator.explain.amounts import counted, listed
-from podwright.simulator.explain.causes import DEVICES, causes_of
+from podwright.simulator.explain.causes import causes_of, miss
 from podwright.simulator.explain.changes.device_repairs import fails_selector, of_failing_selectors
 from podwright.simulator.explain.changes.entering import entering
-from podwright.simulator.explain.changes.place import Option
-from podwright.simulator.explain.changes.search import Search, after, tried
+from podwright.simulator.explain.changes.search import DEVICES, Search, after, tried
 from podwright.simulator.explain.changes.trials import Trials
-from podwright.simulator.explain.details import miss
 from podwright.simulator.explain.events import events_for
 from podwright.simulator.explain.groups import explain_member
 from podwright.simulator.explain.placed import explain_placed, not_asked
@@ -81,7 +80,7 @@ def _entered(trials: Trials, pod: PodInfo, found: Explanation) -> Explanation:
     return found
 
 
-def _enough(trials: Trials, pod: PodInfo, options: Iterable[Option]) -> Iterable[Change]:
+def _enough(trials: Trials, pod: PodInfo, options: Iterable[tuple[str, Raw]]) -> Iterable[Change]:
     """The first of these changes that places the pod."""
     for text, raw in options:
         change = tried(trials, pod, text, raw)
@@ -161,7 +160,7 @@ def _decided(
         return _fits(cache, pod, verdicts, found)
     groups = grouped(verdicts, cache)
     nearest = tuple(miss(framework, cache, pod, verdicts, row) for row in verdicts.nearest(NEAREST))
-    causes = causes_of(framework, cache, pod, verdicts, groups, nearest)
+    causes = causes_of(framework, cache, pod, verdicts, groups)
     preemption, message = _preemption(framework, pod, verdicts)
     waiting = _waits_for_victims(cache, pod)
     search = Search(trials, framework, pod, verdicts) if trials and not waiting and pod.raw else None

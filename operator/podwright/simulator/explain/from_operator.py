@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from podwright.core.objects.wording import counted
 from podwright.kube.client.times import rfc3339
-from podwright.simulator.explain.amounts import counted
 from podwright.simulator.explain.results import (
     Cause,
     Explanation,

@@ -11,9 +11,9 @@ from podwright.core.gangs.decisions import GangFault, GangPlacement, GangRejecti
 from podwright.core.gangs.plan import decide
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
+from podwright.core.objects.wording import counted
 from podwright.core.plugins.gang_scheduling import TOO_FEW, GangScheduling
 from podwright.core.state.cache import Cache
-from podwright.simulator.explain.amounts import counted
 from podwright.simulator.explain.changes.groups import for_rejected, for_too_few, planner_for
 from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.events import events_for

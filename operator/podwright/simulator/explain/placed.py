@@ -14,11 +14,11 @@ import numpy as np
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Int64s
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.wording import listed
 from podwright.core.state.cache import Cache
 from podwright.engine.decisions.decision_annotation import decision_of
 from podwright.engine.policies.active_policy import ActivePolicy
-from podwright.simulator.explain.amounts import listed
-from podwright.simulator.explain.details import miss
+from podwright.simulator.explain.causes import miss
 from podwright.simulator.explain.results import (
     Cause,
     Explanation,

@@ -6,42 +6,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.cycle import find_feasible
-from podwright.core.framework.contract import call, filter_result, status_of
+from podwright.core.framework.contract import call, filter_result, said, status_of
 from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, CycleState, Feasible, FilterPlugin
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.resources import PODS
-from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
 from podwright.core.state.cache import Cache
+from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.simulator.explain.results import Rejected
 
-FIT: Final = NodeResourcesFit.name
-_WEIGHTS: Final[Mapping[str, float]] = {
-    FIT: 1.0,
-    "NodePorts": 1.5,
-    "NodeUnschedulable": 1.6,
-    "PodTopologySpread": 1.7,
-    "InterPodAffinity": 1.8,
-    "NodeVolumeLimits": 1.8,
-    "VolumeRestrictions": 1.8,
-    "TaintToleration": 2.5,
-}
-"""How far a node is that this plugin rejects; `_OTHER` for all other plugins. Problems that pass by themselves, such as load, are nearer
-than those that people have to solve, such as a taint.
-"""
-_OTHER: Final = 3.0
-_UNRESOLVABLE_FIT: Final = 3.0
-"""The further distance of a node on which the pod would not even fit if the node were empty."""
+_FAR: Final = 3.0
+"""How far a node is that PreFilter leaves out."""
 _EXAMPLES: Final = 3
 
 
@@ -79,12 +63,12 @@ def verdicts_of(framework: Framework, cache: Cache, pod: PodInfo) -> Verdicts:
             mask = _rejected(plugin, state, pod, cache)
             if mask.any():
                 rejects[plugin.name] = mask
-                distance += _weight(plugin, pod, cache, mask)
+                distance += mask * _remoteness(plugin, pod, table)
         if diagnosis.considered is not None:
             outside = table.valid & ~diagnosis.considered_rows(diagnosis.considered)
             name = diagnosis.absent.plugin
             rejects[name] = rejects.get(name, np.zeros(table.size, np.bool_)) | outside
-            distance += outside * _OTHER
+            distance += outside * _FAR
         for row in diagnosis.explicit:
             if not distance[row]:
                 distance[row] = 1.0  # rejected because of nominated pods alone
@@ -108,24 +92,11 @@ def verdict(plugin: FilterPlugin, state: CycleState, pod: PodInfo, node: NodeInf
     return status_of(plugin, Point.FILTER, call(plugin, Point.FILTER, plugin.filter, state, pod, node))
 
 
-def _weight(plugin: FilterPlugin, pod: PodInfo, cache: Cache, mask: Bools) -> NDArray[np.float64]:
-    weight: NDArray[np.float64] = mask * np.float64(_WEIGHTS.get(plugin.name, _OTHER))
-    if isinstance(plugin, NodeResourcesFit):
-        weight = weight + mask * lacking(plugin, pod, cache)
-    return weight
-
-
-def lacking(plugin: NodeResourcesFit, pod: PodInfo, cache: Cache) -> NDArray[np.float64]:
-    """float[nodes]: the sum of what each node lacks, as shares of what the pod requests, plus a distance where even the empty node lacks
-    it.
-    """
-    table = cache.table
-    missing = np.where(table.pods + 1 > table.allocatable(PODS), 0.5, 0.0)
-    for resource, amount in plugin.checked_requests(pod.requests):
-        free = table.allocatable(resource) - table.requested(resource)
-        missing = missing + np.clip(amount - free, 0, None) / amount
-        missing = missing + (amount > table.allocatable(resource)) * _UNRESOLVABLE_FIT
-    return missing
+def _remoteness(plugin: FilterPlugin, pod: PodInfo, table: NodeTable) -> NDArray[np.float64]:
+    """float[nodes]: how far the nodes are that the plugin rejects."""
+    own: Any = plugin
+    far = said(own, "remoteness", lambda: np.asarray(own.remoteness(pod, table), np.float64), np.asarray(_FAR))
+    return np.broadcast_to(far if far.shape in ((), (table.size,)) else np.asarray(_FAR), (table.size,))
 
 
 def grouped(verdicts: Verdicts, cache: Cache) -> tuple[Rejected, ...]:

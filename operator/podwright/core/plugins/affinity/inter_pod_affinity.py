@@ -14,6 +14,7 @@ from typing import Final, cast
 from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.cost import Cost
 from podwright.core.framework.crowded_nodes import CrowdedFilter
+from podwright.core.framework.explaining import PodChange, Why
 from podwright.core.framework.interface import (
     CycleState,
     DomainPlugin,
@@ -34,6 +35,7 @@ from podwright.core.objects.affinity import NO_POD_AFFINITY
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.selectors import value_count
+from podwright.core.plugins.affinity.explained import changes_of_pod, why_not_here
 from podwright.core.plugins.affinity.filtering import ClusterCounts, PreFilterState
 from podwright.core.plugins.affinity.scoring import PreScoreState, normalize, weighted_sums
 from podwright.core.plugins.affinity.terms import own_terms
@@ -180,6 +182,15 @@ class InterPodAffinity(
             Cost(requirements, "label requirements of pod affinity terms", 5e-6, 3.0),
             Cost(values, "label values and namespaces of pod affinity terms", 0.5e-6, 3.0),
         )
+
+    def why_not_here(self, pod: PodInfo, node: NodeInfo, message: str) -> Why:
+        return why_not_here(self.handle.cache, pod, node, message)
+
+    def remoteness(self, _pod: PodInfo, _table: NodeTable) -> float:
+        return 1.8
+
+    def changes_of_pod(self, pod: PodInfo, node: NodeInfo) -> Iterable[PodChange]:
+        return changes_of_pod(self.handle.cache, pod, node)
 
     def hints(self) -> Sequence[EventHint]:
         changed = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE

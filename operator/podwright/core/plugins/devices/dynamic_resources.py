@@ -23,6 +23,7 @@ from podwright.core.framework.cluster_events import EventHint
 from podwright.core.framework.cost import Cost
 from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.errors import PluginError
+from podwright.core.framework.explaining import Why
 from podwright.core.framework.interface import (
     CycleState,
     Diagnosis,
@@ -50,6 +51,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.devices.claim_writes import ClaimWriteError, ClaimWrites, Deallocation, Deletion, tell
 from podwright.core.plugins.devices.cycle_claims import CycleClaims
 from podwright.core.plugins.devices.evaluation import FREEABLE, STATUSES, Evaluation, EvaluationError
+from podwright.core.plugins.devices.explained import why_not_here, why_nowhere
 from podwright.core.plugins.devices.freed import waits_for_release
 from podwright.core.plugins.devices.hints import device_hints
 from podwright.core.plugins.devices.node_requests import extended_resources
@@ -110,6 +112,7 @@ class DynamicResources(
     """See the module."""
 
     name = "DynamicResources"
+    reason = "Devices"
     scope = Scope.NODE
     feature_gate = "DynamicResourceAllocation"
     args_type = DynamicResourcesArgs
@@ -136,6 +139,12 @@ class DynamicResources(
     def pre_filter_disabled(pod: PodInfo, cache: Cache) -> Status | None:
         """Such a pod would start without its devices."""
         return _needs_devices(pod, cache, "the profile disables DynamicResources")
+
+    def why_not_here(self, pod: PodInfo, node: NodeInfo, _message: str) -> Why:
+        return why_not_here(self.handle.cache, pod, node)
+
+    def why_nowhere(self, pod: PodInfo, message: str) -> Why:
+        return why_nowhere(self.handle.cache, pod, message)
 
     def costs(self, pod: PodInfo) -> Iterable[Cost]:
         return (Cost(len(pod.resource_claims), "resource claims", 20e-6),) if pod.resource_claims else ()

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.cost import ORDINARY, Cost
+from podwright.core.framework.explaining import PodChange, Why
 from podwright.core.framework.interface import (
     Bools,
     CycleState,
@@ -42,6 +43,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import CPU, MEMORY, PODS, Requests, is_extended_resource, is_qualified_name
 from podwright.core.plugins.resources.args import DEFAULT_RESOURCES, ResourceSpec
 from podwright.core.plugins.resources.demand import Demand
+from podwright.core.plugins.resources.explained import changes_of_pod, remoteness, why_not_here
 from podwright.core.plugins.resources.row_cache import RowCache
 from podwright.core.plugins.resources.rows import ResourceRows, Rows
 from podwright.core.plugins.resources.score_formula import ScoreFormula
@@ -146,6 +148,7 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
     """See the module."""
 
     name = "NodeResourcesFit"
+    reason = "InsufficientResources"
     scoring_args = ("scoringStrategy",)
     unsafe_args: ClassVar = dict.fromkeys(
         ("ignoredResources", "ignoredResourceGroups"), "pods could be bound to nodes without room for these resources"
@@ -161,6 +164,16 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
         self._classes_stand = handle.features.enabled("DRAExtendedResource")
         self._kept = kept = shared(handle.cache, self, args, lambda: _Kept(args, handle.cache))
         self._strategy = kept.strategy
+
+    def why_not_here(self, pod: PodInfo, node: NodeInfo, message: str) -> Why:
+        checked = self.checked_requests(pod.requests)
+        return why_not_here(checked, pod, node, self.handle.cache.table, message)
+
+    def remoteness(self, pod: PodInfo, table: NodeTable) -> NDArray[np.float64]:
+        return remoteness(self.checked_requests(pod.requests), table)
+
+    def changes_of_pod(self, pod: PodInfo, node: NodeInfo) -> Iterable[PodChange]:
+        return changes_of_pod(self.checked_requests(pod.requests), pod, node)
 
     def costs(self, pod: PodInfo) -> Iterable[Cost]:
         return (Cost(number, "requested resources", 5e-6),) if (number := len(pod.requests.amounts)) > ORDINARY else ()

@@ -58,6 +58,7 @@ class PolicyRules(
     """See the module. Only a policy's `rules` enable it, with a RuleSet as its args."""
 
     name = "PolicyRules"
+    reason = "PolicyRule"
     scope = Scope.NODE_PODS  # or as wide as the rules of a policy need
 
     def __init__(self, args: RuleSet | None, handle: Handle) -> None:

@@ -12,6 +12,7 @@ from typing import Final, cast
 
 from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.cost import Cost
+from podwright.core.framework.explaining import PodChange, Why
 from podwright.core.framework.interface import (
     CycleState,
     DomainPlugin,
@@ -35,6 +36,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.selectors import value_count
 from podwright.core.plugins.spread.args import PodTopologySpreadArgs
 from podwright.core.plugins.spread.constraints import Constraints, Resolver
+from podwright.core.plugins.spread.explained import changes_of_pod, why_not_here
 from podwright.core.plugins.spread.filtering import ClusterCounts, PreFilterState
 from podwright.core.plugins.spread.scoring import PreScoreState
 from podwright.core.state.columns.table import NodeTable
@@ -57,6 +59,7 @@ class PodTopologySpread(
     """See the module."""
 
     name = "PodTopologySpread"
+    reason = "Spread"
     optional = True
     scope = Scope.DOMAIN
     args_type = PodTopologySpreadArgs
@@ -157,6 +160,15 @@ class PodTopologySpread(
             Cost(requirements, "label requirements of topology spread constraints", 5e-6, 3.0),
             Cost(sum(map(value_count, selectors)), "label values of topology spread constraints", 0.5e-6, 3.0),
         )
+
+    def why_not_here(self, pod: PodInfo, node: NodeInfo, _message: str) -> Why:
+        return why_not_here(pod, node)
+
+    def remoteness(self, _pod: PodInfo, _table: NodeTable) -> float:
+        return 1.7
+
+    def changes_of_pod(self, pod: PodInfo, _node: NodeInfo) -> Iterable[PodChange]:
+        return changes_of_pod(pod)
 
     def hints(self) -> Sequence[EventHint]:
         changed = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE

@@ -71,7 +71,11 @@ class NodeVolumeLimits(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions)
     """See the module."""
 
     name = "NodeVolumeLimits"
+    reason = "VolumeLimit"
     scope = Scope.NODE_PODS
+
+    def remoteness(self, _pod: PodInfo, _table: NodeTable) -> float:
+        return 1.8
 
     def hints(self) -> Sequence[EventHint]:
         return (

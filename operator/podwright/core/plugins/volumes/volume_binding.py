@@ -16,6 +16,7 @@ import numpy as np
 
 from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, EventHint
 from podwright.core.framework.cost import Cost
+from podwright.core.framework.explaining import Why
 from podwright.core.framework.interface import (
     CycleState,
     DomainPlugin,
@@ -46,6 +47,7 @@ from podwright.core.objects.volumes import (
 )
 from podwright.core.plugins.volumes import hints as _volume_hints
 from podwright.core.plugins.volumes.assumed_plan import AssumedPlan, BindingError
+from podwright.core.plugins.volumes.explained import why_not_here, why_nowhere
 from podwright.core.plugins.volumes.matching import NO_MATCH, NO_SPACE, Outcome, Plan, UnboundClaims
 from podwright.core.plugins.volumes.volume_node_affinity import affinity_mask, affinity_on
 from podwright.core.state.columns.table import ABSENT, NodeTable
@@ -132,6 +134,7 @@ class VolumeBinding(
     """See the module."""
 
     name = "VolumeBinding"
+    reason = "NoStorage"
     scope = Scope.DOMAIN
     args_type = VolumeBindingArgs
 
@@ -145,6 +148,12 @@ class VolumeBinding(
 
     def costs(self, pod: PodInfo) -> Iterable[Cost]:
         return (Cost(len(pod.volumes), "volumes", 200e-6),) if pod.volumes else ()
+
+    def why_not_here(self, pod: PodInfo, _node: NodeInfo, message: str) -> Why:
+        return why_not_here(self.handle.cache, pod, message)
+
+    def why_nowhere(self, pod: PodInfo, message: str) -> Why:
+        return why_nowhere(self.handle.cache, pod, message)
 
     def hints(self) -> Sequence[EventHint]:
         changed = Action.ADD | Action.UPDATE

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.explaining import Why
 from podwright.core.framework.interface import (
     CycleState,
     DomainPlugin,
@@ -28,6 +29,7 @@ from podwright.core.framework.status import SKIP, Status, unresolvable, unschedu
 from podwright.core.objects.node import HOSTNAME
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.volumes import READ_WRITE_ONCE_POD, claims_of, share_claim
+from podwright.core.plugins.volumes.explained import IN_USE, in_use, why_nowhere
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.object_store import Object, key_of
@@ -60,7 +62,17 @@ class VolumeRestrictions(Plugin, DomainPlugin, PreFilterPlugin, PreFilterExtensi
     """See the module."""
 
     name = "VolumeRestrictions"
+    reason = "ClaimInUse"
     scope = Scope.DOMAIN
+
+    def why_not_here(self, pod: PodInfo, _node: NodeInfo, message: str) -> Why:
+        return Why(text=in_use(self.handle.cache, pod) if IN_USE in message else "")
+
+    def why_nowhere(self, pod: PodInfo, message: str) -> Why:
+        return why_nowhere(self.handle.cache, pod, message)
+
+    def remoteness(self, _pod: PodInfo, _table: NodeTable) -> float:
+        return 1.8
 
     def hints(self) -> Sequence[EventHint]:
         return (

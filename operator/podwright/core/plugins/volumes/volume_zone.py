@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from podwright.core.framework.cluster_events import NODE, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.explaining import Why
 from podwright.core.framework.helpers import rejected_alike
 from podwright.core.framework.interface import (
     Bools,
@@ -37,6 +38,7 @@ from podwright.core.objects.volumes import (
     claims_of,
     parse_volume,
 )
+from podwright.core.plugins.volumes.explained import why_not_here, why_nowhere
 from podwright.core.state.columns.requirements import requirement_column
 from podwright.core.state.columns.table import ABSENT, NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
@@ -53,7 +55,14 @@ class VolumeZone(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     """See the module. Ephemeral volumes are left to VolumeBinding."""
 
     name = "VolumeZone"
+    reason = "VolumeElsewhere"
     scope = Scope.NODE
+
+    def why_not_here(self, pod: PodInfo, _node: NodeInfo, message: str) -> Why:
+        return why_not_here(self.handle.cache, pod, message)
+
+    def why_nowhere(self, pod: PodInfo, message: str) -> Why:
+        return why_nowhere(self.handle.cache, pod, message)
 
     def hints(self) -> Sequence[EventHint]:
         return (

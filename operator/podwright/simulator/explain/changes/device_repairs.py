@@ -15,12 +15,12 @@ from typing import Any, Final
 from podwright.core.objects.devices.claims import ResourceClaim
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.similar_names import similar_name
+from podwright.core.objects.wording import listed
+from podwright.core.plugins.devices.explained import missing_classes, open_claims
 from podwright.core.state.cache import Cache
 from podwright.core.state.devices import CLASS_KIND
 from podwright.core.state.devices.claims import CLAIM_KIND
-from podwright.simulator.explain.amounts import listed
 from podwright.simulator.explain.changes.trials import Trials
-from podwright.simulator.explain.devices import missing_classes, open_claims
 from podwright.simulator.explain.results import Change, Edit
 
 REPAIRS_TRIED: Final = 8

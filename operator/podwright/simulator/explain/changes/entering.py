@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 
+from podwright.core.framework.explaining import Raw
 from podwright.core.objects.pod import POLICY_ANNOTATION, PodInfo
 from podwright.core.objects.similar_names import similar_name
-from podwright.simulator.explain.amounts import listed
-from podwright.simulator.explain.changes.place import Option
+from podwright.core.objects.wording import listed
 from podwright.simulator.loaded import LoadedCluster
 
 
-def entering(cluster: LoadedCluster, pod: PodInfo) -> Iterator[Option]:
+def entering(cluster: LoadedCluster, pod: PodInfo) -> Iterator[tuple[str, Raw]]:
     """Changes with which the scheduler tries the pod, the smallest first."""
     if pod.raw is None:
         return

@@ -8,10 +8,10 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
 from typing import Any, Final
 
 from podwright.core.cycle import Rejection
+from podwright.core.framework.explaining import PodChange
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.decisions import GangDecision, GangPlacement, GangRejection
 from podwright.core.gangs.plan import Planner
@@ -19,15 +19,15 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.pod_group import APIS, PodGroup
 from podwright.core.plugins.gang_scheduling import GangScheduling
+from podwright.core.plugins.resources.explained import lacking, with_less
+from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
 from podwright.core.state.cache import Cache
 from podwright.simulator.explain.changes.node_edits import creation, shapes
 from podwright.simulator.explain.changes.patches import difference
-from podwright.simulator.explain.changes.place import Option, Place
-from podwright.simulator.explain.changes.pod_edits import OPTIONS, combined
-from podwright.simulator.explain.changes.request_edits import lacking, with_less
+from podwright.simulator.explain.changes.pod_edits import combined
 from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.results import Change, Edit
-from podwright.simulator.explain.verdicts import FIT, Verdicts, verdicts_of
+from podwright.simulator.explain.verdicts import Verdicts, verdicts_of
 
 _SHAPES: Final = 6
 _FEWER: Final = 3
@@ -168,15 +168,13 @@ def _less(
 
 def _lacking(trials: Trials, framework: Framework, decision: GangRejection) -> Iterator[Mapping[str, int]]:
     """What the nearest nodes lack for the first member that fits nowhere, while those before it have their nodes."""
-    rejected = _first_rejected(decision)
-    if rejected is None:
+    rejected, fit = _first_rejected(decision), framework.plugins.get(NodeResourcesFit.name)
+    if rejected is None or not isinstance(fit, NodeResourcesFit):
         return
     found = []
     with _beside_others(trials, framework, decision, rejected) as verdicts:
         for row in verdicts.nearest(_SHAPES):
-            less = lacking(
-                Place(framework, trials.cache, rejected, dict(rejected.raw or {}), trials.cache.node_at(row))
-            )
+            less = lacking(fit.checked_requests(rejected.requests), trials.cache.node_at(row))
             if less and less not in found:
                 found.append(less)
     yield from found
@@ -204,7 +202,7 @@ def _alike(
     waiting, rejected = trials.cache.groups.members(group.key).unplaced(), _first_rejected(decision)
     if rejected is None or len(waiting) > _MEMBERS_EDITED or any(each.raw is None for each in waiting):
         return
-    for text, changed in _options(trials, framework, decision, rejected):
+    for text, changed, _ in _options(trials, framework, decision, rejected):
         members = [_with_spec_of(changed, each, rejected) for each in waiting]
         if None in members:
             continue
@@ -223,15 +221,15 @@ def _of_all(text: str) -> str:
     )
 
 
-def _options(trials: Trials, framework: Framework, decision: GangRejection, rejected: PodInfo) -> Sequence[Option]:
+def _options(trials: Trials, framework: Framework, decision: GangRejection, rejected: PodInfo) -> Sequence[PodChange]:
     """Changes of this member that are not of its requests alone, the nearest node first."""
-    found: list[Option] = []
+    found: list[PodChange] = []
     with _beside_others(trials, framework, decision, rejected) as verdicts:
         for row in verdicts.nearest(_NODES_TRIED):
             plugins = [name for name, mask in verdicts.rejects.items() if mask[row]]
-            if plugins and plugins != [FIT]:
-                place = Place(framework, trials.cache, rejected, dict(rejected.raw or {}), trials.cache.node_at(row))
-                found += [option for option in islice(combined(place, plugins), OPTIONS) if option not in found]
+            if plugins and plugins != [NodeResourcesFit.name]:
+                options = combined(framework, rejected, trials.cache.node_at(row), plugins)
+                found += [option for option in options if option not in found and not option.last_resort]
     return found
 
 
@@ -254,12 +252,12 @@ def _members_with_less(
     found = []
     for pod in waiting:
         try:
-            option = with_less(dict(pod.raw or {}), pod, amounts)
+            change = with_less(pod, amounts)
         except (InvalidObjectError, AttributeError, KeyError, TypeError):
             return None
-        if option is None:
+        if change is None or change.last_resort:
             return None
-        found.append((option[0], parse_pod(option[1], keep_raw=True)))
+        found.append((change.text, parse_pod(change.raw, keep_raw=True)))
     return found
 
 

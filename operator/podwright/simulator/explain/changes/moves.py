@@ -12,12 +12,11 @@ from typing import Final
 
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import CycleState
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.preemption.budgets import StoredBudgets
 from podwright.core.preemption.evaluator import Candidate, select_victims
 from podwright.core.preemption.units import units_below
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.simulator.explain.causes import stays
 from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.trial import Trial
 
@@ -46,7 +45,7 @@ def _in_the_way(
 ) -> Sequence[PodInfo] | None:
     cache = trials.cache
     budgets = StoredBudgets(cache.store).rules()
-    movable = [other for other in node.pods.values() if not stays(other)]
+    movable = [other for other in node.pods.values() if not belongs_to_node(other)]
     movable.sort(key=lambda other: (other.priority, sum(other.requests.amounts.values()), other.key))
     for some in (*([other] for other in movable[:SINGLES]), movable):
         units = units_below(_ABOVE_ALL, some, cache)

@@ -10,26 +10,29 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
+from podwright.core.framework.explaining import NodeChange, PodChange
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import PostFilterResult
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodInfo, belongs_to_node, parse_pod
+from podwright.core.objects.wording import counted, listed
+from podwright.core.plugins.devices.dynamic_resources import DynamicResources
+from podwright.core.plugins.devices.explained import open_claims
+from podwright.core.plugins.rules.policy_rules import PolicyRules
+from podwright.core.plugins.volumes.explained import claim_users
 from podwright.core.state.cache import Cache
 from podwright.core.state.devices.claims import CLAIM_KIND
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.simulator.explain.amounts import counted, listed
-from podwright.simulator.explain.causes import DEVICES, claim_users, stays
 from podwright.simulator.explain.changes.claims import claim_options, having_devices
 from podwright.simulator.explain.changes.device_repairs import of_missing_classes
 from podwright.simulator.explain.changes.moves import Moves, ending, moves_from
-from podwright.simulator.explain.changes.node_edits import NodeEdit, creation, edit_for, shapes
+from podwright.simulator.explain.changes.node_edits import creation, edit_for, patch_of, shapes
 from podwright.simulator.explain.changes.patches import difference, merged
-from podwright.simulator.explain.changes.place import Option, Place
 from podwright.simulator.explain.changes.pod_edits import OPTIONS, combined
 from podwright.simulator.explain.changes.rules import without_rule
 from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.changes.volumes import emptied, labels_reaching, lacking, remounted
-from podwright.simulator.explain.devices import open_claims
 from podwright.simulator.explain.results import Change, Edit, Victim
 from podwright.simulator.explain.verdicts import Verdicts, verdicts_of
 
@@ -40,7 +43,8 @@ SHAPES_TRIED: Final = 6
 MOVES_TRIED: Final = 3
 CLAIMS_TRIED: Final = 8
 USERS_TRIED: Final = 4
-_RULES: Final = "PolicyRules"
+_RULES: Final = PolicyRules.name
+DEVICES: Final = DynamicResources.name
 _LIVE: Final = frozenset(("tolerations", "schedulingGates"))
 """Fields of a pod's spec that may be changed while it is pending. With any other, the pod has to be created anew."""
 _FAR_ABOVE: Final = 2_000_000_000
@@ -67,7 +71,7 @@ class Search:
             any_found = True
             yield change
         if not any_found:
-            yield from islice(self._of_pod(to_nothing=True), 1)
+            yield from islice(self._of_pod(last_resort=True), 1)
             yield from islice(self._of_empty_volumes(), 1)
 
     def _all(self) -> Iterator[Change]:
@@ -109,22 +113,20 @@ class Search:
 
     # The pod
 
-    def _of_pod(self, *, to_nothing: bool = False) -> Iterator[Change]:
-        """`to_nothing`: whether the pod may request no CPU or memory at all."""
-        known: list[Option] = []
+    def _of_pod(self, *, last_resort: bool = False) -> Iterator[Change]:
+        """`last_resort`: also changes with which the pod hardly makes sense, such as to request no CPU at all."""
+        known: list[PodChange] = []
         helped: list[set[str]] = []
         """The plugins for which a change was found. A farther node that they and others reject needs a greater one."""
         for row in self._rows:
             plugins = self._plugins(row)
             if any(each <= {*plugins} for each in helped):
                 continue
-            own = dict(self._pod.raw or {})
-            place = Place(self._framework, self._cache, self._pod, own, self._node(row), to_nothing)
-            for text, raw in islice(combined(place, plugins), OPTIONS):
-                if (text, raw) in known or self._spent:
+            for option in combined(self._framework, self._pod, self._node(row), plugins):
+                if option in known or self._spent or (option.last_resort and not last_resort):
                     continue
-                known.append((text, raw))
-                change = tried(self._trials, self._pod, text, raw)
+                known.append(option)
+                change = tried(self._trials, self._pod, option.text, option.raw)
                 if change is not None:
                     helped.append({*plugins})
                     yield change
@@ -135,9 +137,10 @@ class Search:
     def _of_node(self) -> Iterator[Change]:
         for row in self._rows:
             node = self._cache.node_at(row).present
-            edits: list[NodeEdit] = []
-            for plugin in self._plugins(row):
-                edit = edit_for(plugin, self._framework, self._pod, edits[-1].node if edits else node)
+            edits: list[NodeChange] = []
+            for name in self._plugins(row):
+                plugin = self._framework.plugins.get(name)
+                edit = edit_for(plugin, self._pod, edits[-1].node if edits else node)
                 if edit is not None:
                     edits.append(edit)
             if not edits or self._spent:
@@ -146,7 +149,7 @@ class Search:
                 placed = self._trials.place(self._pod)
                 moves = None if placed else self._moves(node.name)
             if placed or moves is not None:
-                yield _of_edits(edits, moves, placed)
+                yield _of_edits(node, edits, moves, placed)
 
     def _moves(self, name: str) -> Moves | None:
         """Pods to move off a node that has been changed."""
@@ -167,7 +170,7 @@ class Search:
             node = self._cache.node_at(row)
             moves = moves_from(self._trials, self._framework, self._verdicts.state, self._pod, node)
             if moves is not None:
-                yield _of_edits((), moves, "")
+                yield _of_edits(node.present, (), moves, "")
 
     def _of_new_node(self) -> Iterator[Change]:
         rows = self._verdicts.nearest(self._cache.table.count)
@@ -273,7 +276,12 @@ class Search:
         """A priority with which the pod preempts the pods that are in its way."""
         if self._spent or self._pod.preemption_policy == "Never" or not self._verdicts.diagnosis.resolvable().size:
             return
-        here = (other for row in self._rows for other in self._cache.node_at(row).pods.values() if not stays(other))
+        here = (
+            other
+            for row in self._rows
+            for other in self._cache.node_at(row).pods.values()
+            if not belongs_to_node(other)
+        )
         above = sorted({other.priority for other in here if self._pod.priority <= other.priority < _FAR_ABOVE})
         for priority in above[:2]:
             found = self._trials.preempts(replace(self._pod, priority=priority + 1))
@@ -330,9 +338,13 @@ def _verb(patch: Mapping[str, Any]) -> str:
     return "patch" if live else "recreate"
 
 
-def _of_edits(edits: Sequence[NodeEdit], moves: Moves | None, placed: str) -> Change:
+def _of_edits(node: Node, edits: Sequence[NodeChange], moves: Moves | None, placed: str) -> Change:
     texts = [edit.text for edit in edits]
-    made = [Edit(verb="patch", kind="Node", name=edit.node.name, object=edit.patch) for edit in edits]
+    before = (node, *(edit.node for edit in edits))
+    made = [
+        Edit(verb="patch", kind="Node", name=node.name, object=patch_of(was, edit.node))
+        for was, edit in zip(before, edits, strict=False)
+    ]
     if moves is not None:
         going = [(pod, node) for pod, node in moves.pods if node]
         stay = [pod.key for pod, node in moves.pods if not node]

@@ -10,9 +10,9 @@ from typing import Any, Final
 from podwright.core.objects.node import HOSTNAME, Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.volumes import NO_PROVISIONER, WAIT_FOR_FIRST_CONSUMER, claims_of
+from podwright.core.objects.wording import listed
+from podwright.core.plugins.volumes.explained import missing_claims, similar_claim, similar_class
 from podwright.core.state.cache import Cache
-from podwright.simulator.explain.amounts import listed
-from podwright.simulator.explain.causes import missing_claims, similar_claim, similar_class
 
 CLAIM: Final = "PersistentVolumeClaim"
 VOLUME: Final = "PersistentVolume"

@@ -4,12 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from podwright.core.framework.explaining import MOST_NAMED, Why
 from podwright.core.objects.devices.claims import ALL, ResourceClaim
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.similar_names import did_you_mean
+from podwright.core.objects.wording import counted, listed
 from podwright.core.plugins.devices.pod_claims import ClaimsError, claims_of
 from podwright.core.state.cache import Cache
+from podwright.core.state.devices import CLASS_KIND
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.simulator.explain.amounts import counted, listed
+
+
+def why_not_here(cache: Cache, pod: PodInfo, node: NodeInfo) -> Why:
+    asked = [*wanted(cache, pod)]
+    return Why(detail="; ".join((*asked[:MOST_NAMED], offered(cache, node))) if asked else "")
+
+
+def why_nowhere(cache: Cache, pod: PodInfo, message: str) -> Why:
+    if "is being deleted" in message:
+        return Why("ClaimTerminating", f"a claim of the pod is going away: {message}")
+    if not (classes := missing_classes(cache, pod)):
+        return Why()
+    known = [str(raw["metadata"]["name"]) for raw in cache.store.list(CLASS_KIND)]
+    asking = [
+        claim.key
+        for claim in open_claims(cache, pod)
+        if any(ask.device_class in classes for request in claim.spec.requests for ask in request.asks)
+    ]
+    what = (
+        f"class {classes[0]}, which does not exist{did_you_mean(classes[0], known)}"
+        if len(classes) == 1
+        else f"classes {listed(classes)}, which do not exist"
+    )
+    return Why("DeviceClassMissing", f"claim {listed(asking)} asks for devices of {what}")
 
 
 def open_claims(cache: Cache, pod: PodInfo) -> list[ResourceClaim]:
