@@ -13,7 +13,6 @@ FILES: Final = sorted(
     for path in (ROOT / folder).rglob("*")
     if path.suffix in {".py", ".js", ".c"} and "node_modules" not in path.parts
 )
-MOST_LINES: Final = 500
 SUPPRESSION: Final = re.compile(r"# (?:noqa|type: ignore)\b")
 WITH_REASON: Final = re.compile(
     r"# noqa: [A-Z]+[0-9]+(?:, [A-Z]+[0-9]+)* -- \S|# type: ignore\[[a-z-]+(?:, [a-z-]+)*\]  # \S"
@@ -27,12 +26,6 @@ def without_reason(path: Path) -> Iterator[str]:
             suppressions = SUPPRESSION.findall(token.string) if token.type == tokenize.COMMENT else []
             if len(suppressions) > len(WITH_REASON.findall(token.string)):
                 yield f"{path.relative_to(ROOT)}:{token.start[0]}: {token.string}"
-
-
-def test_no_file_has_more_than_500_lines():
-    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in FILES}
-    assert len(lengths) > 1_000
-    assert {path: length for path, length in lengths.items() if length > MOST_LINES} == {}
 
 
 def test_each_suppressed_check_has_a_reason():

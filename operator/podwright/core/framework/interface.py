@@ -282,6 +282,11 @@ class Plugin:
     reason: ClassVar[str] = ""
     """Why the plugin rejects pods, in one word for programs that read explanations."""
 
+    remoteness: ClassVar[float] = 3.0
+    """How far the nodes are that the filter rejects: the nearest are explained, and changes for them tried, first. What ends by itself, such
+    as load, is from 1 to 2 away; what people have to change, 3.
+    """
+
     def __init__(self, args: Any, handle: Handle) -> None:
         self.args = args
         self.handle = handle
@@ -305,11 +310,9 @@ class Plugin:
         """Says more about why PreFilter rejects the pod than its status, whose message is given."""
         return Why()
 
-    def remoteness(self, _pod: PodInfo, _table: NodeTable) -> NDArray[np.float64] | float:
-        """How far the nodes are that the filter rejects, for one node or as float[nodes]. The nearest ones are explained and changed
-        first. What ends by itself, such as load, is from 1 to 2 away; what people have to change, 3.
-        """
-        return 3.0
+    def remoteness_of(self, _pod: PodInfo, _table: NodeTable) -> NDArray[np.float64] | float:
+        """`remoteness`, or float[nodes]."""
+        return self.remoteness
 
     def changes_of_pod(self, _pod: PodInfo, _node: NodeInfo) -> Iterable[PodChange]:
         """Changes of the pod, from `pod.raw`, after which the filter may accept the node, the smallest first."""

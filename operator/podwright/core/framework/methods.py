@@ -30,7 +30,7 @@ WITHOUT_STATE: Final = (
     "costs",
     "why_not_here",
     "why_nowhere",
-    "remoteness",
+    "remoteness_of",
     "changes_of_pod",
     "change_of_node",
     "pre_enqueue",

@@ -94,6 +94,7 @@ class NodePorts(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
 
     name = "NodePorts"
     reason = "PortTaken"
+    remoteness = 1.5
     scope = Scope.NODE_PODS
 
     def __init__(self, args: Any, handle: Handle) -> None:
@@ -138,9 +139,6 @@ class NodePorts(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
             if used.conflicts(port)
         )
         return Why(detail=some(found))
-
-    def remoteness(self, _pod: PodInfo, _table: NodeTable) -> float:
-        return 1.5
 
     def changes_of_pod(self, pod: PodInfo, node: NodeInfo) -> Iterable[PodChange]:
         taken = {(port.port, port.protocol) for port in pod.ports if node.ports.conflicts(port)}

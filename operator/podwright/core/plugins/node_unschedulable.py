@@ -39,6 +39,7 @@ class NodeUnschedulable(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions
 
     name = "NodeUnschedulable"
     reason = "Cordoned"
+    remoteness = 1.6
     scope = Scope.NODE
 
     def __init__(self, args: Any, handle: Handle) -> None:
@@ -59,9 +60,6 @@ class NodeUnschedulable(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions
 
     def why_not_here(self, _pod: PodInfo, _node: NodeInfo, _message: str) -> Why:
         return Why(detail="it is cordoned")
-
-    def remoteness(self, _pod: PodInfo, _table: NodeTable) -> float:
-        return 1.6
 
     def change_of_node(self, _pod: PodInfo, node: Node) -> NodeChange:
         left = tuple(taint for taint in node.taints if taint.key != _TAINT.key)

@@ -61,6 +61,7 @@ class TaintToleration(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sco
 
     name = "TaintToleration"
     reason = "UntoleratedTaint"
+    remoteness = 2.5
     scope = Scope.NODE
     normalizes_numbers = True
 
@@ -113,9 +114,6 @@ class TaintToleration(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, Sco
         if any(taint.key in _NOT_READY for taint in taints):
             return Why("NodeNotReady", "the node is not ready", detail)
         return Why(text="the node has a taint that the pod does not tolerate", detail=detail)
-
-    def remoteness(self, _pod: PodInfo, _table: NodeTable) -> float:
-        return 2.5
 
     def changes_of_pod(self, pod: PodInfo, node: NodeInfo) -> Iterable[PodChange]:
         taints = self._untolerated(pod, node.present)

@@ -95,7 +95,7 @@ def verdict(plugin: FilterPlugin, state: CycleState, pod: PodInfo, node: NodeInf
 def _remoteness(plugin: FilterPlugin, pod: PodInfo, table: NodeTable) -> NDArray[np.float64]:
     """float[nodes]: how far the nodes are that the plugin rejects."""
     own: Any = plugin
-    far = said(own, "remoteness", lambda: np.asarray(own.remoteness(pod, table), np.float64), np.asarray(_FAR))
+    far = said(own, "remoteness_of", lambda: np.asarray(own.remoteness_of(pod, table), np.float64), np.asarray(_FAR))
     return np.broadcast_to(far if far.shape in ((), (table.size,)) else np.asarray(_FAR), (table.size,))
 
 

@@ -76,6 +76,7 @@ class InterPodAffinity(
     """See the module."""
 
     name = "InterPodAffinity"
+    remoteness = 1.8
     optional = True
     scope = Scope.DOMAIN
     args_type = InterPodAffinityArgs
@@ -185,9 +186,6 @@ class InterPodAffinity(
 
     def why_not_here(self, pod: PodInfo, node: NodeInfo, message: str) -> Why:
         return why_not_here(self.handle.cache, pod, node, message)
-
-    def remoteness(self, _pod: PodInfo, _table: NodeTable) -> float:
-        return 1.8
 
     def changes_of_pod(self, pod: PodInfo, node: NodeInfo) -> Iterable[PodChange]:
         return changes_of_pod(self.handle.cache, pod, node)

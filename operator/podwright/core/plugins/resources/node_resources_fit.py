@@ -169,7 +169,7 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
         checked = self.checked_requests(pod.requests)
         return why_not_here(checked, pod, node, self.handle.cache.table, message)
 
-    def remoteness(self, pod: PodInfo, table: NodeTable) -> NDArray[np.float64]:
+    def remoteness_of(self, pod: PodInfo, table: NodeTable) -> NDArray[np.float64]:
         return remoteness(self.checked_requests(pod.requests), table)
 
     def changes_of_pod(self, pod: PodInfo, node: NodeInfo) -> Iterable[PodChange]:

@@ -60,6 +60,7 @@ class PodTopologySpread(
 
     name = "PodTopologySpread"
     reason = "Spread"
+    remoteness = 1.7
     optional = True
     scope = Scope.DOMAIN
     args_type = PodTopologySpreadArgs
@@ -163,9 +164,6 @@ class PodTopologySpread(
 
     def why_not_here(self, pod: PodInfo, node: NodeInfo, _message: str) -> Why:
         return why_not_here(pod, node)
-
-    def remoteness(self, _pod: PodInfo, _table: NodeTable) -> float:
-        return 1.7
 
     def changes_of_pod(self, pod: PodInfo, _node: NodeInfo) -> Iterable[PodChange]:
         return changes_of_pod(pod)

@@ -72,10 +72,8 @@ class NodeVolumeLimits(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions)
 
     name = "NodeVolumeLimits"
     reason = "VolumeLimit"
+    remoteness = 1.8
     scope = Scope.NODE_PODS
-
-    def remoteness(self, _pod: PodInfo, _table: NodeTable) -> float:
-        return 1.8
 
     def hints(self) -> Sequence[EventHint]:
         return (

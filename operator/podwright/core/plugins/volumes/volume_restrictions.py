@@ -63,6 +63,7 @@ class VolumeRestrictions(Plugin, DomainPlugin, PreFilterPlugin, PreFilterExtensi
 
     name = "VolumeRestrictions"
     reason = "ClaimInUse"
+    remoteness = 1.8
     scope = Scope.DOMAIN
 
     def why_not_here(self, pod: PodInfo, _node: NodeInfo, message: str) -> Why:
@@ -70,9 +71,6 @@ class VolumeRestrictions(Plugin, DomainPlugin, PreFilterPlugin, PreFilterExtensi
 
     def why_nowhere(self, pod: PodInfo, message: str) -> Why:
         return why_nowhere(self.handle.cache, pod, message)
-
-    def remoteness(self, _pod: PodInfo, _table: NodeTable) -> float:
-        return 1.8
 
     def hints(self) -> Sequence[EventHint]:
         return (
