@@ -30,7 +30,7 @@ from podwright.core.framework.verdict_cache import NodeVerdicts, VerdictCache
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.budgets import BudgetRules, StoredBudgets
 from podwright.core.preemption.evaluator import Candidate, DryRun, FilterRunner, acceptable, select_victims
-from podwright.core.preemption.units import priority_of
+from podwright.core.preemption.units import victims_are_going
 from podwright.core.state.nodeinfo import NodeInfo
 
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
@@ -136,12 +136,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         status = diagnosis.status_of(nominated.slot)
         if status is not None and status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return ""
-        going = (
-            other.terminating and other.preempted
-            for other in nominated.pods.values()
-            if priority_of(other, cache.groups) < pod.priority
-        )
-        return TERMINATING if any(going) else ""
+        return TERMINATING if victims_are_going(pod, nominated, cache.groups) else ""
 
     def _dry_run(self, state: CycleState, pod: PodInfo, diagnosis: NodeDiagnosis) -> DryRun:
         assert self._runner is not None, "the framework attaches itself after building its plugins"

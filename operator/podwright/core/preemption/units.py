@@ -14,6 +14,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import WORKLOAD_API, PodGroup
 from podwright.core.preemption.budgets import BudgetRules, Budgets
 from podwright.core.state.cache import Cache
+from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.pod_groups import PodGroups
 
 
@@ -34,6 +35,14 @@ def priority_of(pod: PodInfo, groups: PodGroups) -> int:
         return pod.priority
     group = groups.of(pod)
     return pod.priority if group is None or group.priority is None else group.priority
+
+
+def victims_are_going(pod: PodInfo, node: NodeInfo, groups: PodGroups) -> bool:
+    """Whether victims of lower priority than the pod's are still terminating on the node, so that it does not preempt again."""
+    return any(
+        other.terminating and other.preempted and priority_of(other, groups) < pod.priority
+        for other in node.pods.values()
+    )
 
 
 def units_below(priority: int, pods: Iterable[PodInfo], cache: Cache) -> list[Unit]:

@@ -53,6 +53,7 @@ from podwright.core.plugins.resources.strategies import (
     RequestedToCapacityRatio,
     Strategy,
 )
+from podwright.core.preemption.units import victims_are_going
 from podwright.core.state.cache import Cache
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
@@ -180,7 +181,7 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
 
     def hints(self) -> Sequence[EventHint]:
         hints = [
-            EventHint(ClusterEvent(ASSIGNED_POD, Action.DELETE), _pod_deleted),
+            EventHint(ClusterEvent(ASSIGNED_POD, Action.DELETE), self._pod_deleted),
             EventHint(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE), self._node_changed),
         ]
         if self._classes_stand:
@@ -191,6 +192,25 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
                 EventHint(ClusterEvent(POD, Action.UPDATE_POD_SCALE_DOWN)),
             ]
         return hints
+
+    def _pod_deleted(self, pod: PodInfo, before: PodInfo, _after: None) -> Hint:
+        node_name = before.node_name or before.nominated_node_name
+        return Hint.QUEUE if node_name and not self._is_for_others(pod, node_name) else Hint.SKIP
+
+    def _is_for_others(self, pod: PodInfo, node_name: str) -> bool:
+        """Whether the pod waits for its victims on another node, and what is free on this one is for the pods that are nominated to it.
+        Without this, each victim of many preemptors would retry all of them.
+        """
+        cache = self.handle.cache
+        nominator, node = cache.nominator, cache.present(node_name)
+        own = cache.present(nominator.node_of(pod.uid))
+        if node is None or own is None or own is node or not victims_are_going(pod, own, cache.groups):
+            return False
+        first = [each.requests.amounts for each in nominator.on(node_name) if each.priority >= pod.priority]
+        return any(
+            amount > node.allocatable(name) - node.requested.get(name, 0) - sum(each.get(name, 0) for each in first)
+            for name, amount in pod.requests.spec_requests
+        )
 
     # Filtering
 
@@ -450,10 +470,6 @@ class _Explanation:
 
 
 # Hints
-
-
-def _pod_deleted(_pod: PodInfo, before: PodInfo, _after: None) -> Hint:
-    return Hint.QUEUE if before.node_name or before.nominated_node_name else Hint.SKIP
 
 
 def _pod_scaled_down(pod: PodInfo, before: PodInfo, after: PodInfo) -> Hint:
