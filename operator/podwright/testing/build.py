@@ -79,8 +79,10 @@ def report_to_stderr(message: str) -> None:
 def build(program: Program, versions: Versions, report: Report = report_to_stderr) -> Path:
     """Builds `program` into the cache unless it is there, and returns its path. Raises BuildError."""
     folder = family_folder(program.family, versions)
-    folder.mkdir(parents=True, exist_ok=True)
     target = folder / program.name
+    if complete(target, program):
+        return target
+    folder.mkdir(parents=True, exist_ok=True)
     with _lock(cache_folder() / "build.lock", report):
         if not complete(target, program):
             go = go_command()
@@ -92,13 +94,18 @@ def build(program: Program, versions: Versions, report: Report = report_to_stder
     return target
 
 
-def build_test(main: Path, versions: Versions, report: Report = report_to_stderr) -> Path:
-    """Builds a Go test main, which may import the test packages of `k8s.io/kubernetes`. Raises BuildError.
+def build_source(source: Path, versions: Versions, report: Report = report_to_stderr) -> Path:
+    """Builds Go code that imports packages of `k8s.io/kubernetes`. Raises BuildError.
 
-    The name of `main` must end in `_test.go`. The program is cached by the content of `main`.
+    `source` is a folder with a main package, or a test main, which may also import test packages and whose name must end in
+    `_test.go`. The program is cached by the content of `source`.
     """
-    digest = hashlib.sha256(main.read_bytes()).hexdigest()[:12]
-    return build(Program(f"{main.stem}-{digest}", "kubernetes", ".", test_main=main), versions, report)
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in _go_files(source))).hexdigest()[:12]
+    return build(Program(f"{source.stem}-{digest}", "kubernetes", ".", source=source), versions, report)
+
+
+def _go_files(source: Path) -> list[Path]:
+    return sorted(source.glob("*.go")) if source.is_dir() else [source]
 
 
 class _Build:
@@ -109,7 +116,7 @@ class _Build:
         self._program = program
         self._version = versions.of(program.family)
         self._folder = folder
-        self._source = folder / (program.test_main.stem if program.test_main else "source")
+        self._source = folder / (program.source.stem if program.source else "source")
         self._report = report
         self._environ = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
 
@@ -117,8 +124,11 @@ class _Build:
         started = time.monotonic()
         self._report(f"{self._program.name} {self._version}: building with Go into the cache {self._folder}")
         self._write_module()
-        if self._program.test_main:
-            shutil.copy(self._program.test_main, self._source)
+        if self._program.source:
+            for old in self._source.glob("*.go"):
+                old.unlink()
+            for file in _go_files(self._program.source):
+                shutil.copy(file, self._source)
         if self._program.family == "kwok":
             self._copy_stages()
         unfinished = target.with_suffix(".unfinished")
@@ -190,7 +200,8 @@ class _Build:
             raise BuildError(f"Go cannot build {self._program.name} {self._version}; the log is {log}:\n{last}")
 
     def _verb(self) -> tuple[str, ...]:
-        return ("test", "-c") if self._program.test_main else ("build",)
+        source = self._program.source
+        return ("test", "-c") if source and source.is_file() else ("build",)
 
     def _watch(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
         started = reported = time.monotonic()

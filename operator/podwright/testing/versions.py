@@ -78,7 +78,8 @@ def _chosen(family: Family, variable: str, text: str) -> str:
 class Program:
     """A program of the control plane: its file name, its Go package, and the arguments that print its version.
 
-    `companions` are files that it needs in its folder. `test_main` is the Go test main to compile instead of `package`.
+    `companions` are files that it needs in its folder. `source` is Go code to compile instead of a published package: a folder with
+    a main package, or a test main.
     """
 
     name: str
@@ -86,7 +87,7 @@ class Program:
     package: str
     version_arguments: tuple[str, ...] = ("--version",)
     companions: tuple[str, ...] = ()
-    test_main: Path | None = None
+    source: Path | None = None
 
     def version_of(self, path: Path) -> str | None:
         """The version that the program at `path` prints, None if it prints none or does not run."""

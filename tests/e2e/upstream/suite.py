@@ -16,7 +16,7 @@ from tests.e2e.upstream.cluster import NODES, cluster
 from tests.e2e.upstream.specs import LEFT_OUT, POD_GROUPS
 
 from podwright.testing import Binaries, ControlPlane, Process, ProcessError, workload_api
-from podwright.testing.build import build_test
+from podwright.testing.build import build_source
 
 MAIN = Path(__file__).with_name("scheduling_test.go")
 _PREFIX = "SPEC "
@@ -91,7 +91,7 @@ def abnormal_end(status: int, results: Sequence[Result]) -> str:
 
 def build(binaries: Binaries) -> Path:
     """The path of the compiled specs. The first build takes some minutes. Raises BuildError."""
-    return build_test(MAIN, binaries.versions, binaries.report)
+    return build_source(MAIN, binaries.versions, binaries.report)
 
 
 def run(

@@ -18,7 +18,7 @@ from podwright.core.cel.library.quantity import Quantity, read_quantity
 from podwright.core.cel.library.semver import Semver, read_semver
 from podwright.core.cel.types import Type
 from podwright.core.cel.values import Duration, Optional, Timestamp, Uint, keys_of, to_key, type_of
-from podwright.testing.build import build_test
+from podwright.testing.build import build_source
 from podwright.testing.versions import Versions
 
 SOURCE = Path(__file__).with_name("oracle_test.go")
@@ -40,7 +40,7 @@ PLAIN = {
 
 def program():
     """The oracle's program, built if need be."""
-    return build_test(SOURCE, Versions())
+    return build_source(SOURCE, Versions())
 
 
 def declared(declaration):

@@ -118,13 +118,30 @@ def test_a_go_test_main_is_compiled_once_for_each_content(machine, monkeypatch):
     main = machine / "some_test.go"
 
     main.write_text("package one")
-    first = build.build_test(main, Versions(kubernetes="1.37.2"), lambda _: None)
-    assert build.build_test(main, Versions(kubernetes="1.37.2"), lambda _: None) == first
+    first = build.build_source(main, Versions(kubernetes="1.37.2"), lambda _: None)
+    assert build.build_source(main, Versions(kubernetes="1.37.2"), lambda _: None) == first
     assert first.read_text() == "package one"
     module = machine / "cache" / "kubernetes-1.37.2" / "some_test" / "go.mod"
     assert "replace k8s.io/api => k8s.io/api v0.37.2" in module.read_text()
 
     main.write_text("package two")
-    second = build.build_test(main, Versions(kubernetes="1.37.2"), lambda _: None)
+    second = build.build_source(main, Versions(kubernetes="1.37.2"), lambda _: None)
     assert (first.read_text(), second.read_text()) == ("package one", "package two")
     assert (machine / "compiled").read_text().split() == [".", "."]
+
+
+def test_a_folder_is_built_from_the_files_that_it_has(machine, monkeypatch):
+    (machine / "upstream.mod").write_text("")
+    go = install(machine / "go", f'{{"GoMod": "{machine / "upstream.mod"}"}}')
+    go.write_text(
+        go.read_text() + 'test "$1" = build || exit 0\nwhile [ "$1" != -o ]; do shift; done\ncat *.go > "$2"\n'
+    )
+    monkeypatch.setattr(build, "go_command", lambda: str(go))
+    folder = machine / "oracle"
+    folder.mkdir()
+    (folder / "a.go").write_text("package a\n")
+    (folder / "b.go").write_text("package b\n")
+    first = build.build_source(folder, Versions(), lambda _: None)
+    (folder / "a.go").unlink()
+    second = build.build_source(folder, Versions(), lambda _: None)
+    assert (first.read_text(), second.read_text()) == ("package a\npackage b\n", "package b\n")
