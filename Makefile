@@ -49,6 +49,7 @@ format: venv ## fix and format with ruff
 control-plane: venv ## build etcd, kube-apiserver, kubectl, … with Go into the cache
 	$(BIN)/python -m podwright.testing build
 	PYTHONPATH=tests $(BIN)/python -m tests.e2e.upstream --build
+	PYTHONPATH=tests $(BIN)/python -m support.conformance.oracle --build
 
 cluster: venv ## start a real control plane, print its kubeconfig, run until Ctrl-C (ARGS="--nodes 20 --with kwok")
 	@$(BIN)/python -m podwright.testing up $(ARGS)
@@ -59,10 +60,14 @@ faults: venv ## run all fault tests, including the long ones, with their figures
 
 .PHONY: fuzz
 fuzz: venv ## run the fuzz tests with far more cases than make test has (ARGS="-k mutated")
-	PODWRIGHT_WAVES=100000 PODWRIGHT_HTTP_CASES=1000000 PODWRIGHT_GENERATED=100000 PODWRIGHT_CONFIGURATION_CASES=2000 PODWRIGHT_EXTENDER_CASES=300 PODWRIGHT_CEL_CASES=10000 PODWRIGHT_CEL_EXPRESSIONS=100000 PODWRIGHT_DEVICE_CASES=20000 $(BIN)/python -m pytest --timeout 0 \
+	PODWRIGHT_WAVES=100000 PODWRIGHT_HTTP_CASES=1000000 PODWRIGHT_GENERATED=100000 PODWRIGHT_CONFIGURATION_CASES=2000 PODWRIGHT_EXTENDER_CASES=300 PODWRIGHT_CEL_CASES=10000 PODWRIGHT_CEL_EXPRESSIONS=100000 PODWRIGHT_ORACLE_CASES=50000 $(BIN)/python -m pytest --timeout 0 \
 	  tests/unit/kube/client/test_response.py tests/unit/engine/intake/test_generated_objects.py \
-	  tests/contract/test_kubeconfigs.py tests/conformance/test_configuration.py tests/conformance/test_cel.py tests/unit/core/cel_columns tests/conformance/test_device_oracle.py tests/integration/test_extender_oracle.py \
+	  tests/contract/test_kubeconfigs.py tests/conformance/test_configuration.py tests/conformance/test_cel.py tests/unit/core/cel_columns tests/conformance/test_oracle.py tests/integration/test_extender_oracle.py \
 	  tests/hostile/test_memory.py $(ARGS)
+
+.PHONY: conformance
+conformance: venv ## compare 1,000 random cases of a new seed with kube-scheduler's own code (ARGS="--seed N" repeats a run)
+	PYTHONPATH=tests $(BIN)/python -m support.conformance.oracle $(ARGS)
 
 .PHONY: hostile
 hostile: venv ## measure what hostile objects and policies cost, in process and side by side with kube-scheduler (ARGS=--help)

@@ -1,5 +1,5 @@
 """`explain` agrees with what the scheduler does, over all conformance cases: the verdict, the nodes, the reasons with their counts, the
-message, and the node of a preemption. Each change that it proposes places the pod. Skipped if there are no cases beside the checkout.
+message, and the node of a preemption. Each change that it proposes places the pod.
 """
 
 import os
@@ -112,9 +112,6 @@ def cluster_after(change, cluster, pod):
     return changed.explain(pod, changes=False)
 
 
-@pytest.mark.skipif(
-    not FILES, reason="no conformance cases beside the checkout, or in the folder PODWRIGHT_CONFORMANCE"
-)
 def test_explanations_agree_with_kube_scheduler_in_every_case():
     wrong, count = {}, 0
     for path in FILES:
@@ -126,9 +123,6 @@ def test_explanations_agree_with_kube_scheduler_in_every_case():
     assert not wrong, f"{len(wrong)} of {count} differ, first: {next(iter(wrong.items()))}"
 
 
-@pytest.mark.skipif(
-    not FILES, reason="no conformance cases beside the checkout, or in the folder PODWRIGHT_CONFORMANCE"
-)
 def test_each_proposed_change_places_the_pod_in_a_sample_of_the_cases():
     every = int(os.environ.get("PODWRIGHT_EXPLAINED_CASES") or 40)
     cases = [case for path in FILES for case in singles(path)][::every]

@@ -1,4 +1,4 @@
-"""`podwright simulate` says of every conformance case what kube-scheduler does with the pod. Skipped if there are no cases beside the checkout."""
+"""`podwright simulate` says of every conformance case what kube-scheduler does with the pod."""
 
 import pytest
 
@@ -20,12 +20,7 @@ from support.conformance.files import FILES, name_of
 DEALLOCATED = "deallocation of ResourceClaim completed"
 SETTINGS = PolicySettings(scheduler_name=KUBERNETES_DEFAULT_SCHEDULER_NAME, allow_unsafe=True)
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not FILES, reason="no conformance cases beside the checkout, or in the folder PODWRIGHT_CONFORMANCE"
-    ),
-]
+pytestmark = pytest.mark.slow
 
 
 def loaded(case):

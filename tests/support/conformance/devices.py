@@ -87,6 +87,7 @@ class _Cluster:
             "pods": self.pods,
             "deviceClasses": [self.device_class(*item) for item in CLASSES.items()],
             "resourceSlices": self.slices,
+            "deviceTaintRules": [self.taint_rule(f"rule{i}") for i in range(self.rng.choice((0, 0, 0, 1, 2)))],
             "resourceClaims": self.claims,
             "pod": pod,
         }
@@ -213,6 +214,16 @@ class _Cluster:
 
     # Claims
 
+    def taint_rule(self, name: str) -> Raw:
+        """A rule for some devices, for all, or without a selector."""
+        spec: Raw = {"taint": self.taint()}
+        if self.maybe(0.8):
+            choices = {"driver": (GPU, NIC), "pool": (*self.nodes, "fabric"), "device": ("d0", "d1")}
+            spec["deviceSelector"] = {
+                key: self.rng.choice(values) for key, values in choices.items() if self.maybe(0.4)
+            }
+        return {"metadata": {"name": name}, "spec": spec}
+
     def ask(self, *, alternative: bool = False) -> Raw:
         ask: Raw = {"deviceClassName": self.rng.choice(("gpu", "any") if self.tame else tuple(CLASSES))}
         if not self.tame and self.maybe(0.02):
@@ -221,7 +232,7 @@ class _Cluster:
             ask["allocationMode"] = "All"
         else:
             ask["allocationMode"] = "ExactCount"
-            ask["count"] = self.rng.choice((1, 1, 1, 1, 1, 2) if self.tame else (1, 1, 1, 2, 2, 3, 5))
+            ask["count"] = self.rng.choice((1, 1, 1, 1, 1, 2) if self.tame else (1, 1, 1, 2, 2, 3, 5, 20, 33, 2**62))
         if self.maybe(0.3):
             texts = self.rng.sample(SAFE if self.tame else SELECTORS, self.rng.choice((1, 1, 2)))
             ask["selectors"] = [{"cel": {"expression": text}} for text in texts]

@@ -1,12 +1,14 @@
-"""The files of conformance cases with kube-scheduler's answers, in the folder PODWRIGHT_CONFORMANCE or beside the checkout."""
+"""The stored conformance cases with kube-scheduler's answers: tests/conformance/cases."""
 
-import os
 from pathlib import Path
 
-_FOLDER = Path(os.environ.get("PODWRIGHT_CONFORMANCE") or Path(__file__).parents[3].parent / "shared" / "conformance")
-FILES = sorted([*_FOLDER.glob("*.jsonl.gz"), *_FOLDER.glob("devices/*.jsonl.gz")])
-NEXT_FILES = sorted((_FOLDER / "next").glob("*.jsonl.gz"))
-"""Cases that were found later: pod-level requests together with overhead."""
+FOLDER = Path(__file__).parents[2] / "conformance" / "cases"
+FILES = sorted(FOLDER.glob("*.jsonl.gz"))
+
+
+def stored(name: str) -> Path:
+    """The file of a group of cases."""
+    return FOLDER / f"{name}.jsonl.gz"
 
 
 def name_of(path: Path) -> str:

@@ -75,9 +75,6 @@ def test_what_is_not_of_its_type_stays_as_it_is():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not FILES, reason="no conformance cases beside the checkout, or in the folder PODWRIGHT_CONFORMANCE"
-)
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_answers_to_conformance_cases_are_the_same_without_the_rest(path):
     for case in [*read_cases(str(path))][::4]:
