@@ -146,7 +146,6 @@ def _printer_columns(which: _Kind) -> list[dict[str, Any]]:
             ".spec.precedence",
             "If several policies match a pod, the greatest wins.",
             kind="integer",
-            priority=1,
         ),
         _column(
             "Decisions",

@@ -123,19 +123,19 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
     newly_served = NewlyServedNames(
         http, base.watches, pending=engine.pending, serves=engine.policies.serves, unseen=unseen_names
     )
-    policies, local_policies = _policy_controllers(base, engine, newly_served)
+    policy_events = PolicyEvents(
+        engine.policies,
+        writers.events,
+        scheduler_name=base.options.scheduler_name,
+        own=engine.other_instances.own_deployment,
+    )
+    policies, local_policies = _policy_controllers(base, engine, newly_served, policy_events)
     pod_groups = ServedPodGroupApis(
         http,
         engine,
         writer=writers.group_status,
         start=lambda name, reflector: base.tasks.start(name, reflector.run),
         gates=features,
-    )
-    policy_events = PolicyEvents(
-        engine.policies,
-        writers.events,
-        scheduler_name=base.options.scheduler_name,
-        own=engine.other_instances.own_deployment,
     )
     signals = SignalFeeds(base.options.policies.signals, http, intake=engine.node_signals, metrics=metrics, wall=wall)
     return Parts(
@@ -226,11 +226,13 @@ def _engine(base: Base, features: Features, writers: _Writers) -> Engine:
 
 
 def _policy_controllers(
-    base: Base, engine: Engine, newly_served: NewlyServedNames
+    base: Base, engine: Engine, newly_served: NewlyServedNames, events: PolicyEvents
 ) -> tuple[PolicyController, PolicyController]:
     """The controllers of SchedulerPolicies and of LocalSchedulerPolicies."""
     limit = WriteLimit()
-    build = partial(PolicyController, base.http, engine, clock=time.time, on_names_served=newly_served.add, limit=limit)
+    build = partial(
+        PolicyController, base.http, engine, time.time, on_names_served=newly_served.add, events=events, limit=limit
+    )
     policies, local_policies = build(), build(kind=NamespacePolicies(engine))
     local_policies.appeared = policies.appeared
     base.metrics.compute(POLICIES, policies.counts)

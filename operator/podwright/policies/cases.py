@@ -58,7 +58,7 @@ class _Case(_Surroundings):
 
 @dataclass(frozen=True, slots=True)
 class _Suite(_Surroundings):
-    tests: tuple[_Case, ...] = field(default=(), metadata=describe("The tests.", minItems=1))
+    tests: tuple[_Case, ...] = field(default=(), metadata=describe("The tests."))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,8 @@ def read_suite(path: Path) -> Sequence[Case]:
         raise SuiteError(f"{path}: {problems}") from error
     except OSError as error:
         raise SuiteError(f"{path}: {error.strerror or error}") from error
+    if not suite.tests:
+        raise SuiteError(f"{path}: tests: there is none")
     shared = [*_objects(suite, path, "")]
     signals = _signals(suite, path, "")
     cases = [_case(case, shared, path, f"tests[{index}]") for index, case in enumerate(suite.tests)]

@@ -23,6 +23,7 @@ from podwright.api.spec.strategy import DelegatedStrategy
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.validation import Problem
+from podwright.core.objects.similar_names import did_you_mean
 from podwright.kube.bounded_files import read_at_most
 from podwright.policies.findings import Finding, Level
 from podwright.policies.positions import Place, Position, positions, repeated_keys
@@ -72,7 +73,7 @@ class _Policy:
 
 
 def lint(files: Iterable[str], options: LoadOptions) -> Sequence[Finding]:
-    """The findings about the policies of these files, ordered by place. Objects of other kinds are ignored. Raises OSError and
+    """The findings about the policies of these files, ordered by place. Objects of other API groups are ignored. Raises OSError and
     ProfileError.
     """
     findings: list[Finding] = []
@@ -105,7 +106,14 @@ def _read(file: str, policies: list[_Policy], findings: list[Finding]) -> None:
         return
     for raw, position in zip(objects, found, strict=True):
         group = str(raw.get("apiVersion") or GROUP).partition("/")[0]
-        if raw["kind"] in (KIND, LOCAL_KIND) and group == GROUP:
+        name, ours = raw["kind"], raw["kind"] in (KIND, LOCAL_KIND)
+        if group == GROUP and not ours and "apiVersion" in raw:
+            problem = f"kind {name!r:.80} does not exist in {GROUP}{did_you_mean(name, (KIND, LOCAL_KIND))}"
+            findings.append(Finding(file, *position.at("kind").place, "error", "Kind", problem))
+        elif ours and group != GROUP and group.startswith("podwright"):
+            problem = f"the API group of kind {name} is {GROUP}, not {group!r:.80}"
+            findings.append(Finding(file, *position.at("apiVersion").place, "error", "Kind", problem))
+        elif ours and group == GROUP:
             policies.append(_Policy(raw, file, position))
             for key, (line, column) in repeated_keys(position):
                 findings.append(Finding(file, line, column, "error", "YAML", f"the key {key:.80} is there twice"))
@@ -129,6 +137,10 @@ def _cluster_findings(policy: _Policy, accepted: PolicySet) -> Iterator[Finding]
         return
     accepted.apply(policy.raw)
     yield from _interpreted(policy, compiled)
+    if not accepted.compiler.settings.asks_extenders:
+        for i, name in enumerate(compiled.spec.extenders):
+            problem = f"whether extender {name!r} exists is not checked: --extenders is not given"
+            yield policy.finding("note", "Extenders", f"spec.extenders[{i}]", problem)
 
 
 def _local_findings(policy: _Policy, accepted: PolicySet, options: LoadOptions, *, bounded: bool) -> Iterator[Finding]:

@@ -1,11 +1,13 @@
 """Reads objects from YAML or JSON: manifests of pods and policies, and snapshots that are YAML. Values are those of JSON.
 
-What YAML reads as a date stays a string. Aliases are refused, so that a small file cannot become a large object.
+What YAML reads as a date stays a string. Aliases are copies of what they stand for, as for kubectl; what they add is bounded, so that a small
+file cannot become a large object.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +22,8 @@ Raw = Mapping[str, Any]
 LONGEST_MANIFEST: Final = 64 << 20
 """The largest file of manifests, in bytes."""
 MAX_DEPTH: Final = 200
+MAX_ALIASED: Final = 100_000
+"""The most values that the aliases of a file may add to it."""
 _Base: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 
@@ -75,22 +79,63 @@ def documents_of(content: bytes, where: str) -> Sequence[Any]:
         except orjson.JSONDecodeError:
             pass  # YAML in flow style, or several documents
     try:
-        _check_events(content, where)
-        return [each for each in yaml.load_all(content, _Loader) if each is not None]
+        has_aliases = _check_events(content, where)
+        found = [each for each in yaml.load_all(content, _Loader) if each is not None]
+        return [*map(_unshared, found)] if has_aliases else found
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ManifestError(f"{where}: not YAML: {' '.join(str(error).split())[:300]}") from error
 
 
-def _check_events(content: bytes, where: str) -> None:
-    """Raises ManifestError for aliases, and for a document that is nested too deeply: libyaml would end the process."""
-    depth = 0
+def _unshared(value: Any) -> Any:
+    """A copy of a document in which each alias has values of its own."""
+    if isinstance(value, dict):
+        return {key: _unshared(each) for key, each in value.items()}
+    return [*map(_unshared, value)] if isinstance(value, list) else value
+
+
+@dataclass(slots=True)
+class _Part:
+    """An open list or map of a document: its anchor, if it has one, how many values it has, and how many levels."""
+
+    anchor: str | None
+    values: int = 1
+    levels: int = 1
+
+
+def _check_events(content: bytes, where: str) -> bool:
+    """Whether the documents have aliases. Raises ManifestError for aliases that add too much, and for a document that is nested too deeply:
+    libyaml would end the process.
+    """
+    has_aliases, aliased = False, 0
+    parts: list[_Part] = []
+    anchors: dict[str | None, _Part | None] = {}
     for event in yaml.parse(content, Loader=_Loader):
-        line = "" if event.start_mark is None else f"{event.start_mark.line + 1}"
-        if isinstance(event, yaml.AliasEvent):
-            raise ManifestError(f"{where}:{line}: aliases are not supported")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
-            raise ManifestError(f"{where}:{line}: is nested more than {MAX_DEPTH} levels deep")
+        place = where if event.start_mark is None else f"{where}:{event.start_mark.line + 1}"
+        done = _Part(None, levels=0)
+        if isinstance(event, yaml.CollectionStartEvent):
+            parts.append(_Part(event.anchor))
+            anchors |= {event.anchor: None} if event.anchor else {}
+        elif isinstance(event, yaml.AliasEvent):
+            has_aliases = True
+            found = anchors.get(event.anchor, done)
+            if found is None:
+                raise ManifestError(f"{place}: the alias *{event.anchor} is inside of what it stands for")
+            done, aliased = found, aliased + found.values
+            if aliased > MAX_ALIASED:
+                raise ManifestError(f"{place}: the aliases add more than {MAX_ALIASED:,} values")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            done = parts.pop()
+            anchors |= {done.anchor: done} if done.anchor else {}
+        elif isinstance(event, yaml.DocumentStartEvent):
+            anchors.clear()
+        elif isinstance(event, yaml.ScalarEvent) and event.anchor:
+            anchors[event.anchor] = done
+        if len(parts) + done.levels > MAX_DEPTH:
+            raise ManifestError(f"{place}: is nested more than {MAX_DEPTH} levels deep")
+        if parts and not isinstance(event, yaml.CollectionStartEvent):
+            parts[-1].values += done.values
+            parts[-1].levels = max(parts[-1].levels, done.levels + 1)
+    return has_aliases
 
 
 def _objects(documents: Sequence[Any], where: str) -> Iterator[Manifest]:

@@ -45,13 +45,13 @@ class Controlled:
 
 
 @asynccontextmanager
-async def controlled(*answers, default=None, rig=None, kind=None):
+async def controlled(*answers, default=None, rig=None, kind=None, events=None):
     engine, served = (rig or Rig()).engine, []
     async with api(*answers, default=default or says(200, {})) as (http, script):
         unbounded = WriteLimit(per_second=1e6, at_once=1_000_000)
         clock = lambda: 1_700_000_000.0
         controller = PolicyController(
-            http, engine, clock=clock, on_names_served=served.append, kind=kind, limit=unbounded
+            http, engine, clock=clock, on_names_served=served.append, kind=kind, events=events, limit=unbounded
         )
         task = asyncio.gather(controller.run_status_writes(), controller.run_changes())
         try:

@@ -132,3 +132,10 @@ def test_pytest_runs_the_tests_of_such_files(pytester: pytest.Pytester) -> None:
 def test_a_policy_in_shadow_mode_is_tested_as_if_it_enforced(tmp_path: Path) -> None:
     result = run(tmp_path, (SUITE % "{node: a, policy: gold}").replace("spec: {rules", "spec: {mode: Shadow, rules"))
     assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("content", ["tests: []\n", "nodes: []\n", SUITE.partition("tests:")[0]])
+def test_a_file_without_tests_fails(tmp_path: Path, content: str) -> None:
+    (tmp_path / "empty.yaml").write_text(content)
+    found = CliRunner().invoke(main, ["policy", "test", str(tmp_path / "empty.yaml")])
+    assert (found.exit_code, "empty.yaml: tests: there is none" in found.output) == (1, True)

@@ -52,7 +52,21 @@ def run(folder: Path, content: str | bytes, *flags: str) -> Result:
             id="a key that is there twice",
         ),
         pytest.param("kind: [\n", "p.yaml:2:1: error: not YAML: ", id="no YAML"),
-        pytest.param("a: &x 1\nb: *x\n", "p.yaml:2:1: error: aliases are not supported [YAML]", id="an alias"),
+        pytest.param(
+            "kind: A\na: &x {b: *x}\n",
+            "p.yaml:2:1: error: the alias *x is inside of what it stands for [YAML]",
+            id="an alias of itself",
+        ),
+        pytest.param(
+            "apiVersion: podwright.io/v1alpha1\nkind: SchedulerPolicy\nmetadata: {name: p}\nspec: {}\n",
+            "p.yaml:1:13: error: the API group of kind SchedulerPolicy is podwright.dev, not 'podwright.io' [Kind]",
+            id="a misspelt API group",
+        ),
+        pytest.param(
+            "apiVersion: podwright.dev/v1alpha1\nkind: SchedulingPolicy\nspec: {}\n",
+            "p.yaml:2:7: error: kind 'SchedulingPolicy' does not exist in podwright.dev; did you mean 'SchedulerPolicy'? [Kind]",
+            id="a misspelt kind",
+        ),
         pytest.param("kind: A\n---\n- 1\n", "p.yaml:1:1: error: document 2: expected an object", id="no object"),
         pytest.param(b"kind: \xff\n", "p.yaml:1:1: error: ", id="no UTF-8"),
     ],
@@ -140,3 +154,30 @@ def test_sarif_has_each_finding_with_its_place(tmp_path: Path) -> None:
     assert (found["ruleId"], found["level"]) == ("Invalid", "error")
     assert one["tool"]["driver"]["rules"][found["ruleIndex"]] == {"id": "Invalid"}
     assert sarif([Finding("a/b.yaml", 1, 1, "note", "R", "m")])["version"] == "2.1.0"
+
+
+def test_anchors_and_aliases_are_read_as_kubectl_reads_them(tmp_path: Path) -> None:
+    content = (
+        f"{POLICY}spec:\n  rules:\n    filters:\n      - &first {{name: a, expression: node.unschedulable, message: m}}\n"
+        "      - {<<: *first, name: b}\n      - {name: c, expression: *x}\n"
+    )
+    found = run(tmp_path, content.replace("expression: node.unschedulable", "expression: &x node.unschedulable"))
+    assert (found.exit_code, found.output) == (0, "")
+    found = run(tmp_path, content.replace("expression: node.unschedulable", "expression: &x node.lables"))
+    assert (found.exit_code, found.output.count("undefined field 'lables'")) == (1, 3)
+
+
+def test_extenders_are_checked_against_the_file_that_defines_them(tmp_path: Path) -> None:
+    content = f"{POLICY}spec: {{extenders: [carbon, carbn]}}\n"
+    found = run(tmp_path, content)
+    assert found.exit_code == 0
+    assert (
+        "p.yaml:4:28: note: SchedulerPolicy p: spec.extenders[1]: whether extender 'carbn' exists is not"
+        in found.output
+    )
+    defined = tmp_path / "extenders.yaml"
+    defined.write_text("extenders:\n  - {name: carbon, urlPrefix: 'http://carbon', filterVerb: filter}\n")
+    found = run(tmp_path, content, "--extenders", str(defined))
+    assert found.exit_code == 1, found.output
+    assert "p.yaml:4:28: error: SchedulerPolicy p: spec.extenders[1]: extender 'carbn' is not defined" in found.output
+    assert "carbon" not in found.output.replace("podwright", "")

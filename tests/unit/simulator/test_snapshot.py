@@ -17,6 +17,12 @@ def kinds(snapshot):
     return [raw["kind"] for raw in snapshot.objects]
 
 
+BOMB = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 9)
+)
+BOMB = BOMB.encode()
+
+
 @pytest.mark.parametrize("name", ["cluster.json", "cluster.json.gz"])
 def test_what_is_written_is_read_again(tmp_path, name):
     taken = Snapshot(objects=[NODE, POD], missing={"Pod": "RBAC"}, taken_at=1_700_000_000.5, minor=37)
@@ -65,7 +71,12 @@ def test_times_in_yaml_stay_strings():
         pytest.param(b'{"items": [], "podwright": {"takenAt": "now"}}', "f: podwright.takenAt: 'now' is not a time", id="the time is none"),
         pytest.param(b"Error from server (Forbidden)", "f: expected an object, got a string", id="an error message of kubectl"),
         pytest.param(b"a: [1", "f: not YAML: ", id="YAML that is cut off"),
-        pytest.param(b"a: &a [1]\nb: *a\n", "f:2: aliases are not supported", id="an alias"),
+        pytest.param(b"items: &a [*a]\n", "f:1: the alias *a is inside of what it stands for", id="an alias of itself"),
+        pytest.param(BOMB, "f:5: the aliases add more than 100,000 values", id="aliases of aliases"),
+        pytest.param(
+            b"a: &a " + b"[" * 120 + b"]" * 120 + b"\nb: " + b"[" * 120 + b"*a" + b"]" * 120,
+            "f:2: is nested more than 200 levels deep", id="an alias that is too deep",
+        ),
         pytest.param(b"a: " + b"[" * 300, "f:1: is nested more than 200 levels deep", id="deep YAML"),
     ],
 )  # fmt: skip

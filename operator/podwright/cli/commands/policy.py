@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -13,6 +14,7 @@ from podwright.cli.reports.suites import run_suites, with_report
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
 from podwright.kube.log_format import printable
+from podwright.kube.options.values import EXTENDERS, OptionsError
 from podwright.policies.diff import difference, pods_of
 from podwright.policies.diff import with_policies as snapshot_with
 from podwright.policies.findings import sarif
@@ -36,14 +38,25 @@ def policy() -> None:
     show_default=True,
     help="text: file:line:column: level: message. sarif: SARIF 2.1.0, which code hosts show beside the lines.",
 )
-def lint(files: tuple[str, ...], output: str, **values: Any) -> None:
-    """Check the SchedulerPolicies and LocalSchedulerPolicies of FILES, without a cluster, as the operator would. Other objects are ignored.
+@click.option(
+    "--extenders",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="The file of `podwright run --extenders`. A policy that names another extender is an error.",
+)
+def lint(files: tuple[str, ...], output: str, extenders: str | None, **values: Any) -> None:
+    """Check the SchedulerPolicies and LocalSchedulerPolicies of FILES, without a cluster, as the operator would. Objects of other API groups are
+    ignored.
 
     Exit status 1 if the operator would refuse a policy. Warnings and notes do not change the status.
     """
     try:
-        findings = findings_of(files, load_options(values))
-    except (OSError, ProfileError, PluginError) as error:
+        options = load_options(values)
+        if extenders is not None:
+            defined = EXTENDERS.parse(extenders)
+            options = replace(options, settings=replace(options.settings, extenders=defined, asks_extenders=True))
+        findings = findings_of(files, options)
+    except (OptionsError, OSError, ProfileError, PluginError) as error:
         raise click.ClickException(str(error)) from error
     if output == "sarif":
         click.echo(json.dumps(sarif(findings), indent=2))

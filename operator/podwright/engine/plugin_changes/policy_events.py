@@ -1,4 +1,4 @@
-"""Events on policies, about changes of their plugins."""
+"""Events on policies: that one is refused, and about changes of their plugins."""
 
 from __future__ import annotations
 

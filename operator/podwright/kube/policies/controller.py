@@ -18,6 +18,7 @@ from podwright.api.policy_result import ApplyResult, problem_of
 from podwright.api.scheduler_policy import identity_of
 from podwright.core.framework.interface import ClusterError
 from podwright.engine.engine import Engine
+from podwright.engine.plugin_changes.policy_events import PolicyEvents
 from podwright.kube.client import access
 from podwright.kube.client.errors import is_not_found
 from podwright.kube.client.http import Http
@@ -41,16 +42,6 @@ ACCESS_SECONDS: Final = 30.0
 Raw = Mapping[str, Any]
 
 
-def _log(result: ApplyResult) -> None:
-    log.log(
-        logging.INFO if result.accepted else logging.WARNING,
-        "policy %s, generation %d: %s",
-        result.name,
-        result.generation,
-        result.message,
-    )
-
-
 class PolicyController:
     """See the module. `on_names_served` is called with scheduler names that no policy served before."""
 
@@ -62,9 +53,12 @@ class PolicyController:
         on_names_served: Callable[[frozenset[str]], None],
         *,
         kind: PolicyKind | None = None,
+        events: PolicyEvents | None = None,
         limit: WriteLimit | None = None,
     ) -> None:
-        """`clock` gives seconds since the epoch. `kind`: SchedulerPolicies, unless others are given. `limit`: how often statuses are written."""
+        """`clock` gives seconds since the epoch. `kind`: SchedulerPolicies, unless others are given. `events`: where refusals are
+        reported. `limit`: how often statuses are written.
+        """
         self.readable = False
         """Whether RBAC allows us to list and watch policies; their kind may still be missing."""
         self.appeared = asyncio.Event()
@@ -72,6 +66,7 @@ class PolicyController:
         self._http = http
         self._engine = engine
         self._kind: PolicyKind = kind or ClusterPolicies(engine)
+        self._events = events
         self._on_names_served = on_names_served
         self._statuses = PolicyStatuses(http, engine, kind=self._kind, clock=clock, limit=limit or WriteLimit())
         self._applied = self._statuses.applied
@@ -165,13 +160,20 @@ class PolicyController:
                 active_generation=None if known is None else known.result.active_generation,
             )
 
+    def _report(self, result: ApplyResult) -> None:
+        """Logs what has become of a generation, and records an event on the policy if it is refused."""
+        level = logging.INFO if result.accepted else logging.WARNING
+        log.log(level, "policy %s, generation %d: %s", result.name, result.generation, result.message)
+        if not result.accepted and self._events is not None:
+            self._events.record([result.name], "Warning", "PolicyNotAccepted", result.message)
+
     def _check(self, key: str) -> None:
         """Checks a policy again because another one has changed."""
         started, known = asyncio.get_running_loop().time(), self._applied.get(key)
         generation = 0 if known is None else known.result.generation
         result = self._result(key, generation, lambda: self._kind.check(key))
         if known is not None and known.result != result:
-            _log(result)
+            self._report(result)
             known.result = result
         self._touched.add(key.partition("/")[0])
         self._announce(started, CHECK_PAUSE_FACTOR)
@@ -190,7 +192,7 @@ class PolicyController:
         key, namespace = result.name, self._kind.namespace_of(raw)
         known = self._applied.get(key)
         if known is None or known.result != result:
-            _log(result)
+            self._report(result)
         applied = Applied(
             result=result,
             uid=_uid_of(raw),

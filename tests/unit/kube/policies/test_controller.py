@@ -9,6 +9,7 @@ import pytest
 from podwright.api.policy_status import status_of
 from podwright.core.framework.interface import FilterPlugin, Plugin
 from podwright.core.framework.status import unschedulable
+from podwright.engine.plugin_changes.policy_events import PolicyEvents
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.policies import controller as module
 from podwright.kube.policies import statuses
@@ -432,3 +433,14 @@ class TestRelisting:
             await world.controller.relist()
             world.controller.take_event({"type": "DELETED", "object": policy("a")})
             assert [p.spec.precedence for p in world.active] == [2]
+
+
+async def test_a_refused_policy_has_an_event_of_each_generation():
+    rig = Rig()
+    events = PolicyEvents(rig.engine.policies, rig.recorder, scheduler_name="podwright", own=lambda: None)
+    async with controlled(rig=rig, events=events) as world:
+        for generation, strategy in ((1, "Random"), (2, "Nope"), (2, "Nope"), (3, "Nope"), (4, "Random")):
+            world.controller.apply(policy(generation=generation, strategy=strategy))
+    assert [(name, reason) for name, reason, _ in rig.recorder.events] == [("p", "PolicyNotAccepted")] * 2
+    assert "spec.strategy.type: 'Nope' is not one of" in rig.recorder.events[0][2]
+    assert "Generation 1 stays in force" in rig.recorder.events[0][2]
