@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from podwright.cli.commands.queues import queues
 
-CASES = Path(__file__).parent / "cases" / "queue-shares.jsonl.gz"
+CASES = Path(__file__).parent / "cases" / "queues" / "shares.jsonl.gz"
 
 
 def answers_of(*arguments, lines=None):

@@ -4,13 +4,11 @@ import subprocess
 import sys
 
 import pytest
-import yaml
 
 from podwright.testing import node, pod
+from support.configuration.second_schedulers import CUSTOM_SCHEDULER, SAMPLE_SCHEDULER
 from support.control_plane import operator_process as kit
 
-SOURCES = kit.CHECKOUT.parent / "shared" / "sources"
-"""Configurations that others published. They are not part of the project; without them, the test uses their equivalents below."""
 GROUP = "kubescheduler.config.k8s.io"
 PLUGINS = kit.CHECKOUT / "examples" / "src" / "podwright_examples"
 
@@ -29,27 +27,6 @@ profiles:
       disabled: [{{name: "*"}}]
       enabled: [{{name: NodeResourcesFit}}]
 """
-SECOND_SCHEDULER = f"""
-apiVersion: {GROUP}/v1beta2
-kind: KubeSchedulerConfiguration
-profiles:
-  - schedulerName: custom-scheduler
-leaderElection:
-  leaderElect: false
-"""
-SAMPLE_SCHEDULER = f"""
-apiVersion: {GROUP}/v1alpha1
-kind: KubeSchedulerConfiguration
-schedulerName: sample-scheduler
-leaderElection: {{leaderElect: true, lockObjectName: sample-scheduler, lockObjectNamespace: kube-system}}
-plugins:
-  preFilter: {{enabled: [{{name: sample-plugin}}]}}
-  filter: {{enabled: [{{name: sample-plugin}}]}}
-  preBind: {{enabled: [{{name: sample-plugin}}]}}
-pluginConfig:
-- name: sample-plugin
-  args: {{favorite_color: "#326CE5", favorite_number: 7, thanks_to: everybody}}
-"""
 
 
 @pytest.fixture
@@ -59,19 +36,9 @@ def cluster(empty_cluster):
     return empty_cluster
 
 
-def configuration(file, own):
-    """The file in the published ConfigMap where available, otherwise our own."""
-    published = SOURCES / file
-    if not published.exists():
-        return own
-    (config_map,) = (raw for raw in yaml.safe_load_all(published.read_text()) if raw["kind"] == "ConfigMap")
-    (text,) = config_map["data"].values()
-    return text
-
-
 @pytest.fixture
 def leases_granted(cluster):
-    """The right to a Lease of any name, which may not be watched: as in the RBAC that was published with the sample plugin."""
+    """The right to a Lease of any name, which may not be watched: as authors of sample plugins grant it."""
     kind = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "leases", "namespace": "kube-system"}}
     rule = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "get", "list", "update"]}
     role = {**kind, "kind": "Role", "rules": [rule]}
@@ -130,7 +97,7 @@ def test_the_policies_that_a_file_is_converted_to_are_accepted_and_place_pods_al
 
 def test_the_configuration_of_a_second_scheduler_works_as_it_is(cluster, namespace, tmp_path):
     file = tmp_path / "scheduler.yaml"
-    file.write_text(configuration("openshift-second-scheduler.yaml", SECOND_SCHEDULER))
+    file.write_text(CUSTOM_SCHEDULER)
     with kit.running(cluster, f"--config={file}"):
         cluster.client.create(pod("theirs", namespace=namespace, scheduler="somebody-else"))
         cluster.client.create(pod("ours", namespace=namespace, scheduler="custom-scheduler"))
@@ -141,7 +108,7 @@ def test_the_configuration_of_a_second_scheduler_works_as_it_is(cluster, namespa
 @pytest.mark.usefixtures("leases_granted")
 def test_the_configuration_of_the_sample_plugin_works_as_it_is(cluster, namespace, tmp_path):
     file = tmp_path / "scheduler.yaml"
-    file.write_text(configuration("framework-sample-scheduler.yaml", SAMPLE_SCHEDULER))
+    file.write_text(SAMPLE_SCHEDULER)
     with kit.running(cluster, f"--config={file}", f"--plugin-dir={PLUGINS}") as operator:
         cluster.client.create(pod("ours", namespace=namespace, scheduler="sample-scheduler"))
         kit.wait_bound(cluster, namespace, 1)

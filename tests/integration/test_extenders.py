@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from podwright.testing import node, pod, wait_until
+from support.configuration.second_schedulers import WITH_EXTENDER
 from support.control_plane import operator_process as kit
 from support.extender.process import start_extender
 from support.extender.server import Reply, bind, keep, node_names, serving
@@ -36,38 +37,10 @@ def condition(cluster, namespace, name):
     return next((c for c in raw.get("status", {}).get("conditions", ()) if c["type"] == "PodScheduled"), None)
 
 
-SOURCE = kit.CHECKOUT.parent / "shared" / "sources" / "extender.yaml"
-"""A configuration that others published. It is not part of the project; without it, the test uses its equivalent below."""
-PLAIN = """
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-  - schedulerName: my-scheduler-with-extender
-leaderElection:
-  leaderElect: false
-extenders:
-- urlPrefix: "http://my-scheduler-extender.kube-system.svc:8080"
-  enableHTTPS: false
-  filterVerb: "filter"
-  prioritizeVerb: "prioritize"
-  bindVerb: "bind"
-  weight: 1
-  nodeCacheCapable: false
-"""
-
-
-def published():
-    if not SOURCE.exists():
-        return PLAIN
-    (config_map,) = (raw for raw in yaml.safe_load_all(SOURCE.read_text()) if raw and raw["kind"] == "ConfigMap")
-    (text,) = config_map["data"].values()
-    return text
-
-
 def test_the_configuration_of_a_scheduler_with_an_extender_works_as_it_is(cluster, namespace, tmp_path):
     """A plain extender: it keeps all nodes, scores each by its place in the list, and binds. Only a proxy resolves its name here."""
     file = tmp_path / "scheduler.yaml"
-    file.write_text(published())
+    file.write_text(WITH_EXTENDER)
 
     def answer(verb, args):
         if verb == "filter":
@@ -81,7 +54,7 @@ def test_the_configuration_of_a_scheduler_with_an_extender_works_as_it_is(cluste
         environ = {"HTTP_PROXY": extender.url, "NO_PROXY": "127.0.0.1"}
         with kit.running(cluster, f"--config={file}", environ=environ):
             for number in range(3):
-                raw = pod(f"web-{number}", namespace=namespace, scheduler="my-scheduler-with-extender", cpu="100m")
+                raw = pod(f"web-{number}", namespace=namespace, scheduler="scheduler-with-extender", cpu="100m")
                 cluster.client.create(raw)
             kit.wait_bound(cluster, namespace, 3)
     assert {verb for verb, _ in extender.requests} == {"filter", "prioritize", "bind"}

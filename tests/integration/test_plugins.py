@@ -13,8 +13,7 @@ from support.control_plane import operator_process as kit
 
 EXAMPLES = kit.CHECKOUT / "examples"
 PACKAGE = EXAMPLES / "src" / "podwright_examples"
-PUBLISHED = kit.CHECKOUT.parent / "shared" / "sources" / "framework-test-deployment.yaml"
-OWN = kit.CHECKOUT / "manifests" / "examples" / "second-schedulers" / "sample-scheduler.yaml"
+SAMPLE = kit.CHECKOUT / "manifests" / "examples" / "second-schedulers" / "sample-scheduler.yaml"
 
 
 @pytest.fixture
@@ -34,8 +33,7 @@ def installed_package(tmp_path_factory):
 
 
 def deployment_manifest(namespace):
-    """The published test Deployment where available, otherwise the repository's equivalent."""
-    documents = yaml.safe_load_all((PUBLISHED if PUBLISHED.exists() else OWN).read_text())
+    documents = yaml.safe_load_all(SAMPLE.read_text())
     raw = next(raw for raw in documents if raw["kind"] == "Deployment")
     return {**raw, "metadata": {**raw["metadata"], "namespace": namespace}}
 

@@ -1,7 +1,7 @@
-"""Published Deployments of a second kube-scheduler run with only the image and the first words of the command exchanged.
+"""Deployments of a second kube-scheduler run with only the image and the first words of the command exchanged.
 
-The Deployment, its ConfigMap and its roles are applied as published; the command runs as a process with the rights of its service account, and is
-probed as the kubelet would probe it. `../shared/sources` has the published files; without it, our own of the same form are used.
+The Deployment, its ConfigMap and its roles are applied unchanged; the command runs as a process with the rights of its service account, and
+is probed as the kubelet would probe it.
 """
 
 from __future__ import annotations
@@ -10,22 +10,18 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from podwright.testing import node, pod, wait_until
 from podwright.testing.processes import free_port
+from support.configuration.second_schedulers import COMPILED_SCHEDULER, CUSTOM_SCHEDULER
 from support.control_plane import operator_process as kit
 
-SOURCES = kit.CHECKOUT.parent / "shared" / "sources"
-PUBLISHED = {"openshift-second-scheduler.yaml": "custom-scheduler", "compiled-scheduler.yaml": "my-scheduler"}
-"""By file: the scheduler name that it serves."""
+SCHEDULERS = {"custom-scheduler": CUSTOM_SCHEDULER, "compiled-scheduler": COMPILED_SCHEDULER}
 
 
-def own(name: str) -> list[dict]:
+def second_scheduler(name: str) -> list[dict]:
     """A ConfigMap, a service account with kube-scheduler's roles, and a Deployment that is probed at /healthz."""
     metadata = {"name": name, "namespace": "kube-system"}
-    file = f"kind: KubeSchedulerConfiguration\nprofiles: [{{schedulerName: {name}}}]\nleaderElection: {{leaderElect: false}}\n"
-    version = "v1beta2" if name == "custom-scheduler" else "v1"
     bindings = [
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -51,9 +47,8 @@ def own(name: str) -> list[dict]:
         "volumes": [{"name": "config", "configMap": {"name": name}}],
     }
     template = {"metadata": {"labels": {"app": name}}, "spec": spec}
-    config = {"config.yaml": f"apiVersion: kubescheduler.config.k8s.io/{version}\n{file}"}
     return [
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": config},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": SCHEDULERS[name]}},
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
         *bindings,
         {
@@ -87,11 +82,12 @@ def mounted(objects: list[dict], spec: dict, folder: Path) -> dict[str, str]:
     return paths
 
 
-@pytest.mark.parametrize(("file", "scheduler"), PUBLISHED.items(), ids=PUBLISHED)
-def test_a_published_deployment_becomes_ready_and_schedules(empty_cluster, namespace, tmp_path, file, scheduler):
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_the_deployment_of_a_second_scheduler_becomes_ready_and_schedules(
+    empty_cluster, namespace, tmp_path, scheduler
+):
     cluster = empty_cluster
-    published = SOURCES / file
-    objects = list(yaml.safe_load_all(published.read_text())) if published.exists() else own(scheduler)
+    objects = second_scheduler(scheduler)
     (deployment,) = [exchanged(raw) for raw in objects if raw["kind"] == "Deployment"]
     spec = deployment["spec"]["template"]["spec"]
     (container,) = spec["containers"]

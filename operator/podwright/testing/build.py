@@ -1,7 +1,7 @@
 """Builds the control plane's programs with Go, from the modules that their projects publish.
 
 Other modules cannot simply require `k8s.io/kubernetes`: its `go.mod` replaces the staging modules (`k8s.io/api` and so
-on) with folders that the published module lacks. The build replaces them with their published releases instead, v0.37.0
+on) with folders that the published module lacks. The build replaces them with their published releases instead, v0.37.2
 for v1.37.2. A finished program is renamed into place, so that the cache holds only complete programs. A lock file
 prevents concurrent builds. `binaries` calls this module.
 """

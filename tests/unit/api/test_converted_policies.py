@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
-import yaml
 
 from podwright.api.compile import compile_policy, queue_sort_of
 from podwright.api.configuration.load import load_configuration
@@ -17,11 +13,15 @@ from podwright.core.framework.interface import FilterPlugin, QueueSortPlugin
 from podwright.core.framework.profile import ProfileError, expand
 from podwright.core.plugins import PLUGINS
 from support.configuration.cases import cases
+from support.configuration.second_schedulers import (
+    COMPILED_SCHEDULER,
+    CUSTOM_SCHEDULER,
+    SAMPLE_SCHEDULER,
+    WITH_EXTENDER,
+)
 
 FEATURES = Features()
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-SOURCES = Path(os.environ.get("PODWRIGHT_SOURCES") or Path(__file__).parents[3].parent / "shared" / "sources")
-"""Configurations that others published. They are not part of the project."""
 
 
 class Smallest(QueueSortPlugin):
@@ -110,25 +110,21 @@ def test_every_acceptable_file_is_converted_or_says_what_cannot_be():
     assert unexpected == []
 
 
-@pytest.mark.skipif(not SOURCES.exists(), reason="the published configurations are not here")
-def test_published_configurations_are_converted():
-    texts = {
-        path.name: text
-        for path in SOURCES.glob("*.yaml")
-        for raw in yaml.safe_load_all(path.read_text())
-        if raw["kind"] == "ConfigMap"
-        for text in raw["data"].values()
-    }
-    assert len(texts) >= 3
-    for name, text in texts.items():
-        if name == "extender.yaml":
-            with pytest.raises(ProfileError, match="extenders: SchedulerPolicies cannot define extenders"):
-                converted(text)
-        elif name == "framework-sample-scheduler.yaml":
-            with pytest.raises(ProfileError, match="plugin 'sample-plugin' does not exist"):
-                converted(text)
-        else:
-            assert_same_profiles(text, converted(text).policies)
+@pytest.mark.parametrize("text", [CUSTOM_SCHEDULER, COMPILED_SCHEDULER])
+def test_files_of_second_schedulers_are_converted(text):
+    assert_same_profiles(text, converted(text).policies)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param(WITH_EXTENDER, "extenders: SchedulerPolicies cannot define extenders", id="an extender"),
+        pytest.param(SAMPLE_SCHEDULER, "plugin 'sample-plugin' does not exist", id="a plugin of its own"),
+    ],
+)
+def test_what_policies_cannot_define_is_named(text, problem):
+    with pytest.raises(ProfileError, match=problem):
+        converted(text)
 
 
 def test_notes_name_the_options_for_what_policies_do_not_have():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from pathlib import Path
 
 import pytest
 import yaml
@@ -16,12 +14,16 @@ from podwright.core.framework.features import Features
 from podwright.core.framework.interface import FilterPlugin, PreBindPlugin, PreFilterPlugin
 from podwright.core.framework.profile import ProfileError, expand
 from podwright.core.plugins import PLUGINS
+from support.configuration.second_schedulers import (
+    COMPILED_SCHEDULER,
+    CUSTOM_SCHEDULER,
+    SAMPLE_SCHEDULER,
+    WITH_EXTENDER,
+)
 from support.costs.call_counts import calls_of
 
 FEATURES = Features()
 GROUP = "kubescheduler.config.k8s.io"
-SOURCES = Path(os.environ.get("PODWRIGHT_SOURCES") or Path(__file__).parents[4].parent / "shared" / "sources")
-"""Configurations that others published. They are not part of the project."""
 
 
 def _file(version="v1", **fields):
@@ -282,27 +284,21 @@ class _Sample(PreFilterPlugin, FilterPlugin, PreBindPlugin):
     args_type = _SampleArgs
 
 
-PUBLISHED = {
-    "openshift-second-scheduler.yaml": "custom-scheduler",
-    "compiled-scheduler.yaml": "my-scheduler",
-    "extender.yaml": "my-scheduler-with-extender",
-    "framework-sample-scheduler.yaml": "sample-scheduler",
-}
-
-
-@pytest.mark.skipif(not SOURCES.is_dir(), reason="the published configurations are not on this machine")
-@pytest.mark.parametrize("file", sorted(PUBLISHED))
-def test_published_configurations_are_accepted_as_they_are(file):
-    for document in yaml.safe_load_all((SOURCES / file).read_text()):
-        if document["kind"] == "ConfigMap":
-            ((_, text),) = document["data"].items()
-            configuration = load_configuration(text.encode())
-            (profile,) = configuration.profiles({**PLUGINS, "sample-plugin": _Sample}, FEATURES)
-            assert profile.scheduler_name == PUBLISHED[file]
-            assert configuration.settings.leader_election.leader_elect == (file == "framework-sample-scheduler.yaml")
-            assert len(configuration.settings.extenders) == (file == "extender.yaml")
-            return
-    pytest.fail(f"{file} has no ConfigMap")
+@pytest.mark.parametrize(
+    ("text", "name", "elects", "extenders"),
+    [
+        pytest.param(CUSTOM_SCHEDULER, "custom-scheduler", False, 0, id="a second scheduler"),
+        pytest.param(COMPILED_SCHEDULER, "compiled-scheduler", False, 0, id="a compiled scheduler"),
+        pytest.param(WITH_EXTENDER, "scheduler-with-extender", False, 1, id="a scheduler with an extender"),
+        pytest.param(SAMPLE_SCHEDULER, "sample-scheduler", True, 0, id="a scheduler with a plugin of its own"),
+    ],
+)
+def test_files_of_second_schedulers_are_accepted_as_they_are(text, name, elects, extenders):
+    configuration = load_configuration(text.encode())
+    (profile,) = configuration.profiles({**PLUGINS, "sample-plugin": _Sample}, FEATURES)
+    assert profile.scheduler_name == name
+    assert configuration.settings.leader_election.leader_elect == elects
+    assert len(configuration.settings.extenders) == extenders
 
 
 def test_extension_points_for_pod_groups_may_be_written_without_plugins():
