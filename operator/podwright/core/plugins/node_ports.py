@@ -39,45 +39,67 @@ _TAKEN: Final = unschedulable("node(s) didn't have free ports for the requested 
 
 
 class PortIndex:
-    """How often each row of the node table uses a host port, by (protocol, port), then by address."""
+    """Which rows of the node table use which host ports. Pods with equal ports count as one, so that a pod with many ports costs no more
+    on many nodes than on one.
+    """
 
     def __init__(self) -> None:
-        self._used: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
+        self._numbers: dict[tuple[HostPort, ...], int] = {}
+        """A number for each combination of ports in use."""
+        self._rows: dict[int, dict[int, int]] = {}
+        """By combination: how many pods with it each row has."""
+        self._users: dict[tuple[str, int], dict[str, set[int]]] = {}
+        """By (protocol, port), then by address: the combinations that contain it."""
+        self._next = 0
         compact_regularly(self)
 
     def compact(self) -> None:
         """Frees the memory that the dictionaries needed when there were more ports."""
-        shrink(self._used)
-        for addresses in self._used.values():
-            shrink(addresses)
+        for container in (self._numbers, self._rows, self._users, *self._rows.values()):
+            shrink(container)
 
-    def conflicting(self, port: HostPort) -> Iterator[Collection[int]]:
-        """Groups of rows where the port is in use. A row may be in several groups."""
-        addresses = self._used.get((port.protocol, port.port), {})
-        if port.ip == WILDCARD:
-            yield from addresses.values()
-            return
-        for address in (port.ip, WILDCARD):
-            if address in addresses:
-                yield addresses[address]
+    def conflicting(self, ports: Iterable[HostPort]) -> Iterator[Collection[int]]:
+        """Groups of rows where any of the ports is in use. A row may be in several groups."""
+        found: set[int] = set()
+        for port in ports:
+            users = self._users.get((port.protocol, port.port), {})
+            for address in users if port.ip == WILDCARD else (port.ip, WILDCARD):
+                found.update(users.get(address, ()))
+        return map(self._rows.__getitem__, found)
 
     def pod_added(self, pod: PodInfo, slot: int) -> None:
-        for port in pod.ports:
-            rows = self._used.setdefault((port.protocol, port.port), {}).setdefault(port.ip, {})
-            rows[slot] = rows.get(slot, 0) + 1
+        if not pod.ports:
+            return
+        number = self._numbers.get(pod.ports)
+        if number is None:
+            number = self._numbers[pod.ports] = self._next
+            self._next += 1
+            self._rows[number] = {}
+            for port in pod.ports:
+                self._users.setdefault((port.protocol, port.port), {}).setdefault(port.ip, set()).add(number)
+        rows = self._rows[number]
+        rows[slot] = rows.get(slot, 0) + 1
 
     def pod_removed(self, pod: PodInfo, slot: int) -> None:
-        for port in pod.ports:
-            addresses = self._used[port.protocol, port.port]
-            rows = addresses[port.ip]
-            if rows[slot] > 1:
-                rows[slot] -= 1
-                continue
+        if not pod.ports:
+            return
+        number = self._numbers[pod.ports]
+        rows = self._rows[number]
+        rows[slot] -= 1
+        if not rows[slot]:
             del rows[slot]
-            if not rows:
-                del addresses[port.ip]
-            if not addresses:
-                del self._used[port.protocol, port.port]
+        if not rows:
+            del self._numbers[pod.ports], self._rows[number]
+            for port in pod.ports:
+                self._forget(port, number)
+
+    def _forget(self, port: HostPort, number: int) -> None:
+        addresses = self._users[port.protocol, port.port]
+        addresses[port.ip].remove(number)
+        if not addresses[port.ip]:
+            del addresses[port.ip]
+        if not addresses:
+            del self._users[port.protocol, port.port]
 
     def batch(self, pods: PodsInRows) -> Batch:
         return one_by_one(self, [each for each in pods if each[0].ports])
@@ -121,11 +143,10 @@ class NodePorts(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
 
     def filter_all(self, _state: CycleState, pod: PodInfo, table: NodeTable) -> FilterResult | None:
         ok: Bools | None = None
-        for port in pod.ports:
-            for rows in self._index.conflicting(port):
-                if ok is None:
-                    ok = np.ones(table.size, np.bool_)
-                ok[np.fromiter(rows, np.intp, len(rows))] = False
+        for rows in self._index.conflicting(pod.ports):
+            if ok is None:
+                ok = np.ones(table.size, np.bool_)
+            ok[np.fromiter(rows, np.intp, len(rows))] = False
         return None if ok is None else rejected_alike(ok, _TAKEN)
 
     def why_not_here(self, pod: PodInfo, node: NodeInfo, _message: str) -> Why:

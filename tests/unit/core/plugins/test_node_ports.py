@@ -94,6 +94,23 @@ def test_profiles_share_one_index(monkeypatch):
     assert len(built) == 1
 
 
+def test_the_rows_of_many_pods_with_many_equal_ports_are_read_once():
+    ports = [port(number) for number in range(1, 200)]
+    cache = make_cache([make_node(name) for name in "abc"])
+    plugin, index = build(NodePorts, cache), cache.observer(PortIndex)
+    for name in "ab":
+        cache.set_pod(parse_pod(make_pod(f"x-{name}", node=name, spec=using(*ports))))
+    other = parse_pod(make_pod("other", node="b", spec=using(port(7, protocol="UDP"), port(80, "10.0.0.1", "UDP"))))
+    cache.set_pod(other)
+    wanted = pending(spec=using(*ports, port(80, protocol="UDP")))
+    assert [len(rows) for rows in index.conflicting(wanted.ports)] == [2, 1]
+    assert verdicts(plugin, wanted) == {"a": TAKEN, "b": TAKEN, "c": ""}
+    for name in ("x-a", "x-b", "other"):
+        cache.remove_pod(f"default/{name}")
+    assert list(index.conflicting(wanted.ports)) == []
+    assert verdicts(plugin, wanted) == {"a": "", "b": "", "c": ""}
+
+
 @pytest.mark.parametrize(
     "deleted, expected",
     [
