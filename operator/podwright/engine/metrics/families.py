@@ -14,12 +14,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
-from typing import Any
+from typing import Any, Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from podwright.core.objects.compaction import shrink
 
+PROFILE: Final = "profile"
+"""The label with the scheduler name."""
+MOST_PROFILES: Final = 32
+"""How many scheduler names have series of their own. Each may have 70 and more."""
+OTHER_PROFILES: Final = "other"
 Read = Callable[[], Mapping[Any, float]]
 """Computes a gauge: its numbers by tuples of label values."""
 ReadParts = Callable[[], Iterator[Mapping[Any, float]]]
@@ -70,11 +75,36 @@ class Gauge:
     labels: tuple[str, ...] = ()
 
 
+class Profiles:
+    """The values of the label `profile`, which whoever writes policies can invent: the first `most` have series of their own, all others
+    share those of `other`. All families of a process share one.
+    """
+
+    def __init__(self, most: int = MOST_PROFILES) -> None:
+        self._most = most
+        self._known: dict[str, None] = {}
+
+    def bounded(self, names: Sequence[str], labels: tuple[str, ...]) -> tuple[str, ...]:
+        """The label values, with the profile's replaced if it has no series of its own. `names`: the names of the labels."""
+        if PROFILE not in names or len(names) != len(labels):
+            return labels
+        position = names.index(PROFILE)
+        if labels[position] not in self._known:
+            if len(self._known) >= self._most:
+                return (*labels[:position], OTHER_PROFILES, *labels[position + 1 :])
+            self._known[labels[position]] = None
+        return labels
+
+    def keep_only(self, served: Collection[str]) -> None:
+        self._known = {name: None for name in self._known if name in served}
+
+
 class CounterFamily:
     """The series of one counter. A series is an array of one number: `of(...)[0] += 1` counts."""
 
-    def __init__(self, declaration: Counter) -> None:
+    def __init__(self, declaration: Counter, profiles: Profiles | None = None) -> None:
         self._declaration = declaration
+        self._profiles = Profiles() if profiles is None else profiles
         self._series: dict[tuple[str, ...], array[int]] = {}
         if not declaration.labels:
             self.of()
@@ -84,7 +114,8 @@ class CounterFamily:
         series = self._series.get(labels)
         if series is None:
             _check(self._declaration, labels)
-            series = self._series[labels] = array("q", (0,))
+            labels = self._profiles.bounded(self._declaration.labels, labels)
+            series = self._series.setdefault(labels, array("q", (0,)))
         return series
 
     def keep_only(self, label: str, values: Collection[str]) -> None:
@@ -126,8 +157,9 @@ class HistogramSeries:
 class HistogramFamily:
     """The series of one histogram."""
 
-    def __init__(self, declaration: Histogram) -> None:
+    def __init__(self, declaration: Histogram, profiles: Profiles | None = None) -> None:
         self._declaration = declaration
+        self._profiles = Profiles() if profiles is None else profiles
         self._series: dict[tuple[str, ...], HistogramSeries] = {}
         if not declaration.labels:
             self.of()
@@ -137,7 +169,10 @@ class HistogramFamily:
         series = self._series.get(labels)
         if series is None:
             _check(self._declaration, labels)
-            series = self._series[labels] = HistogramSeries(self._declaration.buckets)
+            labels = self._profiles.bounded(self._declaration.labels, labels)
+            series = self._series.get(labels)
+            if series is None:
+                series = self._series[labels] = HistogramSeries(self._declaration.buckets)
         return series
 
     def keep_only(self, label: str, values: Collection[str]) -> None:
@@ -162,8 +197,9 @@ class HistogramFamily:
 class GaugeFamily:
     """The series of one gauge, empty until `computed_by` or `computed_in_parts` says how to compute them."""
 
-    def __init__(self, declaration: Gauge) -> None:
+    def __init__(self, declaration: Gauge, profiles: Profiles | None = None) -> None:
         self._declaration = declaration
+        self._profiles = Profiles() if profiles is None else profiles
         self._read: ReadParts = lambda: iter(())
         self.in_parts = False
 
@@ -181,7 +217,8 @@ class GaugeFamily:
         """The snapshot in the last step, and nothing in those before."""
         numbers: dict[tuple[str, ...], float] = {}
         for part in self._read():
-            for labels, number in part.items():
+            for given, number in part.items():
+                labels = self._profiles.bounded(self._declaration.labels, given)
                 numbers[labels] = numbers.get(labels, 0) + number
             yield ()
 

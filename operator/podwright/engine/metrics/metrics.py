@@ -19,12 +19,15 @@ from podwright import __version__
 from podwright.core.framework.observer import Observer, PluginNames
 from podwright.engine.metrics import devices, policies
 from podwright.engine.metrics.families import (
+    OTHER_PROFILES,
+    PROFILE,
     Counter,
     CounterFamily,
     Gauge,
     GaugeFamily,
     Histogram,
     HistogramFamily,
+    Profiles,
     Read,
     ReadParts,
     Snapshot,
@@ -314,9 +317,10 @@ class Metrics(Observer):
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._counters = {each: CounterFamily(each) for each in CATALOGUE if isinstance(each, Counter)}
-        self._histograms = {each: HistogramFamily(each) for each in CATALOGUE if isinstance(each, Histogram)}
-        self._gauges = {each: GaugeFamily(each) for each in CATALOGUE if isinstance(each, Gauge)}
+        self._profiles = profiles = Profiles()
+        self._counters = {each: CounterFamily(each, profiles) for each in CATALOGUE if isinstance(each, Counter)}
+        self._histograms = {each: HistogramFamily(each, profiles) for each in CATALOGUE if isinstance(each, Histogram)}
+        self._gauges = {each: GaugeFamily(each, profiles) for each in CATALOGUE if isinstance(each, Gauge)}
         self._evaluations = PluginEvaluations(self._counters[PLUGIN_EVALUATIONS])
         self._attempts = 0
         self.compute(BUILD_INFO, lambda: {(__version__, platform.python_version()): 1})
@@ -379,7 +383,8 @@ class Metrics(Observer):
         self._evaluations.fold()
         for families in (self._counters, self._histograms):
             for family in families.values():
-                family.keep_only("profile", served)
+                family.keep_only(PROFILE, {*served, OTHER_PROFILES})
+        self._profiles.keep_only(served)
 
     # Several metrics at once
 

@@ -77,6 +77,34 @@ def test_a_series_needs_a_value_for_each_label(family):
         family.of("a")
 
 
+def test_profiles_beyond_the_most_share_their_series():
+    profiles = families.Profiles(most=2)
+    counter = families.CounterFamily(families.Counter("attempts", "", ("result", "profile")), profiles)
+    histogram = families.HistogramFamily(families.Histogram("seconds", "", ("profile",), (1.0,)), profiles)
+    gauge = families.GaugeFamily(families.Gauge("waiting", "", ("profile",)), profiles)
+    names = [f"profile-{number}" for number in range(5)]
+    for name in names:
+        counter.of("scheduled", name)[0] += 1
+        histogram.of(name).observe(0.5)
+    gauge.computed_by(lambda: dict.fromkeys(((name,) for name in names), 1))
+
+    def shown(family, sample):
+        return {
+            each.labels["profile"]: each.value
+            for metric in family.snapshot()()
+            for each in metric.samples
+            if each.name == sample
+        }
+
+    for family, sample in ((counter, "attempts_total"), (histogram, "seconds_count"), (gauge, "waiting")):
+        assert shown(family, sample) == {"profile-0": 1, "profile-1": 1, "other": 3}
+    for each in (counter, histogram):
+        each.keep_only("profile", {"profile-1"})
+    profiles.keep_only({"profile-1"})
+    counter.of("scheduled", "profile-4")[0] += 1
+    assert shown(counter, "attempts_total") == {"profile-1": 1, "profile-4": 1}
+
+
 def test_series_of_profiles_that_are_gone_are_dropped():
     counter = families.CounterFamily(families.Counter("attempts", "", ("result", "profile")))
     histogram = families.HistogramFamily(families.Histogram("seconds", "", ("profile",), (1.0,)))
