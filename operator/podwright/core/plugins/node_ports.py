@@ -55,7 +55,8 @@ class PortIndex:
 
     def compact(self) -> None:
         """Frees the memory that the dictionaries needed when there were more ports."""
-        for container in (self._numbers, self._rows, self._users, *self._rows.values()):
+        shrink(self._numbers)
+        for container in (self._rows, self._users, *self._rows.values()):
             shrink(container)
 
     def conflicting(self, ports: Iterable[HostPort]) -> Iterator[Collection[int]]:
