@@ -68,7 +68,7 @@ def _policy_of(configured: ConfiguredProfile, classes: Classes) -> Mapping[str, 
         key: found for key, plugin_set in configured.plugins.items() if (found := _plugin_set(plugin_set, classes))
     }
     config = [
-        {"name": entry.name, "args": dict(entry.args)}
+        {"name": entry.name, "args": dict(entry.args or {})}
         for entry in configured.plugin_config
         if getattr(classes.get(entry.name), "args_type", None) is not None
     ]

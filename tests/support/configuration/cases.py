@@ -14,6 +14,7 @@ HEADER: Final = f"apiVersion: {V1}\nkind: KubeSchedulerConfiguration\n"
 Case = tuple[str, str]
 """(id, file)"""
 
+
 _TOP: Final[Mapping[str, tuple[Any, ...]]] = {
     "parallelism": (1, 16, 0, -1, 2**31, "16", 1.5, None, True),
     "percentageOfNodesToScore": (0, 1, 100, 101, -1, "50", None),
@@ -227,6 +228,7 @@ _ARGS: Final[tuple[tuple[str, Any], ...]] = (
     ("EBSLimits", {}),
     ("", {}),
 )
+_JSON: Final = f'{{"apiVersion": "{V1}", "kind": "KubeSchedulerConfiguration"'
 _RAW: Final[Mapping[str, str]] = {
     "an empty file": "",
     "a list": "- 1\n",
@@ -246,7 +248,49 @@ _RAW: Final[Mapping[str, str]] = {
     "a leading separator": "---\n" + HEADER,
     "a tab": HEADER + "\tparallelism: 1\n",
     "a date as a name": HEADER + "profiles:\n- schedulerName: 2020-01-01\n",
-    "yes as a boolean": HEADER + "enableProfiling: yes\n",
+    "version 1.2": f"%YAML 1.2\n---\n{HEADER}",
+    "a negative weight": f"{HEADER}profiles: [{{plugins: {{multiPoint: {{enabled: [{{name: NodeAffinity, weight: -1}}]}}}}}}]\n",
+    "a disabled plugin without a name": f"{HEADER}profiles: [{{plugins: {{score: {{disabled: [{{}}]}}}}}}]\n",
+    "60 levels": f"{HEADER}profiles: [{{pluginConfig: [{{name: Nobody, args: {{a: {'[' * 60}{']' * 60}}}}}]}}]\n",
+    "version 1.1": f"%YAML 1.1\n---\n{HEADER}",
+    "JSON with a comma at the end": f"{_JSON}, }}",
+    "JSON, and a second document": f"{_JSON}}}\n{_JSON}}}",
+    "JSON, and a word": f"{_JSON}}} word",
+    "JSON with a key given twice": f'{_JSON}, "parallelism": 1, "parallelism": 1}}',
+    "JSON after a tab": f"\t{_JSON}}}",
+    "JSON with an exponent": f'{_JSON}, "parallelism": 1e1}}',
+    "braces without quotes": f"{{apiVersion: {V1}, kind: KubeSchedulerConfiguration}}",
+    **{
+        f"leaderElection {text}": f"{HEADER}leaderElection: {{{text}}}\n"
+        for text in (
+            "<<: {leaderElect: true}",
+            "<<: {leaderElect: true}, leaderElect: false",
+            "leaderElect: false, <<: {leaderElect: true}",
+            "<<: [{leaderElect: true}, {leaderElect: false}]",
+            "<<: [{leaderElect: true}, {resourceName: x}]",
+            "<<: 1",
+            "resourceName: 1:30",
+            "resourceName: 1e3",
+            "resourceName: 08",
+            "resourceName: y",
+            "resourceName: nUll",
+            "resourceName: !!binary aGVsbG8=",
+            "resourceName: !!binary '!!'",
+            "resourceName: !!str 5",
+            "leaderElect: !!bool y",
+            "leaderElect: !!bool x",
+        )
+    },
+    **{
+        f"{key}: {value}": f"{HEADER}{key}: {value}\n"
+        for key, values in (
+            ("enableProfiling", ("yes", "y", "N", "on", "OFF", "tRUE", "~")),
+            ("parallelism", ("1:30", "1e3", "1.5e1", "-1e3", "0o10", "010", "08", "0x10", "0b11", "+3", "1_000", "5.")),
+            ("parallelism", ("!!int '5'", "!!int x", "!!float 5", "!!binary MTY=")),
+            ("clientConnection", ("{qps: 1e-1}", "{qps: +.5}", "{qps: .inf}")),
+        )
+        for value in values
+    },
 }
 _PROFILES: Final[Mapping[str, list[Any]]] = {
     "two profiles": [{"schedulerName": "a"}, {"schedulerName": "b"}],
@@ -263,6 +307,18 @@ _PROFILES: Final[Mapping[str, list[Any]]] = {
     "one queue sort, twice": [
         {"schedulerName": "a", "plugins": {"queueSort": {"enabled": [{"name": "PrioritySort"}]}}},
         {"schedulerName": "b", "plugins": {"queueSort": {"enabled": [{"name": "PrioritySort"}]}}},
+    ],
+    "args of no plugin": [{"pluginConfig": [{"args": {}}]}],
+    "args of no plugin, twice": [{"pluginConfig": [{"args": {}}, {}]}],
+    "args of an unknown plugin that are a word": [{"pluginConfig": [{"name": "Nobody", "args": "word"}]}],
+    "args that are a word": [{"pluginConfig": [{"name": "NodeAffinity", "args": "word"}]}],
+    "a queue sort with args in one profile": [
+        {"schedulerName": "a", "pluginConfig": [{"name": "PrioritySort", "args": {"a": 1}}]},
+        {"schedulerName": "b"},
+    ],
+    "a queue sort with the same args": [
+        {"schedulerName": "a", "pluginConfig": [{"name": "PrioritySort", "args": {"a": 1}}]},
+        {"schedulerName": "b", "pluginConfig": [{"name": "PrioritySort", "args": {"a": 1}}]},
     ],
     "args given twice": [{"pluginConfig": [{"name": "NodeAffinity"}, {"name": "NodeAffinity"}]}],
 }

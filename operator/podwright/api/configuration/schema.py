@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
 
-from podwright.api.kube_scheduler_configuration import ConfiguredPluginSet, PluginArgs
+from podwright.api.kube_scheduler_configuration import QUEUE_SORT, ConfiguredPluginSet, PluginArgs
 from podwright.core.framework.args import INT32
 from podwright.core.framework.durations import format_duration, parse_duration
 from podwright.core.framework.validation import Problem
@@ -106,13 +106,21 @@ class ClientConnection:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfiguredArgs(PluginArgs):
+    """An entry of `pluginConfig` in a file. It may name no plugin, and only args that a plugin uses must be an object."""
+
+    name: str = ""
+    args: Any = None
+
+
+@dataclass(frozen=True, slots=True)
 class ConfiguredProfile:
     """A scheduling profile, with its plugins and args as written."""
 
     scheduler_name: str | None = None
     percentage_of_nodes_to_score: int | None = field(default=None, metadata=INT32)
     plugins: Mapping[str, ConfiguredPluginSet] = field(default_factory=dict)
-    plugin_config: tuple[PluginArgs, ...] = ()
+    plugin_config: tuple[ConfiguredArgs, ...] = ()
 
     def validate(self, where: str) -> Iterator[Problem]:
         if not self.scheduler_name:
@@ -270,22 +278,22 @@ def _queue_sort(profiles: tuple[ConfiguredProfile, ...]) -> Iterator[Problem]:
             "profiles[0].plugins.queueSort.Enabled",
             invalid(len(first.enabled), "only one queue sort plugin can be enabled"),
         )
-    name = first.enabled[0].name if first.enabled else ""
+    name = first.enabled[0].name if first.enabled else QUEUE_SORT
     args = _args_of(profiles[0], name)
     for i, profile in enumerate(profiles[1:], 1):
         own = profile.plugins.get("queueSort", none)
         if own != first:
             names = ", ".join(entry.name for entry in own.enabled)
             yield f"profiles[{i}].plugins.queueSort", invalid(names, "must be the same for all profiles")
-        if any(entry.name == name for entry in profile.plugin_config) and _args_of(profile, name) != args:
+        if _args_of(profile, name) != args:
             yield (
                 f"profiles[{i}].pluginConfig.args",
                 invalid(name, "queueSort must be the same for all profiles"),
             )
 
 
-def _args_of(profile: ConfiguredProfile, plugin: str) -> Mapping[str, Any] | None:
-    return next((entry.args for entry in profile.plugin_config if plugin and entry.name == plugin), None)
+def _args_of(profile: ConfiguredProfile, plugin: str) -> Any:
+    return next((entry.args for entry in profile.plugin_config if entry.name == plugin), None)
 
 
 def extender_problems(extenders: Sequence[Extender]) -> Iterator[Problem]:

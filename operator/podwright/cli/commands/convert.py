@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import yaml
 
+from podwright.api.configuration.documents import Dumper
 from podwright.api.configuration.load import load_configuration
 from podwright.api.converted_policies import convert as converted
 from podwright.cli.flags.policies import feature_gates, plugin_dirs
@@ -37,7 +38,7 @@ def convert(file: str, plugin_dirs: tuple[Path, ...], feature_gates: str) -> Non
         raise click.ClickException(str(error)) from error
     for note in result.notes:
         echo(f"# {note}", err=True)
-    click.echo(yaml.safe_dump_all(result.policies, sort_keys=False), nl=False)
+    click.echo(yaml.dump_all(result.policies, Dumper=Dumper, sort_keys=False), nl=False)
 
 
 def _content(file: str) -> bytes:

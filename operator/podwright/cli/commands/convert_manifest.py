@@ -10,7 +10,7 @@ from typing import Any
 import click
 import yaml
 
-from podwright.api.configuration.documents import read_document
+from podwright.api.configuration.documents import Dumper, read_document
 from podwright.core.framework.profile import ProfileError
 
 _KUBE_SCHEDULER = "kube-scheduler"
@@ -43,7 +43,7 @@ def convert_manifest(file: str, image: str, output: Path | None) -> None:
     except ProfileError as error:
         raise click.ClickException(f"{file}: {str(error).removeprefix(': ')}") from error
     is_json = content.lstrip().startswith(b"{")
-    text = json.dumps(converted, indent=2) + "\n" if is_json else yaml.safe_dump(converted, sort_keys=False)
+    text = json.dumps(converted, indent=2) + "\n" if is_json else yaml.dump(converted, Dumper=Dumper, sort_keys=False)
     if output is None:
         click.echo(text, nl=False)
         return

@@ -1,8 +1,9 @@
 """What may stand in a configuration file before its fields are looked at."""
 
 import pytest
+import yaml
 
-from podwright.api.configuration.documents import MAX_BYTES, MAX_VALUES, read_document
+from podwright.api.configuration.documents import MAX_BYTES, MAX_VALUES, Dumper, read_document
 from podwright.core.framework.profile import ProfileError
 
 
@@ -15,15 +16,23 @@ from podwright.core.framework.profile import ProfileError
         pytest.param("a: 16.0", {"a": 16}, id="a whole number with a point, in YAML"),
         pytest.param('{"a": 16.0}', {"a": 16.0}, id="a whole number with a point, in JSON"),
         pytest.param("a: 2020-01-01", {"a": "2020-01-01"}, id="a date stays a string"),
-        pytest.param("1: x\ntrue: y", {"1": "x", "true": "y"}, id="keys become strings"),
+        pytest.param("1: x\ntrue: z", {"1": "x", "true": "z"}, id="keys become strings"),
         pytest.param("a: &x {b: 1}\nc: *x", {"a": {"b": 1}, "c": {"b": 1}}, id="an alias"),
-        pytest.param("x: &x {b: 1}\ny: {<<: *x, b: 2}", {"x": {"b": 1}, "y": {"b": 2}}, id="a merged key"),
+        pytest.param("x: &x {b: 1}\nz: {<<: *x, c: 2}", {"x": {"b": 1}, "z": {"b": 1, "c": 2}}, id="a merged key"),
+        pytest.param("a: !!binary YWI=", {"a": "ab"}, id="binary data"),
     ],
 )
 def test_a_document_is_read(text, expected):
     found = read_document(text.encode())
     assert found == expected
     assert [type(value) for value in found.values()] == [type(value) for value in expected.values()]
+
+
+@pytest.mark.parametrize("value", ["y", "No", "1e3", "0o10", "08", "1:30", "<<", "~", "5", 5, 1.5, -3, True, None])
+def test_a_value_that_is_written_is_read_as_the_same(value):
+    text = yaml.dump({"a": [value]}, Dumper=Dumper)
+    assert read_document(text.encode()) == {"a": [value]}
+    assert "!" not in text
 
 
 @pytest.mark.parametrize(
@@ -36,7 +45,16 @@ def test_a_document_is_read(text, expected):
         pytest.param(b"a: 1\na: 2", "line 2: key 'a' is given twice", id="a key given twice"),
         pytest.param(b"a:\n- b: 1\n  b: 2", "line 3: key 'b' is given twice", id="a key given twice, deep"),
         pytest.param(b"a: .nan", "a: a value of type float is not possible here", id="not a number"),
-        pytest.param(b"a: !!binary YQ==", "a: a value of type bytes is not possible here", id="binary data"),
+        pytest.param(b"a: !!binary x", "the file is not valid YAML", id="data that are not base64"),
+        pytest.param(b"a: !!bool x", "'x' has another tag", id="a word with the tag of booleans"),
+        pytest.param(b"a: !!int x", "'x' is not a number", id="a word with the tag of numbers"),
+        pytest.param(
+            b"x: &x {b: 1}\ny: {<<: *x, b: 2}", "line 2: key 'b' is given twice", id="a merged key given again"
+        ),
+        pytest.param(b'{"a": {"b": 1, "b": 2}}', "key 'b' is given twice", id="a key given twice, in JSON"),
+        pytest.param(b'{"a": NaN}', "the file is not valid JSON", id="not a number, in JSON"),
+        pytest.param(b'{"a": 1,}', "the file is not valid JSON", id="a comma at the end of JSON"),
+        pytest.param(b"%YAML 1.2\n---\na: 1", "only version 1.1 is possible", id="YAML 1.2"),
         pytest.param(b"? [1, 2]\n: 3", "a key of type list is not possible", id="a list as a key"),
         pytest.param(b"a: !!python/name:os.system", "the file is not valid YAML", id="a Python object"),
         pytest.param(b"a: " + b"[" * 60 + b"]" * 60, "nested more than", id="deep lists"),

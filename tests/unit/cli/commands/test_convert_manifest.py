@@ -60,6 +60,14 @@ def test_only_the_image_the_first_word_and_the_user_change(spec, container, expe
     assert found == raw
 
 
+def test_labels_that_look_like_other_values_stay_texts():
+    raw = manifest()
+    raw["metadata"]["labels"] = {"a": "y", "b": "1e3", "c": "0o10"}
+    written = invoke("-", text="---\n" + json.dumps(raw)).output
+    for text in ("a: 'y'", "b: '1e3'", "c: '0o10'"):
+        assert text in written
+
+
 def test_a_command_in_args_moves():
     found = converted(manifest(command=None, args=["kube-scheduler", "--v=2"]))
     (container,) = found["spec"]["containers"]

@@ -234,6 +234,14 @@ def test_the_plugin_that_kube_scheduler_has_only_with_a_gate_is_written_only_wit
         assert ("GangScheduling" in written.read_text()) is expected
 
 
+def test_a_configuration_whose_extender_lacks_its_certificate_is_not_written(tmp_path):
+    file, written = tmp_path / "scheduler.yaml", tmp_path / "written.yaml"
+    file.write_text(f"{CONFIGURATION}extenders: [{{urlPrefix: 'https://x/', tlsConfig: {{keyFile: /no/key}}}}]\n")
+    done = invoke("kube-scheduler", f"--config={file}", f"--write-config-to={written}")
+    assert (done.exit_code, written.exists()) == (1, False)
+    assert "extender https://x/: tlsConfig.keyFile: /no/key: No such file or directory" in said(done)
+
+
 def test_a_profile_that_cannot_be_used_has_the_same_text_with_and_without_the_flag(tmp_path):
     file = tmp_path / "scheduler.yaml"
     start, profile = CONFIGURATION.split("profiles:", maxsplit=1)[0], "[{plugins: {score: {enabled: [{name: Nope}]}}}]"
