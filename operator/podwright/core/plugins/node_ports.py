@@ -56,8 +56,10 @@ class PortIndex:
     def compact(self) -> None:
         """Frees the memory that the dictionaries needed when there were more ports."""
         shrink(self._numbers)
-        for container in (self._rows, self._users, *self._rows.values()):
-            shrink(container)
+        shrink(self._rows)
+        shrink(self._users)
+        for rows in self._rows.values():
+            shrink(rows)
 
     def conflicting(self, ports: Iterable[HostPort]) -> Iterator[Collection[int]]:
         """Groups of rows where any of the ports is in use. A row may be in several groups."""
