@@ -28,7 +28,7 @@ def causes_of(
     """The causes of a rejection, the true one first."""
     status = verdicts.diagnosis.pre_filter
     if status is not None:
-        return (_nowhere(framework, pod, status, cache.table.count),)
+        return (why_nowhere(framework, pod, status, cache.table.count),)
     return tuple(_of_group(framework, cache, pod, verdicts, group) for group in groups)
 
 
@@ -54,14 +54,15 @@ def miss(framework: Framework, cache: Cache, pod: PodInfo, verdicts: Verdicts, r
     return Miss(node=node.name, problems=tuple(problems))
 
 
-def _nowhere(framework: Framework, pod: PodInfo, status: Status, nodes: int) -> Cause:
+def why_nowhere(framework: Framework, pod: PodInfo, status: Status, nodes: int, *, gated: str = "") -> Cause:
+    """Why PreFilter rejects the pod on all nodes, or PreEnqueue gates it. `gated`: what to say if the gating plugin says nothing."""
     plugin: Any = framework.plugins.get(status.plugin)
     why = Why()
     if isinstance(plugin, Plugin):
         why = said(plugin, "why_nowhere", lambda: Why(*plugin.why_nowhere(pod, status.message)), Why())
     return Cause(
-        reason=why.reason or _reason(plugin) or "Rejected",
-        text=why.text or f"{status.plugin} rejects the pod on all nodes: {status.message}",
+        reason=why.reason or ("Gated" if gated else _reason(plugin) or "Rejected"),
+        text=why.text or gated or f"{status.plugin} rejects the pod on all nodes: {status.message}",
         plugin=status.plugin,
         nodes=nodes,
     )

@@ -20,7 +20,7 @@ from podwright.core.preemption.evaluator import DryRun
 from podwright.core.preemption.units import priority_of
 from podwright.core.state.cache import Cache
 from podwright.engine.policies.active_policy import ActivePolicy
-from podwright.simulator.explain.causes import causes_of, miss
+from podwright.simulator.explain.causes import causes_of, miss, why_nowhere
 from podwright.simulator.explain.changes.device_repairs import fails_selector, of_failing_selectors
 from podwright.simulator.explain.changes.entering import entering
 from podwright.simulator.explain.changes.search import DEVICES, Search, after, tried
@@ -142,7 +142,10 @@ def _tried(
         return explain_member(cluster, framework, pod, found, trials)
     gate = framework.pre_enqueue(pod)
     if gate is not None:
-        cause = Cause(reason="Gated", text=_gated(pod, gate.message), plugin=gate.plugin)
+        cause = why_nowhere(framework, pod, gate, 0, gated=_gated(pod, gate.message))
+        missing = [each for each in pod.resource_claims if each.template and each.name not in pod.generated_claims]
+        if cause.reason == "DeviceClaimMissing" and missing:
+            cause = replace(cause, text=_without_template(cluster, pod, missing[0].template) or cause.text)
         events = events_for(framework, (gate.plugin,))
         return replace(found, state=State.GATED, causes=(cause,), message=gate.message, events=events)
     return _decided(cluster, framework, pod, found, trials)
@@ -200,6 +203,14 @@ def _not_served(cluster: LoadedCluster, pod: PodInfo) -> Cause:
 
 def _refused(policy: ActivePolicy, pod: PodInfo) -> Cause:
     return Cause(reason="PolicyNotAccepted", text=f"the pod waits because {policy.why_waits(pod)}")
+
+
+def _without_template(cluster: LoadedCluster, pod: PodInfo, name: str) -> str:
+    """That the ResourceClaimTemplate does not exist, as far as the snapshot has templates; "" if it does."""
+    names = [own for namespace, own in cluster.claim_templates if namespace == pod.namespace]
+    if name in names or "ResourceClaimTemplate" in cluster.missing:
+        return ""
+    return f"its ResourceClaimTemplate {pod.namespace}/{name} does not exist{did_you_mean(name, names)}"
 
 
 def _gated(pod: PodInfo, message: str) -> str:

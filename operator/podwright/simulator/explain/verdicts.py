@@ -78,6 +78,7 @@ def verdicts_of(framework: Framework, cache: Cache, pod: PodInfo) -> Verdicts:
 def _rejected(plugin: FilterPlugin, state: CycleState, pod: PodInfo, cache: Cache) -> Bools:
     table = cache.table
     if plugin.filter_all is not None:
+        state.left = table.valid
         answer = call(plugin, Point.FILTER, plugin.filter_all, state, pod, table)
         result = filter_result(plugin, answer, table.size)
         return np.zeros(table.size, np.bool_) if result is None else table.valid & ~result.ok

@@ -57,7 +57,7 @@ TAINT = {"key": "sick", "value": "yes", "effect": "NoSchedule"}
     ("request_", "devices", "text"),
     [
         pytest.param(exactly(count=3), [make_device("d0"), make_device("d1")], "ask for 2 instead of 3 devices in request r of claim default/wanted", id="fewer devices"),
-        pytest.param(exactly(selectors=[selector("false")]), [make_device("d0")], "leave out the selectors in request r of claim default/wanted", id="no selector"),
+        pytest.param(exactly(selectors=[selector("false")]), [make_device("d0")], "leave out selector #0 in request r of claim default/wanted", id="no selector"),
         pytest.param(exactly(), [make_device("d0", taints=[TAINT])], "tolerate sick=yes:NoSchedule in request r of claim default/wanted", id="a toleration"),
     ],
 )  # fmt: skip
@@ -111,7 +111,9 @@ def test_a_pod_with_devices_stays_if_no_other_node_has_any():
     ("objects", "detail"),
     [
         pytest.param(
-            [*gpu_node("n1", gpus=2), *from_template("a", on="n1")], "the node has 2 devices, 1 in use", id="in use"
+            [*gpu_node("n1", gpus=2), *from_template("a", on="n1")],
+            "1 of the node's 2 devices is free for it",
+            id="in use",
         ),
         pytest.param([node("n1")], "the node has no devices", id="none"),
     ],
@@ -121,7 +123,7 @@ def test_the_cause_says_what_the_claim_asks_for_and_what_the_nearest_node_has(ob
     raw = pod("p", spec=claiming("shared"))
     found = explain_pod(loaded(*objects, gpu_class(), claim, raw), parse_pod(raw, keep_raw=True), raw=raw)
     assert found.cause.reason == "Devices"
-    assert f"claim default/shared asks for 3 devices of class gpu; {detail}" in found.cause.text
+    assert f"claim default/shared asks in request r for 3 devices of class gpu; {detail}" in found.cause.text
 
 
 def test_one_more_node_comes_with_its_devices():

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from podwright.core.devices.choice import AllocationOrder, Choice, Preempting, Scoring
 from podwright.core.devices.verdicts import STEPS_PER_SECOND
@@ -50,8 +51,15 @@ from podwright.core.objects.devices.claims import Allocation, ResourceClaim
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.devices.claim_writes import ClaimWriteError, ClaimWrites, Deallocation, Deletion, tell
 from podwright.core.plugins.devices.cycle_claims import CycleClaims
-from podwright.core.plugins.devices.evaluation import FREEABLE, STATUSES, Evaluation, EvaluationError
-from podwright.core.plugins.devices.explained import why_not_here, why_nowhere
+from podwright.core.plugins.devices.evaluation import (
+    FREEABLE,
+    NOT_ALLOCATABLE,
+    NOT_AVAILABLE,
+    STATUSES,
+    Evaluation,
+    EvaluationError,
+)
+from podwright.core.plugins.devices.explained import ELSEWHERE, why_elsewhere, why_nowhere
 from podwright.core.plugins.devices.freed import waits_for_release
 from podwright.core.plugins.devices.hints import device_hints
 from podwright.core.plugins.devices.node_requests import extended_resources
@@ -140,8 +148,25 @@ class DynamicResources(
         """Such a pod would start without its devices."""
         return _needs_devices(pod, cache, "the profile disables DynamicResources")
 
-    def why_not_here(self, pod: PodInfo, node: NodeInfo, _message: str) -> Why:
-        return why_not_here(self.handle.cache, pod, node)
+    def why_not_here(self, pod: PodInfo, node: NodeInfo, message: str) -> Why:
+        found = self._claims_now(pod)
+        if found is None:
+            return Why()
+        if message in STATUSES[NOT_AVAILABLE].reasons:
+            return why_elsewhere(self.handle.cache, found.claims, node)
+        here = self._evaluation.devices_here(found, node.slot) if message in STATUSES[NOT_ALLOCATABLE].reasons else None
+        return Why() if here is None else here.why(node.slot)
+
+    def remoteness_of(self, pod: PodInfo, table: NodeTable) -> NDArray[np.float64] | float:
+        found = self._claims_now(pod)
+        here = None if found is None else self._evaluation.devices_here(found, int(np.argmax(table.valid)))
+        return ELSEWHERE if here is None else here.remoteness()
+
+    def _claims_now(self, pod: PodInfo) -> CycleClaims | None:
+        state = CycleState()
+        self.pre_filter(state, pod)
+        found: CycleClaims | None = state.data.get(self.name)
+        return found
 
     def why_nowhere(self, pod: PodInfo, message: str) -> Why:
         return why_nowhere(self.handle.cache, pod, message)

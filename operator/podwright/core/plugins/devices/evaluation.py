@@ -29,6 +29,7 @@ from podwright.core.framework.status import Code, Status, unresolvable, unschedu
 from podwright.core.objects.devices.claims import Allocation, ResourceClaim
 from podwright.core.plugins.devices.binding_conditions import usable
 from podwright.core.plugins.devices.cycle_claims import CycleClaims
+from podwright.core.plugins.devices.explained import DevicesHere
 from podwright.core.plugins.devices.freed import freed_by
 from podwright.core.plugins.devices.reservation import allocate
 from podwright.core.state.columns.matching import affinity_column
@@ -36,7 +37,7 @@ from podwright.core.state.columns.matching import affinity_column
 _AVAILABLE: Final = 0
 NOT_ALLOCATABLE: Final = 1
 _INVALID_POOLS: Final = 2
-_NOT_AVAILABLE: Final = 3
+NOT_AVAILABLE: Final = 3
 _NO_RESOURCE: Final = 4
 _STALE_CLAIM: Final = 5
 STATUSES: Final = (
@@ -108,7 +109,7 @@ class Evaluation:
                 rejected = rejected & left
                 if rejected.any():
                     found.unavailable.add(position)
-                    codes[rejected] = _NOT_AVAILABLE
+                    codes[rejected] = NOT_AVAILABLE
         return codes
 
     def code_without(self, found: CycleClaims, slot: int) -> int:
@@ -128,7 +129,7 @@ class Evaluation:
         except AllocationError as error:
             raise EvaluationError(error.message(asked.names)) from error
         unavailable = (self._unavailable(found, position) for position in range(len(found.claims)))
-        return _NOT_AVAILABLE if any(each is not None and each[slot] for each in unavailable) else _AVAILABLE
+        return NOT_AVAILABLE if any(each is not None and each[slot] for each in unavailable) else _AVAILABLE
 
     def _allocate(self, found: CycleClaims, by_node: Int64s, rows: Bools, codes: NDArray[np.int8]) -> None:
         """Writes the codes of the rows where the claims cannot be allocated. Raises PluginError if the attempt fails."""
@@ -170,6 +171,14 @@ class Evaluation:
         allocator = allocator_of(self._cache)
         problem = allocator.problem([claim.spec for claim in claims])
         return _Asked(problem, allocator.verdicts(problem, self._choice), [claim.key for claim in claims])
+
+    def devices_here(self, found: CycleClaims, slot: int) -> DevicesHere | None:
+        """What keeps the open claims from the devices of nodes such as the one in this row; None if no claim is open."""
+        variant = 0 if found.extended is None else int(found.extended.codes(self._cache.table)[slot])
+        if not found.to_allocate(variant):
+            return None
+        asked = self._asked(found, variant)
+        return DevicesHere(self._cache, asked.problem, asked.names)
 
     def _limits(self) -> Limits:
         pauses = self._cache.pauses

@@ -45,7 +45,11 @@ def _request_options(cache: Cache, exactly: Mapping[str, Any], slots: list[int])
     for fewer in dict.fromkeys((count - 1, count // 2, 1)):
         if 0 < fewer < count:
             yield f"ask for {fewer} instead of {count} devices", {**exactly, "count": fewer}
-    if exactly.get("selectors"):
+    selectors = exactly.get("selectors") or []
+    for index in range(len(selectors)):
+        left = [*selectors[:index], *selectors[index + 1 :]]
+        yield f"leave out selector #{index}", {**exactly, "selectors": left}
+    if len(selectors) > 1:
         yield "leave out the selectors", {k: v for k, v in exactly.items() if k != "selectors"}
 
 
