@@ -86,6 +86,7 @@ def templated(raw: Object) -> Object:
     """The object with the values that the chart leaves to its user."""
     if raw["kind"] == "Deployment":
         _template_deployment(raw["spec"])
+        raw["metadata"]["@@annotations"] = Code(_given("annotations"))
     if raw["kind"] == "CustomResourceDefinition":
         annotations = raw["metadata"].setdefault("annotations", {})
         annotations["helm.sh/resource-policy"] = "keep"
@@ -110,12 +111,17 @@ def _template_deployment(spec: Object) -> None:
     annotations = template["metadata"]["annotations"]
     annotations["@@configuration"] = Code("")
     pod = template["spec"]
+    pod["@@placement"] = Code("\n".join(map(_given, ("imagePullSecrets", "nodeSelector", "tolerations"))))
+    spread = yaml.safe_dump(pod["affinity"]).strip()
+    pod["affinity"] = Code(
+        f"{{{{- with .Values.affinity }}}}\n{{{{ toJson . }}}}\n{{{{- else }}}}\n{spread}\n{{{{- end }}}}"
+    )
     pod["priorityClassName"] = Code("{{ .Values.priorityClassName | quote }}")
     context = pod["securityContext"]
     user = yaml.safe_dump({key: context.pop(key) for key in ("runAsUser", "runAsGroup")}).strip()
     context["@@user"] = Code(f"{{{{- if not .Values.openshift }}}}\n{user}\n{{{{- end }}}}")
     (container,) = pod["containers"]
-    container["image"] = Code('{{ printf "%s:%s" .Values.image.repository .Values.image.tag | quote }}')
+    container["image"] = Code(_IMAGE)
     container["imagePullPolicy"] = Code("{{ .Values.image.pullPolicy }}")
     container["resources"] = Code("{{- toYaml .Values.resources | nindent @@ }}")
     place = container["args"].index("--leader-elect")
@@ -125,6 +131,13 @@ def _template_deployment(spec: Object) -> None:
     pod["@@volumes"] = Code(_VOLUMES)
 
 
+def _given(name: str) -> str:
+    """A field of the same name as a value, if the value is not empty."""
+    return f"{{{{- with .Values.{name} }}}}\n{name}: {{{{ toJson . }}}}\n{{{{- end }}}}"
+
+
+_IMAGE = """{{ with .Values.image }}{{ if .digest }}{{ printf "%s@%s" .repository .digest | quote }}{{ else }}\
+{{ printf "%s:%s" .repository .tag | quote }}{{ end }}{{ end }}"""
 _ELECTION = """{{- if .Values.leaderElection.enabled }}
 - --leader-elect
 {{- else }}
@@ -145,20 +158,33 @@ _ARGUMENTS = """{{- with .Values.schedulerName }}
 {{- range .Values.extraArgs }}
 - {{ . | quote }}
 {{- end }}"""
-_MOUNTS = """{{- if or .Values.configuration .Values.signals }}
+_MOUNTS = """{{- if or .Values.configuration .Values.signals .Values.extraVolumeMounts }}
 volumeMounts:
+{{- if or .Values.configuration .Values.signals }}
 - {name: configuration, mountPath: /etc/podwright, readOnly: true}
+{{- end }}
+{{- range .Values.extraVolumeMounts }}
+- {{ toJson . }}
+{{- end }}
 {{- end }}"""
-_VOLUMES = """{{- if or .Values.configuration .Values.signals }}
+_VOLUMES = """{{- if or .Values.configuration .Values.signals .Values.extraVolumes }}
 volumes:
+{{- if or .Values.configuration .Values.signals }}
 - name: configuration
   configMap: {name: podwright}
+{{- end }}
+{{- range .Values.extraVolumes }}
+- {{ toJson . }}
+{{- end }}
 {{- end }}"""
 _ANNOTATION = """{{- if .Values.configuration }}
 podwright.dev/configuration: {{ toYaml .Values.configuration | sha256sum }}
 {{- end }}
 {{- if .Values.openshift }}
 openshift.io/required-scc: restricted-v2
+{{- end }}
+{{- range $name, $value := .Values.podAnnotations }}
+{{ $name | quote }}: {{ $value | quote }}
 {{- end }}"""
 CONFIG_MAP = (
     HEADER
@@ -303,7 +329,12 @@ def values(deployment: Object) -> str:
 image:
   repository: {image.get("newName", image["name"])}
   tag: {image["newTag"]}
+  # If given, it counts instead of the tag: sha256:…
+  digest: ""
   pullPolicy: {container["imagePullPolicy"]}
+
+# The names of Secrets for the registry: [{{name: my-registry}}]
+imagePullSecrets: []
 
 # One of the replicas decides. Without leader election, there is one replica.
 replicas: {deployment["spec"]["replicas"]}
@@ -320,7 +351,17 @@ configuration: {{}}
 signals: []
 # Further flags of `podwright run`.
 extraArgs: []
+# Volumes of a pod and mounts of its container, for example for the folder of --plugin-dir or a certificate.
+extraVolumes: []
+extraVolumeMounts: []
 
+# Where the pods run. Default: on different nodes if possible, which your affinity replaces.
+nodeSelector: {{}}
+tolerations: []
+affinity: {{}}
+# Of the Deployment, and of its pods.
+annotations: {{}}
+podAnnotations: {{}}
 priorityClassName: {pod["priorityClassName"]}
 resources:
 {indented}
@@ -351,15 +392,30 @@ dashboard:
 
 
 _NAME = {"type": "string", "minLength": 1}
+_OBJECT = {"type": "object"}
+_OBJECTS = {"type": "array", "items": _OBJECT}
+_NAMED = {"type": "array", "items": {"type": "object", "required": ["name"]}}
+_TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
+_OWN_ANNOTATIONS = ["prometheus.io/scrape", "prometheus.io/scheme", "prometheus.io/port"]
+_OWN_ANNOTATIONS += ["podwright.dev/configuration", "openshift.io/required-scc"]
 _QUANTITIES = {"type": "object", "additionalProperties": {"type": ["string", "number"]}}
 RULES: dict[str, Object] = {
     "image.repository": _NAME,
     "image.tag": {"type": "string", "pattern": r"^\w[\w.-]{0,127}$"},
+    "image.digest": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
+    "imagePullSecrets": _NAMED,
+    "extraVolumes": _NAMED,
+    "extraVolumeMounts": _NAMED,
+    "nodeSelector": _TEXTS,
+    "tolerations": _OBJECTS,
+    "affinity": _OBJECT,
+    "annotations": _TEXTS,
+    "podAnnotations": {**_TEXTS, "propertyNames": {"not": {"enum": _OWN_ANNOTATIONS}}},
     "image.pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
     "replicas": {"type": "integer", "minimum": 1},
     "allowedSchedulerNames": {"type": "array", "items": _NAME},
-    "configuration": {"type": "object"},
-    "signals": {"type": "array", "items": {"type": "object", "required": ["name"]}},
+    "configuration": _OBJECT,
+    "signals": _NAMED,
     "extraArgs": {"type": "array", "items": {"type": "string", "pattern": "^-"}},
     "resources": {
         "type": "object",

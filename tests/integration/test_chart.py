@@ -85,6 +85,18 @@ def test_the_chart_gives_the_objects_of_kustomize(template, kustomize, values, f
     assert template(*values) == kustomize(folder)
 
 
+def test_the_overlay_for_another_namespace_moves_everything_that_is_ours(binaries):
+    """The RoleBinding of kube-system stays there, with the service account of the new namespace."""
+    own, base = (
+        subprocess.run(
+            [binaries.path("kubectl"), "kustomize", str(folder)], capture_output=True, text=True, check=True
+        ).stdout
+        for folder in (OVERLAYS / "own-namespace", kit.BASE)
+    )
+    assert objects(own) == objects(base.replace("podwright-system", "scheduling"))
+    assert ("RoleBinding", "kube-system", "podwright-authentication-reader") in objects(own)
+
+
 def test_the_chart_is_generated_from_the_manifests():
     command = [sys.executable, str(kit.CHECKOUT / "charts" / "generate.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -151,10 +163,50 @@ def test_names_image_resources_and_flags_reach_the_container(template):
     assert container["args"][-3:] == expected
 
 
+DIGEST = f"sha256:{'a' * 64}"
+
+
+def test_where_the_pods_run_and_what_they_mount_reach_the_deployment(helm, tmp_path):
+    values = {
+        "image": {"digest": DIGEST},
+        "imagePullSecrets": [{"name": "registry"}],
+        "nodeSelector": {"pool": "system", "ready": "true"},
+        "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}},
+        "annotations": {"team": "platform"},
+        "podAnnotations": {"sidecar.istio.io/inject": "false"},
+        "extraVolumes": [{"name": "plugins", "configMap": {"name": "podwright-plugins"}}],
+        "extraVolumeMounts": [{"name": "plugins", "mountPath": "/plugins"}],
+        "signals": [{"name": "load"}],
+        "priorityClassName": "",
+    }
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+    flags = ("--kube-version", "1.37.2", "--values", str(tmp_path / "values.yaml"))
+    found = objects(helm("template", "release", str(CHART), "--namespace", "podwright-system", *flags))
+    (raw,) = (raw for (kind, _, _), raw in found.items() if kind == "Deployment")
+    pod, (container,) = raw["spec"]["template"], raw["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"podwright@{DIGEST}"
+    for name in ("imagePullSecrets", "nodeSelector", "tolerations", "affinity", "priorityClassName"):
+        assert pod["spec"][name] == values[name]
+    assert raw["metadata"]["annotations"] == values["annotations"]
+    assert pod["metadata"]["annotations"]["sidecar.istio.io/inject"] == "false"
+    assert pod["metadata"]["annotations"]["prometheus.io/scrape"] == "true"
+    assert pod["spec"]["volumes"] == [
+        {"name": "configuration", "configMap": {"name": "podwright"}},
+        *values["extraVolumes"],
+    ]
+    assert [each["mountPath"] for each in container["volumeMounts"]] == ["/etc/podwright", "/plugins"]
+
+
 @pytest.mark.parametrize(
     ("setting", "problem"),
     [
         ("bogus=1", "bogus"),
+        ("image.digest=sha256:1", "/image/digest"),
+        ("nodeSelector=x", "/nodeSelector"),
+        ("tolerations=x", "/tolerations"),
+        ("podAnnotations.prometheus\\.io/scrape=x", "prometheus.io/scrape"),
+        ('extraVolumes=[{"emptyDir":{}}]', "/extraVolumes/0"),
         ("image.registry=example.com", "registry"),
         ("image.tag=", "/image/tag"),
         ("image.tag=1: 2", "/image/tag"),

@@ -71,7 +71,7 @@ class Dumper(_GoValues, yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.Safe
 
     def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> Any:
         tag = super().resolve(kind, value, implicit)
-        return yaml.resolver.Resolver.resolve(self, kind, value, implicit) if tag == _TEXT else tag  # type: ignore[no-untyped-call]
+        return yaml.resolver.Resolver.resolve(self, kind, value, implicit) if tag == _TEXT else tag  # type: ignore[no-untyped-call]  # its types are not published
 
 
 class _StrictLoader(_GoValues, yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]  # which of the two, only the installation knows

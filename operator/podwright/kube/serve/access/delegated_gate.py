@@ -137,7 +137,7 @@ class DelegatedGate:
 
     async def refusal(self, request: web.Request) -> web.StreamResponse | None:
         """See `Gate`."""
-        if self._is_open(request.path) or is_file(request.path):
+        if is_file(request.path):
             return None
         with self._turns.of(request.remote or "") as turn:
             try:
@@ -159,6 +159,8 @@ class DelegatedGate:
             user = None
         if user is None:
             return _status(401, "Unauthorized", "Unauthorized")
+        if self._is_open(request.path):
+            return None
         verb = request.method.lower()
         try:
             if MASTERS in user.groups:

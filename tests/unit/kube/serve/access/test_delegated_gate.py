@@ -42,8 +42,16 @@ async def ask(server, path, *headers, issued=None, **others):
 async def test_health_is_for_everybody_and_asks_nobody(delegate):
     async with serving(delegate=delegate, **secure(authentication_skip_lookup=True)) as server:
         for path in ("/livez", "/readyz", "/healthz"):
-            assert (await ask(server, path, "Authorization: Bearer other"))[0] == 200
+            assert (await ask(server, path))[0] == 200
         assert delegate.asked == []
+
+
+async def test_an_unknown_token_is_refused_for_health_too(delegate):
+    """As with kube-scheduler: a path that is open to everybody needs no right, but a token must be one."""
+    async with serving(delegate=delegate, **secure(authentication_skip_lookup=True)) as server:
+        assert (await ask(server, "/livez", "Authorization: Bearer other"))[0] == 401
+        assert (await ask(server, "/livez", BEARER))[0] == 200
+        assert delegate.asked == [("token", "other"), ("token", "secret")]
 
 
 async def test_a_user_who_may_reads_metrics(delegate):
