@@ -123,6 +123,8 @@ class Scheduling:
         )
         self.on_landed: Callable[[Landed], object] = lambda _: None
         """Called with each pod that gets a node."""
+        self.on_rejected: Callable[[PodInfo, frozenset[str]], object] = lambda _pod, _plugins: None
+        """Called with each pod that was rejected and is nominated to no node, and with the plugins that rejected it."""
         self.on_preempted: Callable[[Preempted], object] = lambda _: None
         """Called with each victim, after it has left its node."""
 
@@ -258,6 +260,8 @@ class Scheduling:
         if nominated:
             self._clear_lower_nominations({nominated}, queued.pod.priority, {queued.uid})
             self._evict(decision.victims, queued.pod, queued.uid)
+        else:
+            self.on_rejected(queued.pod, decision.status_plugins | decision.pending_plugins)
 
     def _fail(self, queued: QueuedPod, message: str, plugin: str = "") -> None:
         """An attempt failed with an error."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import orjson
@@ -30,6 +31,8 @@ from podwright.simulator.replay.stream import Stream, StreamError
 from podwright.simulator.replay.tables import markdown, rows
 from podwright.simulator.replay.task_lists import GPU, filling_stream, read_nodes, read_tasks, stream_of
 from podwright.simulator.snapshot import SnapshotError, read_snapshot
+
+PROGRESS_SECONDS: Final = 10.0
 
 
 @click.command(short_help="Compare policies on the same stream of pods.")
@@ -208,9 +211,21 @@ def _prices(texts: Sequence[str]) -> Prices:
 
 @contextmanager
 def _progress() -> Iterator[replays.Progress]:
-    """A bar for each policy on a terminal, and nothing elsewhere."""
+    """A bar for each policy on a terminal, and elsewhere a line every `PROGRESS_SECONDS`."""
+    began = said = time.monotonic()
+
+    def say(name: str, done: int, total: int) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if now - said >= PROGRESS_SECONDS:
+            said = now
+            echo(f"{name}: {done:,} of {total:,} events, {now - began:.0f} s", err=True)
+
+    if not sys.stderr.isatty():
+        yield say
+        return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
+    with Progress(*columns, console=Console(stderr=True)) as bars:
         tasks: dict[str, Any] = {}
 
         def show(name: str, done: int, total: int) -> None:

@@ -26,6 +26,7 @@ from podwright.simulator.carrying import Committed
 from podwright.simulator.loaded import LoadedCluster, LoadOptions, load
 from podwright.simulator.manifests import place_of
 from podwright.simulator.replay.meter import Meter, Prices
+from podwright.simulator.replay.parked import Parked
 from podwright.simulator.replay.scorecard import Scorecard, mean_sample, waiting_times
 from podwright.simulator.replay.stream import Arrival, Event, NodeChanges, PodLeaves, Stream
 from podwright.simulator.replay.task_lists import GPU
@@ -42,7 +43,7 @@ BUILT_IN: Final = "built-in"
 """The name of the candidate without SchedulerPolicies."""
 _NO_FLUSH: Final = Waits(max_unschedulable=math.inf)
 """Only events retry pods: a stream may last for months."""
-_PROGRESS_EVERY: Final = 256
+_PROGRESS_EVERY: Final = 32
 
 
 class ReplayError(ValueError):
@@ -122,6 +123,8 @@ class _Replay:
         self._scheduling = Scheduling(cluster, self._committed, seed=options.seed, waits=_NO_FLUSH)
         self._scheduling.on_landed = self._landed
         self._scheduling.on_preempted = self._preempted
+        self._scheduling.on_rejected = self._rejected
+        self._parked = Parked(cluster, self._scheduling.add)
         pods = [event.pod for event in stream.events if isinstance(event, Arrival)]
         offers_gpus = cluster.cache.table.offers(GPU)
         self._meter = Meter(
@@ -210,7 +213,8 @@ class _Replay:
         self._meter.waiting += 1
         self._jobs[job.pod.uid] = job
         job.pod = self._committed.add_pending(job.pod)
-        self._scheduling.add(job.pod)
+        if not self._parked.joins(job.pod):
+            self._scheduling.add(job.pod)
 
     def _departs(self, at: float, uid: str, *, if_pending: bool = False) -> None:
         self._number += 1
@@ -228,6 +232,7 @@ class _Replay:
             self._jobs.pop(uid, None)
             self._scheduling.happened(ASSIGNED_POD_DELETE, pod.on(info.name), None)
             self._scheduling.claims_changed(freed)
+            self._parked.node_changed(info.name)
 
     def _give_up(self, uid: str) -> None:
         """The pod leaves without a node."""
@@ -235,13 +240,18 @@ class _Replay:
         if job is None:
             return
         self._meter.waiting -= 1
-        pending = self._scheduling.why_waits(uid)
+        message = self._why_waits(uid)
         self._scheduling.outcome.pending.pop(uid, None)
+        self._parked.gone(uid)
         if job.waited is None:
             self._waits.append(self._cluster.clock.now - job.since)
-            self._reasons["" if pending is None else pending.message] += 1
+            self._reasons[message or ""] += 1
         self._scheduling.queue.delete(uid)
         self._scheduling.claims_changed(self._committed.drop_pending(job.pod))
+
+    def _why_waits(self, uid: str) -> str | None:
+        pending = self._scheduling.why_waits(uid)
+        return self._parked.why_waits(uid) or (None if pending is None else pending.message)
 
     def _change_node(self, event: NodeChanges) -> None:
         info = self._cache.present(event.name)
@@ -272,6 +282,7 @@ class _Replay:
         change = node_event(before, node)
         if change is not None:
             self._scheduling.happened(change, before, node)
+            self._parked.node_changed(node.name)
 
     # Decisions
 
@@ -294,13 +305,19 @@ class _Replay:
             self._placed += 1
         if job.arrival.runs_for is not None:
             self._departs(now + job.arrival.runs_for, landed.pod.uid)
+        self._parked.gone(landed.pod.uid, landed.node_name)
         # Decisions that are kept would grow with the stream.
         self._scheduling.outcome.landed.pop(landed.pod.uid, None)
+
+    def _rejected(self, pod: PodInfo, plugins: frozenset[str]) -> None:
+        if self._parked.park(pod, plugins, self._scheduling.outcome.pending[pod.uid].message):
+            self._scheduling.queue.delete(pod.uid)
 
     def _preempted(self, preempted: Preempted) -> None:
         info = self._cache.nodes.get(preempted.node_name)
         if info is not None and info.node is not None:
             self._meter.left(preempted.pod, info.node)
+        self._parked.node_changed(preempted.node_name)
         self._come_again(preempted.pod)
 
     def _come_again(self, pod: PodInfo) -> None:
@@ -327,10 +344,10 @@ class _Replay:
     def _scorecard(self, cpu_seconds: float) -> Scorecard:
         meter, outcome = self._meter, self._scheduling.outcome
         left = [job for job in self._jobs.values() if job.waited is None]
-        why = (self._scheduling.why_waits(job.pod.uid) for job in left)
+        why = (self._why_waits(job.pod.uid) for job in left)
         waits = self._waits + [self._stream.end - job.since for job in left]
         hours = meter.seconds or 1.0
-        reasons = self._reasons + Counter(pending.message for pending in why if pending is not None)
+        reasons = self._reasons + Counter(message for message in why if message is not None)
         return Scorecard(
             policy=self._candidate.name,
             notes=self._cluster.params_notes,

@@ -1,6 +1,7 @@
 """`podwright replay` as a user runs it."""
 
 import json
+import re
 
 import pytest
 import yaml
@@ -48,6 +49,13 @@ def test_figures_for_programs(run):
     assert pack["nodesInUse"] <= built_in["nodesInUse"]
     (only,) = yaml.safe_load(run("tasks.csv", "--nodes", "nodes.csv", "-o", "yaml", "--resource", "cpu").stdout)
     assert only["resource"] == "cpu"
+
+
+def test_progress_is_a_line_a_while_where_there_is_no_terminal(run, monkeypatch):
+    assert "events" not in run("tasks.csv", "--nodes", "nodes.csv").stderr
+    monkeypatch.setattr("podwright.cli.commands.replay.PROGRESS_SECONDS", 0.0)
+    shown = run("tasks.csv", "--nodes", "nodes.csv", "--policy", "pack.yaml").stderr
+    assert re.search(r"^pack: 10 of 10 events, \d+ s$", shown, re.MULTILINE)
 
 
 def test_fewer_nodes_make_pods_wait(run):
