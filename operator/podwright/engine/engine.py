@@ -34,7 +34,7 @@ from podwright.engine.gangs.room import GangRoom
 from podwright.engine.gauges import compute_gauges
 from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.intake.foreign_pods import ForeignPods
-from podwright.engine.intake.node_signals import NodeSignals
+from podwright.engine.intake.node_signals import Minutes, NodeSignals
 from podwright.engine.intake.nodes import Nodes
 from podwright.engine.intake.objects import NAMESPACE, Namespaces, Objects
 from podwright.engine.intake.other_instances import OtherInstances
@@ -114,6 +114,7 @@ class Engine:
             at_once=options.attempts_at_extenders,
         )
         self.node_signals = NodeSignals(state, ports)
+        self._minutes = Minutes(state, ports, wall=sources.wall, wanted=self.policies.has_hint_for)
         self.nodes = Nodes(
             state,
             ports,
@@ -253,6 +254,7 @@ class Engine:
                 until_compaction = 0
                 self.compact()
             try:
+                self._minutes.tick()
                 self.binding_executor.checks.check()
                 if self._started:  # groups look incomplete before the caches are
                     self.group_changes.clear_stale_nominations()

@@ -17,7 +17,7 @@ from podwright.api.scheduler_policy import GROUP, KIND, PODWRIGHT_SCHEDULER_NAME
 from podwright.core.framework.args import ArgsError, decode
 from podwright.core.framework.validation import describe
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.pod import PodInfo, parse_pod, parse_time
 from podwright.kube.bounded_files import read_at_most
 from podwright.simulator.evaluations.evaluation import evaluate
 from podwright.simulator.loaded import LoadedCluster, LoadOptions, load
@@ -47,6 +47,7 @@ class _Surroundings:
     signals: tuple[Mapping[str, Any], ...] = field(
         default=(), metadata=describe("Signals, as in the file of --signals; `values` has the numbers of nodes.")
     )
+    time: str = field(default="", metadata=describe("What time it is for rules that read `now`, in RFC 3339."))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +77,16 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One test: the objects of its cluster, its pods in order, what is expected, by namespace/name, and signals besides those of the options."""
+    """One test: the objects of its cluster, its pods in order, what is expected, by namespace/name, signals besides those of the options, and
+    the time in seconds since the epoch, if the test says it.
+    """
 
     name: str
     objects: Sequence[Raw]
     pods: Sequence[Raw]
     expected: Mapping[str, Expected]
     signals: Signals = field(default_factory=dict)
+    time: float | None = None
 
 
 def read_suite(path: Path) -> Sequence[Case]:
@@ -102,9 +106,12 @@ def read_suite(path: Path) -> Sequence[Case]:
     if not suite.tests:
         raise SuiteError(f"{path}: tests: there is none")
     shared = [*_objects(suite, path, "")]
-    signals = _signals(suite, path, "")
+    signals, time = _signals(suite, path, ""), _time(suite, path, "")
     cases = [_case(case, shared, path, f"tests[{index}]") for index, case in enumerate(suite.tests)]
-    return [replace(case, signals={**signals, **case.signals}) for case in cases]
+    return [
+        replace(case, signals={**signals, **case.signals}, time=time if case.time is None else case.time)
+        for case in cases
+    ]
 
 
 def _case(case: _Case, shared: Sequence[Raw], path: Path, where: str) -> Case:
@@ -121,7 +128,14 @@ def _case(case: _Case, shared: Sequence[Raw], path: Path, where: str) -> Case:
             raise SuiteError(f"{path}: {where}.expect: the test has no pod {key}")
         expected[key] = _expected(value, path, f"{where}.expect.{name}")
     objects = [*shared, *_objects(case, path, f"{where}.")]
-    return Case(case.name, objects, pods, expected, _signals(case, path, f"{where}."))
+    return Case(case.name, objects, pods, expected, _signals(case, path, f"{where}."), _time(case, path, f"{where}."))
+
+
+def _time(given: _Surroundings, path: Path, where: str) -> float | None:
+    try:
+        return parse_time(given.time or None, f"{where}time")
+    except InvalidObjectError as error:
+        raise SuiteError(f"{path}: {error}") from error
 
 
 def _signals(given: _Surroundings, path: Path, where: str) -> Signals:
@@ -193,7 +207,9 @@ def run_case(case: Case, options: LoadOptions) -> Sequence[str]:
     fails every test.
     """
     settings = replace(options.settings, signals={**options.settings.signals, **case.signals})
-    cluster = load(Snapshot(objects=[*map(enforced, case.objects)]), replace(options, settings=settings))
+    cluster = load(
+        Snapshot(objects=[*map(enforced, case.objects)], taken_at=case.time), replace(options, settings=settings)
+    )
     wrong = [*cluster.problems, *(f"policy {each.name}: {each.message}" for each in cluster.refused)]
     if wrong:
         return wrong

@@ -22,6 +22,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.plugins.rules.known_expressions import expression_of
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
 from podwright.core.plugins.rules.rule_set import RuleSet
+from podwright.core.plugins.rules.subject import Input
 from podwright.core.state.cache import Cache
 from podwright.core.state.object_store import ObjectStore, key_of
 from podwright.engine.policies.active_policies import ActivePolicies
@@ -139,7 +140,7 @@ def _keys_read(spec: Any) -> Keys:
         except CelError:
             return _ALL  # the operator may know more names than this process
         for part in inputs:
-            if part.root == "params":
+            if isinstance(part, Input) and part.root == "params":
                 if part.key is None:
                     return _ALL
                 found.add(part.key)

@@ -58,6 +58,7 @@ class Expressions:
                 "node.free.pods", "node.podCount", "node.images['img:1']", "pod.priority", "pod.requests.cpu", "0", "1", "-3",
                 "9223372036854775807", "5000", "size(node.taints)", "size(node.labels)", "podsOnNode('app=a1')",
                 "podsInDomain('zone', 'app in (a1,a2)')", "podsInDomain('tier', '!app')", "podsOnNode(pod.labels.app)",
+                "now.getHours('Asia/Tokyo')", "now.getMinutes(node.labels.zone)",
             ),
             (
                 lambda: f"({self.int(below)} {self._word('+', '-', '*', '/', '%')} {self.int(below)})",

@@ -139,3 +139,17 @@ def test_a_file_without_tests_fails(tmp_path: Path, content: str) -> None:
     (tmp_path / "empty.yaml").write_text(content)
     found = CliRunner().invoke(main, ["policy", "test", str(tmp_path / "empty.yaml")])
     assert (found.exit_code, "empty.yaml: tests: there is none" in found.output) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("time", "problem"), [("2026-01-15T22:30:00Z", ""), ("2026-01-15T12:00:00Z", "is pending"), ("noon", "time: ")]
+)
+def test_a_test_says_what_time_it_is(tmp_path: Path, time: str, problem: str) -> None:
+    rule = "node.name == 'a' && now.getHours('UTC') >= 22"
+    (tmp_path / "night.yaml").write_text(
+        f"time: '2026-01-15T12:00:00Z'\nnodes: [{{metadata: {{name: a}}}}]\n"
+        f'policies: [{{metadata: {{name: p}}, spec: {{rules: {{filters: [{{name: night, expression: "{rule}"}}]}}}}}}]\n'
+        f"tests: [{{name: night, time: '{time}', pods: [{{metadata: {{name: web}}}}], expect: {{web: a}}}}]\n"
+    )
+    found = CliRunner().invoke(main, ["policy", "test", str(tmp_path / "night.yaml")])
+    assert (found.exit_code, problem in found.output) == (1 if problem else 0, True), found.output

@@ -46,6 +46,8 @@ UNSCHEDULED_POD: Final = "UnscheduledPod"
 ASSIGNED_POD: Final = "AssignedPod"
 SIGNAL: Final = "Signal"
 """A number that comes from outside. Reported once for all nodes whose numbers have changed."""
+TIME: Final = "Time"
+"""A new minute. Its objects are the minutes before and after, counted since 1970 in UTC."""
 ANY: Final = "*"
 
 

@@ -1,12 +1,12 @@
-"""NodeSignals: the stream of samples from sources of signals, which also expire as time passes."""
+"""NodeSignals: the stream of samples from sources of signals, which also expire as time passes. Minutes: the stream of minutes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from podwright.core.framework.cluster_events import SIGNAL, Action, ClusterEvent
+from podwright.core.framework.cluster_events import SIGNAL, TIME, Action, ClusterEvent
 from podwright.core.state.signals.signals import Coverage, Sample, Taken
 from podwright.engine.intake.stream import Stream
 from podwright.engine.ports import Ports
@@ -15,6 +15,7 @@ from podwright.engine.state import EngineState
 READ_AT_ONCE: Final = 200
 """How many nodes are read at once, which takes a few milliseconds at most."""
 CHANGED: Final = ClusterEvent(SIGNAL, Action.UPDATE_OTHER)
+NEW_MINUTE: Final = ClusterEvent(TIME, Action.UPDATE_OTHER)
 
 
 class NodeSignals(Stream):
@@ -72,3 +73,29 @@ class NodeSignals(Stream):
         if seq != self._known:
             self._known = seq
             self._happened(CHANGED, None, None, started)
+
+
+class Minutes(Stream):
+    """Retries waiting pods in each new minute whose rules then say something else. Nothing changes in a quiet time."""
+
+    def __init__(
+        self, state: EngineState, ports: Ports, wall: Callable[[], float], wanted: Callable[[ClusterEvent], bool]
+    ) -> None:
+        """`wall` gives seconds since the epoch. `wanted`: whether a pod may wait for such an event."""
+        super().__init__(state, ports)
+        self._quiet = state.slices.quiet
+        self._wall = wall
+        self._wanted = wanted
+        self._minute = self._now()
+
+    def _now(self) -> int:
+        return int(self._wall() // 60)
+
+    def tick(self) -> None:
+        """Reports a new minute. In a quiet time, this is left to the next tick."""
+        before, minute = self._minute, self._now()
+        if minute == before or self._quiet:
+            return
+        self._minute = minute
+        if self._wanted(NEW_MINUTE):
+            self._happened(NEW_MINUTE, before, minute, self._metrics.start())

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from podwright.core.framework.cluster_events import ANY, ASSIGNED_POD, NODE, POD, UNSCHEDULED_POD, Action, ClusterEvent
+from podwright.core.framework.cluster_events import (
+    ANY,
+    ASSIGNED_POD,
+    NODE,
+    POD,
+    TIME,
+    UNSCHEDULED_POD,
+    Action,
+    ClusterEvent,
+)
 from podwright.core.framework.framework import Framework
 from podwright.core.objects.pod_group import PLUGINS_API, PLUGINS_KIND
 
@@ -14,6 +23,7 @@ _SUBJECTS: Final = {
     NODE: "a node",
     POD: "the pod itself",
     UNSCHEDULED_POD: "another member of its group",
+    TIME: "the time",
     ANY: "anything",
 }
 _KINDS: Final = {PLUGINS_KIND: f"PodGroup of {PLUGINS_API}"}

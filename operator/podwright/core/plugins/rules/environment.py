@@ -1,5 +1,5 @@
-"""The variables and functions of rules: typed `pod`, `node`, `signals`, `namespaceObject`, `policy` and `params`, and functions that count
-placed pods.
+"""The variables and functions of rules: typed `pod`, `node`, `signals`, `namespaceObject`, `policy`, `params` and `now`, and functions that
+count placed pods.
 
 Amounts of resources are whole numbers: CPU in milli-CPU, memory and storage in bytes, everything else in its own units. Counting functions
 count on the node that is being evaluated, which is not among their arguments.
@@ -14,12 +14,12 @@ from typing import Final
 from podwright.core.cel.checking.declarations import Overload
 from podwright.core.cel.environment import KUBERNETES, Environment, Library
 from podwright.core.cel.frame import Frame
-from podwright.core.cel.types import BOOL, DOUBLE, INT, STRING, Type, list_of, map_of, object_of
+from podwright.core.cel.types import BOOL, DOUBLE, INT, STRING, TIMESTAMP, Type, list_of, map_of, object_of
 from podwright.core.cel.values import Value, no_such_overload
 from podwright.core.cel_columns.compiler import DOMAIN_OF, NODE, PODS_IN_DOMAIN, PODS_ON_NODE, SIGNALS
 from podwright.core.cel_columns.counts import in_domain, on_node, work_of
 from podwright.core.cel_columns.nodes import NodeView
-from podwright.core.plugins.rules.subject import CACHE, NAMESPACE
+from podwright.core.plugins.rules.subject import CACHE, NAMESPACE, NOW
 from podwright.core.state.cache import Cache
 
 # Sizes bound the estimated cost of an expression. Names, keys and values of labels are bounded by the API server.
@@ -81,6 +81,7 @@ VARIABLES: Final[Mapping[str, Type]] = {
     NAMESPACE: NAMESPACE_TYPE,
     "policy": POLICY_TYPE,
     "params": _PARAMS,
+    NOW: TIMESTAMP,
 }
 
 

@@ -17,7 +17,15 @@ from podwright.core.cel.cost.estimate import CostEstimator
 from podwright.core.cel.cost.ranges import Range
 from podwright.core.cel.errors import CelError, CostLimitError, EvaluationError, Issue
 from podwright.core.cel.types import Type
-from podwright.core.cel_columns.compiler import NODE, PODS_IN_DOMAIN, PODS_ON_NODE, SIGNALS, Compiler, kind_of_type
+from podwright.core.cel_columns.compiler import (
+    NODE,
+    PODS_IN_DOMAIN,
+    PODS_ON_NODE,
+    SIGNALS,
+    Compiler,
+    free_variables,
+    kind_of_type,
+)
 from podwright.core.cel_columns.counts import SCOPE
 from podwright.core.cel_columns.kept import Column, KeptColumns
 from podwright.core.cel_columns.limits import node_limit
@@ -28,7 +36,7 @@ from podwright.core.cel_columns.vectors import Kind, Operand, Vec, as_vec, faili
 from podwright.core.cel_columns.views import View
 from podwright.core.framework.interface import MAX_SCORE
 from podwright.core.plugins.rules.environment import environment, variables_with
-from podwright.core.plugins.rules.subject import CACHE, NAMESPACE, Subject, inputs_of
+from podwright.core.plugins.rules.subject import CACHE, NAMESPACE, Subject, TimeInput, inputs_of
 from podwright.core.state.nodeinfo import NodeInfo
 
 NUMBERS: Final = (types.INT, types.UINT, types.DOUBLE)
@@ -57,8 +65,12 @@ class Expression:
         self._shares = compiled.shares
         self._score = Score(compiled.operation, kind_of_type(self.program.result_type))
         self._bounded = Bounded(self._score)
-        self.inputs = inputs = inputs_of(self.program.tree)
+        self.inputs = inputs = inputs_of(self.program.tree, free_variables(self.program.tree), _evaluator)
         """What it reads besides the node."""
+        self.times = tuple(part for part in inputs if isinstance(part, TimeInput))
+        """The parts that read nothing but the time."""
+        if problem := next(filter(None, (part.problem() for part in self.times)), ""):
+            raise CelError(Issue(0, 0, problem))
         self.reads_namespace = any(part.root == NAMESPACE for part in inputs)
         """Whether it depends on the pod's namespace."""
         self._readers = tuple(part.reader() for part in inputs)

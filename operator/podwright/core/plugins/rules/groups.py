@@ -25,7 +25,7 @@ from podwright.core.cel_columns.views import NodeViews
 from podwright.core.framework.interface import Int64s
 from podwright.core.plugins.rules.owner import Owner
 from podwright.core.plugins.rules.rule_set import Filter, Score
-from podwright.core.plugins.rules.subject import Input, Subject
+from podwright.core.plugins.rules.subject import Input, Subject, TimeInput
 from podwright.core.state.columns.change_log import Changes
 
 Subjects = Mapping[Owner, Subject]
@@ -91,7 +91,7 @@ class Group(ABC, Generic[R, V]):
         self._views: NodeViews = views
         reads = reduce(or_, (rule.expression.reads for _, rule in rules))
         self._log: Changes = changes_of(reads, kept.nodes.cache)
-        parts: dict[tuple[Owner, Input], None] = dict.fromkeys(
+        parts: dict[tuple[Owner, Input | TimeInput], None] = dict.fromkeys(
             (rule.owner, part) for _, rule in rules for part in rule.expression.inputs
         )
         self._readers: Sequence[tuple[Owner, Callable[[Subject], Hashable]]] = [

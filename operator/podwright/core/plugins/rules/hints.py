@@ -12,6 +12,7 @@ from podwright.core.framework.cluster_events import (
     NODE,
     POD,
     SIGNAL,
+    TIME,
     Action,
     ClusterEvent,
     EventHint,
@@ -47,7 +48,7 @@ MAX_ASKED: Final = 64
 
 class RuleHints:
     """See the module. A change of a node helps if the node passes all filters that depend on the node alone. Changes of signals help if some
-    node passes each filter that reads signals.
+    node passes each filter that reads signals. A minute helps if what filters read of the time has another value than before.
     """
 
     def __init__(
@@ -83,12 +84,18 @@ class RuleHints:
             found.append(EventHint(ClusterEvent("Namespace", Action.ALL)))
         if self._of_signals:
             found.append(EventHint(ClusterEvent(SIGNAL, Action.ALL), self._signal_hint))
+        if any(rule.expression.times for rule in filters):
+            found.append(EventHint(ClusterEvent(TIME, Action.ALL), self._time_hint))
         if any(owner.params_from for owner in self._rules.owners):
             found.append(EventHint(ClusterEvent(CONFIG_MAP, Action.ALL), self._params_hint))
         return found
 
     def _signal_hint(self, pod: PodInfo, _before: object, _after: object) -> Hint:
         return Hint.QUEUE if all(self._passes_anywhere(pod, rule) for rule in self._of_signals) else Hint.SKIP
+
+    def _time_hint(self, _pod: PodInfo, before: int, after: int) -> Hint:
+        times = (part for rule in self._rules.filters for part in rule.expression.times)
+        return Hint.QUEUE if any(part.key(before) != part.key(after) for part in times) else Hint.SKIP
 
     def _params_hint(self, _pod: PodInfo, before: object, after: object) -> Hint:
         wanted = {owner.params_from for owner in self._rules.owners}

@@ -66,6 +66,7 @@ class PolicyRules(
         self.rules = args or RuleSet()
         self.params = {owner: Params(owner, handle.cache.store) for owner in self.rules.owners}
         self.failures = RuleFailures()
+        self._reads_time = self.rules.reads_time
         self._kept = kept_columns(handle.cache)
         self._views = views = NodeViews(handle.cache.table, self.rules.reads)
         filters, scores = _by_reads(self.rules.filters), _by_reads(self.rules.scores)
@@ -87,7 +88,8 @@ class PolicyRules(
         return bool(np.any(column.passing & self.handle.cache.table.valid))
 
     def _subject(self, pod: PodInfo, owner: Owner) -> Subject:
-        return Subject(pod, owner, self.params[owner].current(), self.handle.cache)
+        minute = int(self.handle.now() // 60) if self._reads_time else 0
+        return Subject(pod, owner, self.params[owner].current(), self.handle.cache, minute)
 
     def _subjects(self, pod: PodInfo) -> Mapping[Owner, Subject]:
         return {owner: self._subject(pod, owner) for owner in self.params}

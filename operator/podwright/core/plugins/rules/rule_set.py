@@ -73,6 +73,12 @@ class RuleSet:
         return frozenset[str]().union(*(rule.expression.signals for rule in self.filters))
 
     @property
+    def reads_time(self) -> bool:
+        """Whether any rule reads the time."""
+        expressions = [*(rule.expression for rule in self.filters), *(rule.expression for rule in self.scores)]
+        return any(each.times for each in expressions)
+
+    @property
     def interpreted(self) -> Mapping[str, str]:
         """The rules that are evaluated for each node, with the reason."""
         named = [(rule.name, rule.expression) for rule in self.filters]

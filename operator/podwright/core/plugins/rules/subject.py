@@ -1,6 +1,7 @@
 """Subject: what the expressions of a policy read besides the node, for one pod; and Inputs, which parts of it an expression reads.
 
-Pods whose inputs are equal get equal results, so results are kept by the inputs' values.
+Pods whose inputs are equal get equal results, so results are kept by the inputs' values. Parts that read nothing but the time, such as
+`now.getHours('UTC') >= 22`, are inputs as a whole: results stay valid until such a part gets another value.
 """
 
 from __future__ import annotations
@@ -10,25 +11,32 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from podwright.core.cel.checking.tree import Call, Comprehension, Const, Ident, Node, Select, children
+from podwright.core.cel.errors import EvaluationError
+from podwright.core.cel.values import Timestamp
 from podwright.core.cel_columns.counts import SCOPE
+from podwright.core.cel_columns.limits import COST_LIMIT
+from podwright.core.cel_columns.run import Evaluate
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.rules.owner import Owner
 from podwright.core.state.cache import Cache
 
 NAMESPACE: Final = "namespaceObject"
 """The variable with the pod's namespace, named as in Kubernetes: `namespace` is a reserved word of CEL."""
+NOW: Final = "now"
+"""The variable with the time, in whole minutes."""
 CACHE: Final = "@cache"
 """The variable with the cache whose pods are counted."""
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class Subject:
-    """See the module. `params`: those of the owner, with those of its ConfigMap."""
+    """See the module. `params`: those of the owner, with those of its ConfigMap. `minute`: of the decision, since 1970."""
 
-    def __init__(self, pod: PodInfo, owner: Owner, params: Mapping[str, str], cache: Cache) -> None:
+    def __init__(self, pod: PodInfo, owner: Owner, params: Mapping[str, str], cache: Cache, minute: int = 0) -> None:
         self.pod = pod
         self.owner = owner
         self.params = params
+        self.minute = minute
         self._cache = cache
         self._values: dict[str, object] = {}
 
@@ -109,6 +117,7 @@ _VALUES: Final[Mapping[str, Callable[[Subject], object]]] = {
     },
     "policy": lambda subject: {"name": subject.owner.policy, "params": subject.owner.params},
     "params": lambda subject: subject.params,
+    NOW: lambda subject: time_of(subject.minute),
     CACHE: lambda subject: subject.cache,
     SCOPE: lambda subject: subject.owner.scope,
 }
@@ -174,34 +183,82 @@ def _namespace_reader(field: str, key: str | None) -> Callable[[Subject], Hashab
     return lambda subject: tuple(_texts(subject.namespace, field).items())
 
 
+def time_of(minute: int) -> Timestamp:
+    """A minute since 1970 as a value of CEL."""
+    return Timestamp(minute * 60 * 10**9)
+
+
+class TimeInput:
+    """A part that reads nothing but the time."""
+
+    root = NOW
+
+    def __init__(self, evaluate: Evaluate) -> None:
+        self._evaluate = evaluate
+        self._known: dict[int, str] = {}
+
+    def key(self, minute: int) -> str:
+        """A text that stands for the part's value or error in this minute."""
+        found = self._known.get(minute)
+        if found is None:
+            if len(self._known) >= _KNOWN_MINUTES:
+                self._known.clear()
+            try:
+                found = repr(self._evaluate({NOW: time_of(minute)}, COST_LIMIT))
+            except EvaluationError as error:
+                found = f"{_ERROR}{error}"
+            self._known[minute] = found
+        return found
+
+    def problem(self) -> str:
+        """Why the part never has a value: a time zone does not exist; "" if it may have one."""
+        found = self.key(0)
+        return found.removeprefix(_ERROR) if found.startswith(_NO_ZONE) else ""
+
+    def reader(self) -> Callable[[Subject], Hashable]:
+        """As that of an Input."""
+        return lambda subject: self.key(subject.minute)
+
+
+_KNOWN_MINUTES: Final = 4
+_ERROR: Final = "error "
+_NO_ZONE: Final = (f"{_ERROR}unknown time zone ", f"{_ERROR}time: invalid location name")
 _ROOTS: Final = ("pod", NAMESPACE, "policy", "params")
+Inputs = dict[Input | TimeInput, None]
 
 
-def inputs_of(tree: Node) -> Sequence[Input]:
-    """What an expression reads besides the node, each part once."""
-    found: dict[Input, None] = {}
-    _collect(tree, frozenset(), found)
+def inputs_of(
+    tree: Node, free: Mapping[int, frozenset[str]], evaluator: Callable[[Node], Evaluate]
+) -> Sequence[Input | TimeInput]:
+    """What an expression reads besides the node, each part once. `free`: the free variables of each part by its id; `evaluator` makes a
+    function that evaluates a part.
+    """
+    found: Inputs = {}
+    _collect(tree, frozenset(), found, lambda node: TimeInput(evaluator(node)) if free[id(node)] == {NOW} else None)
     return tuple(found)
 
 
-def _collect(node: Node, bound: frozenset[str], found: dict[Input, None]) -> None:
+def _collect(node: Node, bound: frozenset[str], found: Inputs, time_input: Callable[[Node], TimeInput | None]) -> None:
+    if NOW not in bound and (of_time := time_input(node)) is not None:
+        found[of_time] = None
+        return
     path = _path(node, bound)
     if path is not None:
         found[path] = None
         step = _step(node)
         for child in children(node):
             if step is None or child is not step[0] or _path(child, bound) is None:
-                _collect(child, bound, found)
+                _collect(child, bound, found, time_input)
         return
     if isinstance(node, Comprehension):
         inner = bound | {node.variable, node.second, node.accumulator}
         for part in (node.range, node.init):
-            _collect(part, bound, found)
+            _collect(part, bound, found, time_input)
         for part in (node.condition, node.step, node.result):
-            _collect(part, inner, found)
+            _collect(part, inner, found, time_input)
         return
     for child in children(node):
-        _collect(child, bound, found)
+        _collect(child, bound, found, time_input)
 
 
 def _path(node: Node, bound: frozenset[str]) -> Input | None:
