@@ -258,6 +258,7 @@ class Engine:
                 self.binding_executor.checks.check()
                 if self._started:  # groups look incomplete before the caches are
                     self.group_changes.clear_stale_nominations()
+                    self.group_changes.report_incomplete()
                 await self.binding_executor.read_back_overdue()
             except Exception:
                 log.exception("housekeeping failed")

@@ -116,6 +116,11 @@ class GroupWriter(Protocol):
     def not_scheduled(self, group: PodGroup, verdict: Verdict) -> None:
         """Sets the condition PodGroupInitiallyScheduled to False, with the verdict's reason and message."""
 
+    def below_minimum(self, group: PodGroup, verdict: Verdict) -> None:
+        """Fewer than the minimum of a gang have a node, or will have one soon. If the group was scheduled once, another condition says so:
+        it is False until `scheduled`.
+        """
+
     def disrupted(self, group: PodGroup, message: str) -> None:
         """Sets the condition DisruptionTarget to True, reason PreemptionByScheduler: all pods of the group are preempted."""
 
@@ -126,6 +131,8 @@ class NoGroups:
     def scheduled(self, group: PodGroup) -> None: ...
 
     def not_scheduled(self, group: PodGroup, verdict: Verdict) -> None: ...
+
+    def below_minimum(self, group: PodGroup, verdict: Verdict) -> None: ...
 
     def disrupted(self, group: PodGroup, message: str) -> None: ...
 

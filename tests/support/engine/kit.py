@@ -122,12 +122,17 @@ class FakeGroups:
     """Records conditions of pod groups as (name, reason, message); the reason of a placed group is empty."""
 
     written: list[tuple[str, str, str]] = field(default_factory=list)
+    lost: list[tuple[str, str, str]] = field(default_factory=list)
+    """Those of groups below their minimum."""
 
     def scheduled(self, group: PodGroup) -> None:
         self.written.append((group.name, "", ""))
 
     def not_scheduled(self, group: PodGroup, verdict: Verdict) -> None:
         self.written.append((group.name, verdict.reason, verdict.message))
+
+    def below_minimum(self, group: PodGroup, verdict: Verdict) -> None:
+        self.lost.append((group.name, verdict.reason, verdict.message))
 
     def disrupted(self, group: PodGroup, message: str) -> None:
         self.written.append((group.name, "DisruptionTarget", message))

@@ -23,6 +23,7 @@ from podwright.core.gangs.rules import shortage
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.default_preemption import NEVER
+from podwright.core.plugins.gang_scheduling import args_of
 from podwright.core.preemption.units import Unit, importance, priority_of
 from podwright.core.state.cache import Cache
 from podwright.core.state.pauses import Pauses
@@ -85,7 +86,7 @@ def _preempt(
         return GangPreemption(nominations, (), _PREFIX + ONGOING)
     if not any_lower_priority(priority, cache):
         return unresolvable(_PREFIX + NO_VICTIMS)
-    if shortage(group, cache):
+    if args_of(framework.profile).min_resources == "Required" and shortage(group, cache):
         return unschedulable(_PREFIX + MIN_RESOURCES)
     try:
         bounds = CapacityBounds(framework, cache, pods)

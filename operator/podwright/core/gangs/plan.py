@@ -34,7 +34,7 @@ from podwright.core.gangs.topology_domains import (
 )
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
-from podwright.core.plugins.gang_scheduling import GangScheduling
+from podwright.core.plugins.gang_scheduling import GangScheduling, args_of
 from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
 from podwright.core.plugins.topology_placement_generator import TopologyPlacementGenerator
 from podwright.core.state.cache import Cache
@@ -66,7 +66,8 @@ class Planner:
             return GangFault(self.group, "", problem)
         if objection := minimum_out_of_reach(self.group, self._placed, len(pods)):
             return GangRejection(self.group, objection, plugins=frozenset((GangScheduling.name,)))
-        if objection := shortage(self.group, self.cache):
+        bound = args_of(self.framework.profile).min_resources == "Required"
+        if bound and (objection := shortage(self.group, self.cache)):
             # Events that free resources for a pod may free them for its group.
             return GangRejection(self.group, objection, plugins=frozenset((GangScheduling.name, NodeResourcesFit.name)))
         if self.group.topology_key:

@@ -68,13 +68,22 @@ def without_counts(message: str) -> str:
 def shortage(group: PodGroup, cache: Cache) -> str:
     """Why the cluster has too few free resources for the group's `minResources`; empty if it has enough.
 
-    What placed members request counts towards `minResources`.
+    What placed members request counts towards `minResources`. What pods of others request that are nominated to nodes does not: they wait
+    for victims that were evicted for them.
     """
     if not group.min_resources:
         return ""
+    members = cache.groups.members(group.key)
+    priority = group.priority
+    if priority is None:
+        priority = min((pod.priority for pod in members.waiting.values()), default=0)
     taken: Counter[str] = Counter()
-    for pod in cache.groups.members(group.key).placed.values():
+    for pod in members.placed.values():
         taken.update(dict(pod.requests.amounts))
+    nominator = cache.nominator
+    for pod in (pod for node_name in nominator.nodes() for pod in nominator.on(node_name)):
+        if pod.group != group.key and pod.priority >= priority:
+            taken.subtract(dict(pod.requests.amounts))
     table = cache.table
     valid = table.valid
     lacking = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from podwright.core.framework.cluster_events import POD, UNSCHEDULED_POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.interface import (
@@ -18,6 +18,7 @@ from podwright.core.framework.interface import (
     Plugin,
     PreEnqueuePlugin,
 )
+from podwright.core.framework.profile import Profile
 from podwright.core.framework.status import Code, Status, unresolvable
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
@@ -31,15 +32,37 @@ TOO_FEW: Final = "waiting for minCount pods from a gang to appear in scheduling 
 WAITING: Final = "waiting for minCount pods from a gang to be scheduled"
 
 
+def group_missing(key: str) -> str:
+    """The reason why members of a group wait that does not exist."""
+    return f'waiting for pods\'s pod group "{key.rpartition("/")[2]}" to appear in scheduling queue'
+
+
 @dataclass(frozen=True, slots=True)
 class GangSchedulingArgs:
-    """`topologyKey`: a node label. Groups are placed in as few of its domains as possible. Empty: no preference."""
+    """`topologyKey`: a node label. Groups are placed in as few of its domains as possible. Empty: no preference.
+
+    `eviction`: which members of a gang preemption evicts. AsDeclared: all, if the group has disruption mode `all`, else those that are in the
+    way. Whole: all.
+
+    `minResources`: Required: a group waits, and evicts nobody, until so much is free. Ignored: only the members' requests count.
+    """
 
     topology_key: str = field(default="", metadata={"name": "topologyKey"})
+    eviction: Literal["AsDeclared", "Whole"] = "AsDeclared"
+    min_resources: Literal["Required", "Ignored"] = field(default="Required", metadata={"name": "minResources"})
 
     def validate(self, where: str) -> Iterable[tuple[str, str]]:
         if self.topology_key and not is_qualified_name(self.topology_key):
             yield f"{where}.topologyKey", f"{self.topology_key!r} is not a label key"
+
+
+DEFAULT_ARGS: Final = GangSchedulingArgs()
+
+
+def args_of(profile: Profile) -> GangSchedulingArgs:
+    """The plugin's args in this profile."""
+    found = profile.args.get(GangScheduling.name)
+    return found if isinstance(found, GangSchedulingArgs) else DEFAULT_ARGS
 
 
 class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
@@ -54,8 +77,7 @@ class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
             return None
         group = groups.of(pod)
         if group is None:
-            name = pod.group.rpartition("/")[2]
-            return unresolvable(f'waiting for pods\'s pod group "{name}" to appear in scheduling queue')
+            return unresolvable(group_missing(pod.group))
         return None if not group.gang or groups.complete(pod) else unresolvable(TOO_FEW)
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:

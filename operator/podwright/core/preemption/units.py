@@ -1,12 +1,13 @@
 """Units of preemption: pods that are evicted together or not at all.
 
-A pod is a unit of its own, unless its PodGroup has disruption mode `all`: then all placed members are one unit, on all their
-nodes. A group of the Workload API gives its pods its priority. Without pod groups, every unit is one pod with its own priority.
+A pod is a unit of its own, unless its PodGroup has disruption mode `all`, or the pod's policy says so for gangs: then all placed members
+are one unit, on all their nodes. A group of the Workload API gives its pods its priority. Without pod groups, every unit is one pod with its own priority.
 Source of the rules: kube-scheduler 1.37's behaviour with pod groups.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -56,7 +57,7 @@ def units_below(priority: int, pods: Iterable[PodInfo], cache: Cache) -> list[Un
                 units.append(Unit((pod,), pod.priority))
             continue
         group = groups.of(pod)
-        if group is not None and group.all_or_none:
+        if group is not None and groups.evicted_whole(group):
             if group.key in seen:
                 continue
             seen.add(group.key)
@@ -122,8 +123,19 @@ def disruptions(victims: Iterable[PodInfo], groups: PodGroups) -> tuple[tuple[Po
         if not victim.group or not groups.is_member(victim):
             continue
         group = groups.of(victim)
-        if group is not None and group.all_or_none:
+        if group is not None and groups.evicted_whole(group):
             whole[group.key] = group
         else:
             single += _is_in_workload_api(victim)
     return tuple(whole.values()), len(whole) + single
+
+
+def partial_losses(victims: Iterable[PodInfo], groups: PodGroups) -> Sequence[tuple[PodGroup, int]]:
+    """The gangs that keep fewer members than their minimum without these victims, but are not evicted as a whole, and how many they lose."""
+    lost = Counter(victim.group for victim in victims if victim.group and groups.is_member(victim))
+    found = [(group, count) for key, count in lost.items() if (group := groups.get(key)) is not None and group.gang]
+    return [
+        (group, count)
+        for group, count in found
+        if groups.placed(group.key) - count < group.min_count and not groups.evicted_whole(group)
+    ]

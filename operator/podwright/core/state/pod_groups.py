@@ -76,6 +76,8 @@ class PodGroups:
         self._invalid: dict[str, tuple[PodGroup, InvalidObjectError]] = {}
         self._served: set[str] = set()
         self._listeners: list[Callable[[str], None]] = []
+        self.policy_evicts_whole: Callable[[PodInfo], bool] = lambda _member: False
+        """Whether the policy of a member says that its gang is evicted as a whole. Whoever knows policies sets it."""
         self.changes = 0
         """Rises with each change of a group, of its members, or of the served APIs."""
         for kind in APIS:
@@ -120,6 +122,11 @@ class PodGroups:
         return self._members.get(key, _NO_MEMBERS)
 
     @property
+    def served(self) -> Collection[str]:
+        """The APIs that the API server serves."""
+        return self._served
+
+    @property
     def partially_placed(self) -> Collection[PodGroup]:
         """Gangs with some members placed, but fewer than the minimum. A start that was interrupted leaves such gangs."""
         return [self._groups[key] for key in self._partially_placed if key in self._groups]
@@ -137,6 +144,13 @@ class PodGroups:
     def placed(self, key: str) -> int:
         """How many members are bound or assumed."""
         return len(self.members(key).placed)
+
+    def evicted_whole(self, group: PodGroup) -> bool:
+        """Whether preemption evicts all members or none: the group says so, or the policy of the members of a gang."""
+        if group.all_or_none or not group.gang:
+            return group.all_or_none
+        first = next(iter(self.members(group.key).placed.values()), None)
+        return first is not None and self.policy_evicts_whole(first)
 
     # Waiting members
 

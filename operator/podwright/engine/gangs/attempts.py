@@ -153,7 +153,7 @@ class Gangs:
         if isinstance(decision, GangPlacement):
             result = "scheduled" if self._placed(decision, members, policy, started) else "unschedulable"
         elif isinstance(decision, GangRejection):
-            self._groups.not_scheduled(decision.group, Verdict(UNSCHEDULABLE, decision.message))
+            self._not_scheduled(decision.group, Verdict(UNSCHEDULABLE, decision.message))
             self._failures.reject_group(members, decision, policy.framework, started)
             result = "unschedulable" if decision.preemption is None else "waiting_on_preemption"
         else:
@@ -170,7 +170,7 @@ class Gangs:
         for member in members:
             self._failures.wait_for_policy(member, policy, seconds)
         reason = f"the pod group waits because {policy.why_waits(members[0].pod)}"
-        self._groups.not_scheduled(group, Verdict(SCHEDULER_ERROR, reason))
+        self._not_scheduled(group, Verdict(SCHEDULER_ERROR, reason))
         self._metrics.group_attempt_took("error", members[0].pod.scheduler_name, seconds)
 
     def _refuse(self, group: PodGroup, members: Sequence[QueuedPod], started: float) -> None:
@@ -178,7 +178,7 @@ class Gangs:
         seconds = self._clock() - started
         for member in members:
             self._failures.reject_by(member, NO_EXTENDERS, {WAITS_FOR_POLICY}, seconds, cause=NO_EXTENDERS)
-        self._groups.not_scheduled(group, Verdict(UNSCHEDULABLE, NO_EXTENDERS))
+        self._not_scheduled(group, Verdict(UNSCHEDULABLE, NO_EXTENDERS))
         self._metrics.group_attempt_took("unschedulable", members[0].pod.scheduler_name, seconds)
 
     def _requeue(self, members: Sequence[QueuedPod], message: str, seconds: float) -> None:
@@ -253,7 +253,7 @@ class Gangs:
             for rejection in decision.rejections:
                 by = rejection.status_plugins | {GangScheduling.name}
                 self._failures.reject_by(queued[rejection.pod.uid], NOT_TOGETHER, by, self._clock() - started)
-            self._groups.not_scheduled(decision.group, Verdict(UNSCHEDULABLE, NOT_TOGETHER))
+            self._not_scheduled(decision.group, Verdict(UNSCHEDULABLE, NOT_TOGETHER))
             return False
         for rejection in decision.rejections:
             member = queued[rejection.pod.uid]
@@ -263,7 +263,12 @@ class Gangs:
         self._groups.scheduled(decision.group)
         return True
 
+    def _not_scheduled(self, group: PodGroup, verdict: Verdict) -> None:
+        self._groups.not_scheduled(group, verdict)
+        if self._cache.groups.placed(group.key) < group.min_count:
+            self._groups.below_minimum(group, verdict)
+
     def _fault(self, decision: GangFault, members: Sequence[QueuedPod], seconds: float) -> None:
         for member in members:
             self._failures.fail(member, decision.message, seconds, cause=(SCHEDULER_ERROR, decision.message))
-        self._groups.not_scheduled(decision.group, Verdict(SCHEDULER_ERROR, decision.message))
+        self._not_scheduled(decision.group, Verdict(SCHEDULER_ERROR, decision.message))

@@ -1,4 +1,4 @@
-"""Handles changes of pod groups, apart from attempts: clears nominations, and reports errors of groups.
+"""Handles changes of pod groups, apart from attempts: clears nominations, and reports errors of groups, and groups that stay incomplete.
 
 Groups also change while a plan is tried on the cache, and are then rolled back. So changes are processed in the loop's next
 iteration. Invariant: no member of a group that is no longer complete keeps its nomination.
@@ -7,13 +7,19 @@ iteration. Invariant: no member of a group that is no longer complete keeps its 
 from __future__ import annotations
 
 import asyncio
+from math import inf
+from typing import Final
 
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
+from podwright.core.plugins.gang_scheduling import TOO_FEW, group_missing
 from podwright.engine.intake.foreign_pods import ForeignPods
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
-from podwright.engine.ports import SCHEDULER_ERROR, Ports, Regarding, Verdict
+from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, Ports, Regarding, Verdict
 from podwright.engine.state import EngineState
+
+INCOMPLETE_SECONDS: Final = 10.0
+"""How long a group may stay incomplete before that is reported: its controller may still be creating pods."""
 
 
 class GroupChanges:
@@ -31,6 +37,9 @@ class GroupChanges:
         self._complete: set[str] = set()
         self._incomplete_nominated: set[str] = set()
         """Uids of nominated members of groups that the last `clear_stale_nominations` found incomplete."""
+        self._incomplete: dict[str, float] = {}
+        """When groups with waiting pods were found missing or incomplete, by key; infinite once that has been reported."""
+        self._clock = state.clock
         self._reported: dict[str, str] = {}
         """The last reported errors of groups, by key."""
         self._scheduled = False
@@ -49,6 +58,7 @@ class GroupChanges:
                 for pod in self._cache.groups.members(key).unplaced():
                     self._clear_nomination(pod)
             self._report_error(key, group)
+            self._note_incomplete(key, group)
 
     def clear_stale_nominations(self) -> None:
         """Clears nominations of members whose group was incomplete in the last call, too. A restart may leave such ones."""
@@ -59,6 +69,36 @@ class GroupChanges:
                     self._clear_nomination(pod)
                 incomplete.add(pod.uid)
         self._incomplete_nominated = incomplete
+
+    def report_incomplete(self) -> None:
+        """Reports each missing or incomplete group for which pods have waited for INCOMPLETE_SECONDS, in one event."""
+        now = self._clock()
+        for key in [key for key, since in self._incomplete.items() if since + INCOMPLETE_SECONDS <= now]:
+            members = self._cache.groups.members(key).unplaced()
+            self._incomplete[key] = inf
+            if members and key not in self._reported:
+                text, group, first = self._why_incomplete(key), self._cache.groups.get(key), members[0]
+                regarding = first if group is None else Regarding.group(group, first.scheduler_name)
+                self._recorder.record(regarding, "Warning", "FailedScheduling", "Scheduling", text)
+                self._note_incomplete(key, group)
+
+    def _note_incomplete(self, key: str, group: PodGroup | None) -> None:
+        """Notes when a group was found incomplete. The condition of one that was reported keeps up with its members."""
+        groups = self._cache.groups
+        total = groups.members(key).total
+        waiting = total > groups.placed(key) and groups.invalid(key) is None and key.partition(":")[0] in groups.served
+        if not waiting or (group is not None and (not group.gang or total >= group.min_count)):
+            self._incomplete.pop(key, None)
+        elif self._incomplete.setdefault(key, self._clock()) == inf and group is not None:
+            verdict = Verdict(UNSCHEDULABLE, self._why_incomplete(key))
+            self._groups.not_scheduled(group, verdict)
+            self._groups.below_minimum(group, verdict)
+
+    def _why_incomplete(self, key: str) -> str:
+        group = self._cache.groups.get(key)
+        if group is None:
+            return group_missing(key)
+        return f"{TOO_FEW}: {self._cache.groups.members(key).total} of {group.min_count} exist"
 
     def _group_changed(self, key: str) -> None:
         self._changed.add(key)

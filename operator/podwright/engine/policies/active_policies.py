@@ -28,6 +28,7 @@ from podwright.core.framework.interface import Handle
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import PodInfo
+from podwright.core.plugins.gang_scheduling import args_of
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap, Unreadable
 from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.queue.hinting import registered
@@ -87,6 +88,7 @@ class ActivePolicies:
         )
         """The sort key of the queue."""
         self._unreadable: Unreadable = {}
+        handle.cache.groups.policy_evicts_whole = self.evicts_whole
         handle.cache.store.listen(CONFIG_MAP, lambda _before, _after: conduct.activities.changed())
 
     def _build(self, policy: CompiledPolicy) -> None:
@@ -317,6 +319,11 @@ class ActivePolicies:
         """The policy that decides about the pod; None if no policy serves its scheduler name."""
         compiled = self.policy_set.select(pod, self._handle.cache.namespace_labels(pod.namespace))
         return None if compiled is None else self._built.get(compiled) or self._waiting(compiled)
+
+    def evicts_whole(self, member: PodInfo) -> bool:
+        """Whether the member's policy says that preemption evicts its gang as a whole."""
+        compiled = self.policy_set.select(member, self._handle.cache.namespace_labels(member.namespace))
+        return compiled is not None and args_of(compiled.profile).eviction == "Whole"
 
     def _waiting(self, compiled: CompiledPolicy) -> ActivePolicy:
         """The policy with a refusal for pods that name a policy which does not take them, or that wait for a local policy."""

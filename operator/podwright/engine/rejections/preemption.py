@@ -20,7 +20,7 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import HoldsPreemptors, PostFilterResult
 from podwright.core.gangs.decisions import GangPreemption
 from podwright.core.objects.pod import PodInfo
-from podwright.core.preemption.units import disruptions
+from podwright.core.preemption.units import disruptions, partial_losses
 from podwright.core.queue.queued_pod import Place
 from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.metrics.metrics import (
@@ -29,10 +29,11 @@ from podwright.engine.metrics.metrics import (
     PREEMPTION_PDB_VIOLATIONS,
     PREEMPTION_VICTIMS,
 )
-from podwright.engine.ports import Ports, Regarding, kind_of, preempted_by, preempting
+from podwright.engine.ports import Ports, Regarding, Verdict, kind_of, preempted_by, preempting
 from podwright.engine.state import EngineState
 
 DEFAULT_PREEMPTION: Final = "DefaultPreemption"
+PREEMPTED: Final = "PreemptionByScheduler"
 WHOLE_CLUSTER: Final = "cluster"
 """The node name in kube-scheduler's events when a pod group preempts."""
 
@@ -121,6 +122,10 @@ class Preemptions:
         whole_groups, _ = disruptions(bound, self._cache.groups)
         for group in whole_groups:
             self._groups.disrupted(group, preempting(preemptor.subject))
+        for group, lost in partial_losses(bound, self._cache.groups):
+            left = f"{self._cache.groups.placed(group.key) - lost} of minCount ({group.min_count}) are left"
+            message = f"{lost} of the pods of the pod group are preempted, {left}"
+            self._groups.below_minimum(group, Verdict(PREEMPTED, message))
         remaining = [victim for victim in bound if victim.uid in self._evictions or not self._is_terminating(victim)]
         if remaining:
             self._evict(holders, preemptor, remaining)

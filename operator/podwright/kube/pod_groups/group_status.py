@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 SCHEDULED: Final = "PodGroupInitiallyScheduled"
 SCHEDULED_IN_V1ALPHA2: Final = "PodGroupScheduled"
 DISRUPTED: Final = "DisruptionTarget"
+MINIMUM: Final = "podwright.dev/MinimumPlaced"
+"""False while a gang that was scheduled once has fewer pods than its minimum. Groups to which that never happened do not have it."""
 LONGEST_MESSAGE: Final = 32_768
 """Characters that a condition's message may have."""
 
@@ -143,12 +145,21 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
             known.scheduled_once = True
             condition = Condition("True", "Scheduled", "", group.generation)
             self._enqueue_condition(group.key, self._scheduled_type(known), condition)
+            change = self._queue.get(group.key)
+            if MINIMUM in known.conditions or (change is not None and MINIMUM in change.conditions):
+                self._enqueue_condition(group.key, MINIMUM, condition)
 
     def not_scheduled(self, group: PodGroup, verdict: Verdict) -> None:
         known = self._known.get(group.key)
         if known is not None and not known.scheduled_once:
             condition = Condition("False", verdict.reason, verdict.message[:LONGEST_MESSAGE], group.generation)
             self._enqueue_condition(group.key, self._scheduled_type(known), condition)
+
+    def below_minimum(self, group: PodGroup, verdict: Verdict) -> None:
+        known = self._known.get(group.key)
+        if known is not None and known.scheduled_once:
+            condition = Condition("False", verdict.reason, verdict.message[:LONGEST_MESSAGE], group.generation)
+            self._enqueue_condition(group.key, MINIMUM, condition)
 
     def disrupted(self, group: PodGroup, message: str) -> None:
         condition = Condition("True", "PreemptionByScheduler", message[:LONGEST_MESSAGE], group.generation)
@@ -219,7 +230,8 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
         found: dict[str, Mapping[str, Any]] = {}
         for kind, condition in change.conditions.items():
             before = known.conditions.get(kind, {})
-            undoes_scheduled = kind != DISRUPTED and known.scheduled_once and condition.status != "True"
+            scheduled = kind in (SCHEDULED, SCHEDULED_IN_V1ALPHA2)
+            undoes_scheduled = scheduled and known.scheduled_once and condition.status != "True"
             if condition.equals(before) or undoes_scheduled:
                 continue
             same = before.get("status") == condition.status

@@ -64,3 +64,22 @@ class TestShortage:
         group = world.cache.groups.get(group_key(PLUGINS_API, "default", "gang"))
         assert group is not None
         assert bool(shortage(group, world.cache)) is lacking
+
+    @pytest.mark.parametrize(
+        ("nominated", "lacking"),
+        [
+            pytest.param(
+                make_pod("other", requests={"cpu": "1"}, priority=5), True, id="to a pod of the same priority"
+            ),
+            pytest.param(make_pod("other", requests={"cpu": "1"}, priority=4), False, id="to a less important pod"),
+            pytest.param(member("b", requests={"cpu": "1"}, priority=5), False, id="to a member"),
+        ],
+    )
+    def test_room_that_is_nominated_to_others_does_not_count(self, nominated, lacking):
+        world = World()
+        world.fill({"nodes": [make_node("n", allocatable={"cpu": "12"})]})
+        world.cache.set_object(PLUGINS_KIND, raw_group(minResources={"cpu": "12"}))
+        world.cache.groups.add_waiting(parse_pod(member("a", priority=5)))
+        world.cache.nominator.add(parse_pod(nominated), "n")
+        group = world.cache.groups.get(group_key(PLUGINS_API, "default", "gang"))
+        assert bool(shortage(group, world.cache)) is lacking

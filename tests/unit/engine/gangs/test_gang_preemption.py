@@ -292,3 +292,39 @@ class TestGroupsAsVictims:
                 metric(rig, "scheduler_preemption_execution_duration_seconds_count", preemptor="pod", result="success")
                 == 1
             )
+
+
+class TestLosses:
+    """A gang of two pods on one node, and a pod that needs the place of one of them."""
+
+    @staticmethod
+    def rig(**args: Any) -> Rig:
+        rig = Rig()
+        rig.engine.cache.groups.serve(WORKLOAD_API)
+        policy = {"pluginConfig": [{"name": "GangScheduling", "args": args}], "schedulerName": "podwright"}
+        assert rig.engine.policies.apply(
+            {"metadata": {"name": "p", "uid": "p", "generation": 1}, "spec": policy}
+        ).accepted
+        rig.node("n")
+        add_group(rig, make_pod_group("gang", 2, priority=0))
+        for name in ("m0", "m1"):
+            rig.engine.assigned.put(on_node(ours(name, requests={"cpu": "4"}, priority=0, spec=in_group()), "n"))
+        rig.pod("high", requests={"cpu": "4"}, priority=10)
+        return rig
+
+    async def test_the_status_of_a_gang_says_that_a_part_of_it_was_preempted(self):
+        rig = self.rig()
+        async with deciding(rig):
+            await settle()
+        assert len(rig.evictor.evicted) == 1
+        text = "1 of the pods of the pod group are preempted, 1 of minCount (2) are left"
+        assert rig.groups.lost == [("gang", "PreemptionByScheduler", text)]
+        assert rig.groups.written == []
+
+    async def test_a_policy_may_have_gangs_evicted_as_a_whole(self):
+        rig = self.rig(eviction="Whole")
+        async with deciding(rig):
+            await settle()
+        assert sorted(name for name, _, _ in rig.evictor.evicted) == ["m0", "m1"]
+        assert [reason for _, reason, _ in rig.groups.written] == ["DisruptionTarget"]
+        assert rig.groups.lost == []

@@ -9,6 +9,7 @@ import pytest
 
 from podwright.core.objects.pod_group import GROUP_LABEL, KIND, PLUGINS_API, PLUGINS_KIND, WORKLOAD_API
 from podwright.engine import engine as engine_module
+from podwright.engine.gangs.group_changes import INCOMPLETE_SECONDS
 from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.objects.builders import in_group, make_pod, make_pod_group
 
@@ -108,6 +109,56 @@ class TestNominations:
             await settle()
             assert rig.cluster.bound == [("plain", "n0")]
             assert ("m0", None, "") in rig.status.written
+
+
+class TestIncompleteGroups:
+    TEXT = "waiting for minCount pods from a gang to appear in scheduling queue"
+
+    @staticmethod
+    async def wait(rig: Rig, seconds: float = INCOMPLETE_SECONDS) -> None:
+        rig.now += seconds
+        rig.engine.group_changes.report_incomplete()
+
+    async def test_one_that_stays_incomplete_gets_an_event_once_and_a_condition_that_keeps_up(self):
+        rig = rig_with()
+        rig.engine.objects(KIND).put(make_pod_group("gang", 3))
+        rig.pod("a", spec=in_group())
+        async with deciding(rig):
+            await self.wait(rig, INCOMPLETE_SECONDS - 1)
+            assert (rig.recorder.events, rig.groups.written) == ([], [])
+            await self.wait(rig, 1)
+            await self.wait(rig)
+            assert rig.recorder.events == [("gang", "FailedScheduling", f"{self.TEXT}: 1 of 3 exist")]
+            rig.pod("b", spec=in_group())
+            await settle()
+            reasons = [("gang", "Unschedulable", f"{self.TEXT}: {count} of 3 exist") for count in (1, 2)]
+            assert rig.groups.written == reasons
+            rig.pod("c", spec=in_group())
+            await settle()
+            await self.wait(rig)
+        assert rig.groups.written[-1] == ("gang", "", "")
+        assert rig.recorder.notes("FailedScheduling") == [f"{self.TEXT}: 1 of 3 exist"]
+
+    async def test_a_pod_of_one_that_does_not_exist_gets_an_event_once(self):
+        rig = rig_with()
+        for name in ("a", "b"):
+            rig.pod(name, spec=in_group("lost"))
+        async with deciding(rig):
+            for _ in range(3):
+                await self.wait(rig)
+        note = 'waiting for pods\'s pod group "lost" to appear in scheduling queue'
+        assert rig.recorder.events == [("a", "FailedScheduling", note)]
+
+    async def test_one_without_waiting_pods_is_not_reported(self):
+        rig = rig_with()
+        rig.engine.objects(KIND).put(make_pod_group("gang", 2))
+        rig.engine.objects(KIND).put(make_pod_group("basic", None))
+        rig.engine.assigned.put(on_node(ours("a", spec=in_group()), "n0"))
+        rig.pod("huge", requests={"cpu": "99"}, spec=in_group("basic"))
+        async with deciding(rig):
+            rig.recorder.events.clear()
+            await self.wait(rig)
+            assert rig.recorder.events == []
 
 
 class TestForeignPods:

@@ -121,6 +121,26 @@ class TestMinResources:
         async with deciding(rig):
             assert {name for name, _, _ in rig.evictor.evicted} == {"p0", "p1"}
 
+    async def test_a_policy_may_ignore_them_so_that_the_gang_preempts(self):
+        rig = rig_of(2)
+        policy = {"pluginConfig": [{"name": "GangScheduling", "args": {"minResources": "Ignored"}}]}
+        assert rig.engine.policies.apply(
+            {"metadata": {"name": "p", "uid": "p", "generation": 1}, "spec": policy}
+        ).accepted
+        for index in range(2):
+            rig.engine.assigned.put(make_pod(f"p{index}", node=f"n{index}", priority=0, requests={"cpu": "2"}))
+        labelled_group(rig, minResources={"cpu": "16"})
+        for name in "ab":
+            rig.pod(name, requests={"cpu": "7"}, priority=100, labels={GROUP_LABEL: "gang"})
+        async with deciding(rig):
+            assert {name for name, _, _ in rig.evictor.evicted} == {"p0", "p1"}
+            for index in range(2):
+                rig.engine.assigned.drop(f"default/p{index}", None)
+            rig.now += 5
+            rig.engine.wake()
+            await settle()
+            assert bound(rig) == {"a", "b"}
+
     async def test_lower_min_resources_retry_the_gang(self):
         rig = rig_of(1)
         labelled_group(rig, minResources={"cpu": "12"})

@@ -211,3 +211,34 @@ async def test_conditions_are_not_written_if_the_schema_lacks_them():
             writer.not_scheduled(parse_pod_group(PLUGINS_KIND, raw), Verdict("Unschedulable", text))
             await writer.flush(5)
         assert len(script.requests) == 1
+
+
+async def test_a_group_that_was_scheduled_has_a_condition_while_it_is_below_its_minimum():
+    raw = group(condition("True", "Scheduled", ""))
+    parsed = parse_pod_group(KIND, raw)
+    async with writing() as (writer, script):
+        writer.seen(KIND, raw)
+        writer.scheduled(parsed)
+        writer.not_scheduled(parsed, NO_ROOM)
+        await writer.flush(5)
+        assert script.requests == []
+        writer.below_minimum(parsed, NO_ROOM)
+        await writer.flush(5)
+        writer.seen(KIND, group(condition("True", "Scheduled", ""), script.requests[0].body["status"]["conditions"][0]))
+        writer.scheduled(parsed)
+        await writer.flush(5)
+        written = [request.body["status"]["conditions"] for request in script.requests]
+    lost, back = (
+        condition(status, reason, message, kind="podwright.dev/MinimumPlaced", lastTransitionTime=NOW)
+        for status, reason, message in (("False", NO_ROOM.reason, NO_ROOM.message), ("True", "Scheduled", ""))
+    )
+    assert written == [[lost], [back]]
+
+
+async def test_a_group_that_was_never_scheduled_does_not_fall_below_its_minimum():
+    raw = group()
+    async with writing() as (writer, script):
+        writer.seen(KIND, raw)
+        writer.below_minimum(parse_pod_group(KIND, raw), NO_ROOM)
+        await writer.flush(5)
+        assert script.requests == []
