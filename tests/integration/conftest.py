@@ -1,5 +1,7 @@
 """The cluster of most tests of the operator's process: nothing in it but what an installation brings."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from podwright.testing import ControlPlane
@@ -17,3 +19,10 @@ def installed(control_plane: ControlPlane) -> ControlPlane:
 def cluster(installed: ControlPlane, empty_cluster: ControlPlane) -> ControlPlane:
     """The same without nodes, workloads and policies."""
     return empty_cluster
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _reused_operators() -> Iterator[None]:
+    """Other modules start without operators."""
+    yield
+    operator_process.stop_reused()

@@ -20,7 +20,7 @@ def case(installed: ControlPlane, empty_cluster: ControlPlane, namespace: str) -
 
 def test_the_status_of_a_custom_group_shows_its_progress(case):
     case.nodes(2)
-    with kit.running(case.cluster, "--pod-intake=watch"):
+    with kit.reused(case.cluster, "--pod-intake=watch"):
         group = case.custom_group("train", 3)
         assert case.wait_phase(group, "Pending") == {
             "phase": "Pending", "scheduled": 0, "running": 0, "succeeded": 0, "failed": 0,
@@ -51,7 +51,7 @@ def test_the_status_of_a_custom_group_shows_its_progress(case):
 
 def test_the_status_of_a_custom_group_explains_why_it_waits_and_shows_failed_members(case):
     case.nodes(1)
-    with kit.running(case.cluster, "--pod-intake=watch"):
+    with kit.reused(case.cluster, "--pod-intake=watch"):
         group = case.custom_group("train", 3)
         case.members("train", range(3), custom=True)
         case.wait_phase(group, "Scheduling")
@@ -66,6 +66,26 @@ def test_the_status_of_a_custom_group_explains_why_it_waits_and_shows_failed_mem
         assert (status["running"], status["failed"]) == (2, 1)
 
 
+def test_pods_of_other_schedulers_do_not_count_as_members_of_a_custom_group(case):
+    case.nodes(2)
+    with kit.reused(case.cluster, "--pod-intake=watch"):
+        group = case.custom_group("train", 3)
+        case.members("train", range(2), custom=True)
+        case.members("train", [2], custom=True, scheduler="other-scheduler")
+        case.wait_phase(group, "Pending")
+        case.wait_passed_over("train")
+
+
+def test_a_custom_group_waits_for_its_min_resources(case):
+    case.nodes(2)
+    with kit.reused(case.cluster, "--pod-intake=watch"):
+        group = case.custom_group("train", 2, minResources={"cpu": "5"})
+        case.members("train", range(2), custom=True)
+        assert "minResources" in case.wait_condition(group, "False", "Unschedulable")
+        case.cluster.client.create(node("another", cpu="2"))
+        case.wait_placed("train", 2)
+
+
 def test_a_restarted_operator_continues_the_status_of_a_custom_group(case):
     case.nodes(2)
     with kit.running(case.cluster, "--pod-intake=watch"):
@@ -78,26 +98,6 @@ def test_a_restarted_operator_continues_the_status_of_a_custom_group(case):
     with kit.running(case.cluster, "--pod-intake=watch"):
         wait_until(lambda: case.status(group).get("succeeded") == 1, 60, "one member has succeeded")
         assert case.status(group) == status | {"running": 2, "succeeded": 1}
-
-
-def test_pods_of_other_schedulers_do_not_count_as_members_of_a_custom_group(case):
-    case.nodes(2)
-    with kit.running(case.cluster, "--pod-intake=watch"):
-        group = case.custom_group("train", 3)
-        case.members("train", range(2), custom=True)
-        case.members("train", [2], custom=True, scheduler="other-scheduler")
-        case.wait_phase(group, "Pending")
-        case.wait_passed_over("train")
-
-
-def test_a_custom_group_waits_for_its_min_resources(case):
-    case.nodes(2)
-    with kit.running(case.cluster, "--pod-intake=watch"):
-        group = case.custom_group("train", 2, minResources={"cpu": "5"})
-        case.members("train", range(2), custom=True)
-        assert "minResources" in case.wait_condition(group, "False", "Unschedulable")
-        case.cluster.client.create(node("another", cpu="2"))
-        case.wait_placed("train", 2)
 
 
 @pytest.mark.slow

@@ -23,23 +23,6 @@ def accepted(cluster, name):
     return kit.condition(cluster.client.get(f"{kit.POLICIES}/{name}"), "Accepted")
 
 
-@pytest.mark.parametrize("intake", ["kopf", "watch"])
-def test_200_pods_over_50_nodes_are_bound_and_no_node_is_over_committed(cluster, namespace, intake):
-    cluster.bulk.create([node(f"n{i}", cpu="4", memory="8Gi", pods="10") for i in range(50)])
-    with kit.running(cluster, f"--pod-intake={intake}"):
-        cluster.bulk.create([pod(f"p{i}", namespace, scheduler=OURS, cpu="900m", memory="1Gi") for i in range(200)])
-        kit.wait_bound(cluster, namespace, 200)
-        wait_until(lambda: len(kit.events(cluster, namespace, "Scheduled")) == 200, 30, "every binding has an event")
-    assert kit.over_committed(cluster) == {}
-    found = kit.pods(cluster, namespace)
-    assert [kit.foreign_marks(raw) for raw in found] == [[]] * 200
-    assert all(kit.decision(raw)["node"] == raw["spec"]["nodeName"] for raw in found)
-    notes = {event["regarding"]["name"]: event["note"] for event in kit.events(cluster, namespace, "Scheduled")}
-    for raw in found:
-        name, place = raw["metadata"]["name"], raw["spec"]["nodeName"]
-        assert notes[name] == f"Successfully assigned {namespace}/{name} to {place}"
-
-
 @pytest.mark.parametrize(
     ("way", "environ"),
     [
@@ -113,84 +96,6 @@ def test_sigterm_completes_the_binding_cycles_in_progress(cluster, namespace):
     assert len(kit.events(cluster, namespace, "Scheduled")) == count
 
 
-def test_pods_of_other_schedulers_use_up_resources(cluster, namespace):
-    cluster.client.create(node("full", cpu="4"))
-    cluster.client.create(node("roomy", cpu="2"))
-    cluster.client.create(pod("big", namespace, scheduler="other-scheduler", cpu="3500m", nodeName="full"))
-    with kit.running(cluster) as operator:
-        cluster.client.create(pod("ours", namespace, scheduler=OURS, cpu="1"))
-        kit.wait_bound(cluster, namespace, 2, 20)
-        assert cluster.client.read(pod("ours", namespace))["spec"]["nodeName"] == "roomy"
-        cluster.client.create(pod("later", namespace, scheduler="other-scheduler", cpu="800m", nodeName="roomy"))
-        # Watches have no common order.
-        known = lambda: operator.metric("scheduler_cache_size", type="pods")
-        wait_until(lambda: known() == 3, 30, "the operator knows the other scheduler's pod")
-        cluster.client.create(pod("too-big", namespace, scheduler=OURS, cpu="600m"))
-        unplaced = lambda: kit.condition(cluster.client.read(pod("too-big", namespace)))
-        wait_until(lambda: unplaced().get("reason") == "Unschedulable", 20, "the pod is marked Unschedulable")
-    assert kit.over_committed(cluster) == {}
-
-
-@pytest.mark.parametrize("intake", ["kopf", "watch"])
-def test_an_unschedulable_pod_gets_a_reason_and_is_bound_once_it_fits(cluster, namespace, intake):
-    cluster.client.create(node("small", cpu="1"))
-    cluster.client.create(node("tainted", cpu="8", taints=[{"key": "gpu", "effect": "NoSchedule"}]))
-    with kit.running(cluster, f"--pod-intake={intake}"):
-        cluster.client.create(pod("large", namespace, scheduler=OURS, cpu="2"))
-        read = lambda: cluster.client.read(pod("large", namespace))
-        wait_until(lambda: kit.condition(read()).get("status") == "False", 20, "the pod has a condition")
-        found = kit.condition(read())
-        text = (
-            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s). "
-            "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
-        )
-        assert (found["reason"], found["message"]) == ("Unschedulable", text)
-        assert found["observedGeneration"] == read()["metadata"]["generation"]
-        assert found["lastTransitionTime"]
-        wait_until(lambda: bool(kit.events(cluster, namespace, "FailedScheduling")), 20, "there is an event")
-        (event,) = kit.events(cluster, namespace, "FailedScheduling")
-        assert event["note"] == text
-        assert (event["type"], event["action"], event["reportingController"]) == ("Warning", "Scheduling", OURS)
-        assert event["regarding"]["uid"] == read()["metadata"]["uid"]
-        cluster.client.create(node("large", cpu="4"))
-        kit.wait_bound(cluster, namespace, 1, 20)
-        assert kit.condition(read())["status"] == "True"
-
-
-def test_a_policy_is_active_at_once_and_an_invalid_generation_keeps_the_last_good_one(cluster, namespace):
-    cluster.bulk.create([node(name) for name in ("a", "b", "c")])
-    with kit.running(cluster):
-        cluster.client.create(policy("by-name", {"type": "NodeName"}))
-        wait_until(lambda: accepted(cluster, "by-name").get("status") == "True", 30, "the policy is accepted")
-        cluster.client.create(pod("first", namespace, scheduler=OURS))
-        kit.wait_bound(cluster, namespace, 1, 20)
-        first = cluster.client.read(pod("first", namespace))
-        assert first["spec"]["nodeName"] == "a"
-        assert (kit.decision(first)["policy"], kit.decision(first)["generation"]) == ("by-name", 1)
-
-        bad = {"spec": {"strategy": {"type": "Custom"}, "plugins": {"score": {"enabled": [{"name": "NoSuchPlugin"}]}}}}
-        cluster.client.patch(policy("by-name", {}), bad)
-        wait_until(lambda: accepted(cluster, "by-name")["status"] == "False", 30, "the invalid generation is reported")
-        found = accepted(cluster, "by-name")
-        assert found["observedGeneration"] == 2
-        assert "NoSuchPlugin" in found["message"]
-        assert "Generation 1 stays in force" in found["message"]
-        cluster.client.create(pod("second", namespace, scheduler=OURS))
-        kit.wait_bound(cluster, namespace, 2, 20)
-        second = cluster.client.read(pod("second", namespace))
-        assert (second["spec"]["nodeName"], kit.decision(second)["generation"]) == ("a", 1)
-
-        cluster.client.delete(policy("by-name", {}))
-        cluster.client.create(pod("third", namespace, scheduler=OURS))
-        kit.wait_bound(cluster, namespace, 3, 20)
-        wait_until(
-            lambda: cluster.client.raw("GET", f"{kit.POLICIES}/by-name")[0] == 404,
-            30,
-            "no finalizer delays the deletion",
-        )
-    assert kit.foreign_marks(second) == []
-
-
 def test_the_last_good_generation_stays_active_after_a_restart_of_the_operator(cluster, namespace):
     cluster.bulk.create([node(name) for name in ("a", "b", "c")])
     only_blue = {"podSelector": {"matchLabels": {"colour": "blue"}}}
@@ -244,15 +149,6 @@ def with_values(name, count):
     )
 
 
-def test_a_large_policy_is_accepted_and_a_larger_one_refused_in_its_status(cluster):
-    with kit.running(cluster):
-        for name, count in (("large", 2_000), ("larger", 14_000)):
-            cluster.client.create(with_values(name, count))
-            wait_until(lambda name=name: accepted(cluster, name), 20, f"policy {name} has a status")
-        assert accepted(cluster, "large")["status"] == "True"
-        assert "spec: too large: it consists of more than 3000 values" in accepted(cluster, "larger")["message"]
-
-
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
 @pytest.mark.parametrize("name", ["another-name", "default-scheduler"])
 def test_a_new_policy_adds_its_scheduler_name(cluster, namespace, intake, name):
@@ -267,10 +163,114 @@ def test_a_new_policy_adds_its_scheduler_name(cluster, namespace, intake, name):
         kit.wait_bound(cluster, namespace, 3, 20)
 
 
+@pytest.mark.parametrize("intake", ["kopf", "watch"], scope="module")
+def test_200_pods_over_50_nodes_are_bound_and_no_node_is_over_committed(cluster, namespace, intake):
+    cluster.bulk.create([node(f"n{i}", cpu="4", memory="8Gi", pods="10") for i in range(50)])
+    with kit.reused(cluster, f"--pod-intake={intake}"):
+        cluster.bulk.create([pod(f"p{i}", namespace, scheduler=OURS, cpu="900m", memory="1Gi") for i in range(200)])
+        kit.wait_bound(cluster, namespace, 200)
+        wait_until(lambda: len(kit.events(cluster, namespace, "Scheduled")) == 200, 30, "every binding has an event")
+    assert kit.over_committed(cluster) == {}
+    found = kit.pods(cluster, namespace)
+    assert [kit.foreign_marks(raw) for raw in found] == [[]] * 200
+    assert all(kit.decision(raw)["node"] == raw["spec"]["nodeName"] for raw in found)
+    notes = {event["regarding"]["name"]: event["note"] for event in kit.events(cluster, namespace, "Scheduled")}
+    for raw in found:
+        name, place = raw["metadata"]["name"], raw["spec"]["nodeName"]
+        assert notes[name] == f"Successfully assigned {namespace}/{name} to {place}"
+
+
+def test_pods_of_other_schedulers_use_up_resources(cluster, namespace):
+    cluster.client.create(node("full", cpu="4"))
+    cluster.client.create(node("roomy", cpu="2"))
+    cluster.client.create(pod("big", namespace, scheduler="other-scheduler", cpu="3500m", nodeName="full"))
+    with kit.reused(cluster) as operator:
+        cluster.client.create(pod("ours", namespace, scheduler=OURS, cpu="1"))
+        kit.wait_bound(cluster, namespace, 2, 20)
+        assert cluster.client.read(pod("ours", namespace))["spec"]["nodeName"] == "roomy"
+        cluster.client.create(pod("later", namespace, scheduler="other-scheduler", cpu="800m", nodeName="roomy"))
+        # Watches have no common order.
+        known = lambda: operator.metric("scheduler_cache_size", type="pods")
+        wait_until(lambda: known() == 3, 30, "the operator knows the other scheduler's pod")
+        cluster.client.create(pod("too-big", namespace, scheduler=OURS, cpu="600m"))
+        unplaced = lambda: kit.condition(cluster.client.read(pod("too-big", namespace)))
+        wait_until(lambda: unplaced().get("reason") == "Unschedulable", 20, "the pod is marked Unschedulable")
+    assert kit.over_committed(cluster) == {}
+
+
+@pytest.mark.parametrize("intake", ["kopf", "watch"], scope="module")
+def test_an_unschedulable_pod_gets_a_reason_and_is_bound_once_it_fits(cluster, namespace, intake):
+    cluster.client.create(node("small", cpu="1"))
+    cluster.client.create(node("tainted", cpu="8", taints=[{"key": "gpu", "effect": "NoSchedule"}]))
+    with kit.reused(cluster, f"--pod-intake={intake}"):
+        cluster.client.create(pod("large", namespace, scheduler=OURS, cpu="2"))
+        read = lambda: cluster.client.read(pod("large", namespace))
+        wait_until(lambda: kit.condition(read()).get("status") == "False", 20, "the pod has a condition")
+        found = kit.condition(read())
+        text = (
+            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s). "
+            "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+        )
+        assert (found["reason"], found["message"]) == ("Unschedulable", text)
+        assert found["observedGeneration"] == read()["metadata"]["generation"]
+        assert found["lastTransitionTime"]
+        wait_until(lambda: bool(kit.events(cluster, namespace, "FailedScheduling")), 20, "there is an event")
+        (event,) = kit.events(cluster, namespace, "FailedScheduling")
+        assert event["note"] == text
+        assert (event["type"], event["action"], event["reportingController"]) == ("Warning", "Scheduling", OURS)
+        assert event["regarding"]["uid"] == read()["metadata"]["uid"]
+        cluster.client.create(node("large", cpu="4"))
+        kit.wait_bound(cluster, namespace, 1, 20)
+        assert kit.condition(read())["status"] == "True"
+
+
+def test_a_policy_is_active_at_once_and_an_invalid_generation_keeps_the_last_good_one(cluster, namespace):
+    cluster.bulk.create([node(name) for name in ("a", "b", "c")])
+    with kit.reused(cluster):
+        cluster.client.create(policy("by-name", {"type": "NodeName"}))
+        wait_until(lambda: accepted(cluster, "by-name").get("status") == "True", 30, "the policy is accepted")
+        cluster.client.create(pod("first", namespace, scheduler=OURS))
+        kit.wait_bound(cluster, namespace, 1, 20)
+        first = cluster.client.read(pod("first", namespace))
+        assert first["spec"]["nodeName"] == "a"
+        assert (kit.decision(first)["policy"], kit.decision(first)["generation"]) == ("by-name", 1)
+
+        bad = {"spec": {"strategy": {"type": "Custom"}, "plugins": {"score": {"enabled": [{"name": "NoSuchPlugin"}]}}}}
+        cluster.client.patch(policy("by-name", {}), bad)
+        wait_until(lambda: accepted(cluster, "by-name")["status"] == "False", 30, "the invalid generation is reported")
+        found = accepted(cluster, "by-name")
+        assert found["observedGeneration"] == 2
+        assert "NoSuchPlugin" in found["message"]
+        assert "Generation 1 stays in force" in found["message"]
+        cluster.client.create(pod("second", namespace, scheduler=OURS))
+        kit.wait_bound(cluster, namespace, 2, 20)
+        second = cluster.client.read(pod("second", namespace))
+        assert (second["spec"]["nodeName"], kit.decision(second)["generation"]) == ("a", 1)
+
+        cluster.client.delete(policy("by-name", {}))
+        cluster.client.create(pod("third", namespace, scheduler=OURS))
+        kit.wait_bound(cluster, namespace, 3, 20)
+        wait_until(
+            lambda: cluster.client.raw("GET", f"{kit.POLICIES}/by-name")[0] == 404,
+            30,
+            "no finalizer delays the deletion",
+        )
+    assert kit.foreign_marks(second) == []
+
+
+def test_a_large_policy_is_accepted_and_a_larger_one_refused_in_its_status(cluster):
+    with kit.reused(cluster):
+        for name, count in (("large", 2_000), ("larger", 14_000)):
+            cluster.client.create(with_values(name, count))
+            wait_until(lambda name=name: accepted(cluster, name), 20, f"policy {name} has a status")
+        assert accepted(cluster, "large")["status"] == "True"
+        assert "spec: too large: it consists of more than 3000 values" in accepted(cluster, "larger")["message"]
+
+
 def test_a_pod_preempts_a_pod_of_lower_priority(cluster, namespace):
     cluster.client.create(node("only", cpu="2"))
     cluster.client.add_priority_class("high", 1000)
-    with kit.running(cluster):
+    with kit.reused(cluster):
         cluster.client.create(pod("low", namespace, scheduler=OURS, cpu="1500m", terminationGracePeriodSeconds=0))
         kit.wait_bound(cluster, namespace, 1, 20)
         low = cluster.client.read(pod("low", namespace))

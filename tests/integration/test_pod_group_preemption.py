@@ -101,7 +101,7 @@ def test_victims_without_a_disruption_budget_are_preferred(case):
             "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "db"}}},
         }
     )
-    with kit.running(case.cluster):
+    with kit.reused(case.cluster):
         case.wait_placed("guarded", 2)
         case.wait_placed("free", 2)
         case.group("train", 2, priorityClassName="eager")
@@ -113,7 +113,7 @@ def test_victims_without_a_disruption_budget_are_preferred(case):
 def test_a_group_does_not_preempt_pods_of_equal_priority(case):
     case.nodes(1)
     case.members("low", range(2), schedulingGroup=None, **NO_GRACE_PERIOD)
-    with kit.running(case.cluster):
+    with kit.reused(case.cluster):
         case.wait_placed("low", 2)
         group = case.group("equal", 2)
         case.members("equal", range(2))

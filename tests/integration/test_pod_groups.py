@@ -62,7 +62,7 @@ def test_a_gang_is_placed_once_all_members_exist(case, intake):
 def test_the_status_of_a_group_names_members_with_another_scheduler_name(case):
     """The operator does not watch pending pods of the default scheduler, so it finds such a member by a list."""
     case.nodes(2)
-    with kit.running(case.cluster) as operator:
+    with kit.reused(case.cluster) as operator:
         group = case.group("train", 2)
         case.members("train", [0])
         case.members("train", [1], scheduler="default-scheduler")
@@ -78,7 +78,7 @@ def test_the_status_of_a_group_names_members_with_another_scheduler_name(case):
 
 def test_no_member_is_placed_if_only_a_part_of_the_gang_fits(case):
     case.nodes(2)
-    with kit.running(case.cluster):
+    with kit.reused(case.cluster):
         group = case.group("train", 5)
         case.members("train", range(5))
         message = case.wait_condition(group, "False", "Unschedulable")
@@ -91,24 +91,9 @@ def test_no_member_is_placed_if_only_a_part_of_the_gang_fits(case):
     assert kit.over_committed(case.cluster) == {}
 
 
-def test_one_of_two_competing_gangs_is_placed_completely(case):
-    case.nodes(3)
-    for name in ("left", "right"):
-        case.group(name, 4)
-        case.members(name, range(4))
-    with kit.running(case.cluster):
-        wait_until(lambda: 4 in {len(case.places("left")), len(case.places("right"))}, 60, "one gang is placed")
-        winner, loser = sorted(("left", "right"), key=lambda name: -len(case.places(name)))
-        wait_until(lambda: case.all_unscheduled(loser, 4), 30, "the other gang is marked Unschedulable")
-        assert case.places(loser) == []
-        for i in range(4):
-            case.cluster.client.delete(pod(f"{winner}-{i}", case.namespace))
-        case.wait_placed(loser, 4)
-
-
 def test_members_of_a_basic_group_are_placed_one_by_one(case):
     case.nodes(1)
-    with kit.running(case.cluster):
+    with kit.reused(case.cluster):
         group = case.group("batch", None)
         case.members("batch", range(3))
         case.wait_placed("batch", 2)
@@ -117,7 +102,7 @@ def test_members_of_a_basic_group_are_placed_one_by_one(case):
 
 def test_a_group_stays_scheduled_when_a_further_member_does_not_fit(case):
     case.nodes(2)
-    with kit.running(case.cluster):
+    with kit.reused(case.cluster):
         group = case.group("train", 3)
         case.members("train", range(4))
         case.wait_placed("train", 4)
@@ -149,7 +134,7 @@ def test_the_status_names_a_field_in_which_members_differ(case, differing, text)
             "spec": {"schedulerName": "second", "strategy": {"type": "Default"}},
         }
     )
-    with kit.running(case.cluster):
+    with kit.reused(case.cluster):
         group = case.group("train", 3)
         case.members("train", range(2))
         case.members("train", [2], **differing)
@@ -159,7 +144,7 @@ def test_the_status_names_a_field_in_which_members_differ(case, differing, text)
 
 def test_a_topology_constraint_keeps_a_gang_in_one_domain(case):
     case.nodes(6, zones=3)
-    with kit.running(case.cluster):
+    with kit.reused(case.cluster):
         constraint = {"schedulingConstraints": {"topology": [{"key": ZONE}]}}
         too_large = case.group("large", 5, **constraint)
         case.members("large", range(5))
@@ -172,23 +157,6 @@ def test_a_topology_constraint_keeps_a_gang_in_one_domain(case):
         assert case.places("large") == []
 
 
-def test_topology_constraints_are_ignored_if_their_gate_is_off(case):
-    case.nodes(2, zones=2)
-    with kit.running(case.cluster, "--feature-gates=TopologyAwareWorkloadScheduling=false"):
-        case.group("train", 4, schedulingConstraints={"topology": [{"key": ZONE}]})
-        case.members("train", range(4))
-        case.wait_placed("train", 4)
-
-
-def test_the_workload_api_is_ignored_if_its_gate_is_off(case):
-    case.nodes(1)
-    with kit.running(case.cluster, "--feature-gates=GenericWorkload=false"):
-        group = case.group("train", 5)
-        case.members("train", range(2))
-        case.wait_placed("train", 2)
-        assert "conditions" not in case.status(group)
-
-
 def test_a_policy_packs_a_gang_into_few_domains(case):
     case.cluster.client.create(
         {
@@ -199,36 +167,18 @@ def test_a_policy_packs_a_gang_into_few_domains(case):
         }
     )
     case.nodes(8, zones=4)
-    with kit.running(case.cluster):
+    with kit.reused(case.cluster):
         case.group("train", 6)
         case.members("train", range(6))
         case.wait_placed("train", 6)
         assert len({int(name[1:]) % 4 for name in case.places("train")}) == 2
 
 
-def test_large_gangs_are_placed_completely_or_not_at_all(case):
-    """The nodes have room for two and a half of three gangs."""
-    case.nodes(200, cpu="1")
-    case.members("filler", range(75), cpu="1", nodeSelector=None, schedulingGroup=None)
-    with kit.running(case.cluster, "--pod-intake=watch"):
-        case.wait_placed("filler", 75)
-        names = ("one", "two", "three")
-        for name in names:
-            case.group(name, 50)
-            case.members(name, range(50))
-        wait_until(lambda: sum(len(case.places(name)) for name in names) == 100, 90, "two gangs are placed")
-        wait_until(
-            lambda: any(case.all_unscheduled(name, 50) for name in names), 60, "the third gang is marked Unschedulable"
-        )
-        assert sorted(len(case.places(name)) for name in names) == [0, 50, 50]
-        assert kit.over_committed(case.cluster) == {}
-
-
 def test_a_gang_preempts_only_as_many_pods_as_it_needs(case):
     case.nodes(2)
     victims = {"schedulingGroup": None, "terminationGracePeriodSeconds": 0}
     case.members("low", range(4), **victims)
-    with kit.running(case.cluster):
+    with kit.reused(case.cluster):
         case.wait_placed("low", 4)
         large = case.group("large", 5, priorityClassName="eager")
         case.members("large", range(5), priorityClassName="eager")
@@ -248,7 +198,7 @@ def test_a_gang_preempts_only_as_many_pods_as_it_needs(case):
 def test_a_group_with_disruption_mode_all_is_preempted_as_a_whole(case):
     case.nodes(2)
     victims = {"terminationGracePeriodSeconds": 0}
-    with kit.running(case.cluster):
+    with kit.reused(case.cluster):
         group = case.group("low", 3, disruptionMode=ALL)
         case.members("low", range(3), **victims)
         case.wait_placed("low", 3)
@@ -266,10 +216,60 @@ def test_a_group_with_disruption_mode_all_is_preempted_as_a_whole(case):
 
 def test_the_workload_api_example_is_placed(case):
     case.nodes(1, cpu="8")
-    with kit.running(case.cluster):
+    with kit.reused(case.cluster):
         example = (EXAMPLES / "workload-gang.yaml").read_text().replace("scheduling.k8s.io/v1beta1", WORKLOAD)
         case.cluster.kubectl("apply", "-n", case.namespace, "-f", "-", stdin=example)
         case.wait_placed("pair", 2)
+
+
+def test_one_of_two_competing_gangs_is_placed_completely(case):
+    case.nodes(3)
+    for name in ("left", "right"):
+        case.group(name, 4)
+        case.members(name, range(4))
+    with kit.running(case.cluster):
+        wait_until(lambda: 4 in {len(case.places("left")), len(case.places("right"))}, 60, "one gang is placed")
+        winner, loser = sorted(("left", "right"), key=lambda name: -len(case.places(name)))
+        wait_until(lambda: case.all_unscheduled(loser, 4), 30, "the other gang is marked Unschedulable")
+        assert case.places(loser) == []
+        for i in range(4):
+            case.cluster.client.delete(pod(f"{winner}-{i}", case.namespace))
+        case.wait_placed(loser, 4)
+
+
+def test_topology_constraints_are_ignored_if_their_gate_is_off(case):
+    case.nodes(2, zones=2)
+    with kit.running(case.cluster, "--feature-gates=TopologyAwareWorkloadScheduling=false"):
+        case.group("train", 4, schedulingConstraints={"topology": [{"key": ZONE}]})
+        case.members("train", range(4))
+        case.wait_placed("train", 4)
+
+
+def test_the_workload_api_is_ignored_if_its_gate_is_off(case):
+    case.nodes(1)
+    with kit.running(case.cluster, "--feature-gates=GenericWorkload=false"):
+        group = case.group("train", 5)
+        case.members("train", range(2))
+        case.wait_placed("train", 2)
+        assert "conditions" not in case.status(group)
+
+
+def test_large_gangs_are_placed_completely_or_not_at_all(case):
+    """The nodes have room for two and a half of three gangs."""
+    case.nodes(200, cpu="1")
+    case.members("filler", range(75), cpu="1", nodeSelector=None, schedulingGroup=None)
+    with kit.reused(case.cluster, "--pod-intake=watch"):
+        case.wait_placed("filler", 75)
+        names = ("one", "two", "three")
+        for name in names:
+            case.group(name, 50)
+            case.members(name, range(50))
+        wait_until(lambda: sum(len(case.places(name)) for name in names) == 100, 90, "two gangs are placed")
+        wait_until(
+            lambda: any(case.all_unscheduled(name, 50) for name in names), 60, "the third gang is marked Unschedulable"
+        )
+        assert sorted(len(case.places(name)) for name in names) == [0, 50, 50]
+        assert kit.over_committed(case.cluster) == {}
 
 
 @pytest.mark.kubernetes(37, "two versions of PodGroups")
@@ -290,7 +290,7 @@ def test_unchanged_statuses_are_not_written_again(case):
     """Retries of a pending group write its status only if it has changed."""
     install_crd(case.cluster)
     case.nodes(1)
-    with kit.running(case.cluster, "--pod-intake=watch"):
+    with kit.reused(case.cluster, "--pod-intake=watch"):
         groups = [case.group("workload", 3), case.custom_group("custom", 3)]
         case.members("workload", range(3))
         case.members("custom", range(3), custom=True)

@@ -95,7 +95,7 @@ def cluster(installed, empty_cluster, namespace):
 def test_a_pod_gets_the_smallest_fitting_volumes_and_their_node(cluster, namespace):
     for body in (claim("data", namespace, "500Mi"), claim("big", namespace, "5Gi")):
         cluster.client.create(body)
-    with kit.running(cluster):
+    with kit.reused(cluster):
         cluster.client.create(mounting("app", namespace, "data", "big"))
         kit.wait_bound(cluster, namespace, 1, 30)
     placed = cluster.client.read(mounting("app", namespace))["spec"]["nodeName"]
@@ -112,7 +112,7 @@ def test_pods_get_one_volume_each_or_wait(cluster, namespace):
     for i in range(3):
         cluster.client.create(claim(f"data-{i}", namespace, "5Gi"))
         cluster.client.create(mounting(f"app-{i}", namespace, f"data-{i}"))
-    with kit.running(cluster):
+    with kit.reused(cluster):
         kit.wait_bound(cluster, namespace, 2, 30)
         wait_until(lambda: bool(unschedulable_messages(cluster, namespace)), 30, "one pod is marked Unschedulable")
     places = [raw["spec"]["nodeName"] for raw in kit.pods(cluster, namespace) if raw["spec"].get("nodeName")]

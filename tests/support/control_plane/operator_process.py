@@ -13,7 +13,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -123,6 +123,7 @@ def start(
     ready: bool = True,
 ) -> Operator:
     """Start an operator as the service account of manifests/base. With `ready`, wait until it is ready."""
+    stop_reused(cluster)
     kubeconfig = kubeconfig or cluster.service_account_kubeconfig(*ACCOUNT)
     port = free_port()
     settings = {
@@ -163,6 +164,31 @@ def running(cluster: ControlPlane, *arguments: str, **options: Any) -> Iterator[
         yield operator
     finally:
         operator.process.stop(30)
+
+
+_reused: dict[ControlPlane, tuple[Sequence[str], Operator]] = {}
+"""The operator of each cluster that goes on for the next test."""
+
+
+@contextmanager
+def reused(cluster: ControlPlane, *arguments: str) -> Iterator[Operator]:
+    """An operator with these arguments that goes on after the block, for the next one with the same arguments.
+
+    Any other start of an operator on the cluster stops it, and so does the end of the test's module. Its log starts with the block.
+    """
+    known, operator = _reused.get(cluster, (None, None))
+    if operator is None or known != arguments or not operator.process.alive:
+        operator = start(cluster, *arguments)
+        _reused[cluster] = arguments, operator
+    yield replace(operator, log_start=operator.process.log.stat().st_size)
+    assert operator.process.alive, operator.process.log_tail()
+
+
+def stop_reused(*clusters: ControlPlane) -> None:
+    """Stop gracefully the operators that go on for later tests: those of these clusters, or all."""
+    for cluster in clusters or tuple(_reused):
+        if cluster in _reused:
+            _reused.pop(cluster)[1].process.stop(30)
 
 
 # Reading the cluster
