@@ -1,7 +1,7 @@
 """The client of the API server: how a request gets there, and what its failure means.
 
 * `http`: requests and streams with the current credentials; `answers`: a response.
-* `wire`: HTTP/1.1 for short requests; `response`: how responses are read; `tunnel`: the way through a proxy.
+* `wire`: HTTP/1.1 for short requests; `response`: how responses are read.
 * `errors`: every error and its predicates; `retry`: the retry policy; `pages`: lists in pages.
 * `credentials/`: our credentials, kept fresh, and their sources: kubeconfigs, credential plugins, proxies, TLS.
 * `access`: what is served, and what RBAC allows.

@@ -1,5 +1,7 @@
 """The connection to the API server: short requests over `wire`, streams over aiohttp, JSON by orjson, credentials kept fresh.
 
+Through an HTTP proxy, short requests go over aiohttp, too.
+
 `Http.send` is the hot path: it returns status and bytes, and parses nothing. `Http.call` sends and returns objects and raises
 `ApiError` for 4xx and 5xx. Both raise `UnreachableError` without a response. On a 401 the credentials are loaded again, all
 connections are replaced, and the request is sent once more. Nothing else is sent twice, except by `call_with_retries`: a
@@ -23,9 +25,10 @@ from podwright import __version__
 from podwright.engine.metrics.metrics import Metrics
 from podwright.kube.client.answers import Answer, retry_after_seconds
 from podwright.kube.client.credentials.credentials import Credentials, Headers, Source
-from podwright.kube.client.errors import ConfigError, UnreachableError, is_initializing, retry_after
+from podwright.kube.client.errors import ConfigError, TooLongError, UnreachableError, is_initializing, retry_after
 from podwright.kube.client.media_types import JSON
 from podwright.kube.client.metrics import NO_ANSWER, HostMetrics
+from podwright.kube.client.response import BODY_LIMIT
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.client.wire import CONNECT_SECONDS, BeforeWrite, ConnectionPool, host_and_port
 
@@ -225,9 +228,9 @@ class _Connections:
             credentials.server,
             credentials.ssl_context,
             headers=self._pool_headers(),
-            proxy=credentials.proxy,
             before_write=before_write,
         )
+        self._before_write = before_write
 
     def _pool_headers(self) -> Headers:
         return (("User-Agent", USER_AGENT), *self.credentials.headers)
@@ -250,11 +253,36 @@ class _Connections:
     ) -> Answer:
         started, status = perf_counter(), NO_ANSWER
         try:
-            answer = await self._pool.send(method, path, body, content_type, timeout, accept)
+            send = self._pool.send if self.credentials.proxy is None else self._send_through_proxy
+            answer = await send(method, path, body, content_type, timeout, accept)
             status = answer.status
             return answer
         finally:
             self.metrics.answered(method, status, perf_counter() - started)
+
+    async def _send_through_proxy(
+        self, method: str, path: str, body: bytes | None, content_type: str, timeout: float, accept: str
+    ) -> Answer:
+        """See `ConnectionPool.send`."""
+        if self._before_write is not None and method != "GET":
+            self._before_write(path)
+        url, headers = URL(self.credentials.server.rstrip("/") + path, encoded=True), self.headers.copy()
+        headers["Accept"] = accept
+        if body is not None:
+            headers["Content-Type"] = content_type
+        asked = self.session.request(method, url, data=body, headers=headers, allow_redirects=False)
+        try:
+            async with asyncio.timeout(timeout), asked as found:
+                content = bytearray()
+                async for piece in found.content.iter_any():
+                    content += piece
+                    if len(content) > BODY_LIMIT:
+                        raise TooLongError("the response is too long")
+                return Answer(found.status, bytes(content), _retry_after(found))
+        except TimeoutError:
+            raise UnreachableError(f"no answer after {timeout:g} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise _unreachable(error) from error
 
     def abort(self) -> None:
         self._pool.abort()
@@ -307,9 +335,16 @@ async def _error_body(response: aiohttp.ClientResponse) -> bytes:
 
 
 async def _hide_urls(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """A refusal by a proxy, and a malformed response, as an error without the URL: that of a proxy may contain a password."""
+    """A refusal by a proxy, and a malformed response, as an error without the URL: that of a proxy may contain a password.
+
+    Of a connection that ends without a response, aiohttp must not see the type, because it sends a PUT or DELETE again.
+    """
     try:
         return await handler(request)
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        if request.method == "GET":
+            raise
+        problem = str(error)
     except aiohttp.ClientResponseError as error:
         problem = f"HTTP {error.status} {error.message}"
     raise aiohttp.ClientConnectionError(

@@ -1,7 +1,7 @@
 """HTTP/1.1 for short requests, reduced to the minimum: one write, one parse (`response`), connections kept alive.
 
 A Binding and its event cost 60 µs of CPU each with this module and 175 µs with aiohttp, which is most of a pod's cost outside
-its decision (docs/adr/0005 has the figures). Streams use aiohttp: see `http`.
+its decision (docs/adr/0005 has the figures). Streams, and requests through a proxy, use aiohttp: see `http`.
 
 Invariant: one request at a time on a connection, and nothing but a GET is sent twice. The oldest idle connection is used next. So connections
 opened in a burst expire together, which avoids heap fragmentation.
@@ -25,7 +25,6 @@ from podwright.kube.client.answers import Answer
 from podwright.kube.client.errors import TooLongError, UnreachableError
 from podwright.kube.client.media_types import JSON
 from podwright.kube.client.response import ResponseError, ResponseReader, ResponseTooLongError
-from podwright.kube.client.tunnel import Proxy
 from podwright.kube.deadline import Deadline
 
 CONNECT_SECONDS: Final = 10.0
@@ -51,7 +50,7 @@ def host_and_port(server: str) -> str:
 
 
 class ConnectionPool:
-    """Connections to one server. `headers` are sent with every request; `proxy`: the URL of an HTTP proxy on the way."""
+    """Connections to one server. `headers` are sent with every request."""
 
     def __init__(
         self,
@@ -59,7 +58,6 @@ class ConnectionPool:
         context: ssl.SSLContext | None,
         headers: tuple[tuple[str, str], ...],
         *,
-        proxy: str | None = None,
         before_write: BeforeWrite | None = None,
     ) -> None:
         """`before_write` is called right before a request is sent that is not a GET."""
@@ -69,9 +67,6 @@ class ConnectionPool:
         self._authority = host_and_port(server)
         self._prefix = url.raw_path.rstrip("/")
         self._context = context
-        self._proxy = None if proxy is None else Proxy(proxy)
-        if self._proxy is not None and context is None:
-            self._prefix = f"http://{self._authority}{self._prefix}"
         self._before_write = before_write
         self._idle: list[tuple[int, _Connection]] = []
         """A heap of connections by number, so oldest first."""
@@ -86,8 +81,6 @@ class ConnectionPool:
 
     def set_headers(self, headers: tuple[tuple[str, str], ...]) -> None:
         """Sends these headers from the next request on. Raises ValueError for a header with a line break."""
-        if self._proxy is not None and self._context is None:
-            headers = (*self._proxy.headers, *headers)
         lines = [f"Host: {self._authority}", *(f"{name}: {value}" for name, value in headers)]
         if any("\r" in line or "\n" in line for line in lines):
             raise ValueError("a header contains a line break")
@@ -161,26 +154,21 @@ class ConnectionPool:
 
     async def _dial(self) -> _Connection:
         """Tries the addresses of the host in turn, first the one that answered last. Raises OSError and ssl.SSLError."""
-        host, port = (self._host, self._port) if self._proxy is None else (self._proxy.host, self._proxy.port)
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         addresses = dict.fromkeys(str(info[4][0]) for info in found)
         *others, last = sorted(addresses, key=lambda address: address != self._last_address)
         for address in others:
             with contextlib.suppress(OSError):
-                return await self._dial_address(address, port, ADDRESS_SECONDS)
-        return await self._dial_address(last, port, CONNECT_SECONDS)
+                return await self._dial_address(address, ADDRESS_SECONDS)
+        return await self._dial_address(last, CONNECT_SECONDS)
 
-    async def _dial_address(self, address: str, port: int, seconds: float) -> _Connection:
-        """A connection to one address. Raises OSError, its subclasses TimeoutError and ssl.SSLError, and UnreachableError."""
+    async def _dial_address(self, address: str, seconds: float) -> _Connection:
+        """A connection to one address. Raises OSError and its subclasses TimeoutError and ssl.SSLError."""
         loop = asyncio.get_running_loop()
         connection = _Connection(self, next(self._numbers))
         async with asyncio.timeout(seconds):
-            if self._proxy is None:
-                secure = {} if self._context is None else _secure(self._context, self._host)
-                await loop.create_connection(lambda: connection, address, port, **secure)
-            else:
-                target = None if self._context is None else (self._context, self._host, self._port)
-                connection.connection_made(await self._proxy.connect(address, connection, target))
+            secure = {} if self._context is None else _secure(self._context, self._host)
+            await loop.create_connection(lambda: connection, address, self._port, **secure)
         self._last_address = address
         return connection
 
@@ -304,8 +292,8 @@ class _Connection(asyncio.Protocol):
             self._late = None  # it refers to this object, and the garbage collector should not have to find the cycle
         self._pool.discard(self)
         if self._waiter is None:
-            return
-        if not self._reader.started:
+            self._reader.close()
+        elif not self._reader.started:
             text = f"the connection was lost: {error}" if error else "the connection was lost"
             self._fail(text, StaleConnectionError)
         elif not self._ended:
@@ -315,6 +303,7 @@ class _Connection(asyncio.Protocol):
                 self._finish(self._reader.end())
             except ResponseError as problem:
                 self._fail(str(problem))
+            self._reader.close()
 
     def data_received(self, data: bytes) -> None:
         if self._waiter is None:
@@ -347,6 +336,6 @@ class _Connection(asyncio.Protocol):
     def _fail(self, problem: str, kind: type[UnreachableError] = UnreachableError) -> None:
         waiter, self._waiter = self._waiter, None
         self.close()
-        self._reader = ResponseReader()  # frees the part of a response that it has read
+        self._reader.close()
         if waiter is not None and not waiter.done():
             waiter.set_exception(kind(problem))

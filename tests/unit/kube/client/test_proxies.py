@@ -9,9 +9,10 @@ import traceback
 import aiohttp
 import pytest
 
+from podwright.kube.client import http as module
 from podwright.kube.client.credentials.credentials import Credentials, Loaded, Source
 from podwright.kube.client.credentials.tls import tls_context
-from podwright.kube.client.errors import UnreachableError
+from podwright.kube.client.errors import TooLongError, UnreachableError
 from podwright.kube.client.http import Http, new_session
 from support.http.recording import Recorded, RecordingServers, create_certificates
 
@@ -80,8 +81,8 @@ async def test_a_server_without_tls_is_asked_by_the_proxy(certificates):
     [
         pytest.param(b"HTTP/1.1 407 Authenticate\r\nContent-Length: 0\r\n\r\n", "HTTP 407", id="a refusal"),
         pytest.param(b"SSH-2.0-OpenSSH\r\n\r\n", "no valid response", id="not HTTP"),
-        pytest.param(b"HTTP/1.1 200 OK\r\n\r\nearly", "does not connect us", id="bytes before ours"),
-        pytest.param(b"", "was lost", id="nothing"),
+        pytest.param(b"HTTP/1.1 200 OK\r\n\r\nearly", "Cannot connect", id="bytes before ours"),
+        pytest.param(b"", "disconnected", id="nothing"),
     ],
 )
 async def test_a_proxy_that_does_not_connect_is_an_unreachable_server(certificates, answer, problem):
@@ -131,6 +132,47 @@ async def test_no_error_of_a_proxy_shows_its_password(certificates, answer):
         assert "alice" not in shown
     if answer.startswith(b"HTTP"):
         assert [answer[9:12].decode() in str(error) for error in errors] == [True] * 3
+
+
+@pytest.mark.parametrize(("method", "sent"), [("GET", 3), ("DELETE", 2), ("PUT", 2), ("POST", 2)])
+async def test_a_connection_that_ends_without_an_answer_repeats_only_a_get(method, sent):
+    received = []
+
+    async def serve(reader, writer):
+        for number in range(2):
+            received.append(await reader.readuntil(b"\r\n\r\n"))
+            if number == 0:
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    http = http_through(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "http://api.test")
+    assert await http.call("GET", "/probe") == {}
+    if method == "GET":
+        assert await http.call(method, "/probe") == {}
+    else:
+        with pytest.raises(UnreachableError, match="disconnected"):
+            await http.call(method, "/probe")
+    assert len(received) == sent
+    await http.close()
+    server.close()
+
+
+async def test_a_response_that_is_too_long_is_not_read_to_its_end(monkeypatch):
+    monkeypatch.setattr(module, "BODY_LIMIT", 1_000)
+
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + b"x" * 2_000)
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    http = http_through(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "http://api.test")
+    with pytest.raises(TooLongError):
+        await http.call("GET", "/probe")
+    await http.close()
+    server.close()
 
 
 async def streamed(http):
