@@ -1,5 +1,6 @@
 """The test control plane starts, behaves like a real one, and leaves nothing behind."""
 
+import json
 import os
 import shutil
 import signal
@@ -259,13 +260,18 @@ def test_the_command_line_runs_a_cluster_until_it_is_interrupted(binaries: Binar
     command = [sys.executable, "-m", "podwright.testing", "up", "--nodes", "2"]
     owner = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     kubeconfig = Path(owner.stdout.readline().strip())
-    listed = subprocess.run(
-        [binaries.path("kubectl"), f"--kubeconfig={kubeconfig}", "get", "nodes", "-o", "name"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert listed.stdout.split() == ["node/node-0", "node/node-1"]
+
+    def kubectl(*arguments, **options):
+        program = [binaries.path("kubectl"), f"--kubeconfig={kubeconfig}", *arguments]
+        return subprocess.run(program, capture_output=True, text=True, check=True, timeout=60, **options).stdout
+
+    assert kubectl("get", "nodes", "-o", "name").split() == ["node/node-0", "node/node-1"]
+    if WORKLOAD == "scheduling.k8s.io/v1beta1":
+        spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+        group = {"apiVersion": WORKLOAD, "kind": "PodGroup", "metadata": {"name": "pair"}, "spec": spec}
+        kubectl("create", "-f", "-", input=json.dumps(group))
+        # Returns when the PodGroup is gone: a controller takes its finalizer away.
+        kubectl("delete", "podgroups.scheduling.k8s.io", "pair", "--timeout=50s")
     owner.send_signal(signal.SIGINT)
     _, errors = owner.communicate()
     assert f"kubectl: {binaries.path('kubectl')}\n" in errors

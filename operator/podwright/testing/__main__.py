@@ -9,10 +9,11 @@ import click
 
 from podwright.testing.binaries import Binaries, BinariesMissingError
 from podwright.testing.build import BuildError
-from podwright.testing.control_plane import ControlPlane
+from podwright.testing.control_plane import DEFAULT_CONTROLLERS, ControlPlane
 from podwright.testing.objects import node
 from podwright.testing.processes import Process, ProcessError
 from podwright.testing.versions import PROGRAMS, VersionError
+from podwright.testing.workload_api import workload_api
 
 _COMPONENTS = ("scheduler", "controllers", "kwok")
 
@@ -38,10 +39,12 @@ def build(programs: tuple[str, ...]) -> None:
 @click.option("--nodes", default=0, show_default=True, help="Number of nodes to create, in three zones.")
 @click.option("--fsync", is_flag=True, help="Let etcd sync each write to disk.")
 def up(components: tuple[str, ...], nodes: int, fsync: bool) -> None:
-    """Start a control plane, print the path of its kubeconfig, and run until Ctrl-C."""
+    """Start a control plane that serves PodGroups, print the path of its kubeconfig, and run until Ctrl-C."""
     signal.signal(signal.SIGTERM, _interrupt)
-    with ControlPlane(fsync=fsync) as cluster:
-        _start(cluster, components)
+    binaries = Binaries()
+    api = workload_api(binaries.versions.kubernetes_minor)
+    with ControlPlane(binaries=binaries, fsync=fsync, **({} if api is None else api.options)) as cluster:
+        _start(cluster, components, () if api is None else api.controllers)
         zones = ("zone-a", "zone-b", "zone-c")
         cluster.bulk.create(
             node(f"node-{number}", labels={"topology.kubernetes.io/zone": zones[number % 3]}) for number in range(nodes)
@@ -55,11 +58,13 @@ def up(components: tuple[str, ...], nodes: int, fsync: bool) -> None:
         _wait_for_end((cluster.etcd, cluster.api_server))
 
 
-def _start(cluster: ControlPlane, components: Container[str]) -> None:
+def _start(cluster: ControlPlane, components: Container[str], controllers: tuple[str, ...]) -> None:
     if "scheduler" in components:
         cluster.start_scheduler()
     if "controllers" in components:
-        cluster.start_controller_manager()
+        controllers += DEFAULT_CONTROLLERS
+    if controllers:
+        cluster.start_controller_manager(controllers)
     if "kwok" in components:
         cluster.start_kwok()
 

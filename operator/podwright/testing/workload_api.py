@@ -10,10 +10,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class WorkloadApi:
-    """The PodGroups of Kubernetes' Workload API. `version`: the newest that is served, for example `scheduling.k8s.io/v1beta1`."""
+    """The PodGroups of Kubernetes' Workload API. `version`: the newest that is served, for example `scheduling.k8s.io/v1beta1`.
+
+    `controllers`: those without which a deleted PodGroup stays, because it keeps its finalizer.
+    """
 
     version: str
     feature_gates: tuple[str, ...]
+    controllers: tuple[str, ...] = ()
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -29,7 +33,11 @@ _BY_MINOR: Mapping[int, WorkloadApi] = {
         "scheduling.k8s.io/v1alpha2",
         ("GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption"),
     ),
-    37: WorkloadApi("scheduling.k8s.io/v1beta1", ("GenericWorkload", "TopologyAwareWorkloadScheduling")),
+    37: WorkloadApi(
+        "scheduling.k8s.io/v1beta1",
+        ("GenericWorkload", "TopologyAwareWorkloadScheduling"),
+        ("podgroup-protection-controller",),
+    ),
 }
 
 
