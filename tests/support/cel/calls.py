@@ -182,7 +182,7 @@ CALLS = {
         "{dyn}.exists(i, i == {any})",
         "({list_dyn} == {list_dyn})",
         "{bool} == {bool}",
-        "({list_int} in {{{list_int}: {int}}})",
+        "([{int}] in {{[{int}]: {int}}})",
         "cel.bind(z, {list_any}, z in {{z: {any}}})",
         "({{{list_any}: {int}}} == {{{list_any}: {int}}})",
         "{{{list_any}: {int}}}.exists(k, k == {list_any})",

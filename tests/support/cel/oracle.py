@@ -202,15 +202,18 @@ def known_difference(question, theirs, ours):
         return "error" in ours
     if ours.get("error", "").endswith("…"):
         return theirs.get("error", "").startswith(ours["error"][:-1])
+    if all(_NO_PATTERN in found.get("error", "") for found in (theirs, ours)):
+        return True
     if "*types.concatList" in theirs.get("error", ""):
         return ours.get("error") == theirs["error"].replace("concatList", "baseList")
     if _UNREADABLE in theirs.get("error", "") and _UNREADABLE in ours.get("error", ""):
         return theirs["error"].partition("Parse")[0] == ours["error"].partition("Parse")[0]
     if "flatten()" in question["expression"] and "sortBy(" in question["expression"]:
-        return "refusal" in ours or _outcome(theirs) == _outcome(ours)
+        return "refusal" in ours or "refusal" in theirs or _outcome(theirs) == _outcome(ours)
     return False
 
 
+_NO_PATTERN = "error parsing regexp: "
 _UNREADABLE = "parse error during conversion from string"
 
 
