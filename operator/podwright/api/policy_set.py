@@ -389,7 +389,9 @@ class PolicySet:
         served = self._served.get(scheduler_name)
         if served is None:
             built_in, always = self.compiler.built_in_for(scheduler_name), scheduler_name in self.compiler.built_in
-            served = self._served[scheduler_name] = ServedName(built_in, always=always, waits=self._waits)
+            served = self._served[scheduler_name] = ServedName(
+                built_in, always=always, waits=self._waits, shadows=self._shadows
+            )
         return served
 
 

@@ -6,7 +6,7 @@ They are prepared when they are needed, so that applying a thousand policies in 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from podwright.api.compile import CompiledPolicy, misnamed_policy
@@ -17,6 +17,7 @@ from podwright.api.spec.match import CompiledMatch, Subject
 UNKNOWN_NAME: Final = "does not exist for the pod's scheduler name"
 NOT_BY_NAME: Final = "does not let pods name it: its spec.byName is Never"
 NOT_MATCHED: Final = "does not match the pod"
+IN_SHADOW: Final = "is in shadow mode, so it takes no pods"
 
 
 def order(policy: CompiledPolicy) -> tuple[int, float, str]:
@@ -27,18 +28,21 @@ def order(policy: CompiledPolicy) -> tuple[int, float, str]:
 class ServedName:
     """See the module. The policies are active or refused; the built-in policy is not among them."""
 
-    def __init__(self, built_in: CompiledPolicy, *, always: bool, waits: bool) -> None:
-        """`built_in`: the policy for pods that no other takes. `always`: the name is served without any policy.
+    def __init__(self, built_in: CompiledPolicy, *, always: bool, waits: bool, shadows: Collection[str] = ()) -> None:
+        """`built_in`: the policy for pods that no other takes. `shadows`: the names of the policies in shadow mode, kept
+        up to date. `always`: the name is served without any policy.
 
         `waits`: the pods of refused policies wait for them; otherwise refused policies are passed over.
         """
         self._built_in = built_in
+        self._shadows = shadows
         self._always = always
         self._waits = waits
         self._policies: list[CompiledPolicy] = []
         self._by_name: dict[str, CompiledPolicy] = {}
         self._misnamed = {
-            reason: misnamed_policy(built_in.profile, reason) for reason in (UNKNOWN_NAME, NOT_BY_NAME, NOT_MATCHED)
+            reason: misnamed_policy(built_in.profile, reason)
+            for reason in (UNKNOWN_NAME, NOT_BY_NAME, NOT_MATCHED, IN_SHADOW)
         }
         """The policies for pods that name a policy which does not take them, by the reason."""
         self._prepared: _Prepared | None = None
@@ -86,7 +90,7 @@ class ServedName:
         """The policy that the pod names, if it takes the pod."""
         named = self._by_name.get(subject.policy)
         if named is None:
-            return self._misnamed[UNKNOWN_NAME]
+            return self._misnamed[IN_SHADOW if subject.policy in self._shadows else UNKNOWN_NAME]
         if named.spec.by_name == "Never":
             return self._misnamed[NOT_BY_NAME]
         return named if named.matches(subject) else self._misnamed[NOT_MATCHED]

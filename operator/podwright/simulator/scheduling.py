@@ -207,7 +207,7 @@ class Scheduling:
             self._attempt_group(queued, policy)
         elif policy.refusal:
             self.queue.reject(queued, {WAITS_FOR_POLICY}, count=False)
-            self._pends(queued, f"the pod waits because {policy.refusal}", {WAITS_FOR_POLICY})
+            self._pends(queued, f"the pod waits because {policy.why_waits(pod)}", {WAITS_FOR_POLICY})
         else:
             preempt = self._preemptions[pod.uid] < MAX_PREEMPTIONS
             decision = schedule(policy.framework, self._cache, pod, self._below, preempt=preempt)
@@ -288,7 +288,7 @@ class Scheduling:
         if policy.refusal:
             for member in members:
                 self.queue.reject(member, {WAITS_FOR_POLICY}, count=False)
-                self._pends(member, f"the pod waits because {policy.refusal}", {WAITS_FOR_POLICY})
+                self._pends(member, f"the pod waits because {policy.why_waits(member.pod)}", {WAITS_FOR_POLICY})
             return
         args = policy.compiled.profile.args.get(GangScheduling.name)
         planner = Planner(

@@ -255,7 +255,6 @@ SITUATIONS = (
         waiting(requests={"example.com/gpu": "1"}),
         "NoSuchResource",
         "no node offers example.com/gpu",
-        ("request 1 example.com/gpu less",),
     ),
     Situation(
         "an extended resource in use",

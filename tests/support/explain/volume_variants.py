@@ -87,7 +87,7 @@ VOLUME_VARIANTS = (
         ),
         waiting(spec=mounting("data")),
         "NoVolume",
-        "node(s) didn't find available persistent volumes to bind",
+        "the class allows no volume on the node (its allowedTopologies: topology.kubernetes.io/zone in c)",
         ("one more node like one, but with topology.kubernetes.io/zone=c",),
     ),
     Situation(

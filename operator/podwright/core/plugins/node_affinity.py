@@ -8,7 +8,7 @@ Pods to Nodes".
 from __future__ import annotations
 
 import difflib
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -51,6 +51,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import HOSTNAME, Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.selectors import NodeSelector, NodeSelectorTerm
+from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.state.columns.matching import affinity_column, preference_column, preference_score_of
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
@@ -229,7 +230,12 @@ class NodeAffinity(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScoreP
                     for each in term.fields
                     if not each.matches_value(node.name)
                 ]
-        return Why(detail=some(found))
+        names = {node.name for node in self.handle.cache.table.nodes if node is not None}
+        return Why(text=_missing_node(affinity, names), detail=some(found))
+
+    def why_nowhere(self, pod: PodInfo, _message: str) -> Why:
+        names = {node.name for node in self.handle.cache.table.nodes if node is not None}
+        return Why(text=_missing_node(pod.node_affinity, names))
 
     def changes_of_pod(self, pod: PodInfo, node: NodeInfo) -> Iterable[PodChange]:
         labels, made, texts = node.present.labels, editable(pod), []
@@ -279,6 +285,20 @@ def _named_nodes(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
             return None
         names.update(wanted[0].intersection(*wanted[1:]))
     return frozenset(names) if terms else None
+
+
+def _missing_node(affinity: PodNodeAffinity, names: Collection[str]) -> str:
+    """The only node that the pod accepts, if no node has that name."""
+    terms = () if affinity.required is None else affinity.required.terms
+    wanted = {affinity.node_selector[HOSTNAME]} if HOSTNAME in affinity.node_selector else set()
+    if len(terms) == 1:
+        for each in (*terms[0].expressions, *terms[0].fields):
+            if each.operator == "In" and each.key in (HOSTNAME, "metadata.name"):
+                wanted |= each.values
+    if not wanted or wanted & {*names}:
+        return ""
+    close = did_you_mean(min(wanted), names) if len(wanted) == 1 else ""
+    return f"the pod wants a node named {' or '.join(sorted(wanted)[:MOST_NAMED])}, and there is none{close}"
 
 
 # Changes of a pod

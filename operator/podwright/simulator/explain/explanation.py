@@ -33,6 +33,8 @@ from podwright.simulator.explain.verdicts import Verdicts, grouped, verdicts_of
 from podwright.simulator.hypotheses.hypothesis import Stopped, never
 from podwright.simulator.loaded import LoadedCluster
 
+_MOST_TRIED: Final = 8
+"""How many changes are named that do not help."""
 _NEXT: Final = ": the next attempt places it"
 NEAREST: Final = 5
 """How many of the nearest nodes are described."""
@@ -59,6 +61,9 @@ def explain_pod(
     found = _explained(cluster, pod, trials)
     if trials and not found.changes and found.state in (State.IGNORED, State.GATED, State.WAITS_FOR_POLICY):
         found = _entered(trials, pod, found)
+    if trials and not found.changes and not trials.cut_short and trials.tried:
+        tried_texts = listed([*trials.tried], _MOST_TRIED)
+        found = replace(found, notes=(*found.notes, f"nothing found that helps; tried: {tried_texts}"))
     if trials and trials.cut_short:
         found = replace(found, notes=(*found.notes, "there was no time to try everything that could help"))
     return found

@@ -90,12 +90,12 @@ def _decided(
     if isinstance(decision, GangFault):
         return replace(found, causes=(Cause(reason="GroupFault", text=decision.message),), message=decision.message)
     attempts = [each for each in decision.attempts.values() if isinstance(each, Rejection)]
-    placed = len(decision.attempts) - len(attempts) + cache.groups.placed(group.key)
+    fitting = len(decision.attempts) - len(attempts)
     groups = tuple(_rejected(attempts[0])) if attempts else ()
     own = decision.attempts.get(pod.uid)
     return replace(
         found,
-        causes=(_no_room(cluster.cache, group, placed, groups, decision),),
+        causes=(_no_room(cluster.cache, group, fitting, groups, decision),),
         message=own.message if isinstance(own, Rejection) else decision.message,
         rejections=groups,
         preemption=_preemption(decision),
@@ -120,7 +120,7 @@ def _rejected(rejection: Rejection) -> Iterator[Rejected]:
             yield Rejected(plugin=plugin, reason=reason, nodes=nodes, only=nodes, examples=(), resolvable=True)
 
 
-def _no_room(cache: Cache, group: PodGroup, placed: int, groups: Sequence[Rejected], decision: GangRejection) -> Cause:
+def _no_room(cache: Cache, group: PodGroup, fitting: int, groups: Sequence[Rejected], decision: GangRejection) -> Cause:
     why = ", ".join(f"{each.reason} on {counted(each.nodes, 'node')}" for each in groups[:2])
     need = counted(group.min_count, "member")
     if group.topology_key:
@@ -132,7 +132,13 @@ def _no_room(cache: Cache, group: PodGroup, placed: int, groups: Sequence[Reject
         return Cause(reason="GangDomainTooSmall", text=f"{text}{f'; for the next one: {why}' if why else ''}")
     if not decision.attempts:
         return Cause(reason="GangNoRoom", text=f"its group {group.label} is not placed: {decision.message}")
-    text = f"its group {group.label} needs room for {need} at once, and only {placed} fit"
+    placed = cache.groups.placed(group.key)
+    if placed:
+        are = "1 member is" if placed == 1 else f"{placed:,} members are"
+        need = f"{group.min_count - placed:,} more"
+        text = f"of its group {group.label}, {are} placed already; it needs room for {need} at once, and only {fitting} fit"
+    else:
+        text = f"its group {group.label} needs room for {need} at once, and only {fitting} fit"
     return Cause(reason="GangNoRoom", text=f"{text}{f'; for the next one: {why}' if why else ''}")
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Int64s
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.objects.wording import listed
 from podwright.core.state.cache import Cache
 from podwright.engine.decisions.decision_annotation import decision_of
@@ -53,7 +54,12 @@ def explain_placed(cluster: LoadedCluster, pod: PodInfo, raw: Mapping[str, Any] 
         found = replace(found, notes=(*found.notes, note))
     there = cache.placement(pod.uid)
     if there is None or there.node is None:
-        return replace(found, notes=(*found.notes, f"node {pod.node_name} does not exist any more"))
+        if pod.phase == "Pending" and pod.start_time is None and recorded is None:
+            text = f"its spec names node {pod.node_name}, which does not exist: no scheduler tries the pod, and no kubelet starts it"
+        else:
+            text = f"its node {pod.node_name} does not exist any more"
+        close = did_you_mean(pod.node_name, (node.name for node in cache.table.nodes if node is not None))
+        return replace(found, causes=(Cause(reason="NodeMissing", text=f"{text}{close}"),))
     with Trial(cluster) as trial:
         trial.evict((pod,))
         return _compared(policy.framework, cache, trial.with_claims(created_anew(cluster, pod, pod.name)), found)

@@ -4,10 +4,12 @@ import pytest
 
 from podwright.simulator.explain.results import State
 from support.explain.kit import apply
+from support.explain.named_causes import NAMED
+from support.explain.objects import cluster, full, node, waiting
 from support.explain.situations import SITUATIONS
 from support.explain.variants import VARIANTS
 
-EACH = [pytest.param(each, id=each.id) for each in (*SITUATIONS, *VARIANTS)]
+EACH = [pytest.param(each, id=each.id) for each in (*SITUATIONS, *VARIANTS, *NAMED)]
 
 
 @pytest.mark.parametrize("situation", EACH)
@@ -34,3 +36,16 @@ def test_each_proposed_change_places_the_pod(situation):
             assert after.preemption.node == change.node, change
         else:
             assert after.state is State.FITS, (change, after.causes)
+
+
+def test_where_nothing_helps_the_explanation_says_what_was_tried():
+    (note,) = cluster([node("one")], [full("a", "one")]).explain(waiting(requests={"example.com/tpu": "1"})).notes
+    assert note.startswith("nothing found that helps; tried: move pods from node one to others")
+    assert "one more node like one" in note
+
+
+def test_a_pod_on_a_node_that_never_was_says_so():
+    found = cluster([node("one")]).explain(waiting(spec={"nodeName": "oen"}))
+    assert (found.state, found.cause.reason) == (State.PLACED, "NodeMissing")
+    assert "its spec names node oen, which does not exist: no scheduler tries the pod" in found.cause.text
+    assert found.cause.text.endswith("did you mean 'one'?")

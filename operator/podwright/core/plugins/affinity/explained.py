@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
-from podwright.core.framework.explaining import CLOSE, MOST_READ, REQUIRED, PodChange, Raw, Why, editable, some
+from podwright.core.framework.explaining import CLOSE, REQUIRED, PodChange, Raw, Why, editable, some
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.wording import listed
 from podwright.core.state.cache import Cache
@@ -21,17 +21,20 @@ _TERMS_READ: Final = 10
 
 
 def why_not_here(cache: Cache, pod: PodInfo, node: NodeInfo, message: str) -> Why:
-    anti = "anti-affinity" in message
     detail = some(_in_the_way(cache, pod, node))
-    return Why("PodAntiAffinity" if anti else "PodAffinity", "" if anti else _matching_none(cache, pod), detail)
+    if "existing pods anti-affinity" in message:
+        return Why("PodAntiAffinity", "a pod nearby has an anti-affinity to this pod", detail)
+    if "anti-affinity" in message:
+        return Why("PodAntiAffinity", "the pod has an anti-affinity to a pod nearby", detail)
+    return Why("PodAffinity", _matching_none(cache, pod), detail)
 
 
 def _in_the_way(cache: Cache, pod: PodInfo, node: NodeInfo) -> Iterator[str]:
-    labels, there = node.present.labels, [*islice(node.pods.values(), MOST_READ)]
+    labels = node.present.labels
     for term in pod.pod_affinity.anti_required:
         matching = [
             other.key
-            for other in there
+            for other in _in_domain(cache, node, term.topology_key)
             if term.matches(other.namespace, cache.namespace_labels(other.namespace), other.labels)
         ]
         if matching:
@@ -39,10 +42,22 @@ def _in_the_way(cache: Cache, pod: PodInfo, node: NodeInfo) -> Iterator[str]:
     for term in pod.pod_affinity.required:
         if term.topology_key not in labels:
             yield f"the node has no label {term.topology_key}"
-    for other in there:
+    own_namespace = cache.namespace_labels(pod.namespace)
+    placed = ((info, other) for info in cache.nodes.values() for other in info.pods.values() if info.node is not None)
+    for info, other in islice(placed, _PODS_READ):
         for term in other.pod_affinity.anti_required:
-            if term.matches(pod.namespace, cache.namespace_labels(pod.namespace), pod.labels):
-                yield f"anti-affinity of {other.key} over {term.topology_key}"
+            key = term.topology_key
+            near = key in labels and info.present.labels.get(key) == labels[key]
+            if near and term.matches(pod.namespace, own_namespace, pod.labels):
+                yield f"anti-affinity of {other.key} over {key}, on {info.name}"
+
+
+def _in_domain(cache: Cache, node: NodeInfo, key: str) -> Iterator[PodInfo]:
+    """The pods in the node's domain, up to a number."""
+    value = node.present.labels.get(key)
+    near = (info for info in cache.nodes.values() if info.node is not None and info.present.labels.get(key) == value)
+    if value is not None:
+        yield from islice((other for info in near for other in info.pods.values()), _PODS_READ)
 
 
 def _matching_none(cache: Cache, pod: PodInfo) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from podwright.core.framework.explaining import CLOSE, PodChange, Raw, Why, editable
 from podwright.core.objects.pod import PodInfo, belongs_to_node
-from podwright.core.objects.resources import CPU, MEMORY, PODS, amounts_of, parse_amounts
+from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, amounts_of, parse_amounts
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.objects.wording import called, listed, quantity, readable
 from podwright.core.state.columns.table import NodeTable
@@ -21,6 +21,8 @@ from podwright.core.state.nodeinfo import NodeInfo
 _RESOURCES_READ: Final = 1000
 _TOO_GREAT: Final = 3.0
 """The further distance of a node on which the pod would not even fit if the node were empty."""
+_MAY_BE_NONE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+"""The resources that a pod can use without a request."""
 Checked = Sequence[tuple[str, int]]
 """The resources that the filter checks, with the requested amounts."""
 
@@ -39,7 +41,21 @@ def remoteness(checked: Checked, table: NodeTable) -> NDArray[np.float64]:
 
 def why_not_here(checked: Checked, pod: PodInfo, node: NodeInfo, table: NodeTable, message: str) -> Why:
     reason, text = _cause(checked, pod, node, table, message)
-    return Why(reason, text, "; ".join(_shortfalls(checked, node)))
+    return Why(reason, text, "; ".join((*_shortfalls(checked, node), *_overhead(pod))))
+
+
+def _overhead(pod: PodInfo) -> Iterator[str]:
+    """How much of the requests comes from the RuntimeClass, which the pod's containers do not show."""
+    parts = [f"{readable(name, amount)} {called(name)}" for name, amount in _overhead_of(pod).items() if amount]
+    if parts:
+        named = str(((pod.raw or {}).get("spec") or {}).get("runtimeClassName") or "")
+        yield f"{listed(parts)} of it is overhead of its RuntimeClass{f' {named}' if named else ''}"
+
+
+def _overhead_of(pod: PodInfo) -> Mapping[str, int]:
+    spec = (pod.raw or {}).get("spec")
+    overhead = spec.get("overhead") if isinstance(spec, Mapping) else None
+    return amounts_of(parse_amounts(overhead, "spec.overhead")) if isinstance(overhead, Mapping) else {}
 
 
 def _shortfalls(checked: Checked, node: NodeInfo) -> Iterator[str]:
@@ -102,6 +118,11 @@ def _cause(checked: Checked, pod: PodInfo, node: NodeInfo, table: NodeTable, mes
             f"too little {called(resource)} is free, and the pods there have a higher priority"
             f" (up to {max(other.priority for other in above)}, this pod {pod.priority})"
         )
+    if pod.preemption_policy == "Never" and below and _fits_without(checked, node, below):
+        return "PreemptionOff", (
+            f"too little {called(resource)} is free, and the pod never preempts (preemptionPolicy: Never), though pods there"
+            f" have a lower priority ({listed([each.key for each in below])})"
+        )
     return "", f"too little {called(resource)} is free"
 
 
@@ -146,12 +167,15 @@ def lacking(checked: Checked, node: NodeInfo) -> Mapping[str, int]:
 
 
 def with_less(pod: PodInfo, less: Mapping[str, int]) -> PodChange | None:
-    """The pod with smaller requests; None if its containers do not request that much. A last resort if nothing is left of CPU or memory."""
+    """The pod with smaller requests; None if its containers do not request that much, or if nothing is left of a device or huge pages.
+
+    A last resort if nothing is left of CPU, memory or storage.
+    """
     made, texts, last_resort = editable(pod), [], False
     for resource, amount in less.items():
-        before = dict(pod.requests.spec_requests)[resource]
-        last_resort = last_resort or (before <= amount and resource in (CPU, MEMORY))
-        if not _take_away(made["spec"], resource, amount):
+        before = dict(pod.requests.spec_requests)[resource] - _overhead_of(pod).get(resource, 0)
+        last_resort = last_resort or before <= amount
+        if (before <= amount and resource not in _MAY_BE_NONE) or not _take_away(made["spec"], resource, amount):
             return None
         texts.append(
             f"request {readable(resource, amount)} {called(resource)} less"

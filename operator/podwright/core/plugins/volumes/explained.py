@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
 from podwright.core.framework.explaining import MOST_NAMED, Why, some
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.quantity import NANO
+from podwright.core.objects.resources import MEMORY
 from podwright.core.objects.similar_names import similar_name
-from podwright.core.objects.volumes import NO_PROVISIONER, WAIT_FOR_FIRST_CONSUMER, claims_of
-from podwright.core.objects.wording import listed
+from podwright.core.objects.volumes import (
+    NO_PROVISIONER,
+    WAIT_FOR_FIRST_CONSUMER,
+    PersistentVolumeClaim,
+    claims_of,
+    parse_claim,
+    parse_storage_capacity,
+    parse_storage_class,
+    parse_volume,
+)
+from podwright.core.objects.wording import listed, readable
 from podwright.core.state.cache import Cache
+from podwright.core.state.nodeinfo import NodeInfo
 
+T = TypeVar("T")
 _CLAIM: Final = "PersistentVolumeClaim"
 IN_USE: Final = "ReadWriteOncePod"
 
 
-def why_not_here(cache: Cache, pod: PodInfo, message: str) -> Why:
+def why_not_here(cache: Cache, pod: PodInfo, node: NodeInfo, message: str) -> Why:
     detail = some(
         f"volume {volume['metadata']['name']} of claim {claim} is only in {where}"
         for claim, volume in volumes_of(cache, pod)
@@ -25,7 +40,9 @@ def why_not_here(cache: Cache, pod: PodInfo, message: str) -> Why:
     if "node affinity" in message:
         return Why("VolumeElsewhere", "a volume of the pod is elsewhere", detail)
     if "find available" in message:
-        return Why("NoVolume", "; ".join(unbound(cache, pod)), detail)
+        return Why("NoVolume", "; ".join(unbound(cache, pod, node)), detail)
+    if "enough free storage" in message:
+        return Why(text="; ".join(_without_room(cache, pod, node)), detail=detail)
     if "non-existent" in message:
         return Why("VolumeMissing", "a claim of the pod is bound to a volume that does not exist", detail)
     return Why(detail=detail)
@@ -71,8 +88,8 @@ def _without_volume(cache: Cache, pod: PodInfo) -> Iterator[str]:
             yield f"claim {pod.namespace}/{name} is bound to the volume {volume}, which does not exist"
 
 
-def unbound(cache: Cache, pod: PodInfo) -> Iterator[str]:
-    """The causes for claims of the pod that are not bound to a volume."""
+def unbound(cache: Cache, pod: PodInfo, node: NodeInfo | None = None) -> Iterator[str]:
+    """The causes for claims of the pod that are not bound to a volume. `node`: one that rejects the pod for them."""
     for name, _ in claims_of(pod):
         claim = cache.store.get(_CLAIM, name, pod.namespace)
         spec: Mapping[str, Any] = (claim or {}).get("spec") or {}
@@ -88,9 +105,70 @@ def unbound(cache: Cache, pod: PodInfo) -> Iterator[str]:
             hint = f"; did you mean {close!r}?" if close else ""
             yield f"{claimed} names the storage class {class_name}, which does not exist{hint}"
         elif storage_class.get("provisioner") == NO_PROVISIONER:
-            yield f"{claimed} is of storage class {class_name}, which has no provisioner, and no PersistentVolume of it is free"
+            own = f"{claimed} is of storage class {class_name}, which has no provisioner"
+            yield f"{own}, and {_free_volumes(cache, parse_claim(claim), node)}"
         elif storage_class.get("volumeBindingMode") != WAIT_FOR_FIRST_CONSUMER:
             yield f"{claimed} waits for its provisioner {storage_class.get('provisioner')}"
+        elif node is not None and not parse_storage_class(storage_class).allows(node.present.labels):
+            where = f"the class allows no volume on the node (its allowedTopologies{_allowed(storage_class)})"
+            yield f"{claimed} is of storage class {class_name}, and {where}"
+
+
+def _free_volumes(cache: Cache, claim: PersistentVolumeClaim, node: NodeInfo | None) -> str:
+    """Why no free volume of the claim's class serves it on the node."""
+    volumes = _valid(parse_volume, cache.store.list("PersistentVolume"))
+    free = [each for each in volumes if each.storage_class == claim.storage_class and each.available and not each.claim]
+    if not free:
+        return "no PersistentVolume of it is free"
+    wanted, most = claim.request or 0, max(each.capacity for each in free)
+    if most < wanted:
+        return f"of the free ones the largest has {_size(most)}; the claim asks for {_size(wanted)}"
+    there = [each for each in free if node and (not each.affinity or each.affinity.matches(node.present.labels))]
+    return (
+        "no free one suits the claim"
+        if there
+        else f"the free ones are elsewhere ({listed([each.name for each in free])})"
+    )
+
+
+def _valid(parse: Callable[[Mapping[str, Any]], T], raws: Iterable[Mapping[str, Any]]) -> Iterator[T]:
+    """The objects that can be parsed."""
+    for raw in raws:
+        with suppress(InvalidObjectError):
+            yield parse(raw)
+
+
+def _size(nanos: int) -> str:
+    return readable(MEMORY, nanos // NANO)
+
+
+def _allowed(storage_class: Mapping[str, Any]) -> str:
+    """The first of the topologies in which the class provisions. Never raises, whatever the object contains."""
+    try:
+        each = storage_class["allowedTopologies"][0]["matchLabelExpressions"][0]
+        return f": {each['key']} in {', '.join(each['values'][:MOST_NAMED])}"
+    except (KeyError, TypeError, IndexError, AttributeError):
+        return ""
+
+
+def _without_room(cache: Cache, pod: PodInfo, node: NodeInfo) -> Iterator[str]:
+    """The claims for which the storage that the node reaches has too little room, with the amounts."""
+    capacities = [*_valid(parse_storage_capacity, cache.store.list("CSIStorageCapacity"))]
+    for name, _ in claims_of(pod):
+        raw = cache.store.get(_CLAIM, name, pod.namespace)
+        claim = None if raw is None else parse_claim(raw)
+        if claim is None or claim.volume_name:
+            continue
+        near = [
+            each.capacity if each.limit is None else each.limit
+            for each in capacities
+            if each.storage_class == claim.storage_class and each.nodes.matches(node.present.labels)
+        ]
+        if max(near, default=0) < (claim.request or 0):
+            has = f"the most that the node reaches is {_size(max(near))}" if near else "the node reaches none"
+            yield (
+                f"claim {claim.key} asks for {_size(claim.request or 0)} of storage class {claim.storage_class}; {has}"
+            )
 
 
 def similar_class(cache: Cache, name: str) -> str:

@@ -149,8 +149,8 @@ class VolumeBinding(
     def costs(self, pod: PodInfo) -> Iterable[Cost]:
         return (Cost(len(pod.volumes), "volumes", 200e-6),) if pod.volumes else ()
 
-    def why_not_here(self, pod: PodInfo, _node: NodeInfo, message: str) -> Why:
-        return why_not_here(self.handle.cache, pod, message)
+    def why_not_here(self, pod: PodInfo, node: NodeInfo, message: str) -> Why:
+        return why_not_here(self.handle.cache, pod, node, message)
 
     def why_nowhere(self, pod: PodInfo, message: str) -> Why:
         return why_nowhere(self.handle.cache, pod, message)

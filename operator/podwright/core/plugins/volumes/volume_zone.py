@@ -58,8 +58,8 @@ class VolumeZone(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     reason = "VolumeElsewhere"
     scope = Scope.NODE
 
-    def why_not_here(self, pod: PodInfo, _node: NodeInfo, message: str) -> Why:
-        return why_not_here(self.handle.cache, pod, message)
+    def why_not_here(self, pod: PodInfo, node: NodeInfo, message: str) -> Why:
+        return why_not_here(self.handle.cache, pod, node, message)
 
     def why_nowhere(self, pod: PodInfo, message: str) -> Why:
         return why_nowhere(self.handle.cache, pod, message)

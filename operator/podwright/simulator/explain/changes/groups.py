@@ -18,6 +18,7 @@ from podwright.core.gangs.plan import Planner
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.pod_group import APIS, PodGroup
+from podwright.core.objects.wording import counted
 from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.plugins.resources.explained import lacking, with_less
 from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
@@ -30,6 +31,8 @@ from podwright.simulator.explain.results import Change, Edit
 from podwright.simulator.explain.verdicts import Verdicts, verdicts_of
 
 _SHAPES: Final = 6
+_MOST_NODES: Final = 64
+"""How many further nodes are tried."""
 _FEWER: Final = 3
 _PARTS: Final = 16
 """The steps in which smaller requests are tried."""
@@ -99,27 +102,45 @@ def for_rejected(
 ) -> Iterator[Change]:
     yield from _less(trials, framework, group, pod, decision)
     yield from _alike(trials, framework, group, pod, decision)
-    yield from _smaller(trials, framework, group, pod)
-    yield from _one_more_node(trials, framework, group, pod)
+    fit = len(decision.attempts) - sum(isinstance(each, Rejection) for each in decision.attempts.values())
+    yield from _smaller(trials, framework, group, pod, fit + trials.cache.groups.placed(group.key))
+    yield from _more_nodes(trials, framework, group, pod, max(1, group.min_count - fit))
 
 
-def _one_more_node(trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo) -> Iterator[Change]:
+def _more_nodes(trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo, most: int) -> Iterator[Change]:
+    """The fewest further nodes like one of those that exist, at most one for each member that lacks one."""
     waiting = trials.cache.groups.members(group.key).unplaced()
-    nodes = (info.present for info in list(trials.cache.nodes.values()) if info.node is not None)
-    for node in [*shapes(nodes, _SHAPES)]:
-        with trials.one_more_node(node.name) as added:
+    most = min(most, _MOST_NODES)
+
+    def with_nodes(count: int) -> tuple[str, tuple[Edit, ...]]:
+        trials.tried[f"{counted(count, 'more node')} like {node.name}"] = None
+        with trials.more_nodes(node.name, count) as added:
             placed = _node_of(_plan(trials, framework, group.key, waiting), pod)
-            edits = tuple(creation(trials.cache, added))
-        if placed:
-            yield Change(of="cluster", text=f"one more node like {node.name}", node=placed, edits=edits)
+            return placed, tuple(edit for each in added for edit in creation(trials.cache, each)) if placed else ()
+
+    nodes = [info.present for info in list(trials.cache.nodes.values()) if info.node is not None]
+    for node in [*shapes(iter(nodes), _SHAPES)]:
+        too_few, enough, found = 0, most, with_nodes(most)
+        while found[0] and enough - too_few > 1:
+            middle = (too_few + enough) // 2
+            fewer = with_nodes(middle)
+            if fewer[0]:
+                enough, found = middle, fewer
+            else:
+                too_few = middle
+        if found[0]:
+            text = f"{'one more node' if enough == 1 else f'{enough} more nodes'} like {node.name}"
+            yield Change(of="cluster", text=text, node=found[0], edits=found[1])
             return
 
 
-def _smaller(trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo) -> Iterator[Change]:
-    """A smaller minimum."""
-    for fewer in range(1, min(_FEWER, group.min_count - 1) + 1):
+def _smaller(trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo, fit: int = 0) -> Iterator[Change]:
+    """A smaller minimum. `fit`: how many members would fit."""
+    few = range(group.min_count - 1, max(0, group.min_count - 1 - _FEWER), -1)
+    for minimum in dict.fromkeys([*([fit] if 0 < fit < group.min_count else []), *few]):
         changed = copy.deepcopy(dict(group.raw))
-        spec, minimum = changed["spec"], group.min_count - fewer
+        spec = changed["spec"]
+        trials.tried[f"a minimum of {minimum} in PodGroup {group.label}"] = None
         if "minMember" in spec:
             spec["minMember"] = minimum
         else:

@@ -145,6 +145,7 @@ class Search:
                     edits.append(edit)
             if not edits or self._spent:
                 continue
+            self._trials.tried[" and ".join(edit.text for edit in edits)] = None
             with self._trials.with_node(edits[-1].node):
                 placed = self._trials.place(self._pod)
                 moves = None if placed else self._moves(node.name)
@@ -168,6 +169,8 @@ class Search:
             if self._spent:
                 return
             node = self._cache.node_at(row)
+            if node.pods:
+                self._trials.tried[f"move pods from node {node.name} to others"] = None
             moves = moves_from(self._trials, self._framework, self._verdicts.state, self._pod, node)
             if moves is not None:
                 yield _of_edits(node.present, (), moves, "")
@@ -180,9 +183,10 @@ class Search:
             for node in found:
                 if self._spent:
                     return
-                with self._trials.one_more_node(node.name, labels) as added:
+                self._trials.tried[f"one more node like {node.name}"] = None
+                with self._trials.more_nodes(node.name, labels=labels) as added:
                     placed = self._trials.place(self._pod)
-                    edits = tuple(creation(self._cache, added))
+                    edits = tuple(edit for each in added for edit in creation(self._cache, each))
                 if placed:
                     but = ", ".join(f"{key}={value}" for key, value in labels.items())
                     text = f"one more node like {node.name}{f', but with {but}' if but else ''}"
@@ -198,6 +202,7 @@ class Search:
             text, objects = lacking(self._cache, self._pod, node)
             if not objects or self._spent:
                 continue
+            self._trials.tried[text] = None
             with self._trials.with_objects(objects):
                 placed = self._trials.place(self._pod)
             if placed:
@@ -234,6 +239,7 @@ class Search:
             for text, raw in islice(claim_options(self._cache, claim, rows), CLAIMS_TRIED):
                 if self._spent:
                     return
+                self._trials.tried[text] = None
                 with self._trials.with_objects([(CLAIM_KIND, raw)]):
                     placed = self._trials.place(self._pod)
                 if placed:
@@ -284,6 +290,7 @@ class Search:
         )
         above = sorted({other.priority for other in here if self._pod.priority <= other.priority < _FAR_ABOVE})
         for priority in above[:2]:
+            self._trials.tried[f"have a priority of {priority + 1}"] = None
             found = self._trials.preempts(replace(self._pod, priority=priority + 1))
             if found is not None:
                 patch = {"spec": {"priority": priority + 1, "priorityClassName": None}}
@@ -315,6 +322,7 @@ def tried(trials: Trials, pod: PodInfo, text: str, raw: dict[str, Any]) -> Chang
         changed = parse_pod(raw, keep_raw=True)
     except InvalidObjectError:
         return None
+    trials.tried[text] = None
     placed = trials.place(changed)
     if not placed or pod.raw is None:
         return None

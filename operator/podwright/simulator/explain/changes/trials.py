@@ -38,6 +38,8 @@ class Trials:
         self.cluster = cluster
         self.cache = cluster.cache
         self.count = 0
+        self.tried: dict[str, None] = {}
+        """What was tried, in words, without what was found to help."""
         self.cut_short = False
         self._stopped = stopped
 
@@ -93,16 +95,15 @@ class Trials:
             yield
 
     @contextmanager
-    def one_more_node(self, like: str, labels: Mapping[str, str] = _AS_IT_IS) -> Iterator[Node]:
-        """A context with a further node like the named one, and the pods of its DaemonSets. `labels`: those that differ."""
+    def more_nodes(self, like: str, count: int = 1, labels: Mapping[str, str] = _AS_IT_IS) -> Iterator[Sequence[Node]]:
+        """A context with further nodes like the named one, and the pods of its DaemonSets. `labels`: those that differ."""
         applied = Applied()
         with Trial(self.cluster) as trial:
-            add_nodes(trial, AddedNodes(1, like), applied)
-            (name,) = applied.added_nodes
-            node = self.cache.nodes[name].present
-            if labels:
+            add_nodes(trial, AddedNodes(count, like), applied)
+            for name in applied.added_nodes if labels else ():
+                node = self.cache.nodes[name].present
                 trial.set_node(replace(node, labels={**node.labels, **labels}))
-            yield self.cache.nodes[name].present
+            yield [self.cache.nodes[name].present for name in applied.added_nodes]
 
     @contextmanager
     def placed(self, placements: Sequence[Placement]) -> Iterator[None]:
