@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from podwright.cli.main import main
 from podwright.sandbox import SandboxThread
-from podwright.simulator.hypotheses.requests import hypothesis_of
+from podwright.simulator.hypotheses.hypothesis import hypothesis_of
 from podwright.testing.objects import collection_path
 from support.examples.clusters import SandboxApi
 from support.objects.builders import make_policy
@@ -76,7 +76,7 @@ def test_each_command_works(folder, monkeypatch, name, command):
 
 def test_the_request_of_the_document_can_be_parsed():
     (text,) = re.findall(r'`(\{"hypotheses".*?\]\})`', (DOCS / "simulate.md").read_text())
-    assert [hypothesis_of(raw, "x").drain for raw in json.loads(text)["hypotheses"]] == [(), ["node-1"]]
+    assert [hypothesis_of(raw, "x").drain for raw in json.loads(text)["hypotheses"]] == [(), ("node-1",)]
 
 
 def test_the_scorecards_of_the_document_are_those_that_were_written():

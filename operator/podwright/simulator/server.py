@@ -18,19 +18,19 @@ import hmac
 import ipaddress
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Final, TypeVar
 
 import orjson
 from aiohttp import web
 
-from podwright.core.objects.raw import json_type
+from podwright.core.framework.args import ArgsError, decode
+from podwright.core.framework.validation import describe
 from podwright.kube.serve.page.sight import is_foreign
-from podwright.simulator.hypotheses.hypothesis import TIME_IS_UP, HypothesisError
-from podwright.simulator.hypotheses.requests import hypothesis_of
+from podwright.simulator.hypotheses.hypothesis import TIME_IS_UP, HypothesisError, hypothesis_of
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.page import POD, SimulationPage, prepare
 from podwright.simulator.results import SimulationResult, as_json
@@ -55,6 +55,21 @@ class Limits:
     body_seconds: float = 30.0
     waiting: int = 8
     listed: int = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Simulate:
+    hypotheses: Sequence[Any]
+    seed: int = field(default=0, metadata=describe("As --seed.", minimum=0))
+    empty_nodes: int = field(default=0, metadata=describe("As --empty.", minimum=0))
+    summary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _EachNode:
+    action: EachNode
+    nodes: Sequence[str] | None = None
+    seed: int = field(default=0, metadata=describe("As --seed.", minimum=0))
 
 
 class RequestError(Exception):
@@ -160,20 +175,14 @@ class SimulationServer:
         return _answer(await self._run(read))
 
     async def _simulate(self, request: web.Request) -> web.Response:
-        body = await self._body(request, ("hypotheses", "seed", "emptyNodes", "summary"))
-        raw, seed, empty = body.get("hypotheses"), _whole(body, "seed"), _whole(body, "emptyNodes")
-        summary = body.get("summary", False)
-        if not isinstance(raw, list):
-            raise RequestError(f"hypotheses: expected a list, got {json_type(raw)}")
-        if len(raw) > self._limits.hypotheses:
-            raise RequestError(f"hypotheses: {len(raw):,} are more than {self._limits.hypotheses:,}")
-        if not isinstance(summary, bool):
-            raise RequestError(f"summary: expected true or false, got {json_type(summary)}")
+        body = await self._body(request, _Simulate)
+        if len(body.hypotheses) > self._limits.hypotheses:
+            raise RequestError(f"hypotheses: {len(body.hypotheses):,} are more than {self._limits.hypotheses:,}")
 
         def work(stopped: Callable[[], bool]) -> dict[str, Any]:
-            left, results = 0 if summary else self._limits.listed, []
-            for index, item in enumerate(raw):
-                answer, listed = self._try(item, f"hypotheses[{index}]", seed, empty, stopped, left)
+            left, results = 0 if body.summary else self._limits.listed, []
+            for index, item in enumerate(body.hypotheses):
+                answer, listed = self._try(item, f"hypotheses[{index}]", body, stopped, left)
                 left -= listed
                 results.append(answer)
             return {"results": results}
@@ -181,14 +190,16 @@ class SimulationServer:
         return _answer(await self._run(work))
 
     def _try(
-        self, raw: object, where: str, seed: int, empty: int, stopped: Callable[[], bool], left: int
+        self, raw: object, where: str, asked: _Simulate, stopped: Callable[[], bool], left: int
     ) -> tuple[dict[str, Any], int]:
         """One result, or an error, and how many pods it lists."""
         if stopped():
             return {"error": f"{where}: {TIME_IS_UP}"}, 0
         try:
             hypothesis = hypothesis_of(raw, where)
-            result = simulate(self._cluster, hypothesis, seed=seed, try_to_empty=empty, stopped=stopped)
+            result = simulate(
+                self._cluster, hypothesis, seed=asked.seed, try_to_empty=asked.empty_nodes, stopped=stopped
+            )
         except HypothesisError as error:
             text = str(error)
             return {"error": text if text.startswith(where) else f"{where}: {text}"}, 0
@@ -196,19 +207,12 @@ class SimulationServer:
         return (result.as_dict(), listed) if listed <= left else (_summary(result), 0)
 
     async def _each_node(self, request: web.Request) -> web.Response:
-        body = await self._body(request, ("action", "nodes", "seed"))
-        action: EachNode = "remove" if body.get("action") == "remove" else "drain"
-        if body.get("action") not in ("drain", "remove"):
-            raise RequestError(f"action: {body.get('action')!r} is neither drain nor remove")
-        nodes, seed = body.get("nodes"), _whole(body, "seed")
-        if nodes is not None and not (isinstance(nodes, list) and all(isinstance(name, str) for name in nodes)):
-            raise RequestError("nodes: expected a list of names")
+        body = await self._body(request, _EachNode)
 
         def work(stopped: Callable[[], bool]) -> dict[str, Any]:
-            wanted = self._cluster.cache.table.count if nodes is None else len(nodes)
-            found = [
-                each.as_dict() for each in simulate_each_node(self._cluster, action, nodes, seed=seed, stopped=stopped)
-            ]
+            wanted = self._cluster.cache.table.count if body.nodes is None else len(body.nodes)
+            results = simulate_each_node(self._cluster, body.action, body.nodes, seed=body.seed, stopped=stopped)
+            found = [each.as_dict() for each in results]
             return {"results": found, "complete": len(found) == wanted}
 
         return _answer(await self._run(work))
@@ -220,22 +224,18 @@ class SimulationServer:
 
         return _answer(await self._run(work))
 
-    async def _body(self, request: web.Request, known: tuple[str, ...]) -> Mapping[str, Any]:
+    async def _body(self, request: web.Request, form: type[T]) -> T:
         try:
             async with asyncio.timeout(self._limits.body_seconds):
                 content = await request.read()
         except TimeoutError as error:
             raise web.HTTPRequestTimeout(reason="the body did not arrive in time") from error
         try:
-            body = orjson.loads(content)
+            return decode(form, orjson.loads(content), "")
         except orjson.JSONDecodeError as error:
             raise RequestError(f"the body is not JSON: {error}") from error
-        if not isinstance(body, dict):
-            raise RequestError(f"the body: expected an object, got {json_type(body)}")
-        for key in body:
-            if key not in known:
-                raise RequestError(f"{key}: unknown field; there are {', '.join(known)}")
-        return body
+        except ArgsError as error:
+            raise RequestError(f"the body{error}" if str(error).startswith(":") else str(error)) from error
 
     # The worker
 
@@ -260,15 +260,6 @@ def _summary(result: SimulationResult) -> dict[str, Any]:
         full[key] = len(full[key])
     del full["changes"]
     return full
-
-
-def _whole(body: Mapping[str, Any], key: str) -> int:
-    value = body.get(key, 0)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise RequestError(f"{key}: expected a whole number, got {json_type(value)}")
-    if isinstance(value, float) or value < 0:  # a whole number of more than 64 bits is read as a float
-        raise RequestError(f"{key}: expected a whole number from 0 to {2**64 - 1}, got {value}")
-    return value
 
 
 def _host_name(host: str) -> str:

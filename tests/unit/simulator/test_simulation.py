@@ -123,7 +123,7 @@ def test_further_pods_of_a_deployment_come_from_its_template():
     template = {"metadata": {"labels": {"app": "web"}}, "spec": {"schedulerName": "podwright", "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}  # fmt: skip
     deployment = item("Deployment", {"metadata": {"name": "web", "namespace": "default"}, "spec": {"template": template}}, "apps/v1")  # fmt: skip
     cluster = loaded(node("a"), deployment)
-    result = simulate(cluster, Hypothesis(scale=[Scale("Deployment", "default", "web", 3)]))
+    result = simulate(cluster, Hypothesis(scale=[Scale("deploy", "web", 3)]))
     assert len(result.landed) == 2
     assert len(result.pending) == 1
 
@@ -210,7 +210,7 @@ def test_a_policy_in_shadow_mode_is_tried_as_if_it_enforced_but_not_one_of_the_c
         (Hypothesis(add_nodes=[AddedNodes(1, "a"), AddedNodes(20_000, "a")]), "add-nodes: more than 20,000 in all"),
         (Hypothesis(add_nodes=[AddedNodes(1, template={"metadata": {}})]), "add-nodes: Node \\?: metadata.name"),
         (Hypothesis(policies=[make_policy("p", strategy={"type": "Nope"})]), "policies\\[0\\]: policy p: .*spec.strategy.type"),
-        (Hypothesis(scale=[Scale("Job", "default", "j", 2)]), "scale: Job default/j has no pods"),
+        (Hypothesis(scale=[Scale("Job", "j", 2)]), "scale: Job default/j has no pods"),
         (Hypothesis(pods=[pod("p", cpu="1x")]), "pods\\[0\\]: Pod default/p: spec.containers.*'1x' is not a quantity"),
         (Hypothesis(pods=[item("Secret", {})]), "pods\\[0\\]: kind 'Secret' is neither"),
         (Hypothesis(pods=[item("Job", {"spec": {"template": {"spec": {"containers": 3}}}})]), "pods\\[0\\]: Job default/added: spec.template: .*containers"),

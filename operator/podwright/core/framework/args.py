@@ -1,7 +1,7 @@
 """Decodes plugin args and SchedulerPolicies into frozen dataclasses, and derives their schemas from the same dataclasses.
 
 A field `min_candidates` is `minCandidates` in YAML, unless its metadata gives a `name`. Field types: bool, int, float, str,
-`Literal`, `X | None`, `tuple[X, ...]`, `Mapping[str, X]`, `Any` and nested dataclasses. Other metadata, which
+`Literal`, `X | None`, `tuple[X, ...]`, `Sequence[X]`, `Mapping[str, X]`, `Any` and nested dataclasses. Other metadata, which
 `validation.describe` builds:
 
 * `description`: text for people;
@@ -189,7 +189,7 @@ def _value(kind: Any, raw: object, where: str, problems: list[Problem]) -> Any:
         return raw
     if origin in (Union, types.UnionType):
         return _value(_not_none(kind), raw, where, problems)
-    if origin is tuple:
+    if origin in (tuple, Sequence):
         if not isinstance(raw, list | tuple):
             problems.append((where, f"expected a list, got {_kind(raw)}"))
             return ()
@@ -317,7 +317,7 @@ def _schema(kind: Any) -> dict[str, Any]:
         return {"type": "string", "enum": list(arguments)}
     if origin in (Union, types.UnionType):
         return _schema(_not_none(kind))
-    if origin is tuple:
+    if origin in (tuple, Sequence):
         return {"type": "array", "items": _schema(arguments[0])}
     if _is_mapping(kind):
         inner = arguments[1] if arguments else Any

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from podwright.core.framework.args import ArgsError, decode, encode
 from podwright.core.objects.pod import PodInfo
 
 Raw = Mapping[str, Any]
@@ -54,19 +55,31 @@ def never() -> bool:
 class AddedNodes:
     """`count` nodes like the named one, or like `template`, a v1.Node."""
 
-    count: int
+    count: int = 1
     like: str = ""
     template: Raw | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A workload that gets another number of pods. `kind` is Deployment, ReplicaSet, StatefulSet, ReplicationController or Job."""
+    """A workload that gets another number of pods. `kind`: as `kubectl scale` takes it, of which the object has the canonical form, such as
+    Deployment. Raises HypothesisError.
+    """
 
     kind: str
-    namespace: str
     name: str
     replicas: int
+    namespace: str = "default"
+
+    def __post_init__(self) -> None:
+        kind = _SCALABLE.get(self.kind.lower())
+        if kind is None or not self.name or not self.namespace:
+            raise HypothesisError(
+                f"scale: {self.kind}/{self.namespace}/{self.name} names no workload that can be scaled"
+            )
+        if not 0 <= self.replicas <= MAX_PODS:
+            raise HypothesisError(f"scale: {self.replicas} is not a number of pods from 0 to {MAX_PODS:,}")
+        object.__setattr__(self, "kind", kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,13 +137,30 @@ class Applied:
             raise HypothesisError(TIME_IS_UP)
 
 
+def hypothesis_of(raw: object, where: str) -> Hypothesis:
+    """The hypothesis that the JSON describes. An entry of `scale` may be a text. Raises HypothesisError, which names the field."""
+    if isinstance(raw, Mapping) and isinstance(raw.get("scale"), list):
+        raw = {**raw, "scale": [_as_object(item, f"{where}.scale[{i}]") for i, item in enumerate(raw["scale"])]}
+    try:
+        return decode(Hypothesis, raw, where)
+    except ArgsError as error:
+        raise HypothesisError(str(error)) from error
+
+
+def _as_object(scale: object, where: str) -> object:
+    try:
+        return encode(parse_scale(scale)) if isinstance(scale, str) else scale
+    except HypothesisError as error:
+        raise HypothesisError(f"{where}: {error}") from error
+
+
 def parse_scale(text: str, namespace: str = "default") -> Scale:
     """`deploy/x=50`, or `deploy/namespace/x=50`. Raises HypothesisError."""
     target, _, count = text.rpartition("=")
     kind, *names = target.split("/")
     if kind.lower() not in _SCALABLE or len(names) not in (1, 2) or not all(names):
         raise HypothesisError(f"scale: {text!r} is not of the form deploy/name=50 or deploy/namespace/name=50")
-    if not count.isdecimal() or int(count) > MAX_PODS:
+    if not count.isdecimal() or len(count) > 9:
         raise HypothesisError(f"scale: {text!r}: {count!r} is not a number of pods from 0 to {MAX_PODS:,}")
     *own, name = names
-    return Scale(_SCALABLE[kind.lower()], own[0] if own else namespace, name, int(count))
+    return Scale(kind, name, int(count), own[0] if own else namespace)
