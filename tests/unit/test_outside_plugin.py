@@ -136,6 +136,6 @@ def test_policies_may_set_of_it_what_it_says():
     config[0]["args"].pop("ignored")
     policies.apply(delegating(delegation={"strategies": ["MostAllocated"]}, pluginConfig=config, **ENABLED))
     ours = local_policy(strategy={"type": "MostAllocated"})
-    assert policies.change_local(lambda local: local.apply(ours)).accepted
+    assert policies.local.apply(ours).accepted
     pod = parse_pod(waiting(namespace="team-a"))
     assert policies.select(pod, {}).profile.args.get("Racks", RackArgs()) == RackArgs()

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from podwright.api.compile import CompiledPolicy, refused_policy
 from podwright.api.local_compile import bound_by
-from podwright.api.local_policy import LocalPolicy, namespace_of, parse_local_claim, parse_local_policy
+from podwright.api.local_policy import LocalPolicy, local_key_of, namespace_of, parse_local_claim, parse_local_policy
 from podwright.api.policy_overlaps import KEPT, Overlap, may_take_the_same_pods, takes_all_pods_of
 from podwright.api.policy_result import ApplyResult, problem_of
 from podwright.api.scheduler_policy import (
@@ -91,14 +91,18 @@ class _Known:
 class LocalPolicies:
     """See the module. `version` rises whenever another policy may apply to a pod. `due`: the keys of policies that are to be checked."""
 
-    def __init__(self, bases: Bases, compose: Compose, profile: Profile, *, waits: bool) -> None:
+    def __init__(
+        self, bases: Bases, compose: Compose, profile: Profile, *, waits: bool, changed: Callable[[], None]
+    ) -> None:
         """`bases`: the policies that may otherwise decide about the pods of a local policy, each in force or refused. `compose`: raises
         PolicyError, or whatever a plugin raises. `profile`: of the built-in policy, for pods that wait. `waits`: the pods of refused policies do.
+        `changed` is called when `version` rises.
         """
         self._bases = bases
         self._compose = compose
         self._profile = profile
         self._waits = waits
+        self._changed = changed
         self._known: dict[str, _Known] = {}
         self.namespaces: dict[str, list[_Known]] = {}
         """The policies of each namespace, in their order."""
@@ -131,8 +135,7 @@ class LocalPolicies:
     def apply(self, raw: Mapping[str, Any]) -> ApplyResult:
         """Accepts or rejects a local policy. Idempotent, and never raises for the content of the object."""
         name, uid, generation = identity_of(raw)
-        namespace = namespace_of(raw)
-        key = f"{namespace}/{name}"
+        namespace, key = namespace_of(raw), local_key_of(raw)
         before = self._known.get(key)
         if before is not None and before.uid != uid:
             before = None
@@ -175,6 +178,7 @@ class LocalPolicies:
             del self.namespaces[known.namespace]
         self._relate(left)
         self.version += 1
+        self._changed()
         if len(left) >= MAX_IN_NAMESPACE:
             self._recheck_crowd(left)
 
@@ -219,6 +223,7 @@ class LocalPolicies:
             self.namespaces[known.namespace].sort(key=lambda each: each.order)
             self._relate(self.namespaces[known.namespace])
             self.version += 1
+            self._changed()
         return result
 
     def _examined(self, known: _Known) -> ApplyResult:

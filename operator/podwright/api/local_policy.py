@@ -189,6 +189,11 @@ def namespace_of(raw: Mapping[str, Any]) -> str:
     return namespace if isinstance(namespace, str) else ""
 
 
+def local_key_of(raw: Mapping[str, Any]) -> str:
+    """namespace/name of an object that may be malformed."""
+    return f"{namespace_of(raw)}/{identity_of(raw)[0]}"
+
+
 def parse_local_policy(raw: Mapping[str, Any]) -> LocalPolicy:
     """Decodes a LocalSchedulerPolicy object. Raises PolicyError naming the policy and every field that is wrong."""
     name, namespace = identity_of(raw)[0], namespace_of(raw)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, TypeGuard, TypeVar
+from typing import Any, Final, TypeGuard
 
 from podwright.api.compile import Classes, CompiledPolicy
 from podwright.api.configuration.signals import Signals
@@ -27,8 +27,6 @@ from podwright.api.served_name import ServedName, order
 from podwright.api.spec.match import Subject
 from podwright.core.framework.features import Features
 from podwright.core.objects.pod import LabelSet, PodInfo
-
-T = TypeVar("T")
 
 _MAX_SELECTIONS: Final = 256
 """For each set of labels: how many selections are cached. A set may have as many as there are namespaces."""
@@ -81,7 +79,11 @@ class PolicySet:
         self._shadows: dict[str, CompiledPolicy] = {}
         self._namespace_labels = namespace_labels
         self.local = LocalPolicies(
-            self._bases_of, self.compiler.composed, self.default.profile, waits=settings.waits_for_bad_policies
+            self._bases_of,
+            self.compiler.composed,
+            self.default.profile,
+            waits=settings.waits_for_bad_policies,
+            changed=self._changed,
         )
         self._selections: weakref.WeakKeyDictionary[LabelSet, dict[_Key, Selection]]
         self._selections = weakref.WeakKeyDictionary()
@@ -368,14 +370,6 @@ class PolicySet:
         self._changed()
 
     # Local policies
-
-    def change_local(self, change: Callable[[LocalPolicies], T]) -> T:
-        """Changes the local policies. Returns the answer of `change`."""
-        before = self.local.version
-        answer = change(self.local)
-        if self.local.version != before:
-            self._changed()
-        return answer
 
     def _bases_of(self, policy: LocalPolicy) -> Sequence[CompiledPolicy]:
         served = self._served.get(policy.spec.scheduler_name)

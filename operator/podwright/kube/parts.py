@@ -42,7 +42,7 @@ from podwright.kube.pod_groups.phases import PodGroupPhases
 from podwright.kube.pod_groups.served_apis import ServedPodGroupApis
 from podwright.kube.policies.config_maps import ConfigMapReader
 from podwright.kube.policies.controller import PolicyController
-from podwright.kube.policies.kinds import NamespacePolicies
+from podwright.kube.policies.kinds import PolicyKind
 from podwright.kube.policies.statuses import WriteLimit
 from podwright.kube.watch.newly_served import NewlyServedNames
 from podwright.kube.watch.pending_audit import PendingAudit
@@ -233,7 +233,7 @@ def _policy_controllers(
     build = partial(
         PolicyController, base.http, engine, time.time, on_names_served=newly_served.add, events=events, limit=limit
     )
-    policies, local_policies = build(), build(kind=NamespacePolicies(engine))
+    policies, local_policies = build(), build(kind=PolicyKind(engine, local=True))
     local_policies.appeared = policies.appeared
     base.metrics.compute(POLICIES, policies.counts)
     base.metrics.compute(LOCAL_POLICIES, local_policies.counts)

@@ -150,7 +150,7 @@ def _local_findings(policy: _Policy, accepted: PolicySet, options: LoadOptions, 
         yield from _errors(policy, error)
         return
     if bounded:
-        accepted.change_local(lambda known: known.apply(policy.raw))
+        accepted.local.apply(policy.raw)
         found = [accepted.decider(name) for name in accepted.local.bases_of(local.key)]
         bases = [base for base in found if base is not None] or [
             accepted.compiler.built_in_for(local.spec.scheduler_name)

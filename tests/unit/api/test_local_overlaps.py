@@ -21,10 +21,10 @@ class Team:
         raw = local_policy(
             name, namespace, created=spec.pop("created", ""), generation=spec.pop("generation", 1), **RANDOM, **spec
         )
-        return self.policies.change_local(lambda local: local.apply(raw))
+        return self.policies.local.apply(raw)
 
     def remove(self, key):
-        self.policies.change_local(lambda local: local.remove(key))
+        self.policies.local.remove(key)
 
     def condition(self, key, kind):
         local = self.policies.local

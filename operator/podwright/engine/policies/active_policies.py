@@ -11,8 +11,7 @@ from typing import Any, Final, TypeVar
 
 from podwright.api.compile import Classes, CompiledPolicy
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
-from podwright.api.local_policies import LocalPolicies
-from podwright.api.local_policy import namespace_of
+from podwright.api.local_policy import local_key_of
 from podwright.api.permissions import PolicySettings
 from podwright.api.policy_result import ApplyResult, problem_of
 from podwright.api.policy_set import PolicySet
@@ -195,71 +194,52 @@ class ActivePolicies:
 
     def apply(self, raw: Mapping[str, Any]) -> ApplyResult:
         """Applies a raw SchedulerPolicy; the result says what is wrong with it."""
-        name, _, _ = identity_of(raw)
-        before = self.policy_set.decider(name)
-        with self.plugins.building():
-            result = self.policy_set.apply(raw)
-        self._replace(before, self.policy_set.decider(name))
-        return result
-
-    def remove(self, name: str) -> None:
-        before = self.policy_set.decider(name)
-        self.policy_set.remove(name)
-        self._replace(before, None)
-        self._keep_activities()
-
-    def _replace(self, before: CompiledPolicy | None, after: CompiledPolicy | None) -> None:
-        """Keeps what was built for `after`, and drops what was built for `before`."""
-        if before is after:
-            return
-        if before is not None:
-            del self._built[before]
-        if after is not None and after.refusal:
-            framework = self._built[self.policy_set.compiler.built_in_for(after.spec.scheduler_name)].framework
-            self._built[after] = ActivePolicy.of(after, framework, self._conduct)
-        self._has_hints.clear()
-        self._conduct.exceptions.keep(self._built.keys())
-
-    # LocalSchedulerPolicies, by namespace/name
+        return self._change(identity_of(raw)[0], lambda: self.policy_set.apply(raw))
 
     def apply_local(self, raw: Mapping[str, Any]) -> ApplyResult:
         """Applies a raw LocalSchedulerPolicy; the result says what is wrong with it."""
-        key = f"{namespace_of(raw)}/{identity_of(raw)[0]}"
-        return self._change_local(key, lambda local: local.apply(raw))
+        return self._change(local_key_of(raw), lambda: self.policy_set.local.apply(raw))
 
-    def remove_local(self, key: str) -> None:
-        self._change_local(key, lambda local: local.remove(key))
+    def remove(self, key: str) -> None:
+        """Removes a policy. `key`: the name, or of a local policy namespace/name."""
+        policies = self.policy_set.local if "/" in key else self.policy_set
+        self._change(key, lambda: policies.remove(key))
         self._conduct.budgets.forget(key)
-        self._keep_activities()
-
-    def _keep_activities(self) -> None:
-        """Forgets the decisions of removed policies."""
         self._conduct.activities.keep({policy.name for policy in self._built} | self.policy_set.local.keys())
 
     def check_local(self, key: str) -> ApplyResult:
         """Checks a local policy against the policies that bound it now."""
-        return self._change_local(key, lambda local: local.check(key))
+        return self._change(key, lambda: self.policy_set.local.check(key))
 
     def check_due(self) -> None:
         """Checks all due local policies at once. For simulations: the operator spreads this over time."""
         for key in [*self.policy_set.local.due]:
             self.check_local(key)
 
-    def _change_local(self, key: str, change: Callable[[LocalPolicies], T]) -> T:
-        """Changes one local policy. Keeps what was built for it, and drops what was built for its former version."""
-        before = set(self.policy_set.local.compiled(key))
-        built = len(self._built)
+    def _change(self, key: str, change: Callable[[], T]) -> T:
+        """Changes one policy. Keeps what was built for it, and drops what was built for its former version."""
+        before, built = self._compiled(key), len(self._built)
         with self.plugins.building():
-            answer = self.policy_set.change_local(change)
-        after = set(self.policy_set.local.compiled(key))
-        fresh = [*self._built][built:]
-        gone = [policy for policy in (*before, *fresh) if policy not in after]
-        for policy in gone:
-            self._built.pop(policy, None)
-        if gone or before != after:
+            answer = change()
+        after, fresh = self._compiled(key), [*self._built][built:]
+        for policy in (*before, *fresh):
+            if policy not in after:
+                self._built.pop(policy, None)
+        for policy in after:
+            if policy.refusal and policy not in self._built:
+                framework = self._built[self.policy_set.compiler.built_in_for(policy.spec.scheduler_name)].framework
+                self._built[policy] = ActivePolicy.of(policy, framework, self._conduct)
+        if fresh or before != after:
             self._has_hints.clear()
             self._conduct.exceptions.keep(self._built.keys())
         return answer
+
+    def _compiled(self, key: str) -> Sequence[CompiledPolicy]:
+        """What decides about the policy's pods: a SchedulerPolicy, or a local policy compiled for each base."""
+        if "/" in key:
+            return self.policy_set.local.compiled(key)
+        decider = self.policy_set.decider(key)
+        return () if decider is None else (decider,)
 
     def namespace_relabelled(self, namespace: str) -> None:
         """Marks the local policies of the namespace for another check, because other policies may bound them now."""
@@ -267,10 +247,7 @@ class ActivePolicies:
 
     def plugin_exceptions_of(self, name: str) -> str:
         """The exceptions that plugins of the named policy's active generation raised, in short. Empty if there were none."""
-        policies = [self.policy_set.active_generation_of(name), *self.policy_set.local.compiled(name)]
-        return "\n".join(
-            filter(None, (self._conduct.exceptions.summary(each) for each in policies if each is not None))
-        )
+        return "\n".join(filter(None, map(self._conduct.exceptions.summary, self._compiled(name))))
 
     def note_config_map(self, config_map: ConfigMap, why: str) -> None:
         """Notes why a ConfigMap with params of policies cannot be read; "" if it can."""
@@ -281,11 +258,12 @@ class ActivePolicies:
     def work_of(self, name: str) -> Work:
         """What the policy has done, for its status. `name`: of a local policy, namespace/name."""
         activity, conduct = self._conduct.activities.of(name), self._conduct
-        active = self.policy_set.active_generation_of(name)
         interpreted: dict[str, str] = {}
         problems: dict[str, None] = {}
         outdated, off = False, ""
-        for policy in (active,) if active is not None else self.policy_set.local.compiled(name):
+        for policy in self._compiled(name):
+            if policy.refusal:
+                continue
             interpreted.update(policy.interpreted)
             built = self._built[policy]
             outdated = outdated or not self._of_files.isdisjoint(self._plugins_of(policy, built))

@@ -24,7 +24,7 @@ from podwright.kube.client.errors import is_not_found
 from podwright.kube.client.http import Http
 from podwright.kube.client.pages import list_objects
 from podwright.kube.client.retry import retry_until_answered
-from podwright.kube.policies.kinds import ClusterPolicies, PolicyKind
+from podwright.kube.policies.kinds import PolicyKind
 from podwright.kube.policies.preparation import is_prepared, prepare
 from podwright.kube.policies.statuses import Applied, PolicyStatuses, WriteLimit
 from podwright.kube.policies.turns import PolicyTurns
@@ -65,7 +65,7 @@ class PolicyController:
         """Set when policies can be watched that could not be before. The watcher of policies clears it and watches again."""
         self._http = http
         self._engine = engine
-        self._kind: PolicyKind = kind or ClusterPolicies(engine)
+        self._kind: PolicyKind = kind or PolicyKind(engine)
         self._events = events
         self._on_names_served = on_names_served
         self._statuses = PolicyStatuses(http, engine, kind=self._kind, clock=clock, limit=limit or WriteLimit())

@@ -3,129 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
-from podwright.api.local_policy import namespace_of
+from podwright.api.local_policy import local_key_of, namespace_of
 from podwright.api.policy_result import ApplyResult
 from podwright.api.policy_status import Policies
 from podwright.api.scheduler_policy import identity_of
 from podwright.engine.engine import Engine
-from podwright.kube.kinds import LOCAL_POLICY, POLICY, Resource
+from podwright.kube.kinds import LOCAL_POLICY, POLICY
 
 Raw = Mapping[str, Any]
 
 
-class PolicyKind(Protocol):
-    """What the controller does with policies of one kind. None of it raises, whatever an object contains."""
+class PolicyKind:
+    """What the controller does with policies of one kind.
 
-    resource: Resource
-    plural: str
-    off: str
-    """The log line if the kind cannot be read, with the path and the reason left out."""
-    gone: str
-    """The log line when the kind is not served any more."""
-    pause_factor: float
-    """After a change was applied, the next one waits for this many times as long as that took."""
-    announce_seconds: float
-    """The shortest time between two notifications of the engine about changes."""
+    After a change was applied, the next one waits for `pause_factor` times as long as that took: SchedulerPolicies get a fifth of the time,
+    local ones a twentieth. `announce_seconds`: the shortest time between two notifications of the engine about changes.
+    """
 
-    @property
-    def policies(self) -> Policies: ...
-    def key_of(self, raw: Raw) -> str: ...
-    def namespace_of(self, raw: Raw) -> str: ...
-    def apply(self, raw: Raw) -> ApplyResult: ...
-    def remove(self, key: str) -> None: ...
-    def next_due(self) -> str | None: ...
-    def check(self, key: str) -> ApplyResult: ...
-    def is_outdated(self, key: str) -> bool:
-        """Whether the policy is to be applied again although it has not changed."""
-        ...
-
-    def listen(self, wake: Callable[[], None], relist: Callable[[], None]) -> None:
-        """`wake`: called when something is due; `relist`: when something is outdated."""
-
-    def announce(self, namespaces: frozenset[str]) -> None: ...
-
-
-class ClusterPolicies:
-    """SchedulerPolicies. They get a fifth of the time."""
-
-    resource, plural, pause_factor, announce_seconds = POLICY, "SchedulerPolicies", 4.0, 0.0
-    off = "SchedulerPolicies are off (%s: %s): the built-in default policy decides"
-    gone = "SchedulerPolicies are not served any more: the built-in default policy decides"
-
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, local: bool = False) -> None:
+        """`local`: LocalSchedulerPolicies."""
         self._engine = engine
-
-    @property
-    def policies(self) -> Policies:
-        return self._engine.policies.policy_set
+        self._set = engine.policies.policy_set
+        self._local = local
+        self.resource = LOCAL_POLICY if local else POLICY
+        self.plural = "LocalSchedulerPolicies" if local else "SchedulerPolicies"
+        self.pause_factor, self.announce_seconds = (19.0, 1.0) if local else (4.0, 0.0)
+        self.policies: Policies = self._set.local if local else self._set
+        without = "only SchedulerPolicies decide" if local else "the built-in default policy decides"
+        self.off = f"{self.plural} are off (%s: %s): {without}"
+        """The log line if the kind cannot be read, with the path and the reason left out."""
+        self.gone = f"{self.plural} are not served any more: {without}"
 
     def key_of(self, raw: Raw) -> str:
-        return identity_of(raw)[0]
+        return local_key_of(raw) if self._local else identity_of(raw)[0]
 
-    def namespace_of(self, _raw: Raw) -> str:
-        return ""
+    def namespace_of(self, raw: Raw) -> str:
+        return namespace_of(raw) if self._local else ""
 
     def apply(self, raw: Raw) -> ApplyResult:
-        return self._engine.policies.apply(raw)
+        policies = self._engine.policies
+        return policies.apply_local(raw) if self._local else policies.apply(raw)
 
     def remove(self, key: str) -> None:
         self._engine.policies.remove(key)
 
     def next_due(self) -> str | None:
-        return None
-
-    def check(self, key: str) -> ApplyResult:
-        raise KeyError(key)  # nothing is ever due
-
-    def is_outdated(self, key: str) -> bool:
-        return key in self._engine.policies.policy_set.outdated
-
-    def listen(self, wake: Callable[[], None], relist: Callable[[], None]) -> None:
-        self._engine.policies.policy_set.listen(relist)
-
-    def announce(self, _namespaces: frozenset[str]) -> None:
-        self._engine.policies_changed()
-
-
-class NamespacePolicies:
-    """LocalSchedulerPolicies. Changes get a twentieth of the time, namespaces take turns, and waiting pods are retried once a second at most."""
-
-    resource, plural, pause_factor, announce_seconds = LOCAL_POLICY, "LocalSchedulerPolicies", 19.0, 1.0
-    off = "LocalSchedulerPolicies are off (%s: %s): only SchedulerPolicies decide"
-    gone = "LocalSchedulerPolicies are not served any more: only SchedulerPolicies decide"
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    @property
-    def policies(self) -> Policies:
-        return self._engine.policies.policy_set.local
-
-    def key_of(self, raw: Raw) -> str:
-        return f"{namespace_of(raw)}/{identity_of(raw)[0]}"
-
-    def namespace_of(self, raw: Raw) -> str:
-        return namespace_of(raw)
-
-    def apply(self, raw: Raw) -> ApplyResult:
-        return self._engine.policies.apply_local(raw)
-
-    def remove(self, key: str) -> None:
-        self._engine.policies.remove_local(key)
-
-    def next_due(self) -> str | None:
-        return self._engine.policies.policy_set.local.next_due()
+        """The policy that is to be checked next because another one has changed; None if none is due."""
+        return self._set.local.next_due() if self._local else None
 
     def check(self, key: str) -> ApplyResult:
         return self._engine.policies.check_local(key)
 
-    def is_outdated(self, _key: str) -> bool:
-        return False
+    def is_outdated(self, key: str) -> bool:
+        """Whether the policy is to be applied again although it has not changed."""
+        return not self._local and key in self._set.outdated
 
     def listen(self, wake: Callable[[], None], relist: Callable[[], None]) -> None:
-        self._engine.policies.policy_set.local.listen(wake)
+        """`wake`: called when something is due; `relist`: when something is outdated."""
+        if self._local:
+            self._set.local.listen(wake)
+        else:
+            self._set.listen(relist)
 
     def announce(self, namespaces: frozenset[str]) -> None:
-        self._engine.policies_changed(namespaces)
+        if self._local:
+            self._engine.policies_changed(namespaces)
+        else:
+            self._engine.policies_changed()

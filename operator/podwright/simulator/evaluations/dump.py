@@ -170,7 +170,7 @@ def _policies(
     )
     results = [policies.apply(item) for item in items if _is_policy(item, KIND)]
     local = [item for item in items if _is_policy(item, LOCAL_KIND)]
-    results += policies.change_local(lambda known: [known.apply(item) for item in local])
+    results += [policies.local.apply(item) for item in local]
     return policies, [result for result in results if not result.accepted]
 
 

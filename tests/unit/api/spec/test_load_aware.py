@@ -26,7 +26,7 @@ def applied(*raws, local=None):
     policies = PolicySet(PLUGINS, Features(), settings=SETTINGS)
     results = [policies.apply(raw) for raw in raws]
     if local is not None:
-        results.append(policies.change_local(lambda known: known.apply(local)))
+        results.append(policies.local.apply(local))
     return policies, results[-1]
 
 

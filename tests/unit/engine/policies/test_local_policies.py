@@ -104,7 +104,7 @@ async def test_a_refused_local_policy_makes_its_pods_wait_and_no_others(rig):
         assert await place(rig, "theirs", "team-b") is not None
         (note,) = rig.recorder.notes("FailedScheduling")
         assert note == f"the pod waits because policy team-a/ours, generation 1, was not accepted: {result.message}"
-        rig.engine.policies.remove_local(OURS)
+        rig.engine.policies.remove(OURS)
         rig.engine.policies_changed({"team-b"})
         await settle()
         assert "ours" not in dict(rig.cluster.bound), "its namespace was not said to have changed"
@@ -238,7 +238,7 @@ async def test_decisions_and_faults_are_counted_by_policy(rig, monkeypatch):
     assert at == rig.now
     assert text.startswith("plugin Heavy raised ZeroDivisionError")
     assert values(rig, "podwright_policy_pending_pods") == {("team-a/ours",): 1.0}
-    rig.engine.policies.remove_local(OURS)
+    rig.engine.policies.remove(OURS)
     assert ("team-a/ours",) not in values(rig, "podwright_policy_decisions_total")
 
 
@@ -358,7 +358,7 @@ async def test_a_policy_that_is_deleted_and_made_again_keeps_its_penalty(rig, na
         await place(rig, "first")
         (account,) = rig.engine.budgets.accounts
         until = account.over_until
-        rig.engine.policies.remove_local(OURS)
+        rig.engine.policies.remove(OURS)
         assert list(rig.engine.budgets.accounts) == []
         again = rig.engine.budgets.account(f"team-a/{name}", "owner", BUDGET)
         assert (again.muted, again.over_until, again.penalty) == (True, until, 60.0)

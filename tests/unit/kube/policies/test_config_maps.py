@@ -150,7 +150,7 @@ async def test_only_what_active_policies_name_is_read(monkeypatch):
         it.engine.policies.apply_local(wanting(source="other", generation=2))
         await until(lambda: it.stored("other"))
         assert it.stored() is None
-        it.engine.policies.remove_local("team-a/ours")
+        it.engine.policies.remove("team-a/ours")
         await until(lambda: it.stored("other") is None)
         count = len(it.script.requests)
         await asyncio.sleep(0.05)

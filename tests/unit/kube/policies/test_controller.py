@@ -13,7 +13,7 @@ from podwright.engine.plugin_changes.policy_events import PolicyEvents
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.policies import controller as module
 from podwright.kube.policies import statuses
-from podwright.kube.policies.kinds import ClusterPolicies
+from podwright.kube.policies.kinds import PolicyKind
 from support.engine.kit import Rig, custom_policy, deciding
 from support.http.kit import says
 from support.policies.controlled import controlled, policy
@@ -255,9 +255,10 @@ class TestStorms:
             _, second = await world.requests(2)
             assert status_in(second)["observedGeneration"] == 1_000
 
-    async def test_between_two_changes_others_have_their_share_of_the_time(self, rig, monkeypatch):
-        monkeypatch.setattr(ClusterPolicies, "pause_factor", 1e9)
-        async with controlled(rig=rig) as world:
+    async def test_between_two_changes_others_have_their_share_of_the_time(self, rig):
+        kind = PolicyKind(rig.engine)
+        kind.pause_factor = 1e9
+        async with controlled(rig=rig, kind=kind) as world:
             for number in range(1, 10):
                 world.controller.take_event({"type": "ADDED", "object": self.edit(1, f"p{number}")})
             await until(lambda: world.active)

@@ -12,7 +12,7 @@ import pytest
 
 from podwright.api.policy_result import ApplyResult
 from podwright.api.scheduler_policy import KIND
-from podwright.kube.policies.kinds import ClusterPolicies, NamespacePolicies
+from podwright.kube.policies.kinds import PolicyKind
 from support.engine.kit import Rig, deciding, settle
 from support.policies.controlled import controlled, policy
 from support.policies.generated import HOSTILE, Policies, ruled
@@ -85,7 +85,7 @@ async def test_each_local_policy_stays_alone_with_its_errors(caplog):
             await world.decide(world.rig.engine.policies.apply_local(raw), number)
 
 
-class Broken(ClusterPolicies):
+class Broken(PolicyKind):
     """Cannot apply the policies of this name: a mistake in the operator."""
 
     def apply(self, raw):
@@ -94,7 +94,7 @@ class Broken(ClusterPolicies):
         return super().apply(raw)
 
 
-class BrokenChecks(NamespacePolicies):
+class BrokenChecks(PolicyKind):
     """Cannot check the local policies of this name again."""
 
     def check(self, key):
@@ -123,7 +123,7 @@ async def test_what_applying_a_policy_raises_is_its_own_condition(caplog):
 async def test_what_checking_a_local_policy_raises_is_its_own_condition():
     rig = Rig()
     rig.engine.policies.apply(delegating())
-    async with controlled(rig=rig, kind=BrokenChecks(rig.engine)) as world:
+    async with controlled(rig=rig, kind=BrokenChecks(rig.engine, local=True)) as world:
         for name in ("bad", "good"):
             world.controller.apply(local_policy(name, strategy={"type": "Random"}))
         rig.engine.policies.apply(delegating(generation=2, delegation={"strategies": ["MostAllocated"]}))
