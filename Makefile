@@ -140,6 +140,10 @@ verify: venv ## fail if a generated file is out of date
 notebook: venv ## run the cells of docs/library.ipynb again
 	$(BIN)/python tests/support/examples/notebook.py docs/library.ipynb
 
+.PHONY: recording
+recording: venv ## record docs/first-policy.svg, the recording in the README, on a real control plane
+	PYTHONPATH=tests $(BIN)/python -m support.examples.recording docs/first-policy.svg
+
 .PHONY: screenshots
 screenshots: venv ## take the pictures in docs/page of the operator's page, in Chromium
 	PYTHONPATH=tests $(BIN)/python -m support.page.screenshots docs/page
