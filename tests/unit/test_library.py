@@ -16,6 +16,7 @@ from podwright.simulator.explain.targets import TargetError
 from podwright.simulator.hypotheses.hypothesis import HypothesisError
 from podwright.simulator.manifests import ManifestError
 from support.examples.notebook import outputs
+from support.objects.builders import make_node, make_pod
 
 ROOT = Path(podwright.__file__).parent
 EXAMPLE = ROOT.parents[1] / "examples" / "explain" / "cluster.yaml"
@@ -167,3 +168,16 @@ def test_the_notebook_shows_what_its_cells_give(monkeypatch):
     shown = [cell["outputs"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert outputs(notebook) == shown
     assert any("image/svg+xml" in output.get("data", {}) for cell in shown for output in cell)
+
+
+def test_a_cluster_shows_how_many_objects_of_each_kind_it_has():
+    nodes = [{"kind": "Node", **make_node(f"n{number}")} for number in range(300)]
+    assert repr(podwright.Cluster.of([*nodes, {"kind": "Pod", **make_pod("a")}])) == "<Cluster: 300 Node, 1 Pod>"
+    assert repr(podwright.Cluster.of([])) == "<Cluster: no objects>"
+
+
+@pytest.mark.parametrize("argument", ["drain", "remove_nodes", "scale"])
+def test_a_text_in_place_of_a_list_is_an_error_that_shows_the_list(argument):
+    with pytest.raises(HypothesisError) as raised:
+        podwright.simulate(podwright.Cluster.of([]), **{argument: "n-01"})
+    assert str(raised.value) == f"{argument}: expected a list of texts, got one text: write {argument}=['n-01']"

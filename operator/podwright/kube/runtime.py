@@ -16,6 +16,7 @@ import logging
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -119,7 +120,7 @@ class Runtime:
             metrics=metrics,
             tasks=self._tasks,
             watches=self.watches,
-            instance=instance,
+            instance=replace(instance, leads=lambda: self.leadership.may_write),
             extenders=extenders,
         )
         self._contact = ApiServerContact(self._http, time.monotonic)

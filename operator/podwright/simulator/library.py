@@ -6,6 +6,7 @@ Nothing here writes to a cluster. docs/library.md shows how it is used.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +21,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.plugins import PLUGINS
 from podwright.simulator.explain.results import Explanation, WorkloadExplanation
 from podwright.simulator.explain.targets import explain_target, parse_target
-from podwright.simulator.hypotheses.hypothesis import AddedNodes, Hypothesis, parse_scale
+from podwright.simulator.hypotheses.hypothesis import AddedNodes, Hypothesis, HypothesisError, parse_scale
 from podwright.simulator.live import Connection, snapshot_of
 from podwright.simulator.loaded import LoadedCluster, LoadOptions, features_of, load
 from podwright.simulator.manifests import parse_manifests, read_manifests
@@ -83,6 +84,11 @@ class Cluster:
     snapshot: Snapshot
     classes: Classes = field(default_factory=lambda: PLUGINS, repr=False)
     settings: PolicySettings = field(default=OFFLINE_SETTINGS, repr=False)
+
+    def __repr__(self) -> str:
+        """How many objects of each kind there are."""
+        kinds = Counter(str(raw.get("kind")) for raw in self.snapshot.objects)
+        return f"<Cluster: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items())) or 'no objects'}>"
 
     @staticmethod
     def read(*paths: str | Path) -> Cluster:
@@ -172,6 +178,9 @@ def simulate(
 
     Raises HypothesisError.
     """
+    for argument, names in (("remove_nodes", remove_nodes), ("drain", drain), ("scale", scale)):
+        if isinstance(names, str):
+            raise HypothesisError(f"{argument}: expected a list of texts, got one text: write {argument}=[{names!r}]")
     hypothesis = Hypothesis(
         policies=[policy.raw for policy in policies],
         add_nodes=[AddedNodes(count, like) for like, count in (add_nodes or {}).items()],

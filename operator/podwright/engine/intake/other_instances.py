@@ -66,8 +66,8 @@ class OtherInstances:
         if not self._watching or pod.finished:
             return
         instance = decided_by(raw)
-        if not instance or instance == self._instance.id:
-            return
+        if not instance or instance == self._instance.id or not self._instance.leads():
+            return  # what our successor binds, once our time is over, is its right
         now = self._clock()
         other = self._others.get(instance)
         if other is None or now > other.last + QUIET_SECONDS:

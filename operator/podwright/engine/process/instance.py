@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """`id` is in the decision of each pod that this process binds. `pod_uid`: the pod that it runs in; empty if that is not known."""
+    """`id` is in the decision of each pod that this process binds. `pod_uid`: the pod that it runs in; empty if that is not known.
+    `leads`: whether it may write now. If not, another instance may.
+    """
 
     id: str = "podwright"
     pod_uid: str = ""
+    leads: Callable[[], bool] = lambda: True
 
 
 UNNAMED: Final = Instance()

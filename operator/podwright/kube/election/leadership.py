@@ -73,6 +73,11 @@ class Leadership:
         return self._elector is not None
 
     @property
+    def may_write(self) -> bool:
+        """Whether this process leads now, or there is no leader election."""
+        return self._elector is None or self._elector.may_write
+
+    @property
     def lease(self) -> Lease | None:
         """The Lease by which the leader is elected; None without leader election."""
         return None if self._elector is None else self._elector.lease

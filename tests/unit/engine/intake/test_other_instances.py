@@ -181,3 +181,17 @@ def test_each_process_has_an_identity_of_its_own():
     assert first.id != second.id
     assert len(first.id) < 80
     assert (first.pod_uid, second.pod_uid) == ("uid", "")
+
+
+async def test_what_a_successor_binds_is_no_other_instance(caplog):
+    leading = True
+    rig = Rig(instance=Instance("here_00000000", "own-uid", leads=lambda: leading))
+    rig.node("a")
+    async with deciding(rig):
+        leading = False  # as after a pause of the process that was longer than the Lease
+        rig.engine.assigned.put(bound_by(OTHER))
+        assert rig.engine.other_instances.problem() == ""
+        assert counted(rig) == 0
+        leading = True
+        rig.engine.assigned.put(bound_by(OTHER, "web-2"))
+        assert counted(rig) == 1

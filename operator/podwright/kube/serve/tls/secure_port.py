@@ -71,7 +71,7 @@ class Tls:
             if look_up:
                 await self.look_up()
         except FAILURES as error:
-            self._log(f"the issuers of client certificates stay as they are: {error or type(error).__name__}")
+            self._log(f"the issuers of client certificates stay as they are: {str(error) or type(error).__name__}")
         else:
             self._problem = ""
 

@@ -146,3 +146,11 @@ async def test_garbage_in_the_config_map_changes_nothing(delegate, caplog):
         await tls.check(look_up=True)
         assert f"the issuers of client certificates stay as they are: {problem}" in caplog.text
         assert tls.issuers is known
+
+
+async def test_a_failed_look_up_without_a_text_is_named_by_its_type(delegate, caplog):
+    loop = SchedulerLoop(asyncio.get_running_loop())
+    tls = Tls(Options(**secure()), delegate, loop=loop, reloaded=lambda _result: None)
+    delegate.error = TimeoutError()
+    await tls.check(look_up=True)
+    assert "the issuers of client certificates stay as they are: TimeoutError" in caplog.text
