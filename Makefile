@@ -8,7 +8,7 @@ ifdef KUBERNETES
 export KUBERNETES_VERSION := $(KUBERNETES)
 endif
 
-.PHONY: help venv lock run demo cluster test test-fast lint format crds verify bench bench-core
+.PHONY: help venv lock run demo cluster test test-fast test-changed lint format crds verify bench bench-core
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -30,8 +30,14 @@ WORKERS ?= 2
 test: venv ## run all tests, on a real etcd and kube-apiserver (KUBERNETES=1.35: of that version, as in all that start them; WORKERS=0: in one process)
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test-fast: venv ## run the tests that need no control plane
-	$(BIN)/python -m pytest -m "not control_plane and not slow" -q
+FAST := PODWRIGHT_EXAMPLES=0.2 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not control_plane and not slow" -q
+test-fast: venv ## run the tests that take seconds and need no control plane, with fewer generated examples (WORKERS=0: in one process)
+	$(FAST) $(ARGS)
+
+SINCE ?= main
+test-changed: venv ## run those tests of make test-fast that import what has changed since the branch left SINCE=main
+	@files=$$(PYTHONPATH=tests $(BIN)/python -m support.changed_tests $(SINCE)) && \
+	  if test -z "$$files"; then echo "nothing has changed that a test imports"; else $(FAST) $(ARGS) $$files; fi
 
 lint: venv ## check with ruff, mypy and import-linter
 	$(BIN)/ruff check .
@@ -60,6 +66,7 @@ faults: venv ## run all fault tests, including the long ones, with their figures
 
 .PHONY: fuzz
 fuzz: venv ## run the fuzz tests with far more cases than make test has (ARGS="-k mutated")
+	PODWRIGHT_EXAMPLES=10 $(BIN)/python -m pytest --timeout 0 -m hypothesis tests/unit $(ARGS)
 	PODWRIGHT_WAVES=100000 PODWRIGHT_HTTP_CASES=1000000 PODWRIGHT_GENERATED=100000 PODWRIGHT_CONFIGURATION_CASES=2000 PODWRIGHT_EXTENDER_CASES=300 PODWRIGHT_CEL_CASES=10000 PODWRIGHT_CEL_EXPRESSIONS=100000 PODWRIGHT_ORACLE_CASES=50000 $(BIN)/python -m pytest --timeout 0 \
 	  tests/unit/kube/client/test_response.py tests/unit/engine/intake/test_generated_objects.py \
 	  tests/contract/test_kubeconfigs.py tests/conformance/test_configuration.py tests/conformance/test_cel.py tests/unit/core/cel_columns tests/conformance/test_oracle.py tests/integration/test_extender_oracle.py \

@@ -7,6 +7,7 @@ all other operations before it. To add a workload, add it to one of the files; n
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -155,12 +156,7 @@ class Workload:
 
 def load(folder: Path = _HERE / "workloads") -> list[Workload]:
     """All workloads of all files, at all sizes. Raises ValueError or KeyError for an invalid file."""
-    return [
-        workload
-        for file in sorted(folder.glob("*.yaml"))
-        for test in yaml.safe_load(file.read_text())
-        for workload in _sizes(test)
-    ]
+    return [workload for file in sorted(folder.glob("*.yaml")) for test in _content(file) for workload in _sizes(test)]
 
 
 def choose(
@@ -266,8 +262,13 @@ class _Reader:
         file = _HERE / "templates" / f"{path}.yaml"
         if not file.exists():
             raise ValueError(f"{self._workload}: template {path} is missing: there is no file {file}")
-        body: Json = yaml.safe_load(file.read_text())
+        body: Json = _content(file)
         return body
+
+
+@cache
+def _content(file: Path) -> Any:
+    return yaml.safe_load(file.read_text())
 
 
 def numbered(template: Any, number: int, modulus: int = 1) -> Any:

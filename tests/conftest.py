@@ -13,9 +13,12 @@ from hypothesis import HealthCheck, settings
 
 from podwright.engine.binding import debug
 from support.control_plane.operator_process import binding_cycle_violations
+from support.properties import examples
 
 # On a busy machine, a short example may take seconds: no property is about the time that its examples take.
-settings.register_profile("podwright", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "podwright", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("podwright")
 
 pytest_plugins = ["support.control_plane.fixtures", "support.monitoring.prometheus"]

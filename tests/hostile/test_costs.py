@@ -26,6 +26,7 @@ async def test_an_attempt_at_full_size_decides_as_expected(row, table):
     table.measured(row.name, attempts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", each(tuple({row.kind: row for row in reversed(ROWS)}.values()), "kind"))
 @pytest.mark.parametrize("warm", [False, True], ids=["the first attempt", "again"])
 async def test_the_cost_grows_no_faster_than_the_object(row, warm):

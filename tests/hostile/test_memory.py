@@ -15,6 +15,7 @@ VALUES = int(os.environ.get("PODWRIGHT_WAVES", "10000"))
 GROWTH = 1.2
 """Memory in use afterwards may be this many times that before, which is about two megabytes."""
 
+pytestmark = pytest.mark.slow
 each_wave = pytest.mark.parametrize("wave", [pytest.param(wave, id=wave.name) for wave in WAVES])
 
 

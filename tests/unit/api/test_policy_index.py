@@ -12,6 +12,7 @@ from podwright.api.scheduler_policy import parse_policy
 from podwright.api.spec.match import Subject
 from podwright.core.framework.features import Features
 from support.engine.stand_ins import STAND_INS
+from support.properties import examples
 
 MANY = 1000
 
@@ -63,7 +64,7 @@ matches = st.builds(
 subjects = st.builds(Subject, labels, labels, st.sampled_from(VALUES), st.sampled_from(["", *VALUES]))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(matches, min_size=FEW + 1, max_size=FEW + 8), subjects)
 def test_the_first_policy_that_matches_is_found(wanted, subject):
     policies = [compiled(f"p{number}", match) for number, match in enumerate(wanted)]

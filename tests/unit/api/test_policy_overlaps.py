@@ -15,6 +15,7 @@ from podwright.api.spec.match import Subject
 from podwright.core.framework.features import Features
 from support.costs.call_counts import calls_of
 from support.engine.stand_ins import STAND_INS
+from support.properties import examples
 
 FEATURES = Features()
 
@@ -95,7 +96,7 @@ POSSIBLE = [
 ]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(matches, matches)
 def test_two_policies_overlap_exactly_if_a_pod_can_match_both(first, second):
     one, two = policy("a", first), policy("b", second)

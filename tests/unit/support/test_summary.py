@@ -31,7 +31,7 @@ def test_b(figures):
 """
 
 
-@pytest.mark.parametrize("processes", ["0", "2"])
+@pytest.mark.parametrize("processes", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_what_tests_add_is_there_at_the_end_from_every_process_and_of_failed_tests_too(tmp_path, processes):
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_it.py").write_text(TESTS)

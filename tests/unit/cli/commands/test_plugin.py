@@ -160,6 +160,7 @@ tests:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expected", ["open", "{node: open, rejected: {open: 'no'}}"])
 def test_a_plugin_that_does_not_come_back_fails_its_test(run, tmp_path, expected):
     run("new", "TeamNodes")

@@ -16,6 +16,7 @@ from podwright.core.gangs.decisions import GangPreemption
 from podwright.core.objects.pod import parse_pod
 from support.gangs.kit import HOST, ZONE, FullCluster, budget, group_of, one, room
 from support.objects.builders import make_pod
+from support.properties import examples
 
 NODES = {"n0": "a", "n1": "a", "n2": "b", "n3": "b"}
 APPS = ("gang", "x", "y")
@@ -119,7 +120,7 @@ def contents(cluster: FullCluster) -> dict[str, Any]:
 
 
 @given(clusters())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_preemption_leaves_the_cache_as_it_was_and_filters_all_affected_members(cluster):
     before = contents(cluster)
     with mock.patch.object(gang_preemption, "THOROUGH", (False,)):
@@ -137,7 +138,7 @@ def test_preemption_leaves_the_cache_as_it_was_and_filters_all_affected_members(
 
 
 @given(clusters())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_pauses_at_every_point_change_neither_the_result_nor_the_cache(cluster):
     before, pauses = contents(cluster), cluster.cache.pauses
     found = cluster.preempt()

@@ -12,6 +12,7 @@ from podwright.core.plugins import PLUGINS
 from podwright.core.state.cache import Cache
 from support.objects.builders import make_node, make_pod, make_taint
 from support.plugins.kit import build, pending, pre_filter, raw_scores, verdicts
+from support.properties import examples
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -144,7 +145,7 @@ def change(cache, what, value):
     [*(pytest.param(name, None, id=name) for name in CHECKED), pytest.param("NodeAffinity", ADDED, id="addedAffinity")],
 )
 @given(first=st.lists(nodes, max_size=6), later=changes, pods=st.lists(specs, min_size=1, max_size=3))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_vectorised_results_equal_per_node_results(name, args, first, later, pods):
     cache = Cache()
     for node in first:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from podwright.core.framework.status import unresolvable
+from support.properties import examples
 from support.queue.kit import NODE_ADDED, POD_GONE, Harness, rejected_by
 from support.queue.model import (
     ACTIVE,
@@ -411,7 +412,7 @@ class LongQueueMachine(QueueMachine):
     """The same with more examples and steps."""
 
 
-QueueMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
-LongQueueMachine.TestCase.settings = settings(max_examples=700, stateful_step_count=50, deadline=None)
+QueueMachine.TestCase.settings = settings(max_examples=examples(200), stateful_step_count=30, deadline=None)
+LongQueueMachine.TestCase.settings = settings(max_examples=examples(700), stateful_step_count=50, deadline=None)
 TestQueueMachine = QueueMachine.TestCase
 TestLongQueueMachine = pytest.mark.slow(LongQueueMachine.TestCase)

@@ -9,6 +9,7 @@ from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.state.cache import Cache
 from support.objects.builders import make_namespace, make_node, make_pod
+from support.properties import examples
 from support.state.placement_recorder import PlacementRecorder
 
 NODES = st.sampled_from(["a", "b", "c"])
@@ -114,7 +115,7 @@ class CacheMachine(RuleBasedStateMachine):
         assert set(self.cache.nodes) == self.nodes | {node for node, _ in self.placed.values()}
 
 
-CacheMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+CacheMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 TestCacheMachine = CacheMachine.TestCase
 
 

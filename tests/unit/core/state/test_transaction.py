@@ -17,6 +17,7 @@ from podwright.core.state.pauses import InputsChangedError
 from podwright.core.state.transaction import CacheTransaction
 from support.objects.builders import in_group, make_node, make_pod, make_pod_group
 from support.plugins.kit import make_cache
+from support.properties import examples
 from support.state.placement_recorder import PlacementRecorder
 
 NODES = ("a", "b", "c")
@@ -227,7 +228,7 @@ class Transactions(RuleBasedStateMachine):
 
 
 TestTransactions = Transactions.TestCase
-TestTransactions.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestTransactions.settings = settings(max_examples=examples(80), stateful_step_count=40, deadline=None)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.gangs.kit import HOST, ZONE, budget
 from support.objects.builders import in_group, make_pod_group
 from support.plugins.volumes import make_claim, make_class, make_volume
+from support.properties import examples
 
 ROUNDS = 3
 PRIORITY = 100
@@ -141,7 +142,7 @@ async def outcome(case: Case) -> Raw:
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_pauses_at_every_point_change_no_decision(case):
     whole = asyncio.run(outcome(case))
     with mock.patch.object(slices, "SLICE_SECONDS", -1.0), mock.patch.object(slices, "RESTARTS", 1000):

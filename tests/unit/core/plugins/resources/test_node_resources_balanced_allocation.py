@@ -11,6 +11,7 @@ from podwright.core.plugins.resources.node_resources_balanced_allocation import 
 )
 from support.objects.builders import make_node, make_pod
 from support.plugins.kit import build, make_cache, pending, scores
+from support.properties import examples
 from support.state.resource_histories import histories, play
 
 GPU = "example.com/gpu"
@@ -157,7 +158,7 @@ def test_args_that_kube_scheduler_refuses_are_invalid(resources, problems):
 ARGS = st.sampled_from([None, ["cpu"], ["cpu", GPU], [GPU, "memory", "cpu"], ["cpu", "memory", GPU, FPGA], ["pods"]])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(resources=ARGS, history=histories())
 def test_vectorised_scores_equal_per_node_scores_after_any_history(resources, history):
     args = {"resources": [{"name": name} for name in resources]} if resources else None

@@ -14,6 +14,7 @@ from podwright.core.plugins.resources import row_cache
 from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
 from support.objects.builders import make_node, make_pod
 from support.plugins.kit import build, make_cache, pending, pre_filter, raw_scores, scores, verdicts
+from support.properties import examples
 from support.state.resource_histories import histories, play
 
 GPU = "example.com/gpu"
@@ -376,7 +377,7 @@ def check_both(plugin, pod):
     raw_scores(plugin, pod)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(args=ARGS, history=histories())
 def test_vectorised_verdicts_and_scores_equal_per_node_ones_after_any_history(args, history):
     play(lambda cache: build(NodeResourcesFit, cache, args), history, check_both)
@@ -410,7 +411,7 @@ def test_the_row_cache_is_rebuilt_after_more_changes_than_the_log_holds():
 _rare = st.dictionaries(st.sampled_from([GPU, FPGA, "cpu", "example.com/none"]), st.sampled_from(["1", "2", "3"]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 99), _rare), max_size=6),
     st.lists(st.tuples(st.integers(0, 99), _rare), max_size=6),

@@ -27,6 +27,7 @@ from support.plugins.volumes import (
     make_driver,
     make_volume,
 )
+from support.properties import examples
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 HOSTS = [f"n{i}" for i in range(FEW_VALUES + 2)]
@@ -111,7 +112,7 @@ ANY_NODE = [
 ]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(
     st.lists(volume_kinds, min_size=4, max_size=20),
     st.lists(claim_kinds, min_size=5, max_size=10),

@@ -31,6 +31,7 @@ from support.plugins.volumes import (
     outcome,
     scored,
 )
+from support.properties import examples
 
 HOST = "kubernetes.io/hostname"
 MANY = 60
@@ -202,7 +203,7 @@ def change(cache, what, value):
 
 
 @given(first=st.lists(nodes, max_size=4), there=st.lists(objects, max_size=8), changes=changes, pod=wanted)
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=examples(250))
 def test_vectorised_results_equal_per_node_results(first, there, changes, pod):
     cache = Cache()
     for kind, raw in (*START, *there):

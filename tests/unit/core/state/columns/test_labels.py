@@ -8,6 +8,7 @@ from podwright.core.state.columns import NodeTable
 from podwright.core.state.columns import labels as module
 from podwright.core.state.columns.labels import ABSENT
 from support.objects.builders import make_node
+from support.properties import examples
 from support.state.allocations import bytes_left_by
 
 VALUES = 2_000
@@ -77,7 +78,7 @@ def test_values_and_keys_that_nodes_no_longer_have_are_forgotten():
 _labels = st.dictionaries(st.sampled_from(["zone", "disk"]), st.sampled_from([f"v{i}" for i in range(9)]))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 79), st.one_of(st.none(), _labels)), max_size=120))
 def test_columns_equal_the_labels_of_the_nodes(changes):
     table = NodeTable()

@@ -8,6 +8,7 @@ from podwright.core.state.cache import Cache
 from podwright.core.state.columns import NodeTable
 from podwright.core.state.columns.resources import ResourceColumns, few
 from support.objects.builders import make_node, make_pod
+from support.properties import examples
 from support.state.allocations import bytes_left_by
 
 NODES = 1_000
@@ -129,7 +130,7 @@ _steps = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(_steps)
 def test_columns_equal_the_sums_over_nodes_and_pods(steps):
     cache = Cache()

@@ -7,6 +7,7 @@ from podwright.core.objects.node import parse_node
 from podwright.core.state.columns import DerivedColumns, NodeTable
 from podwright.core.state.columns.change_log import ChangeLog
 from support.objects.builders import make_node, make_taint
+from support.properties import examples
 
 
 def test_a_node_keeps_its_slot_and_a_later_node_reuses_it():
@@ -51,7 +52,7 @@ def test_equal_taint_lists_share_one_id():
     assert table.taints[0] == table.taints[2] != table.taints[1]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["x", "y", None]), st.booleans()), max_size=60))
 def test_an_updated_derived_column_equals_one_computed_from_scratch(changes):
     table = NodeTable()

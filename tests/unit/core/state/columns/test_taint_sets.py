@@ -5,6 +5,7 @@ from podwright.core.objects.node import parse_node
 from podwright.core.objects.taints import Taint
 from podwright.core.state.columns import NodeTable
 from support.objects.builders import make_node, make_taint
+from support.properties import examples
 
 
 def test_taint_lists_that_no_node_has_any_more_are_forgotten():
@@ -21,7 +22,7 @@ def test_taint_lists_that_no_node_has_any_more_are_forgotten():
 _taints = st.lists(st.sampled_from([make_taint("a"), make_taint("b"), make_taint("c", "1")]), max_size=3)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.one_of(st.none(), _taints)), max_size=60), st.sampled_from([1, 200]))
 def test_each_node_has_the_number_of_its_taint_list(changes, burst):
     table = NodeTable()

@@ -19,6 +19,7 @@ from podwright.core.state.podindex import matches, pod_columns, selector_rows, t
 from podwright.core.state.podindex import pod_index as index
 from support.objects.builders import make_namespace, make_node, make_pod, make_taint
 from support.plugins.kit import build, pending
+from support.properties import examples
 from support.state.recount import (
     HOSTNAME,
     affinity_scores,
@@ -296,6 +297,6 @@ class CountsWithLowLimits(Counts):
 
 
 TestCounts = Counts.TestCase
-TestCounts.settings = settings(deadline=None, max_examples=25, stateful_step_count=30)
+TestCounts.settings = settings(deadline=None, max_examples=examples(25), stateful_step_count=30)
 TestCountsWithLowLimits = CountsWithLowLimits.TestCase
-TestCountsWithLowLimits.settings = settings(deadline=None, max_examples=25, stateful_step_count=30)
+TestCountsWithLowLimits.settings = settings(deadline=None, max_examples=examples(25), stateful_step_count=30)
