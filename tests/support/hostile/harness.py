@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, Final
 
 from podwright.core.objects.pod import SPEC_CACHE
-from podwright.engine.process.memory import THRESHOLDS, freeze_objects
+from podwright.engine.process.memory import THRESHOLDS
 from support.costs.operation_counts import counted_elements
 from support.engine.kit import Rig, on_node, ours, settle
 from support.hostile.subjects import DONE, Row, Subject, node, node_name
@@ -171,9 +171,9 @@ async def measure(row: Row, nodes: int = NODES, placed: int = PLACED) -> tuple[A
     cluster = HostileCluster(row.subject, nodes, placed)
     before = gc.get_threshold()
     gc.set_threshold(*THRESHOLDS)
-    freeze_objects()  # as the operator when its caches are complete, or a slice might hold a collection of the whole cluster
+    # Instead of the operator's `freeze_objects`, which could be undone only together with what this process froze before.
+    gc.collect()
     try:
         return await cluster.attempt(), await cluster.attempt()
     finally:
-        gc.unfreeze()
         gc.set_threshold(*before)

@@ -7,13 +7,6 @@ import pytest
 from podwright.cli.imports import uncollected
 
 
-@pytest.fixture(autouse=True)
-def _thawed():
-    """Nothing of this test stays excluded."""
-    yield
-    gc.unfreeze()
-
-
 @pytest.mark.parametrize("enabled", [True, False], ids=["it was on", "it was off"])
 def test_nothing_is_collected_meanwhile_and_the_collector_is_as_before_afterwards(enabled):
     before = gc.isenabled()
