@@ -1,5 +1,6 @@
 """manifests/examples/extender: what its Deployments run, as their service accounts, with the certificates of its script."""
 
+import json
 import os
 import ssl
 import subprocess
@@ -15,6 +16,7 @@ from podwright.testing.processes import free_port
 from support.control_plane import operator_process as kit
 
 FOLDER = kit.CHECKOUT / "manifests" / "examples" / "extender"
+PLAIN = FOLDER.parent / "extender-plain"
 NAMESPACE = "scheduler-extender"
 SERVICE = f"podwright-extender.{NAMESPACE}.svc"
 
@@ -113,6 +115,59 @@ def metrics_status(issued, port, token):
 def token_of(kubeconfig):
     (user,) = yaml.safe_load(kubeconfig.read_text())["users"]
     return user["user"]["token"]
+
+
+def test_the_plain_service_needs_no_certificates_and_cannot_bind(empty_cluster, namespace):
+    cluster = empty_cluster
+    cluster.apply(PLAIN)
+    wait_until(lambda: cluster.client.raw("GET", kit.POLICIES)[0] == 200, 30, "the API server serves policies")
+    cluster.apply(FOLDER / "policy.yaml")
+    cluster.bulk.create([node(name, cpu="4", memory="8Gi") for name in ("node-a", "node-b", "node-c")])
+    taken = pod("there", namespace=namespace, cpu="1", memory="2Gi")
+    taken["spec"]["nodeName"] = "node-b"
+    cluster.client.create(taken)
+
+    built = {
+        (raw["kind"], raw["metadata"]["name"]): raw
+        for raw in yaml.safe_load_all(cluster.kubectl("kustomize", str(PLAIN)))
+    }
+    template = built["Deployment", "podwright-extender"]["spec"]["template"]["spec"]
+    assert "volumes" not in template
+    port, metrics_port = free_port(), free_port()
+    replaced = {
+        "--address=:8888": f"--address=127.0.0.1:{port}",
+        "--secure-port=10259": f"--secure-port={metrics_port}",
+    }
+    words = [replaced.get(each, each) for each in template["containers"][0]["args"]]
+    kubeconfig = cluster.service_account_kubeconfig(NAMESPACE, "podwright-extender")
+    environ = {"PODWRIGHT_KUBECONFIG": str(kubeconfig), "POD_NAMESPACE": NAMESPACE}
+    process = cluster.start_process("plain-extender", [sys.executable, "-m", "podwright", *words], environ)
+    extender = kit.Operator(process, port)
+    kit.wait_ready(extender)
+    settings = yaml.safe_load(built["ConfigMap", "extended-scheduler"]["data"]["config.yaml"])
+    settings["extenders"][0]["urlPrefix"] = settings["extenders"][0]["urlPrefix"].replace(
+        f"{SERVICE}:8888", f"127.0.0.1:{port}"
+    )
+    own = cluster.service_account_kubeconfig(NAMESPACE, "extended-scheduler")
+    scheduler = cluster.start_scheduler(
+        {**settings, "clientConnection": {"kubeconfig": str(own)}}, name="plain-scheduler"
+    )
+    try:
+        asking = pod("asking", namespace=namespace, cpu="500m", memory="1Gi")
+        asking["spec"]["schedulerName"] = "extended-scheduler"
+        cluster.client.create(asking)
+        kit.wait_bound(cluster, namespace, 2)
+        assert {each["spec"]["nodeName"] for each in kit.pods(cluster, namespace)} == {"node-b"}
+        other = cluster.client.create(pod("other", namespace=namespace))
+        body = {"PodName": "other", "PodNamespace": namespace, "PodUID": other["metadata"]["uid"], "Node": "node-a"}
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/bind", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=10) as response:
+            assert "forbidden" in json.load(response)["Error"]
+    finally:
+        scheduler.stop()
+        process.stop(20)
 
 
 def test_no_pod_asks_for_the_scheduler_of_the_policy():
