@@ -15,6 +15,9 @@ from podwright.engine.binding import debug
 from support.control_plane.operator_process import binding_cycle_violations
 from support.properties import examples
 
+# Until all tests are collected, when they are frozen: the objects of thousands of tests would be looked at over and over.
+gc.disable()
+
 # On a busy machine, a short example may take seconds: no property is about the time that its examples take.
 settings.register_profile(
     "podwright", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -47,6 +50,7 @@ def pytest_collection_finish() -> None:
     """Takes the tests themselves out of garbage collection: thousands of them make each full collection slow."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
