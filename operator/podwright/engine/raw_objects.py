@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from podwright.api.configuration.schema import Extender
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.nodeinfo import NodeInfo
 
@@ -58,11 +58,6 @@ class RawObjects:
 
     def remove_pod(self, uid: str) -> None:
         self.pods.pop(uid, None)
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionaries needed when there were more objects."""
-        shrink(self.nodes)
-        shrink(self.pods)
 
 
 def raw_objects_for(settings: Iterable[Extender], placement: Callable[[str], NodeInfo | None]) -> RawObjects:

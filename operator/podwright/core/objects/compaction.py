@@ -1,16 +1,18 @@
 """Compaction: frees what structures keep of objects that are gone. The engine calls `compact_all` every minute, also while it is busy.
 
 Most structures drop what they know of an object together with the object. Two kinds of memory stay, and are freed here: results that
-were cached for objects (`RecentCache`), and the capacity of containers that once were larger (`shrink`). docs/memory.md lists all
-structures with their bounds.
+were cached for objects (`RecentCache`), and the capacity of containers that once were larger. A structure calls `compact_regularly` in its
+constructor; then its attributes that are dicts and sets are shrunk. It has a method `compact` only if there is more to free. docs/memory.md
+lists all structures with their bounds.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable
 from typing import Any, Final, Generic, Protocol, TypeVar
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -18,12 +20,6 @@ V = TypeVar("V")
 _SPARE_BYTES: Final = 4096
 _SPARE_BYTES_PER_ITEM: Final = 256
 """`shrink` leaves a container alone up to this size. A dict that has just grown has about 100 bytes for each item."""
-
-
-class Compactable(Protocol):
-    """A structure that can free memory. The caller holds no views or iterators of it."""
-
-    def compact(self) -> None: ...
 
 
 class CachedFunction(Protocol):
@@ -34,12 +30,13 @@ class CachedFunction(Protocol):
 
 F = TypeVar("F", bound=CachedFunction)
 
+_SHRUNK: Final = frozenset((dict, set, OrderedDict, defaultdict))
 _structures: Final[WeakSet[Any]] = WeakSet()
 _functions: Final[list[CachedFunction]] = []
 
 
-def compact_regularly(structure: Compactable) -> None:
-    """Has `compact_all` compact this structure as long as it lives."""
+def compact_regularly(structure: object) -> None:
+    """Has `compact_all` call the structure's `compact`, if it has one, and shrink its attributes, as long as it lives."""
     _structures.add(structure)
 
 
@@ -50,11 +47,17 @@ def cleared_regularly(function: F) -> F:
 
 
 def compact_all() -> None:
-    """Compacts every registered structure. Takes time in proportion to what stays."""
+    """Compacts every registered structure. Takes time in proportion to what stays. The caller holds no views or iterators of them."""
     for function in _functions:
         function.cache_clear()
     for structure in list(_structures):
-        structure.compact()
+        if (compact := getattr(structure, "compact", None)) is not None:
+            compact()
+        for value in getattr(structure, "__dict__", {}).values():
+            if type(value) in _SHRUNK:
+                shrink(value)
+            elif type(value) is WeakValueDictionary:
+                shrink(value.data)  # type: ignore[attr-defined]  # the dict of weak references, which has no other way to it
 
 
 def shrink(container: dict[Any, Any] | set[Any]) -> None:

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import orjson
 
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -20,8 +20,6 @@ T = TypeVar("T")
 
 class WeakValues(Generic[K, T]):
     """A dictionary that keeps an object as long as it is in use elsewhere. Its class needs a `__weakref__` slot."""
-
-    __slots__ = ("__weakref__", "_objects")
 
     def __init__(self) -> None:
         self._objects: weakref.WeakValueDictionary[K, T] = weakref.WeakValueDictionary()
@@ -35,18 +33,12 @@ class WeakValues(Generic[K, T]):
         """The known object of this key, or else `value`, which is kept."""
         return self._objects.setdefault(key, value)
 
-    def compact(self) -> None:
-        """Frees the memory that the dictionary needed when there were more objects."""
-        shrink(self._objects.data)  # type: ignore[attr-defined]  # the dict of weak references, which has no other way to it
-
     def __len__(self) -> int:
         return len(self._objects)
 
 
 class Interner(WeakValues[bytes, T]):
     """Parsed objects by the JSON bytes of their source."""
-
-    __slots__ = ()
 
     def get(self, raw: object, build: Callable[[], T]) -> T:
         """The interned object for `raw`, or a new one from `build`. Errors of `build` propagate."""

@@ -54,10 +54,7 @@ class PortIndex:
         compact_regularly(self)
 
     def compact(self) -> None:
-        """Frees the memory that the dictionaries needed when there were more ports."""
-        shrink(self._numbers)
-        shrink(self._rows)
-        shrink(self._users)
+        """Frees the memory that the sets of rows needed when there were more."""
         for rows in self._rows.values():
             shrink(rows)
 

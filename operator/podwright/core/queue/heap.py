@@ -7,15 +7,13 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 
 T = TypeVar("T")
 
 
 class KeyedHeap(Generic[T]):
     """Pops the lowest rank first, and equal ranks in the order of insertion. Removal leaves a tombstone in the heap."""
-
-    __slots__ = ("__weakref__", "_entries", "_heap", "_order")
 
     def __init__(self) -> None:
         self._heap: list[tuple[Any, int, str]] = []
@@ -60,8 +58,7 @@ class KeyedHeap(Generic[T]):
         return head[1]
 
     def compact(self) -> None:
-        """Drops tombstones, and frees the memory that the containers needed when there were more items."""
-        shrink(self._entries)
+        """Drops tombstones."""
         if len(self._heap) > len(self._entries):
             self._heap = [entry for entry in self._heap if self._alive(entry)]
             heapq.heapify(self._heap)

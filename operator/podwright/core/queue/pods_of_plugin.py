@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from podwright.core.framework.cluster_events import EventHint, HintKeys
-from podwright.core.objects.compaction import shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.objects.pod import PodInfo
 
@@ -24,14 +24,13 @@ _Key = tuple[HintKeys, Hashable]
 class PodsOfPlugin(Generic[P]):
     """See the module. `P`: what is found, by the pod's uid."""
 
-    __slots__ = ("_all", "_by_key", "_keys", "_keys_of_hints")
-
     def __init__(self, hints: Iterable[EventHint]) -> None:
         self._keys_of_hints: Sequence[HintKeys] = tuple({id(h.keys): h.keys for h in hints if h.keys}.values())
         self._all: dict[str, P] = {}
         self._by_key: dict[_Key, dict[str, P]] = {}
         self._keys: dict[str, list[_Key]] = {}
         """By uid."""
+        compact_regularly(self)
 
     def add(self, uid: str, pod: PodInfo, found: P) -> None:
         """Adds a pod, or replaces what is known of it."""
@@ -54,11 +53,6 @@ class PodsOfPlugin(Generic[P]):
         if keys is None or key is None:
             return self._all
         return self._by_key.get((keys, key), {}) | self._by_key.get((keys, _ANY_EVENT), {})
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionaries needed when there were more pods."""
-        for container in (self._all, self._by_key, self._keys):
-            shrink(container)
 
     def __len__(self) -> int:
         return len(self._all)

@@ -19,7 +19,7 @@ from podwright.core.framework.cluster_events import ANY, ClusterEvent
 from podwright.core.framework.cost import AttemptCost
 from podwright.core.framework.observer import NO_OBSERVER, Observer
 from podwright.core.framework.status import Status
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.active_pods import ActivePods
 from podwright.core.queue.backoff_pods import BackoffPods
@@ -353,11 +353,6 @@ class SchedulingQueue:
             if ours and queued.hints is not None and self._hints_of(queued.pod) is not queued.hints:
                 self._requeue_if_helped(queued, occurrence)
             yield
-
-    def compact(self) -> None:
-        """Frees the memory of pods that have left the queue."""
-        shrink(self._pods)
-        self._waiting.compact()
 
     def counts(self) -> dict[str, int]:
         """The number of pods by queue, as in `scheduler_pending_pods`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from podwright.core.framework.cluster_events import ANY
-from podwright.core.objects.compaction import shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.queue.hinting import Hints, Occurrence, hints_for
 from podwright.core.queue.pods_of_plugin import PodsOfPlugin
 from podwright.core.queue.queued_pod import Place, QueuedPod
@@ -22,6 +22,7 @@ class WaitingPods:
         self._gated: dict[str, QueuedPod] = {}
         self._buckets: dict[tuple[int, str, bool], tuple[Hints, PodsOfPlugin[QueuedPod]]] = {}
         """By the policy's hints, the plugin that rejected or gates the pods, and whether it gates them."""
+        compact_regularly(self)
 
     def add(self, queued: QueuedPod, plugins: Iterable[str], hints: Hints) -> None:
         """Adds a pod that these plugins rejected or gate. `hints`: those of its policy."""
@@ -75,13 +76,6 @@ class WaitingPods:
     def drop_empty(self) -> None:
         """Drops what belongs to hints of which no pod is left, which may be those of a deleted policy."""
         self._buckets = {key: bucket for key, bucket in self._buckets.items() if bucket[1]}
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionaries needed when there were more pods."""
-        for container in (self._unschedulable, self._gated, self._buckets):
-            shrink(container)
-        for _, pods in self._buckets.values():
-            pods.compact()
 
     def __iter__(self) -> Iterator[QueuedPod]:
         """The unschedulable pods, then the gated ones."""

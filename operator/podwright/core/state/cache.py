@@ -19,7 +19,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from podwright.core.objects.compaction import Compactable, compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.columns import DerivedColumns, NodeTable
@@ -91,11 +91,6 @@ class Cache:
         self._next_compacted = first + NODES_AT_ONCE
         for info in islice(self.nodes.values(), first, self._next_compacted):
             info.compact()
-        for container in (self.nodes, self._placed, self._assumed, self._by_slot):
-            shrink(container)
-        parts: tuple[Compactable, ...] = (self.table, self.nominator, self.store, self.groups)
-        for part in parts:
-            part.compact()
 
     def attach(self, observer: PlacementObserver) -> None:
         """Adds an observer and reports all current namespaces, nodes and pods to it."""

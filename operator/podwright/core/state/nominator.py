@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from podwright.core.objects.compaction import shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import PodInfo
 
 
@@ -28,6 +28,7 @@ class Nominator:
         self.preempting: set[str] = set()
         """Uids of pods and keys of pod groups whose victims are being evicted. It is kept here because plugins are rebuilt when
         their policy changes."""
+        compact_regularly(self)
 
     def add(self, pod: PodInfo, node_name: str) -> None:
         """Nominates the pod to this node instead of any other."""
@@ -66,11 +67,6 @@ class Nominator:
         self.changes += 1
         self._node_of = dict(nominations.node_of)
         self._pods = {name: dict(pods) for name, pods in nominations.pods.items()}
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionaries needed when there were more nominations."""
-        for container in (self._node_of, self._pods, self.preempting):
-            shrink(container)
 
     def __len__(self) -> int:
         return len(self._node_of)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from podwright.core.objects.compaction import shrink
+from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.objects.errors import InvalidObjectError
 
 Object = Mapping[str, Any]
@@ -36,6 +36,7 @@ class ObjectStore:
         self._listeners: dict[str, list[Listener]] = {}
         self.changes = 0
         """Rises with each change of any object."""
+        compact_regularly(self)
 
     def listen(self, kind: str, listener: Listener) -> None:
         """Calls `listener` after every change of an object of this kind."""

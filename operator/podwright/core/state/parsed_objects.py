@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.state.object_store import Object, ObjectStore, key_of
 
 T = TypeVar("T")
@@ -14,17 +14,11 @@ T = TypeVar("T")
 class ParsedObjects(Generic[T]):
     """A cache of the parsed objects of one kind by key, valid while the source is the same object. Deleted objects are dropped."""
 
-    __slots__ = ("__weakref__", "_cache", "_parse")
-
     def __init__(self, store: ObjectStore, kind: str, parse: Callable[[Object], T]) -> None:
         self._parse = parse
         self._cache: dict[tuple[str, str], tuple[Object, T]] = {}
         store.listen(kind, self._changed)
         compact_regularly(self)
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionary needed when there were more objects."""
-        shrink(self._cache)
 
     def _changed(self, before: Object | None, _after: Object | None) -> None:
         if before is not None:

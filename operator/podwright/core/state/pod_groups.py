@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from podwright.core.objects.compaction import shrink
+from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
@@ -82,6 +82,7 @@ class PodGroups:
         """Rises with each change of a group, of its members, or of the served APIs."""
         for kind in APIS:
             store.listen(kind, lambda before, after, kind=kind: self._group_changed(kind, before, after))  # type: ignore[misc]  # the default binds the kind
+        compact_regularly(self)
 
     def serve(self, api: str) -> None:
         """The API server serves this API: pods that name a group of it wait for that group."""
@@ -192,9 +193,7 @@ class PodGroups:
         """Groups do not depend on namespace labels."""
 
     def compact(self) -> None:
-        """Frees the memory that the dictionaries needed when there were more groups."""
-        for container in (self._groups, self._members, self._waiting_in, self._partially_placed, self._invalid):
-            shrink(container)
+        """Frees the memory that the dictionaries of groups needed when there were more members."""
         for members in self._members.values():
             shrink(members.waiting)
             shrink(members.placed)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from podwright.core.objects.affinity import interned_selector
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.selectors import Labels, LabelSelector
 from podwright.core.state.object_store import Object, ObjectStore, key_of
 from podwright.core.state.podindex.selecting import SelectorIndex
@@ -30,11 +30,6 @@ class ServiceSelectors:
             self._changed(None, service)
         store.listen(KIND, self._changed)
         compact_regularly(self)
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionaries needed when there were more Services."""
-        self._index.compact()
-        shrink(self._services)
 
     def labels_for(self, namespace: str, labels: Labels) -> dict[str, str]:
         """The labels that all Services together require which select a pod with these labels."""

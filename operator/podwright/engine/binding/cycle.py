@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from podwright.core.cycle import Placement
 from podwright.core.framework.status import Code, Status, unschedulable
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.queue import QueuedPod
 from podwright.engine.binding import debug
 from podwright.engine.binding.states import EFFECTS, STOPPABLE, Outcome, State
@@ -138,10 +138,6 @@ class BindingCycles:
         self._cycles: dict[str, BindingCycle] = {}
         self._ending = False
         compact_regularly(self)
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionary needed when there were more cycles."""
-        shrink(self._cycles)
 
     def add(self, cycle: BindingCycle) -> None:
         self._cycles[cycle.uid] = cycle

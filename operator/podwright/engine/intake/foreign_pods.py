@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 from podwright.core.objects.pod_group import group_of
@@ -36,11 +36,6 @@ class ForeignPods:
         self._by_uid: dict[str, ForeignPod] = {}
         self._by_group: dict[str, dict[str, ForeignPod]] = {}
         compact_regularly(self)
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionaries needed when there were more foreign pods."""
-        shrink(self._by_uid)
-        shrink(self._by_group)
 
     def __len__(self) -> int:
         return len(self._by_uid)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.volumes import WAIT_FOR_FIRST_CONSUMER, claims_of
 from podwright.core.state.cache import Cache
@@ -36,11 +36,6 @@ class AwaitedClaims:
         for kind in (_VOLUME_CLAIM, _RESOURCE_CLAIM):
             cache.store.listen(kind, partial(self._claim_changed, kind))
         compact_regularly(self)
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionaries needed when there were more pods."""
-        shrink(self._pods)
-        shrink(self._claims)
 
     def __len__(self) -> int:
         """How many pods wait for a claim."""

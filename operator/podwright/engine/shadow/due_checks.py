@@ -22,10 +22,6 @@ class DueChecks:
         """The uids with their times, the earliest first."""
         compact_regularly(self)
 
-    def compact(self) -> None:
-        """Frees the capacity that the lists needed when they were longer."""
-        self._now, self._later = OrderedDict(self._now), OrderedDict(self._later)
-
     def __len__(self) -> int:
         """How many pods are due, as of the last `collect`."""
         return len(self._now)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.queue import SchedulingQueue
 from podwright.engine.ports import UNSCHEDULABLE
@@ -68,11 +68,6 @@ class ShadowPods:
         self.clears = 0
         """How often everything was forgotten. Watches that fill it have to list all pods again then."""
         compact_regularly(self)
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionary needed when there were more pods."""
-        shrink(self._pods)
-        self._left = OrderedDict(self._left)
 
     def __len__(self) -> int:
         return len(self._pods)

@@ -15,7 +15,7 @@ from typing import Final
 
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.interface import Cluster, ClusterError, CycleState
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.names import is_dns_label, is_dns_subdomain
 from podwright.core.objects.pod import PodInfo, parse_pod
@@ -61,10 +61,6 @@ class Bindings:
         self._unconfirmed: deque[tuple[float, PodInfo]] = deque()
         """Pods whose Binding was posted, with the time when they are to be read back."""
         compact_regularly(self)
-
-    def compact(self) -> None:
-        """Frees the memory that the containers needed when there were more pods."""
-        shrink(self._in_progress)
 
     @property
     def assumed(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.node import Node
 from podwright.core.objects.raw import as_mapping
 from podwright.core.objects.readable import parse_known_node
@@ -29,10 +29,6 @@ class NodeVersions:
         self._versions: dict[str, str | None] = {}
         """By name: uid and resourceVersion."""
         compact_regularly(self)
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionary needed when there were more nodes."""
-        shrink(self._versions)
 
     def key(self, raw: Raw) -> str:
         return self._nodes.key(raw)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod_group import GROUP_LABEL, OLD_GROUP_LABEL, PLUGINS_API, PodGroup, group_of
 from podwright.engine.engine import Engine
@@ -94,11 +94,6 @@ class PodGroupPhases:
         self._running = False
         compact_regularly(self)
         engine.cache.groups.listen(self._mark_changed)
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionaries needed when there were more groups and members."""
-        for container in (self._by_uid, self._by_group, self._written):
-            shrink(container)
 
     def counting(self, sink: Holding) -> Holding:
         """A sink for assigned pods that counts members and passes everything on to `sink`."""

@@ -19,7 +19,7 @@ import aiohttp
 import orjson
 
 from podwright.core.framework.interface import ClusterError
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.versions import version_number
 from podwright.engine.log_fields import V2, V6
 from podwright.kube.client.errors import ApiError, is_expired, status_of
@@ -128,10 +128,6 @@ class Reflector:
             for name, value in (("fieldSelector", field_selector), ("labelSelector", label_selector))
             if value
         }
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionary needed when there were more objects."""
-        shrink(self.known)
 
     async def run(self) -> None:
         """Lists, watches and audits until it is cancelled."""

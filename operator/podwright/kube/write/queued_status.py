@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 from podwright.core.framework.interface import ClusterError
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.kube.client.errors import is_not_found, is_retryable_write, uid_mismatch
 from podwright.kube.client.http import Http
 from podwright.kube.write.work_queue import WorkItem, WorkQueue
@@ -50,10 +50,6 @@ class QueuedStatusWriter(ABC, Generic[K, C]):
         self._known: dict[str, K] = {}
         self._queue: WorkQueue[C] = WorkQueue(self.written, self._write, failed=self._failed)
         compact_regularly(self)
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionary needed when there were more objects."""
-        shrink(self._known)
 
     def forget(self, key: str) -> None:
         """The object is no longer to be written about."""

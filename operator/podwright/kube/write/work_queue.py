@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Generic, Protocol, Self, TypeVar
 
 from podwright.core.framework.interface import ClusterError
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.kube.client.retry import RetryPolicy
 
 log = logging.getLogger(__name__)
@@ -60,10 +60,6 @@ class WorkQueue(Generic[I]):
         self._order: asyncio.Queue[str] = asyncio.Queue()
         self._processing: set[str] = set()
         compact_regularly(self)
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionary needed when there were more items."""
-        shrink(self._queued)
 
     def __contains__(self, key: str) -> bool:
         """Whether an item of the key is queued or being processed."""

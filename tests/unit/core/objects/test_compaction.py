@@ -1,4 +1,5 @@
 import sys
+from collections import OrderedDict, defaultdict
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,6 +110,27 @@ def test_a_container_that_needs_its_memory_is_left_alone():
             size = sys.getsizeof(container)
             shrink(container)
             assert sys.getsizeof(container) == size
+
+
+def test_the_containers_of_a_structure_free_their_memory_by_themselves():
+    class Structure:
+        def __init__(self):
+            self.containers = [dict.fromkeys(range(10_000)), set(range(10_000)), OrderedDict.fromkeys(range(10_000))]
+            self.a, self.b, self.c = self.containers
+            self.d = defaultdict(int, self.a)
+            self.containers.append(self.d)
+            compact_regularly(self)
+
+    structure = Structure()
+    large = [sys.getsizeof(each) for each in structure.containers]
+    for container in structure.containers:
+        for number in range(5, 10_000):
+            container.pop(number) if isinstance(container, dict) else container.remove(number)
+    compact_all()
+    for container, size in zip(structure.containers, large, strict=True):
+        assert sys.getsizeof(container) < size / 20
+        assert sorted(container) == [0, 1, 2, 3, 4]
+    assert structure.d.default_factory is int
 
 
 def test_a_structure_is_compacted_as_long_as_it_lives():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podwright.core.framework.cluster_events import Action, ClusterEvent, EventHint, HintKeys
+from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.pod import parse_pod
 from podwright.core.queue.pods_of_plugin import PodsOfPlugin
 from support.objects.builders import make_pod
@@ -89,7 +90,7 @@ def test_a_pod_that_is_removed_leaves_nothing():
     for each in PODS:
         pods.remove(each.uid)
         pods.remove(each.uid)
-    pods.compact()
+    compact_all()
     assert len(pods) == 0
     assert concerned(pods, hint, "x") == set()
 

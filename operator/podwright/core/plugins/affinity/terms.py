@@ -11,7 +11,7 @@ from typing import Final
 from weakref import WeakKeyDictionary, ref
 
 from podwright.core.objects.affinity import PodAffinity, PodAffinityTerm
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.selectors import Labels
 from podwright.core.state.podindex import PodIndex, SelectorList
@@ -76,10 +76,6 @@ class _KnownTerms:
         if terms is None:
             terms = self._terms[affinity] = OwnTerms(affinity)
         return terms
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionary needed when there were more affinities."""
-        shrink(self._by_reference)
 
 
 own_terms: Final = _KnownTerms().of

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary, ref
 
 from podwright.core.framework.features import Features
 from podwright.core.objects.affinity import NO_SPREAD, SpreadConstraint, SpreadConstraints, interned_selector
-from podwright.core.objects.compaction import RecentCache, compact_regularly, shrink
+from podwright.core.objects.compaction import RecentCache, compact_regularly
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import WeakValues
 from podwright.core.objects.node import HOSTNAME
@@ -111,10 +111,6 @@ class Resolver:
         self._default_soft = tuple(c for c in args.constraints if c.when_unsatisfiable == "ScheduleAnyway")
         self._defaulted: RecentCache[LabelSelector, _Both] = RecentCache(_MAX_CACHED)
         compact_regularly(self)
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionary needed when there were more lists of constraints."""
-        shrink(self._by_reference)
 
     def hard(self, pod: PodInfo) -> Constraints:
         """The constraints that filter nodes."""

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from podwright.core.objects.compaction import shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.node import Node
 
 Int32s = NDArray[np.int32]
@@ -91,6 +91,7 @@ class LabelColumns:
         self.keys: Final = self._nodes_with.keys()
         """The keys that any node has. Stays up to date."""
         self._absent: Int32s = np.full(0, ABSENT, np.int32)
+        compact_regularly(self)
 
     def ids(self, key: str) -> Int32s:
         """int32[nodes], read-only: the id of the node's value, or ABSENT."""
@@ -158,10 +159,6 @@ class LabelColumns:
                 column.add(slot, value)
             if key not in self._nodes_with or column.mostly_unused:
                 del self._columns[key]
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionary needed when there were more keys."""
-        shrink(self._nodes_with)
 
     def _count(self, old: Labels, new: Labels) -> None:
         nodes_with = self._nodes_with

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from podwright.core.objects.compaction import shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 
@@ -58,6 +58,7 @@ class ResourceColumns:
         self._offered: list[Amounts] = []
         self._requested: list[Amounts] = []
         self._views: dict[tuple[str, str], Int64s] = {}
+        compact_regularly(self)
 
     # Reading
 
@@ -155,10 +156,6 @@ class ResourceColumns:
             self._requested[slot] = amounts
         for resource, column in values.items():
             self._columns[resource].requested[slots] = column
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionary needed when there were more resources."""
-        shrink(self._rare)
 
     def _offer(self, slot: int, resource: str, amount: int, *, new: bool) -> None:
         columns = self._columns.get(resource)

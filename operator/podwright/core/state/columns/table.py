@@ -164,11 +164,6 @@ class NodeTable:
             self._views[name] = view
         return view
 
-    def compact(self) -> None:
-        """Frees memory that nodes needed which are gone. Rows stay."""
-        for part in (self._taints, self._labels, self._resources):
-            part.compact()
-
     # Writing, only for the cache
 
     def add(self, node: Node, requested: Amounts = NOTHING) -> int:

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from podwright.core.objects.compaction import shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.taints import Taint
 
 TaintList = tuple[Taint, ...]
@@ -29,6 +29,7 @@ class TaintSets:
         self._ids: dict[TaintList, int] = {(): 0}
         self._nodes: list[int] = [0]
         self._unused: list[int] = []
+        compact_regularly(self)
 
     def add(self, taints: TaintList) -> int:
         """The number of the list, which one more node has now."""
@@ -55,10 +56,6 @@ class TaintSets:
             del self._ids[taints]
             self.lists[number] = ()
             self._unused.append(number)
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionary needed when there were more lists."""
-        shrink(self._ids)
 
     def renumber(self) -> NDArray[np.int32] | None:
         """Drops unused numbers if there are too many of them. Returns the new numbers by the old ones; None if nothing changed."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.devices.claims import (
     FOR_EXTENDED_RESOURCES,
     AllocatedDevice,
@@ -72,8 +72,6 @@ class ClaimState:
         for key in tuple(self._written):
             self._drop_if_delivered(key)
         self._seen_before = self._seen
-        for container in (self._counted, self._in_flight, self._written, self._of_pods):
-            shrink(container)
 
     # Reading
 

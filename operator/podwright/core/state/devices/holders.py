@@ -123,8 +123,6 @@ class Holders:
         compact_regularly(self)
 
     def compact(self) -> None:
-        shrink(self._claims)
-        shrink(self._pools)
         for pool in self._pools.values():
             shrink(pool)
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.devices.classes import DeviceTaintRule, parse_taint_rule
 from podwright.core.objects.devices.slices import PoolId, ResourceSlice, parse_slice
 from podwright.core.state.columns import DerivedColumns, NodeTable
@@ -77,10 +77,6 @@ class DeviceIndex:
         """How many devices `pools_of` has gathered."""
         store.listen(SLICE_KIND, self._slice_changed)
         compact_regularly(self)
-
-    def compact(self) -> None:
-        for container in (self._slices, self._by_pool, self._local, self._shared, self._pools, self._views):
-            shrink(container)
 
     # Reading, after `refresh`
 

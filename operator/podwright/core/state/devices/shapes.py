@@ -5,7 +5,7 @@ A number is used again when no slice has its shape any more. Owners of such resu
 
 from __future__ import annotations
 
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.devices.slices import DeviceShape
 from podwright.core.state.columns.change_log import ChangeLog
 
@@ -21,9 +21,6 @@ class ShapeNumbers:
         self.reused = ChangeLog()
         """The numbers that have been given to another shape."""
         compact_regularly(self)
-
-    def compact(self) -> None:
-        shrink(self._numbers)
 
     @property
     def size(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.errors import InvalidObjectError
 
 SHOWN: Final = 3
@@ -19,9 +19,6 @@ class Unreadable:
         self._first: dict[tuple[str, str], InvalidObjectError] = {}
         self.on_problem: Callable[[InvalidObjectError], object] = lambda _: None
         compact_regularly(self)
-
-    def compact(self) -> None:
-        shrink(self._first)
 
     def __len__(self) -> int:
         """How many objects have problems."""

@@ -10,7 +10,7 @@ from collections import ChainMap
 from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Final
 
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.devices.claims import AllocatedDevice
 from podwright.core.objects.devices.slices import DeviceId
 
@@ -43,10 +43,6 @@ class DeviceUsage:
         self.changed: set[DeviceId] = set()
         """The devices whose use has changed since the index took them from here."""
         compact_regularly(self)
-
-    def compact(self) -> None:
-        if isinstance(self._uses, dict):
-            shrink(self._uses)
 
     def without(self, devices: Iterable[AllocatedDevice]) -> DeviceUsage:
         """The use as it would be without these devices, which claims have. Valid until this one changes."""

@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.objects.selectors import Labels
@@ -202,9 +202,6 @@ class MatchIndex:
         for counter in self._counters.values():
             counter.used = False
         self._columns = None
-        shrink(self._namespace_labels)
-        self._by_selector.compact()
-        self._placed.compact()
 
     def _count_as_columns(self, counter: MatchCounter) -> None:
         alive = counter.exclude_terminating

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from podwright.core.objects.compaction import shrink
+from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.objects.selectors import LabelSelector
 
@@ -90,6 +90,7 @@ class PlacedPods:
         self._namespaces: dict[str, _Namespace] = {}
         self.count = 0
         self.version = 0
+        compact_regularly(self)
 
     @property
     def namespaces(self) -> Collection[str]:
@@ -109,7 +110,6 @@ class PlacedPods:
 
     def compact(self) -> None:
         """Frees the memory that the dictionaries needed when there were more classes."""
-        shrink(self._namespaces)
         for namespace in self._namespaces.values():
             for container in (namespace.not_terminating, namespace.terminating, namespace.pairs, namespace.large):
                 shrink(container)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Final, Generic, TypeVar
 
-from podwright.core.objects.compaction import shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.selectors import Labels, LabelSelector
 
 T = TypeVar("T", bound=Hashable)
@@ -24,12 +24,11 @@ _BucketKey = tuple[str | None, str, str | None]
 class SelectorIndex(Generic[T]):
     """Items by label selector and, if only pods of one namespace can match, by namespace."""
 
-    __slots__ = ("_buckets", "_items_by_namespace", "_keys_by_item")
-
     def __init__(self) -> None:
         self._buckets: dict[_BucketKey, dict[T, None]] = {}
         self._keys_by_item: dict[T, tuple[_BucketKey, ...]] = {}
         self._items_by_namespace: dict[str | None, int] = {}
+        compact_regularly(self)
 
     def __len__(self) -> int:
         return len(self._keys_by_item)
@@ -65,11 +64,6 @@ class SelectorIndex(Generic[T]):
             self._items_by_namespace[scope] -= 1
             if not self._items_by_namespace[scope]:
                 del self._items_by_namespace[scope]
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionaries needed when there were more items."""
-        for container in (self._buckets, self._keys_by_item, self._items_by_namespace):
-            shrink(container)
 
     def candidates(self, namespace: str, labels: Labels) -> Iterator[T]:
         """The items whose selectors may match a pod with these labels in this namespace, without duplicates."""

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from podwright.core.objects.affinity import NO_POD_AFFINITY, PodAffinity, PodAffinityTerm
-from podwright.core.objects.compaction import RecentCache, compact_regularly, shrink
+from podwright.core.objects.compaction import RecentCache, compact_regularly
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.objects.selectors import Labels, LabelSelector
@@ -164,10 +164,7 @@ class TermIndex:
         compact_regularly(self)
 
     def compact(self) -> None:
-        """Frees the memory that the dictionaries needed when there were more terms."""
-        shrink(self._groups)
-        shrink(self._affinities)
-        self._by_selector.compact()
+        """Drops wasteful rows, and matches."""
         if self._rows is not None and self._rows.wasteful:
             self._rows = None
         self._forget_matches()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.state.object_store import Object, ObjectStore, key_of
 
 
@@ -27,7 +27,6 @@ class AssumedObjects:
         """Drops the outdated entries."""
         for _ in self:
             pass
-        shrink(self._assumed)
 
     def get(self, name: str, namespace: str = "") -> Object | None:
         """The assumed version, or else the stored one."""

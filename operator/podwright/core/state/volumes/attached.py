@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.csi_migration import MigrationError, inline_handle, kind_of
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
@@ -132,22 +132,6 @@ class AttachedVolumes:
         ):
             store.listen(kind, listener)
         compact_regularly(self)
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionaries needed when there were more volumes."""
-        for container in (
-            self._slots,
-            self._csi_nodes,
-            self._uses,
-            self._users,
-            self._resolved,
-            self._claims_by_volume,
-            self._attachments,
-            self._on_node,
-            self._of_volume,
-            self._attached,
-        ):
-            shrink(container)
 
     # Reading
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.volumes import claims_of, mapping_at
 
@@ -26,11 +26,6 @@ class UsedVolumes:
         self._disks: dict[Disk, dict[int, list[int]]] = {}
         """By disk and slot: the number of mounts, and of those that can write."""
         compact_regularly(self)
-
-    def compact(self) -> None:
-        """Frees the memory that the dictionaries needed when there were more volumes."""
-        shrink(self._claims)
-        shrink(self._disks)
 
     def claim_in_use(self, namespace: str, name: str) -> bool:
         """Whether a pod on an existing node mounts the claim."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from podwright.core.objects.compaction import compact_regularly, shrink
+from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.csi_migration import BY_PLUGIN, MigrationError, kind_of, volume_handle
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.volumes import (
@@ -50,11 +50,9 @@ class VolumeIndex:
         compact_regularly(self)
 
     def compact(self) -> None:
-        """Drops what outdated objects have left, and frees the memory that the dictionaries needed when there were more objects."""
+        """Drops what outdated objects have left."""
         if self._store.version("CSIStorageCapacity") != self._capacities_version:
             self._capacities, self._capacities_version = [], -1
-        shrink(self._free)
-        shrink(self._reserved)
 
     @property
     def changes(self) -> int:

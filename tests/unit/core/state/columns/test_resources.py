@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.state.cache import Cache
@@ -76,7 +77,7 @@ def test_what_pods_request_and_no_node_offers_takes_no_columns_and_goes_with_the
         come()
         for pod in pods:
             cache.remove_pod(pod.uid)
-        cache.compact()
+        compact_all()
 
     come_and_go()
     assert bytes_left_by(come_and_go) < 2 * COLUMN
@@ -100,7 +101,7 @@ def test_resources_of_few_nodes_take_memory_for_these_nodes_only_until_they_go()
             table.update(slot, node)
 
     assert bytes_left_by(come) < NAMES * (3 * 128 + 256) < NAMES * COLUMN / 10
-    assert bytes_left_by(lambda: (go(), come(), go(), table.compact())) < NAMES
+    assert bytes_left_by(lambda: (go(), come(), go(), compact_all())) < NAMES
     assert table.few_offering("example.com/shared-7") == set()
 
 
