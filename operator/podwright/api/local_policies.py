@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from podwright.api.compile import CompiledPolicy, refused_policy
 from podwright.api.local_compile import bound_by
-from podwright.api.local_policy import LocalPolicy, local_key_of, namespace_of, parse_local_claim, parse_local_policy
+from podwright.api.local_policy import LocalPolicy, local_key_of, parse_local_claim, parse_local_policy
 from podwright.api.policy_overlaps import KEPT, Overlap, may_take_the_same_pods, takes_all_pods_of
 from podwright.api.policy_result import ApplyResult, problem_of
 from podwright.api.scheduler_policy import (
@@ -25,7 +25,8 @@ from podwright.api.scheduler_policy import (
     PolicySpec,
     SchedulerPolicy,
     identity_of,
-    parse_last_accepted,
+    last_accepted_of,
+    namespace_of,
 )
 from podwright.api.spec.match import CompiledMatch, Subject
 from podwright.core.framework.profile import Profile
@@ -437,10 +438,7 @@ def _claim(raw: Mapping[str, Any]) -> LocalPolicy | None:
 def _last_accepted(raw: Mapping[str, Any]) -> tuple[LocalPolicy, LastAccepted] | None:
     """The generation in the object's `status.lastAccepted`. None if there is none that can be decoded."""
     try:
-        last = parse_last_accepted(raw)
-        if last is None or last.spec == raw.get("spec"):
-            return None
-        metadata = {**raw["metadata"], "generation": last.generation}
-        return parse_local_policy({**raw, "metadata": metadata, "spec": last.spec}), last
+        found = last_accepted_of(raw)
+        return None if found is None else (parse_local_policy(found[0]), found[1])
     except PolicyError:
         return None

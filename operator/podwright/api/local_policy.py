@@ -12,24 +12,23 @@ from typing import Any, Final
 
 from podwright.api.kube_scheduler_configuration import POINTS
 from podwright.api.scheduler_policy import (
-    GROUP,
     NAMELESS,
     PODWRIGHT_SCHEDULER_NAME,
     SCHEDULER_NAME,
-    VERSION,
+    Policy,
     PolicyError,
     PolicyPluginArgs,
     PolicyPluginSet,
-    created_of,
+    check_kind,
+    decoded,
     identity_of,
+    namespace_of,
 )
-from podwright.api.spec.bounds import size_problem
 from podwright.api.spec.load_aware import NEEDS_SIGNALS
 from podwright.api.spec.match import CompiledMatch, Match, Selector
 from podwright.api.spec.rules import PARAMS, ParamsFrom, Rules
 from podwright.api.spec.signals import signal_names
 from podwright.api.spec.strategy import Strategy
-from podwright.core.framework.args import ArgsError, decode
 from podwright.core.framework.profile import Point
 from podwright.core.framework.validation import Rule, describe, unique_by
 
@@ -166,27 +165,7 @@ class LocalPolicySpec:
         return any(plugin_set.enabled or plugin_set.disabled for plugin_set in self.plugins.values())
 
 
-@dataclass(frozen=True, slots=True)
-class LocalPolicy:
-    """A decoded LocalSchedulerPolicy. `generation` is 0 if the object has none. `created`: in seconds since the epoch, 0 if not known."""
-
-    namespace: str
-    name: str
-    generation: int
-    spec: LocalPolicySpec
-    created: float = 0.0
-
-    @property
-    def key(self) -> str:
-        """namespace/name"""
-        return f"{self.namespace}/{self.name}"
-
-
-def namespace_of(raw: Mapping[str, Any]) -> str:
-    """The namespace of an object that may be malformed; "" if it has none."""
-    metadata = raw.get("metadata")
-    namespace = metadata.get("namespace") if isinstance(metadata, Mapping) else None
-    return namespace if isinstance(namespace, str) else ""
+LocalPolicy = Policy[LocalPolicySpec]
 
 
 def local_key_of(raw: Mapping[str, Any]) -> str:
@@ -196,35 +175,15 @@ def local_key_of(raw: Mapping[str, Any]) -> str:
 
 def parse_local_policy(raw: Mapping[str, Any]) -> LocalPolicy:
     """Decodes a LocalSchedulerPolicy object. Raises PolicyError naming the policy and every field that is wrong."""
-    name, namespace = identity_of(raw)[0], namespace_of(raw)
-    if name == NAMELESS or not namespace:
+    name = identity_of(raw)[0]
+    if name == NAMELESS or not namespace_of(raw):
         raise PolicyError(name, "Invalid", [("metadata", "a name and a namespace are required")])
-    expected = {"apiVersion": f"{GROUP}/{VERSION}", "kind": LOCAL_KIND}
-    wrong = [
-        (key, f"{raw[key]!r:.60} should be {value!r}")
-        for key, value in expected.items()
-        if raw.get(key, value) != value
-    ]
-    if wrong:
-        raise PolicyError(name, "Invalid", wrong)
-    return _decoded(raw, raw.get("spec"))
+    check_kind(raw, LOCAL_KIND)
+    return decoded(raw, LocalPolicySpec, raw.get("spec"))
 
 
 def parse_local_claim(raw: Mapping[str, Any]) -> LocalPolicy:
     """Decodes only the fields that select pods. Raises PolicyError."""
     spec = raw.get("spec")
     given = spec if isinstance(spec, Mapping) else {}
-    return _decoded(raw, {key: given[key] for key in _CLAIM if key in given})
-
-
-def _decoded(raw: Mapping[str, Any], spec: object) -> LocalPolicy:
-    name, _, generation = identity_of(raw)
-    if spec is None:
-        raise PolicyError(name, "Invalid", [("spec", "a value is required")])
-    if problem := size_problem(spec):
-        raise PolicyError(name, "Invalid", [("spec", problem)])
-    try:
-        decoded = decode(LocalPolicySpec, spec, "spec")
-    except ArgsError as error:
-        raise PolicyError(name, "Invalid", error.problems) from error
-    return LocalPolicy(namespace_of(raw), name, generation, decoded, created_of(raw))
+    return decoded(raw, LocalPolicySpec, {key: given[key] for key in _CLAIM if key in given})

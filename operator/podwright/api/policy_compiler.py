@@ -19,8 +19,8 @@ from podwright.api.permissions import PolicySettings, check_safety, check_schedu
 from podwright.api.scheduler_policy import (
     LastAccepted,
     SchedulerPolicy,
+    last_accepted_of,
     parse_claim,
-    parse_last_accepted,
     parse_policy,
 )
 from podwright.core.framework.features import Features
@@ -67,11 +67,8 @@ class PolicyCompiler:
 
     def last_accepted(self, raw: Mapping[str, Any]) -> Accepted | None:
         """The generation in the object's `status.lastAccepted`, checked like any other. Raises what `accept` raises."""
-        last = parse_last_accepted(raw)
-        if last is None or last.spec == raw.get("spec"):
-            return None
-        metadata = {**raw["metadata"], "generation": last.generation}
-        return self.accept({**raw, "metadata": metadata, "spec": last.spec}, last.generation)
+        found = last_accepted_of(raw)
+        return None if found is None else self.accept(found[0], found[1].generation)
 
     def refused(self, raw: Mapping[str, Any], message: str) -> CompiledPolicy | None:
         """The refused policy, which stands for the pods about which it would decide. None if these are unknown, or may belong to another

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from podwright.api.kube_scheduler_configuration import (
     MAX_WEIGHT,
@@ -281,14 +281,28 @@ class PolicySpec:
         return any(plugin_set.enabled or plugin_set.disabled for plugin_set in self.plugins.values())
 
 
+S = TypeVar("S")
+
+
 @dataclass(frozen=True, slots=True)
-class SchedulerPolicy:
-    """A decoded policy object. `generation` is 0 if the object has none. `created`: in seconds since the epoch, 0 if not known."""
+class Policy(Generic[S]):
+    """A decoded policy object. `generation` is 0 if the object has none. `created`: in seconds since the epoch, 0 if not known.
+    `namespace`: of a LocalSchedulerPolicy.
+    """
 
     name: str
     generation: int
-    spec: PolicySpec
+    spec: S
     created: float = 0.0
+    namespace: str = ""
+
+    @property
+    def key(self) -> str:
+        """The name; of a LocalSchedulerPolicy namespace/name."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+SchedulerPolicy = Policy[PolicySpec]
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,46 +350,62 @@ def created_of(raw: Mapping[str, Any]) -> float:
         return 0.0
 
 
+def namespace_of(raw: Mapping[str, Any]) -> str:
+    """The namespace of an object that may be malformed; "" if it has none."""
+    metadata = raw.get("metadata")
+    namespace = metadata.get("namespace") if isinstance(metadata, Mapping) else None
+    return namespace if isinstance(namespace, str) else ""
+
+
+def last_accepted_of(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], LastAccepted] | None:
+    """The object as it was when it was accepted last, by its `status.lastAccepted`; None if that is what it is now. Raises PolicyError."""
+    last = parse_last_accepted(raw)
+    if last is None or last.spec == raw.get("spec"):
+        return None
+    return {**raw, "metadata": {**raw["metadata"], "generation": last.generation}, "spec": last.spec}, last
+
+
 def parse_claim(raw: Mapping[str, Any]) -> SchedulerPolicy:
     """Decodes only the fields that select pods: scheduler name, `match`, precedence, `byName`, `mode`. Raises PolicyError."""
-    name, _, generation = identity_of(raw)
     spec = raw.get("spec")
     if not isinstance(spec, Mapping):
-        raise PolicyError(name, "Invalid", [("spec", "expected an object")])
-    claim = {key: spec[key] for key in _CLAIM if key in spec}
-    if problem := size_problem(claim):
-        raise PolicyError(name, "Invalid", [("spec", problem)])
-    try:
-        return SchedulerPolicy(name, generation, decode(PolicySpec, claim, "spec"), created_of(raw))
-    except ArgsError as error:
-        raise PolicyError(name, "Invalid", error.problems) from error
+        raise PolicyError(identity_of(raw)[0], "Invalid", [("spec", "expected an object")])
+    return decoded(raw, PolicySpec, {key: spec[key] for key in _CLAIM if key in spec})
 
 
 def parse_policy(raw: Mapping[str, Any]) -> SchedulerPolicy:
     """Decodes a SchedulerPolicy object. Raises PolicyError naming the policy and every field that is wrong."""
-    name, _, generation = identity_of(raw)
+    name, spec = identity_of(raw)[0], raw.get("spec")
     if name == NAMELESS:
         raise PolicyError(name, "Invalid", [("metadata.name", "a name is required")])
-    expected = {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND}
+    check_kind(raw, KIND)
+    if isinstance(spec, Mapping):
+        _reject_group_points(name, spec)
+    return decoded(raw, PolicySpec, spec)
+
+
+def check_kind(raw: Mapping[str, Any], kind: str) -> None:
+    """Raises PolicyError if the object says that it is of another version or kind."""
     wrong = [
         (key, f"{raw[key]!r:.60} should be {value!r}")
-        for key, value in expected.items()
+        for key, value in (("apiVersion", f"{GROUP}/{VERSION}"), ("kind", kind))
         if raw.get(key, value) != value
     ]
     if wrong:
-        raise PolicyError(name, "Invalid", wrong)
-    spec = raw.get("spec")
+        raise PolicyError(identity_of(raw)[0], "Invalid", wrong)
+
+
+def decoded(raw: Mapping[str, Any], type_: type[S], spec: object) -> Policy[S]:
+    """The policy of this object with this spec. Raises PolicyError."""
+    name, _, generation = identity_of(raw)
     if spec is None:
         raise PolicyError(name, "Invalid", [("spec", "a value is required")])
     if problem := size_problem(spec):
         raise PolicyError(name, "Invalid", [("spec", problem)])
-    if isinstance(spec, Mapping):
-        _reject_group_points(name, spec)
     try:
-        decoded = decode(PolicySpec, spec, "spec")
+        return Policy(name, generation, decode(type_, spec, "spec"), created_of(raw), namespace_of(raw))
     except ArgsError as error:
         raise PolicyError(name, "Invalid", error.problems) from error
-    return SchedulerPolicy(name, generation, decoded, created_of(raw))
 
 
 def _reject_group_points(name: str, spec: Mapping[str, Any]) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from podwright.api.local_policy import local_key_of, namespace_of
+from podwright.api.local_policy import local_key_of
 from podwright.api.policy_result import ApplyResult
 from podwright.api.policy_status import Policies
-from podwright.api.scheduler_policy import identity_of
+from podwright.api.scheduler_policy import identity_of, namespace_of
 from podwright.engine.engine import Engine
 from podwright.kube.kinds import LOCAL_POLICY, POLICY
 
