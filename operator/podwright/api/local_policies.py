@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from podwright.api.compile import CompiledPolicy, refused_policy
+from podwright.api.known_policy import KnownPolicies
 from podwright.api.local_compile import bound_by
 from podwright.api.local_policy import LocalPolicy, local_key_of, parse_local_claim, parse_local_policy
 from podwright.api.policy_overlaps import KEPT, Overlap, may_take_the_same_pods, takes_all_pods_of
-from podwright.api.policy_result import ApplyResult, problem_of
+from podwright.api.policy_result import ApplyResult, problem_of, verdict
 from podwright.api.scheduler_policy import (
     NAMELESS,
     LastAccepted,
@@ -68,6 +69,15 @@ class _Known:
     result: ApplyResult | None = None
 
     @property
+    def spec(self) -> Any:
+        """As it was written."""
+        return self.raw.get("spec")
+
+    @property
+    def last_accepted(self) -> LastAccepted | None:
+        return self.accepted[1] if self.active is not None and self.accepted is not None else None
+
+    @property
     def decides_as(self) -> LocalPolicy | None:
         return self.active or self.claim
 
@@ -89,7 +99,7 @@ class _Known:
         return (0 if policy is None else -policy.spec.precedence), *self.rank
 
 
-class LocalPolicies:
+class LocalPolicies(KnownPolicies[_Known]):
     """See the module. `version` rises whenever another policy may apply to a pod. `due`: the keys of policies that are to be checked."""
 
     def __init__(
@@ -99,12 +109,12 @@ class LocalPolicies:
         PolicyError, or whatever a plugin raises. `profile`: of the built-in policy, for pods that wait. `waits`: the pods of refused policies do.
         `changed` is called when `version` rises.
         """
+        super().__init__()
         self._bases = bases
         self._compose = compose
         self._profile = profile
         self._waits = waits
         self._changed = changed
-        self._known: dict[str, _Known] = {}
         self.namespaces: dict[str, list[_Known]] = {}
         """The policies of each namespace, in their order."""
         self.version = 0
@@ -130,23 +140,13 @@ class LocalPolicies:
         """The policy that is to be checked next; None if none is due. First those for which a pod waits."""
         return next(iter(self.urgent or self.due), None)
 
-    def __len__(self) -> int:
-        return len(self._known)
-
     def apply(self, raw: Mapping[str, Any]) -> ApplyResult:
         """Accepts or rejects a local policy. Idempotent, and never raises for the content of the object."""
         name, uid, generation = identity_of(raw)
         namespace, key = namespace_of(raw), local_key_of(raw)
-        before = self._known.get(key)
-        if before is not None and before.uid != uid:
-            before = None
-        if (
-            before is not None
-            and before.result is not None
-            and before.generation == generation
-            and (generation or before.raw.get("spec") == raw.get("spec"))
-        ):
-            return before.result
+        before, same = self._before(key, raw)
+        if same is not None:
+            return same
         newest, problem = None, None
         try:
             newest = parse_local_policy(raw)
@@ -228,24 +228,17 @@ class LocalPolicies:
         return result
 
     def _examined(self, known: _Known) -> ApplyResult:
-        accepted, reason, message = True, "Accepted", "The policy is valid."
+        refusal, consequence = None, ""
         try:
             if known.newest is None:
                 raise known.problem or PolicyError(known.key, "Invalid", [("spec", "expected an object")])
             self._activate(known, known.newest)
             known.accepted = known.newest, LastAccepted(known.generation, known.raw["spec"])
         except Exception as error:  # noqa: BLE001 -- plugins validate their args, and may raise anything
-            accepted, reason = False, error.reason if isinstance(error, PolicyError) else "Invalid"
-            message = f"{problem_of(error)}. {self._fall_back(known)}."
-        result = ApplyResult(
-            name=known.key,
-            generation=known.generation,
-            accepted=accepted,
-            reason=reason,
-            message=message,
-            active_generation=None if known.active is None else known.active.generation,
-        )
-        self._prepare(known, message)
+            refusal, consequence = error, self._fall_back(known)
+        active = None if known.active is None else known.active.generation
+        result = verdict(known.key, known.generation, refusal, consequence=consequence, active_generation=active)
+        self._prepare(known, result.message)
         known.result = result
         return result
 
@@ -357,11 +350,6 @@ class LocalPolicies:
 
     # For the status and events
 
-    def uid_of(self, key: str) -> str:
-        """The uid of a policy's object; "" if it is not known."""
-        known = self._known.get(key)
-        return "" if known is None else known.uid
-
     def compiled(self, key: str) -> Sequence[CompiledPolicy]:
         """The compiled forms of the active generation, one for each base."""
         known = self._known.get(key)
@@ -391,29 +379,15 @@ class LocalPolicies:
             if known.active is not None and known.active.spec.params_from is not None
         }
 
-    def keys(self) -> set[str]:
-        """The keys of all known policies."""
-        return {*self._known}
-
     def bases_of(self, key: str) -> Sequence[str]:
         """The names of the policies that bound this one."""
         known = self._known.get(key)
         return () if known is None else known.bases
 
-    def last_accepted(self, key: str) -> LastAccepted | None:
-        """The active generation as it was written; None if no generation is active."""
-        known = self._known.get(key)
-        return None if known is None or known.active is None or known.accepted is None else known.accepted[1]
-
     def makes_pods_wait(self, key: str) -> bool:
         """Whether the policy was refused, and its pods wait for it."""
         known = self._known.get(key)
         return known is not None and known.refused is not None and self._waits and bool(known.bases)
-
-    def result_of(self, key: str) -> ApplyResult | None:
-        """The result for the newest generation; None for an unknown policy."""
-        known = self._known.get(key)
-        return None if known is None else known.result
 
 
 def _do_nothing() -> None:

@@ -30,6 +30,24 @@ class ApplyResult:
     active_generation: int | None
 
 
+def verdict(
+    name: str, generation: int, error: BaseException | None, *, consequence: str, active_generation: int | None
+) -> ApplyResult:
+    """The result for a generation that was refused because of `error`, or accepted. `consequence`: a sentence about what decides instead."""
+    reason, message = "Accepted", "The policy is valid."
+    if error is not None:
+        reason, problem = error.reason if isinstance(error, PolicyError) else "Invalid", problem_of(error)
+        message = f"{problem}{'' if problem.endswith('?') else '.'} {consequence}."
+    return ApplyResult(
+        name=name,
+        generation=generation,
+        accepted=error is None,
+        reason=reason,
+        message=message,
+        active_generation=active_generation,
+    )
+
+
 def problem_of(error: BaseException) -> str:
     """Why a policy was not accepted. Plugins validate their args, and may raise anything."""
     if isinstance(error, PolicyError):

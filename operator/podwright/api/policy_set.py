@@ -15,14 +15,14 @@ from typing import Any, Final, TypeGuard
 
 from podwright.api.compile import Classes, CompiledPolicy
 from podwright.api.configuration.signals import Signals
-from podwright.api.known_policy import Accepted, KnownPolicy, Selection
+from podwright.api.known_policy import Accepted, KnownPolicies, KnownPolicy, Selection
 from podwright.api.local_policies import LocalPolicies
 from podwright.api.local_policy import LocalPolicy
 from podwright.api.permissions import DEFAULT_SETTINGS, PolicySettings
 from podwright.api.policy_compiler import Check, PolicyCompiler
 from podwright.api.policy_overlaps import Overlap, Overlaps
-from podwright.api.policy_result import NONE_IN_FORCE, ApplyResult, problem_of
-from podwright.api.scheduler_policy import NAMELESS, LastAccepted, PolicyError, identity_of
+from podwright.api.policy_result import NONE_IN_FORCE, ApplyResult, problem_of, verdict
+from podwright.api.scheduler_policy import NAMELESS, identity_of
 from podwright.api.served_name import ServedName, order
 from podwright.api.spec.match import Subject
 from podwright.core.framework.features import Features
@@ -42,7 +42,7 @@ def _unlabelled(_namespace: str) -> Mapping[str, str]:
     return {}
 
 
-class PolicySet:
+class PolicySet(KnownPolicies[KnownPolicy]):
     """The active policies, the built-in policies, and in `local` the policies of namespaces.
 
     `settings`: what the operator's options say about policies. `built_in`: the built-in policies, already compiled; the first of them is
@@ -61,13 +61,13 @@ class PolicySet:
         settings: PolicySettings = DEFAULT_SETTINGS,
         namespace_labels: Callable[[str], Mapping[str, str]] = _unlabelled,
     ) -> None:
+        super().__init__()
         self.compiler = PolicyCompiler(classes, features, settings=settings, built_in=built_in, check=check)
         self.default = self.compiler.default
         self.queue_sort = self.compiler.queue_sort
         """The plugin that orders the queue, for all policies."""
         self._shadow_only = settings.shadow_only
         self._waits = settings.waits_for_bad_policies
-        self._known: dict[str, KnownPolicy] = {}
         self.outdated: set[str] = set()
         """The names of refused policies that must be applied again, because the plugins or the signals have changed."""
         self._wake: Callable[[], None] = _do_nothing
@@ -101,43 +101,22 @@ class PolicySet:
         `status.lastAccepted` becomes active.
         """
         name, uid, generation = identity_of(raw)
-        known = self._known.get(name)
-        if known is not None and known.uid != uid:
-            known = None
-        same = known is not None and name not in self.outdated and known.generation == generation
-        if known is not None and same and (generation or _equal(known.spec, raw.get("spec"))):
-            return known.result
-        accepted, reason, message = True, "Accepted", "The policy is valid."
+        known, result = self._before(name, raw)
+        if result is not None and name not in self.outdated:
+            return result
         active: Accepted | None
+        refusal, consequence = None, ""
         try:
             active = self.compiler.accept(raw, generation)
         except Exception as error:  # noqa: BLE001 -- plugins validate their args, and may raise anything
-            accepted, reason = False, error.reason if isinstance(error, PolicyError) else "Invalid"
+            refusal = error
             active, consequence = self._fallback(known, raw)
-            problem = problem_of(error)
-            message = f"{problem}{'' if problem.endswith('?') else '.'} {consequence}."
         active_generation = None if active is None else active.policy.generation
-        result = ApplyResult(
-            name=name,
-            generation=generation,
-            accepted=accepted,
-            reason=reason,
-            message=message,
-            active_generation=active_generation,
-        )
+        result = verdict(name, generation, refusal, consequence=consequence, active_generation=active_generation)
         if name != NAMELESS:
-            refused = self.compiler.refused(raw, message) if active is None else None
-            self._replace(
-                name,
-                KnownPolicy(
-                    uid=uid,
-                    generation=generation,
-                    spec=None if generation else raw.get("spec"),
-                    result=result,
-                    active=active,
-                    refused=refused,
-                ),
-            )
+            refused = self.compiler.refused(raw, result.message) if active is None else None
+            spec = None if generation else raw.get("spec")
+            self._replace(name, KnownPolicy(uid, generation, spec, result, active, refused))
         return result
 
     def listen(self, wake: Callable[[], None]) -> None:
@@ -257,11 +236,6 @@ class PolicySet:
         known = self._known.get(name)
         return None if known is None else known.decider
 
-    def uid_of(self, name: str) -> str:
-        """The uid of a policy's object; "" if it is not known."""
-        known = self._known.get(name)
-        return "" if known is None else known.uid
-
     def active_generation_of(self, name: str) -> CompiledPolicy | None:
         """The active generation of a policy; None if no generation is active."""
         known = self._known.get(name)
@@ -270,20 +244,6 @@ class PolicySet:
     def bases_of(self, _name: str) -> Sequence[str]:
         """The policies that bound this one: none. Only local policies are bounded."""
         return ()
-
-    def keys(self) -> set[str]:
-        """The names of all policies that are known, also of those that are not accepted."""
-        return set(self._known)
-
-    def result_of(self, name: str) -> ApplyResult | None:
-        """What was done with the newest generation of a policy; None if it is not known."""
-        known = self._known.get(name)
-        return None if known is None else known.result
-
-    def last_accepted(self, name: str) -> LastAccepted | None:
-        """The active generation of a policy as it was written; None if no generation is active."""
-        known = self._known.get(name)
-        return None if known is None or known.active is None else known.active.source
 
     def shadowed_by(self, name: str) -> str | None:
         """The policy that hides this one, because it takes every pod that this one matches. None if no policy does."""
@@ -387,10 +347,3 @@ class PolicySet:
                 built_in, always=always, waits=self._waits, shadows=self._shadows
             )
         return served
-
-
-def _equal(spec: object, other: object) -> bool:
-    try:
-        return spec == other
-    except RecursionError:
-        return False

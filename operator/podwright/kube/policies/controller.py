@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from podwright.api.policy_result import ApplyResult, problem_of
+from podwright.api.policy_result import ApplyResult, verdict
 from podwright.api.scheduler_policy import identity_of
 from podwright.core.framework.interface import ClusterError
 from podwright.engine.engine import Engine
@@ -151,14 +151,9 @@ class PolicyController:
         except Exception as error:
             log.exception("cannot apply policy %s", key)
             known = self._applied.get(key)
-            return ApplyResult(
-                name=key,
-                generation=generation,
-                accepted=False,
-                reason="Invalid",
-                message=f"{problem_of(error)}.",
-                active_generation=None if known is None else known.result.active_generation,
-            )
+            active = None if known is None else known.result.active_generation
+            stays = "What decided about its pods before still does"
+            return verdict(key, generation, error, consequence=stays, active_generation=active)
 
     def _report(self, result: ApplyResult) -> None:
         """Logs what has become of a generation, and records an event on the policy if it is refused."""
