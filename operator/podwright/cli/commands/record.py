@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,6 +52,8 @@ def record(
         catch_signals(stop)
         return await run_recording(connection, file, seconds, stop)
 
+    duration = "" if seconds is None else f" for {seconds:g} s"
+    click.echo(f"Recording{duration}. Press Ctrl-C to stop{' earlier' if duration else ''}.", err=True)
     try:
         with _opened(output) as file:
             recorder = asyncio.run(run(file))
@@ -63,6 +66,8 @@ def record(
 def _opened(output: str) -> Iterator[Any]:
     if output == "-":
         yield sys.stdout.buffer
+        with contextlib.suppress(OSError, ValueError):  # what nobody reads would fail again at the end of the process
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return
     with gzip.open(output, "wb") if output.endswith(".gz") else Path(output).open("wb") as file:
         yield file

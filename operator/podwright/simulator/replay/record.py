@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any, BinaryIO, Final
 import orjson
 
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.pod import parse_time
 from podwright.kube.client import access
 from podwright.kube.client.credentials import credentials
 from podwright.kube.client.errors import AccessError, ConfigError
@@ -28,23 +30,37 @@ from podwright.simulator.snapshot import SnapshotError
 
 Raw = Mapping[str, Any]
 
+READER_SECONDS: Final = 1.0
+"""How long it takes until a recording notices that nobody reads it, if nothing is written."""
 _BOOKKEEPING: Final = ("resourceVersion", "generation")
 
 
 @dataclass(slots=True)
 class Recorder:
-    """Writes lines to a file. `clock` gives seconds since the epoch. `lines`: how many were written."""
+    """Writes lines to a file. `clock` gives seconds since the epoch. `lines`: how many were written.
+
+    If the file takes no more, the recording stops, and `failure` says why.
+    """
 
     file: BinaryIO
     clock: Callable[[], float]
+    stop: asyncio.Event
     lines: int = 0
+    failure: OSError | None = None
 
     def write(self, kind: str, raw: Raw) -> None:
         """One line, complete on disk as soon as it is written."""
+        if self.failure is not None:
+            return
         line = {"time": round(self.clock(), 3), "type": kind, "object": raw}
-        self.file.write(orjson.dumps(line) + b"\n")
-        self.file.flush()
-        self.lines += 1
+        try:
+            self.file.write(orjson.dumps(line) + b"\n")
+            self.file.flush()
+        except OSError as error:  # the reflector, whose call this is, would retry
+            self.failure = error
+            self.stop.set()
+        else:
+            self.lines += 1
 
 
 class _Changes:
@@ -57,6 +73,7 @@ class _Changes:
         self._known: dict[str, bytes] = {}
         """By key: what was recorded last."""
         self._started = False
+        self._began = int(recorder.clock())  # creation times have whole seconds
 
     def key(self, raw: Raw) -> str:
         return str(raw["metadata"]["uid"])
@@ -73,7 +90,8 @@ class _Changes:
         if before == content:
             return
         self._known[key] = content
-        self._recorder.write("MODIFIED" if before is not None else "ADDED" if self._started else "INITIAL", kept)
+        new = self._started or (parse_time(metadata.get("creationTimestamp"), "") or 0.0) >= self._began
+        self._recorder.write("MODIFIED" if before is not None else "ADDED" if new else "INITIAL", kept)
 
     def drop(self, key: str, raw: Raw | None) -> None:
         known = self._known.pop(key, None)
@@ -87,7 +105,7 @@ class _Changes:
 
 async def record(connection: Connection, file: BinaryIO, seconds: float | None, stop: asyncio.Event) -> Recorder:
     """Records until `stop` is set, at most for `seconds`. Raises SnapshotError if the cluster cannot be read."""
-    recorder = Recorder(file, time.time)
+    recorder = Recorder(file, time.time, stop)
     try:
         source = credentials.load(connection.kubeconfig, connection.context, time.time, time.monotonic)
         http = Http(source)
@@ -98,26 +116,43 @@ async def record(connection: Connection, file: BinaryIO, seconds: float | None, 
             await http.close()
     except (ClusterError, ConfigError, AccessError, OSError) as error:
         raise SnapshotError(f"cannot record the cluster: {error}") from error
+    if recorder.failure is not None and not isinstance(recorder.failure, BrokenPipeError):
+        raise recorder.failure
     return recorder
 
 
 async def _record(
     http: Http, connection: Connection, recorder: Recorder, seconds: float | None, stop: asyncio.Event
 ) -> None:
-    for raw in (await take_snapshot(http, connection)).objects:
-        if raw["kind"] not in (NODE.kind, POD.kind):
-            recorder.write("INITIAL", raw)
     sinks = [_Changes(resource, recorder, tuple(connection.annotations)) for resource in (NODE, POD)]
     reflectors = [Reflector(http, resource, sink=sink) for resource, sink in zip((NODE, POD), sinks, strict=True)]
-    tasks = [asyncio.create_task(reflector.run(), name="podwright record") for reflector in reflectors]
-    try:
+
+    async def begin() -> None:
         for reflector, sink in zip(reflectors, sinks, strict=True):
             await reflector.synced.wait()
             sink.started()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await stop.wait()
+        for raw in (await take_snapshot(http, connection)).objects:
+            if raw["kind"] not in (NODE.kind, POD.kind):
+                recorder.write("INITIAL", raw)
+
+    watches = [asyncio.create_task(reflector.run(), name="podwright record") for reflector in reflectors]
+    begun, stopped = asyncio.create_task(begin()), asyncio.create_task(_stopped(recorder.file, stop))
+    try:
+        await asyncio.wait((begun, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if begun.done():
+            begun.result()
+            await asyncio.wait((stopped,), timeout=seconds)
     finally:
-        for task in tasks:
+        for task in (*watches, begun, stopped):
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*watches, begun, stopped, return_exceptions=True)
+
+
+async def _stopped(file: BinaryIO, stop: asyncio.Event) -> None:
+    """Returns when the recording is to stop: on request, or because nobody reads from the pipe that it is written to."""
+    pipe = select.poll()
+    with contextlib.suppress(OSError, ValueError):  # it is no file of the system
+        pipe.register(file, 0)
+    while not stop.is_set() and not pipe.poll(0):
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), READER_SECONDS)

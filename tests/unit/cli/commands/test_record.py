@@ -4,12 +4,16 @@ import asyncio
 import gzip
 import io
 import json
+import re
+import signal
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
 
 from podwright.cli.commands.record import record as command
-from podwright.sandbox import Sandbox
+from podwright.sandbox import Sandbox, SandboxThread
 from podwright.simulator.live import Connection
 from podwright.simulator.replay.record import record
 from podwright.simulator.replay.recording import read_recording
@@ -51,7 +55,7 @@ async def test_what_a_cluster_does_is_recorded_and_can_be_replayed(tmp_path):
         await request("POST", collection_path(pod("there")), pod("there", spec=hidden))
         file, stop = Lines(), asyncio.Event()
         recording = asyncio.create_task(record(Connection(kubeconfig=str(path)), file, None, stop))
-        await file.wait_for('"INITIAL"', '"there"')
+        await file.wait_for('"there"')
         await request("POST", "/api/v1/nodes", node("b"))
         await file.wait_for('"ADDED"', '"b"')
         await request("POST", collection_path(pod("later")), pod("later"))
@@ -69,6 +73,64 @@ async def test_what_a_cluster_does_is_recorded_and_can_be_replayed(tmp_path):
     stream = read_recording(str(written))
     (card,) = replay(stream, [Candidate(BUILT_IN)])
     assert (card.arrived, card.placed) == (2, 2)
+
+
+def kubeconfig_of(sandbox, path):
+    config = {"clusters": [{"name": "c", "cluster": {"server": sandbox.url}}], "contexts": [{"name": "x", "context": {"cluster": "c"}}], "current-context": "x"}  # fmt: skip
+    path.write_text(json.dumps(config))
+    return str(path)
+
+
+async def test_a_pod_that_comes_before_the_first_list_is_part_of_the_stream(tmp_path):
+    async with Sandbox(kubelet=False, controllers=False) as sandbox:
+        api = SandboxApi(sandbox.url)
+        connection = Connection(kubeconfig=kubeconfig_of(sandbox, tmp_path / "kubeconfig"))
+        for path, raw in (("/api/v1/nodes", node("a")), (collection_path(pod("new")), pod("new", on="a"))):
+            await asyncio.to_thread(api.request, "POST", path, raw)
+        file, stop = Lines(), asyncio.Event()
+        recording = asyncio.create_task(record(connection, file, None, stop))
+        await file.wait_for('"ADDED"', '"new"')
+        stop.set()
+        await recording
+
+
+class Stuck:
+    """A pipe that nobody reads any more."""
+
+    def write(self, _data):
+        raise BrokenPipeError
+
+    def flush(self):
+        pass
+
+    def fileno(self):
+        raise ValueError
+
+
+async def test_a_recording_ends_when_a_line_cannot_be_written(tmp_path):
+    async with Sandbox(kubelet=False, controllers=False) as sandbox:
+        await asyncio.to_thread(SandboxApi(sandbox.url).request, "POST", "/api/v1/nodes", node("a"))
+        connection = Connection(kubeconfig=kubeconfig_of(sandbox, tmp_path / "kubeconfig"))
+        recorder = await asyncio.wait_for(record(connection, Stuck(), None, asyncio.Event()), 30)
+    assert recorder.lines == 0
+
+
+@pytest.mark.parametrize("end", ["its reader is gone", "SIGTERM"])
+def test_the_command_says_how_to_stop_and_ends(tmp_path, end):
+    with SandboxThread() as sandbox:
+        SandboxApi(sandbox.url).request("POST", "/api/v1/nodes", node("a"))
+        config = kubeconfig_of(sandbox, tmp_path / "kubeconfig")
+        command = [sys.executable, "-m", "podwright", "record", "--kubeconfig", config]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stderr.readline() == b"Recording. Press Ctrl-C to stop.\n"
+            assert b'"Node"' in process.stdout.readline()
+            if end == "SIGTERM":
+                process.send_signal(signal.SIGTERM)
+            else:
+                process.stdout.close()
+            said = process.stderr.read()
+            assert process.wait(30) == 0
+    assert re.fullmatch(rb"\d+ lines\n", said)
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz"])
