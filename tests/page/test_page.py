@@ -45,6 +45,40 @@ def test_a_pod_that_waits_is_in_the_queue_with_its_reasons(look, stage):
     waiting.wait_for(state="detached")
 
 
+def test_a_pod_and_a_gang_are_found_by_a_part_of_their_names(look, stage):
+    stage.pod("needle-1")
+    page = look(stage.url)
+    page.get_by_role("button", name="Placed: needle-1").wait_for()
+    page.get_by_label("Pod or gang").fill("needle")
+    page.keyboard.press("Enter")
+    details = page.locator("#details")
+    details.get_by_role("button", name="needle-1").click()
+    details.get_by_text("Placed on node-").wait_for()
+    assert violations(page) == []
+    page.get_by_label("Pod or gang").fill("haystack")
+    page.keyboard.press("Enter")
+    details.get_by_text("No pod or gang").wait_for()
+    stage.delete_pods("needle-1")
+
+
+def test_a_banner_says_that_what_is_shown_is_old(look):
+    with backstage() as stage:
+        stage.call(lambda: stage.cache.set_node(parse_node(make_node("a", labels={"tier": "gold"}))))
+        page = look(stage.url)
+        page.wait_for_selector("[data-state=live]")
+        banner = page.locator("#stale")
+        expect(banner).to_be_hidden()
+        stage.stale = (42.0, "the API server does not answer: connection refused")
+        expect(banner).to_contain_text("The API server does not answer: connection refused. What you see is 4")
+        assert violations(page) == []
+        stage.stale = (0.0, "")
+        expect(banner).to_be_hidden()
+        page.get_by_role("button", name="Table").click()
+        page.get_by_role("rowheader", name="a", exact=True).get_by_role("button").click()
+        page.locator("#details").get_by_text("tier=gold").wait_for()
+        page.close()
+
+
 def test_the_map_is_walked_by_keyboard(look, stage):
     stage.pod("tenant", nodeSelector={"kubernetes.io/hostname": "node-1"})
     page = look(stage.url)

@@ -268,6 +268,7 @@ class Runtime:
             policies=engine.policies,
             clock=time.monotonic,
             decisions=engine.decisions,
+            stale=self._readiness.stale,
         )
 
     def _shadow_reports(self, policy: str) -> Iterator[Mapping[str, Any] | None]:

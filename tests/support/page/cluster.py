@@ -30,6 +30,7 @@ class Backstage:
     pods: Sequence[PendingPod] = ()
     url: str = ""
     explanation: Any = None
+    stale: tuple[float, str] = (0.0, "")
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
     @property
@@ -80,6 +81,7 @@ async def _serve(stage: Backstage) -> web.AppRunner:
         policies=engine.policies,
         clock=lambda: 0.0,
         decisions=engine.decisions,
+        stale=lambda: stage.stale,
     )
 
     @web.middleware

@@ -17,6 +17,7 @@ from podwright.engine.view.nodes import CORDONED, MOST_RESOURCES, NAMES_OF_A_NOD
 
 MOST_PODS: Final = 200
 MOST_TAINTS: Final = 50
+MOST_LABELS: Final = 100
 PODS_A_STEP: Final = 500
 _STATES: Final = ((NOT_READY, "not ready"), (CORDONED, "cordoned"), (TERMINATING, "terminating"))
 
@@ -50,6 +51,7 @@ def about_node(cache: Cache, name: str, shows: Callable[[str], bool]) -> Iterato
         "node": name,
         "states": [text for flag, text in _STATES if flags & flag],
         "taints": [f"{taint.key}={taint.value}:{taint.effect}" for taint in node.taints[:MOST_TAINTS]],
+        "labels": [f"{name}={value}" for name, value in sorted(islice(node.labels.items(), MOST_LABELS))],
         "resources": _resources(node, info),
         "podCount": len(pods),
         "pods": [_pod(pod, cache) for _, _, pod in sorted(heap, reverse=True)],

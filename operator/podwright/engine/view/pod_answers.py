@@ -14,7 +14,7 @@ from podwright.core.queue import QueuedPod, SchedulingQueue, Waits
 from podwright.core.queue.queued_pod import Place
 from podwright.core.queue.scheduling_queue import FLUSH_INTERVAL
 from podwright.core.state.cache import Cache
-from podwright.engine.decisions.recent_decisions import RecentDecision, RecentDecisions
+from podwright.engine.decisions.recent_decisions import LONGEST, RecentDecision, RecentDecisions
 from podwright.engine.policies.active_policies import ActivePolicies
 
 PODS_A_STEP: Final = 1000
@@ -57,6 +57,8 @@ class PodAnswers:
         if queued is not None:
             ahead = (yield from self._ahead_of(queued)) if queued.place is Place.ACTIVE else None
             answer = {"queue": self._place(queued, ahead), **self._policy(queued.pod), **self._nomination(queued.pod)}
+        if not decisions and queued is not None:
+            decisions = _written(queued)  # newer decisions about other pods have displaced those about this one
         if decisions:
             answer["decisions"] = decisions
         yield {"pod": key, **answer} if answer else {}
@@ -134,3 +136,15 @@ def _decision(decision: RecentDecision, namespace: str) -> Mapping[str, Any]:
     if decision.runner_up is not None:
         found["runnerUp"], found["runnerUpScore"] = decision.runner_up
     return {key: value for key, value in found.items() if value is not None and value not in ("", [], {})}
+
+
+def _written(queued: QueuedPod) -> list[Mapping[str, Any]]:
+    """The last rejection as the pod's status has it, if it has one."""
+    status = (queued.pod.raw or {}).get("status") or {}
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            name, _, generation = queued.policy.rpartition("@")
+            policy = {"policy": {"name": name, "generation": int(generation)}} if generation.isdecimal() else {}
+            outcome = "Failed" if condition.get("reason") == "SchedulerError" else "Rejected"
+            return [{"outcome": outcome, "message": str(condition.get("message") or "")[:LONGEST], **policy}]
+    return []

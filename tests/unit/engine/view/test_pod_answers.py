@@ -3,7 +3,7 @@
 from podwright.core.queue import Waits
 from podwright.engine.view import pod_answers
 from podwright.engine.view.pod_answers import PodAnswers
-from support.engine.kit import Rig, deciding
+from support.engine.kit import Rig, deciding, settle
 from support.objects.builders import make_pod
 
 
@@ -107,3 +107,23 @@ def test_a_step_looks_at_a_bounded_number_of_pods(monkeypatch):
     steps = list(answers_of(rig).about("default", "web"))
     assert len(steps) == 1 + 9 + 9
     assert steps[-1]["queue"]["ahead"] == 95
+
+
+async def test_a_waiting_pod_keeps_its_reason_when_newer_decisions_have_displaced_it():
+    rig = Rig()
+    rig.node("a", unschedulable=True)
+    raw = rig.pod("web")
+    async with deciding(rig):
+        message = about(rig, "web")["decisions"][0]["message"]
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        rig.engine.pending.put({**raw, "status": {"conditions": [condition]}})
+        for number in range(1000):
+            rig.pod(f"later{number}")
+        await settle()
+        (written,) = about(rig, "web")["decisions"]
+    assert len(rig.engine.decisions.of("default/web")) == 0, "the decision was displaced"
+    assert written == {
+        "outcome": "Rejected",
+        "message": message,
+        "policy": {"name": "built-in-default", "generation": 0},
+    }

@@ -26,6 +26,8 @@ from podwright.kube.watch.watches import Watches
 
 BLIND_SECONDS: Final = 30.0
 """A watch that is not open, an API server that does not answer, and refused credentials fail their checks after this time."""
+STALE_SECONDS: Final = 10.0
+"""How long the page shows what may be out of date without saying so."""
 ASK_SECONDS: Final = 5.0
 """How often the API server is asked for a sign of life, and how long it may take to answer."""
 
@@ -113,6 +115,13 @@ class Readiness:
             "watches": self._blind(),
             "background-tasks": self._tasks.problem(),
         }
+
+    def stale(self) -> tuple[float, str]:
+        """How many seconds ago the cluster was last seen as it was then, and why; 0 and "" while it is seen, or for STALE_SECONDS."""
+        blind = [(seconds, f"{name} cannot be listed") for name, seconds in self._watches.blind().items()]
+        silent = (self._contact.silent_seconds, f"the API server does not answer: {self._contact.failure}")
+        worst = max((silent, *blind))
+        return worst if worst[0] >= STALE_SECONDS else (0.0, "")
 
     def register(self, metrics: Metrics) -> None:
         """Registers the metrics of how long each problem has lasted."""

@@ -53,6 +53,7 @@ class Viewer:
         self.has_nodes = False
         self.decisions_seen = -1
         self.policies_seen: Sequence[Any] | None = None
+        self.stale_seen = 0
         self.dropped = False
 
     def send(self, message: bytes) -> None:
@@ -84,6 +85,7 @@ class Feed:
         self._nodes = NodeColumns()
         self._cache: Cache | None = None
         self._completed = self._queue_due = float("-inf")
+        self._answered = self._clock()
 
     @property
     def full(self) -> bool:
@@ -117,8 +119,10 @@ class Feed:
             while self._viewers:
                 try:
                     await self._tick()
+                    self._answered = self._clock()
                 except TimeoutError:
                     log.debug("the scheduler's loop does not answer the page")
+                    self._tell_stale(self._clock() - self._answered, "the scheduler does not answer")
                 await asyncio.sleep(TICK_SECONDS)
         except Exception:
             log.exception("the page cannot be kept current")
@@ -149,6 +153,15 @@ class Feed:
         if self._clock() >= self._queue_due:
             await self._send_waiting(shown)
             await self._send_policies(shown)
+        self._tell_stale(*await self._asker.call(shown.stale, STEP_SECONDS))
+
+    def _tell_stale(self, seconds: float, why: str) -> None:
+        """Tells viewers once a second how old what they see is, and when it is current again."""
+        age = round(seconds)
+        for viewer in self._viewers:
+            if viewer.stale_seen != age:
+                viewer.stale_seen = age
+                viewer.send(event("stale", {"seconds": age, "why": why}))
 
     async def _send_nodes(self, shown: Shown) -> None:
         nodes, now = self._nodes, self._clock()

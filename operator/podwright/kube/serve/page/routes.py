@@ -5,7 +5,8 @@
 | /page/ | the page; its files are beside it |
 | /page/node?name=NODE | what fills a node |
 | /page/policy?name=POLICY | the state of a policy, which is named NAMESPACE/NAME if it is local |
-| /page/stream | server-sent events: `nodes`, `change`, `decisions`, `queue`, `policies` |
+| /page/search?text=TEXT | the pods and pod groups whose names contain the text |
+| /page/stream | server-sent events: `nodes`, `change`, `decisions`, `queue`, `policies`, `stale` |
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from aiohttp import web
 
 from podwright.engine.view.node_details import Answer, about_node
 from podwright.engine.view.policies import about_policy
+from podwright.engine.view.search import search
 from podwright.kube.serve.answers.steps import Asker, SteppedAnswers
 from podwright.kube.serve.connections.listener import LASTS
 from podwright.kube.serve.page.feed import Feed, Viewer, event
 from podwright.kube.serve.page.files import HEADERS, send_file
 from podwright.kube.serve.page.shown import Shown
-from podwright.kube.serve.page.sight import FILES, NODE, NOTHING, POLICY, SIGHT, STREAM
+from podwright.kube.serve.page.sight import FILES, NODE, NOTHING, POLICY, SEARCH, SIGHT, STREAM
 
 STREAM_SECONDS: Final = 1800.0
 """How long a stream lasts. Then the page asks for another, and its right to it is reviewed again."""
@@ -49,6 +51,7 @@ class Page:
             web.get(STREAM, self._stream),
             web.get(NODE, self._node),
             web.get(POLICY, self._policy),
+            web.get(SEARCH, self._search),
             web.get(f"{FILES}/{{name:[a-z_]*(?:[.][a-z]+)?}}", send_file),
         ]
 
@@ -114,6 +117,16 @@ class Page:
             return iter(({} if shown is None else about_policy(shown.policies, key, faults=faults),))
 
         return await self._answers.answer(begin, "there is no such policy")
+
+    async def _search(self, request: web.Request) -> web.Response:
+        """Pods and pod groups by a part of their name."""
+        text, sight = request.query.get("text", "").strip().lower(), request.get(SIGHT, NOTHING)
+
+        def begin() -> Iterator[Answer | None]:
+            shown = self._shown()
+            return iter(({},)) if shown is None or not text else search(shown.cache, shown.pods(), text, sight.shows)
+
+        return await self._answers.answer(begin, "there is no text to search for")
 
 
 async def _send_all(viewer: Viewer, response: web.StreamResponse) -> None:

@@ -13,7 +13,9 @@ from podwright.engine.view.waiting import PendingPod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """See the module. `clock`: of the times since when `pods` wait. `simulated`: there is no scheduler; the page can try hypotheses."""
+    """See the module. `clock`: of the times since when `pods` wait. `simulated`: there is no scheduler; the page can try hypotheses.
+    `stale`: how many seconds ago the cluster was last seen, and why; 0 while it is seen.
+    """
 
     cache: Cache
     pods: Callable[[], Iterable[PendingPod | None]]
@@ -21,3 +23,4 @@ class Shown:
     clock: Callable[[], float]
     decisions: RecentDecisions | None = None
     simulated: bool = False
+    stale: Callable[[], tuple[float, str]] = lambda: (0.0, "")

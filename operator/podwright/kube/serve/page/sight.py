@@ -14,7 +14,8 @@ FILES: Final = "/page"
 STREAM: Final = "/page/stream"
 NODE: Final = "/page/node"
 POLICY: Final = "/page/policy"
-DATA: Final = (STREAM, NODE, POLICY)
+SEARCH: Final = "/page/search"
+DATA: Final = (STREAM, NODE, POLICY, SEARCH)
 """The paths that tell about the cluster. All others below FILES are files."""
 
 

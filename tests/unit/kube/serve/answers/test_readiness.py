@@ -215,3 +215,11 @@ async def test_a_task_that_fails_now_and_then_is_no_problem(world, monkeypatch):
     await until(lambda: rounds > 5)
     await world.tasks.stop()
     assert world.failed == {}
+
+
+def test_the_page_is_told_how_old_the_view_is(world):
+    assert world.readiness.stale() == (0.0, "")
+    world.watches.seconds = {"nodes": 9.9, "assigned pods": 3.0}
+    assert world.readiness.stale() == (0.0, "")
+    world.watches.seconds = {"nodes": 12.0, "assigned pods": 31.0}
+    assert world.readiness.stale() == (31.0, "assigned pods cannot be listed")

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -285,3 +286,23 @@ async def test_nodes_that_are_read_again_as_they_were_are_not_sent_again(monkeyp
         assert b"event: nodes" not in found
         studio.rig.node("b")
         assert (await next_of(viewer, "nodes"))["nodes"]["name"] == ["a", "b"]
+
+
+async def test_viewers_are_told_how_old_what_they_see_is_and_when_it_is_current_again():
+    studio, ages = Studio(), [(12.4, "no answer")]
+    studio.shown = replace(studio.shown, stale=lambda: ages[-1])
+    async with studio.viewer() as viewer:
+        assert (await next_of(viewer, "stale"))["stale"] == {"seconds": 12, "why": "no answer"}
+        ages.append((0.0, ""))
+        assert (await next_of(viewer, "stale"))["stale"] == {"seconds": 0, "why": ""}
+
+
+async def test_viewers_are_told_that_the_scheduler_does_not_answer():
+    studio = Studio()
+    now = 0.0
+    studio.feed = Feed(lambda: studio.shown, studio.asker, lambda: now)
+    async with studio.viewer() as viewer:
+        await next_of(viewer, "nodes")
+        studio.asker.error = TimeoutError()
+        now = 20.0
+        assert (await next_of(viewer, "stale"))["stale"] == {"seconds": 20, "why": "the scheduler does not answer"}

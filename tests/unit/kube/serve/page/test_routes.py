@@ -26,7 +26,7 @@ from support.serve.kit import Delegate, Told, client_context, connect, get, hang
 from support.waiting import until
 
 BEARER = "Authorization: Bearer secret"
-DATA = ("/page/stream", "/page/node?name=a", "/page/policy?name=built-in-default")
+DATA = ("/page/stream", "/page/node?name=a", "/page/policy?name=built-in-default", "/page/search?text=web")
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,7 @@ import { byId, el, fill } from "./dom.js";
 import { explanation } from "./explanation.js";
 import { nodeDetails } from "./node.js";
 import { policyDetails } from "./policies.js";
+import { searchResult } from "./search.js";
 import { simulatedPod } from "./simulated_pod.js";
 import { reason } from "./stream.js";
 
@@ -38,6 +39,12 @@ export class Details {
     if (this.simulation) {
       this.#load(`pod?${new URLSearchParams({ namespace, name })}`, simulatedPod, () => el("p", {}, "This pod is not in the cluster as it was loaded."));
     } else this.#load(`../debug/explain?${query}`, (found) => explanation(found, namespace, name), () => explanation(null, namespace, name));
+  }
+
+  search(text) {
+    this.#slot = -1;
+    this.#open(text, "Pods and gangs with this in their names");
+    this.#load(`search?${new URLSearchParams({ text, namespace: this.namespace })}`, (found) => searchResult(found, (...pod) => this.pod(...pod)), () => el("p", {}, "Nothing was found."));
   }
 
   policy(key) {

@@ -41,7 +41,7 @@ function decision(each) {
   const titles = { Placed: `Placed on ${each.node}`, Rejected: "Rejected", Failed: "Failed" };
   const policy = each.policy ? `${each.policy.name}, generation ${each.policy.generation}` : "";
   return el("section", { class: `decided ${String(each.outcome).toLowerCase()}` },
-    el("h3", {}, titles[each.outcome] || each.outcome, el("small", {}, clock(each.at))),
+    el("h3", {}, titles[each.outcome] || each.outcome, each.at && el("small", {}, clock(each.at))),
     each.message && el("p", {}, each.message),
     facts([
       ["Score", each.score],

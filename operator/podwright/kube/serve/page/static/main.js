@@ -10,7 +10,7 @@ import { Simulation } from "./simulation.js";
 import { Server, Stream } from "./stream.js";
 import { NodeTable } from "./table.js";
 import { startTheme } from "./theme.js";
-import { amount, label, percent } from "./units.js";
+import { amount, duration, label, percent } from "./units.js";
 import { Waiting } from "./waiting.js";
 
 const server = new Server();
@@ -27,6 +27,7 @@ let waitAfter = null;
 let loaded = null;
 let namespace = "";
 let paused = false;
+let growing = 0;
 let figuresDue = 0;
 
 const stream = new Stream(server, {
@@ -60,6 +61,7 @@ const stream = new Stream(server, {
   },
   decisions: (data) => decisions.take(data),
   policies: (data) => policies.take(data),
+  stale: ({ seconds, why }) => showStale(seconds, why),
 }, showState);
 
 function connect() {
@@ -196,6 +198,12 @@ byId("namespace-form").addEventListener("submit", (event) => {
 });
 byId("namespace").addEventListener("change", (event) => event.target.form.requestSubmit());
 
+byId("search-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const text = byId("search").value.trim();
+  if (text) details.search(text);
+});
+
 byId("pause").addEventListener("click", () => {
   paused = !paused;
   byId("pause").setAttribute("aria-pressed", String(paused));
@@ -208,7 +216,25 @@ byId("pause").addEventListener("click", () => {
 
 // The connection
 
+/** Says that what is shown is so many seconds old, and why; 0 if it is current. Between two calls the age grows. */
+function showStale(seconds, why) {
+  clearInterval(growing);
+  const box = byId("stale");
+  box.hidden = seconds === 0;
+  if (seconds === 0) {
+    say(byId("stale-why"), "");
+    return;
+  }
+  const since = Date.now() - seconds * 1000;
+  const draw = () => say(byId("stale-age"), `What you see is ${duration(Math.round((Date.now() - since) / 1000))} old.`);
+  say(byId("stale-why"), `${why[0].toUpperCase()}${why.slice(1)}.`);
+  draw();
+  growing = setInterval(draw, 1000);
+}
+
 function showState(state, text) {
+  if (state !== "waiting") showStale(0, "");
+  else if (stream.heard) showStale(Math.max(1, (Date.now() - stream.heard) / 1000), "the page has no connection to the scheduler");
   const words = { live: "Live", waiting: `Reconnecting: ${text}`, refused: "Signed out", paused: "Paused" };
   byId("state").dataset.state = state;
   say(byId("state").querySelector(".text"), words[state]);

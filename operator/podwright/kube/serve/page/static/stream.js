@@ -16,6 +16,8 @@ export class Server {
 
 /** Keeps a stream open. `events`: functions by the name of the event; `state`: gets "live", "waiting" or "refused", and a text. */
 export class Stream {
+  /** When something came last, by Date.now(); 0 before. */
+  heard = 0;
   #server;
   #events;
   #state;
@@ -77,6 +79,7 @@ export class Stream {
         const events = (text + value).split("\n\n");
         text = events.pop();
         this.#failures = 0;
+        this.heard = Date.now();
         events.forEach((event) => this.#take(event));
       }
     } finally {

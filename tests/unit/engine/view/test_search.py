@@ -1,0 +1,62 @@
+"""The search for pods and groups: bounded, in steps, and only of namespaces that may be seen."""
+
+from podwright.core.objects.pod_group import KIND, WORKLOAD_API
+from podwright.engine.view import search as module
+from podwright.engine.view.search import search
+from podwright.engine.view.waiting import queued_pods
+from support.engine.kit import Rig, on_node, ours
+from support.objects.builders import in_group, make_pod_group
+
+
+def rig_of():
+    rig = Rig()
+    rig.engine.cache.groups.serve(WORKLOAD_API)
+    rig.node("a")
+    rig.engine.objects(KIND).put(make_pod_group("train", 3))
+    rig.engine.assigned.put(on_node(ours("train-0", spec=in_group("train")), "a"))
+    rig.pod("train-1", spec=in_group("train"))
+    rig.pod("web", namespace="other")
+    return rig
+
+
+def found(rig, text, shows=lambda _namespace: True):
+    *steps, answer = search(rig.engine.cache, queued_pods(rig.engine.queue), text, shows)
+    assert all(step is None for step in steps)
+    return answer
+
+
+def test_pods_and_groups_are_found_by_a_part_of_their_names():
+    rig = rig_of()
+    waits = {"namespace": "default", "name": "train-1", "place": "gated"}
+    placed = {"namespace": "default", "name": "train-0", "node": "a"}
+    answer = found(rig, "ault/tra")
+    assert answer["pods"] == [waits, placed]
+    (group,) = answer["groups"]
+    assert group == {
+        "namespace": "default",
+        "name": "train",
+        "minCount": 3,
+        "placed": 1,
+        "count": 2,
+        "members": [placed, {"namespace": "default", "name": "train-1", "node": ""}],
+    }
+    assert [pod["name"] for pod in found(rig, "web")["pods"]] == ["web"]
+    assert found(rig, "nothing") == {"pods": [], "groups": []}
+
+
+def test_what_may_not_be_seen_is_not_found():
+    assert found(rig_of(), "", lambda namespace: namespace == "other") == {
+        "pods": [{"namespace": "other", "name": "web", "place": "active"}],
+        "groups": [],
+    }
+
+
+def test_a_search_in_many_pods_pauses_and_ends_with_the_first(monkeypatch):
+    monkeypatch.setattr(module, "PODS_A_STEP", 3)
+    rig = rig_of()
+    for number in range(100):
+        rig.engine.assigned.put(on_node(ours(f"p{number}"), "a"))
+        rig.pod(f"q{number}")
+    steps = [*search(rig.engine.cache, queued_pods(rig.engine.queue), "nothing", lambda _: True)]
+    assert len(steps) > 20
+    assert len(found(rig, "default/")["pods"]) == module.MOST_FOUND
