@@ -90,6 +90,7 @@ LITERALS = {
         "quantity('0')",
         "quantity('-2k')",
         "quantity('1e400')",
+        "quantity('1e00000000000000000000003')",
         "quantity('-123456789012345678901234567890')",
         "q",
         "node.free['cpu']",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from podwright.core.objects.compaction import cleared_regularly
 from podwright.core.objects.errors import InvalidObjectError
@@ -18,7 +18,8 @@ from podwright.core.objects.raw import shortened
 NANO: Final = 10**9
 MAX_INT64: Final = 2**63 - 1
 
-_GRAMMAR: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:([eE][+-]?[0-9]+)|([a-zA-Z]{0,2}))", re.ASCII)
+_GRAMMAR: Final = re.compile(r"([+-]?)([0-9]*+)(?:(\.)([0-9]*+))?([eEinumkKMGTP]*+[-+]?[0-9]*+)", re.ASCII)
+_EXPONENT: Final = re.compile(r"[eE]([+-]?[0-9]+)", re.ASCII)
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _SUFFIX: Final = {power: suffix for suffix, power in _DECIMAL.items()}
@@ -36,29 +37,39 @@ def _nanos(text: str) -> int | None:
     return None if exact is None else max(-MAX_INT64 * NANO, min(exact, MAX_INT64 * NANO))
 
 
-def _exact_nanos(text: str) -> int | None:
+class Written(NamedTuple):
+    """A quantity as it is written: digits before and after the point, and what its suffix stands for."""
+
+    is_negative: bool
+    whole: str
+    has_point: bool
+    fraction: str
+    power: int | None
+    """Of 10, or if `is_binary` of 2; None for a suffix that does not exist."""
+    is_binary: bool
+
+
+def written(text: str) -> Written | None:
+    """The parts of a quantity; None if the text has another form. Whether it has any digits is not checked."""
     found = _GRAMMAR.fullmatch(text)
     if found is None:
         return None
-    sign, whole, fraction, exponent, suffix = found.groups()
-    fraction = fraction or ""
-    if not whole and not fraction:
+    sign, whole, point, fraction, suffix = found.groups()
+    power = _DECIMAL.get(suffix)
+    if power is None and (exponent := _EXPONENT.fullmatch(suffix)) is not None:
+        power = int64_of(exponent[1])
+    is_binary = suffix in _BINARY
+    power = _BINARY[suffix] if is_binary else power
+    return Written(sign == "-", whole, point is not None, fraction or "", power, is_binary)
+
+
+def _exact_nanos(text: str) -> int | None:
+    found = written(text)
+    if found is None or found.power is None or not (found.whole or found.fraction):
         return None
-    power = 0
-    factor = 1
-    if exponent:
-        parsed = int64_of(exponent[1:])
-        if parsed is None:
-            return None
-        power = parsed
-    elif suffix in _BINARY:
-        factor = 1 << _BINARY[suffix]
-    elif suffix in _DECIMAL:
-        power = _DECIMAL[suffix]
-    else:
-        return None
-    nanos = _scaled((whole + fraction).lstrip("0"), power + 9 - len(fraction), factor)
-    return -nanos if sign == "-" else nanos
+    power, factor = (0, 1 << found.power) if found.is_binary else (found.power, 1)
+    nanos = _scaled((found.whole + found.fraction).lstrip("0"), power + 9 - len(found.fraction), factor)
+    return -nanos if found.is_negative else nanos
 
 
 def _scaled(digits: str, scale: int, factor: int) -> int:

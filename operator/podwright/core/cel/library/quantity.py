@@ -7,18 +7,14 @@ Source of the rules: `k8s.io/apimachinery/pkg/api/resource`.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.cel import types
 from podwright.core.cel.errors import EvaluationError
 from podwright.core.cel.values import MAX_INT, MIN_INT, Opaque, no_such_overload
+from podwright.core.objects.quantity import written
 
-_GRAMMAR: Final = re.compile(r"([+-]?)0*+([0-9]*+)(?:(\.)([0-9]*+))?([eEinumkKMGTP]*+[-+]?[0-9]*+)", re.ASCII)
-_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_EXPONENT: Final = re.compile(r"[eE]([+-]?[0-9]{1,18})", re.ASCII)
 _FAST_DIGITS: Final = 18
 _NANO: Final = -9
 _MAX_SCALE: Final = 400
@@ -108,32 +104,20 @@ class Quantity(Opaque):
 
 def read_quantity(text: str) -> Quantity:
     """Raises EvaluationError with Kubernetes' text if the text is not a quantity."""
-    if not text:
-        raise EvaluationError(WRONG_FORMAT)
-    found = _GRAMMAR.fullmatch(text)
+    found = written(text) if text else None
     if found is None:
         raise EvaluationError(WRONG_FORMAT)
-    sign, whole, point, fraction, suffix = found.groups()
-    fraction = fraction or ""
-    exponent, binary = _interpret(suffix)
+    if found.power is None:
+        raise EvaluationError(WRONG_SUFFIX)
+    whole, fraction, binary = found.whole.lstrip("0"), found.fraction, found.is_binary
+    exponent = max(-_MAX_SCALE, min(_MAX_SCALE, found.power))
     digits = (whole or "0") + fraction
-    number = _fast(len(whole or "0") + len(fraction), digits, len(fraction), exponent, binary)
+    number = _fast(len(digits), digits, len(fraction), exponent, binary)
     if number is None:
-        if not whole and not fraction and not (point is None and "0" in text):
+        if not whole and not fraction and (found.has_point or not found.whole):
             raise EvaluationError(WRONG_NUMBER)
         number = _slow(digits, len(fraction), exponent, binary)
-    return number.negated() if sign == "-" else number
-
-
-def _interpret(suffix: str) -> tuple[int, bool]:
-    if suffix in _DECIMAL:
-        return _DECIMAL[suffix], False
-    if suffix in _BINARY:
-        return _BINARY[suffix], True
-    found = _EXPONENT.fullmatch(suffix)
-    if found is None:
-        raise EvaluationError(WRONG_SUFFIX)
-    return max(-_MAX_SCALE, min(_MAX_SCALE, int(found.group(1)))), False
+    return number.negated() if found.is_negative else number
 
 
 def _fast(length: int, digits: str, places: int, exponent: int, binary: bool) -> Quantity | None:

@@ -13,6 +13,7 @@ from podwright.core.cel.library.quantity import WRONG_FORMAT, WRONG_NUMBER, WRON
         pytest.param("2k", 2000, id="thousands"),
         pytest.param("1Ki", 1024, id="binary thousands"),
         pytest.param("1e3", 1000, id="an exponent"),
+        pytest.param("1e00000000000000000000003", 1000, id="an exponent with leading zeros"),
         pytest.param("-3M", -3_000_000, id="a negative number"),
         pytest.param("1000m", None, id="milli-units, though they make an integer"),
         pytest.param("1.5Gi", None, id="a fraction of binary units, kept as a big decimal"),
