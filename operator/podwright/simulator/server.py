@@ -15,20 +15,20 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import ipaddress
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import orjson
 from aiohttp import web
 
 from podwright.core.framework.args import ArgsError, decode
 from podwright.core.framework.validation import describe
+from podwright.kube.serve.access.gates import is_own_name
 from podwright.kube.serve.page.sight import is_foreign
 from podwright.simulator.hypotheses.hypothesis import TIME_IS_UP, HypothesisError, hypothesis_of
 from podwright.simulator.loaded import LoadedCluster
@@ -39,8 +39,6 @@ from podwright.simulator.simulation import EachNode, notes, simulate, simulate_e
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-_LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +136,7 @@ class SimulationServer:
             given = request.headers.get("Authorization", "")
             if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), f"Bearer {self._token}".encode()):
                 raise web.HTTPUnauthorized(reason="the token is missing or wrong")
-        if self._local and _host_name(request.host) not in _LOCAL_NAMES:
+        if self._local and not is_own_name(request.host):
             raise web.HTTPForbidden(reason="this server is only for this machine")
         if request.method == "POST" and request.content_type != "application/json":
             raise web.HTTPUnsupportedMediaType(reason="the content type must be application/json")
@@ -262,19 +260,5 @@ def _summary(result: SimulationResult) -> dict[str, Any]:
     return full
 
 
-def _host_name(host: str) -> str:
-    return host if host.endswith("]") else host.rpartition(":")[0] or host
-
-
 def _answer(value: Any, status: int = 200) -> web.Response:
     return web.Response(body=orjson.dumps(value), status=status, content_type="application/json")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether the address, or `localhost`, is of this machine alone."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

@@ -6,8 +6,9 @@ import threading
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from podwright.kube.serve.access.gates import is_loopback
 from podwright.simulator.hypotheses.hypothesis import TIME_IS_UP
-from podwright.simulator.server import Limits, SimulationServer, is_loopback
+from podwright.simulator.server import Limits, SimulationServer
 from support.objects.builders import make_policy
 from support.simulator.kit import copy_of, loaded, node, pod
 
@@ -236,7 +237,16 @@ async def test_a_local_server_does_not_answer_under_another_name(client):
 
 @pytest.mark.parametrize(
     "host, local",
-    [("127.0.0.1", True), ("localhost", True), ("[::1]", True), ("0.0.0.0", False), ("10.0.0.1", False), ("x", False)],
+    [
+        ("127.0.0.1", True),
+        ("localhost", True),
+        ("[::1]", True),
+        ("0.0.0.0", False),
+        ("10.0.0.1", False),
+        ("x", False),
+        ("", False),
+        ("::ffff:127.0.0.1", True),
+    ],
 )
 def test_loopback_addresses(host, local):
     assert is_loopback(host) is local

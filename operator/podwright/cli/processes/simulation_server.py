@@ -10,9 +10,10 @@ import click
 from aiohttp import web
 
 from podwright.kube.bounded_files import read_at_most
+from podwright.kube.serve.access.gates import is_loopback
 from podwright.kube.signals import catch_signals
 from podwright.simulator.loaded import LoadedCluster
-from podwright.simulator.server import Limits, SimulationServer, is_loopback
+from podwright.simulator.server import Limits, SimulationServer
 
 
 def serve(read: Callable[[], LoadedCluster], listen: str, token_file: str | None, seconds: float) -> None:

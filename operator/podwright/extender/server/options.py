@@ -52,7 +52,7 @@ class ExtenderOptions:
             raise OptionsError("--allowed-client-names needs --client-ca-file")
         authenticates = self.verifies_certificates or self.token_file is not None
         host = self.address[0]
-        if not authenticates and not self.allow_unauthenticated and not (host and _is_loopback(host)):
+        if not authenticates and not self.allow_unauthenticated and not is_loopback(host):
             raise OptionsError(
                 "anyone who can reach --address can bind pods: give --client-ca-file or --token-file, listen on 127.0.0.1, or give "
                 "--allow-unauthenticated"
@@ -70,13 +70,6 @@ class ExtenderOptions:
     @property
     def token_path(self) -> Path | None:
         return None if self.token_file is None else Path(self.token_file)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return is_loopback(host)
-    except ValueError:
-        return host == "localhost"
 
 
 EXTENDER_OPTIONS: Final = tuple(

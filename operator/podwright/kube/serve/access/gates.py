@@ -54,17 +54,20 @@ class LoopbackGate:
 def is_own_name(host: str) -> bool:
     """Whether the header Host is an IP address or localhost. Another website can give this machine a name of its own, but neither of these."""
     name = host if host.endswith("]") else host.rpartition(":")[0] or host
-    if name == "localhost":
-        return True
-    try:
-        ipaddress.ip_address(name.strip("[]"))
-    except ValueError:
-        return False
-    return True
+    return name == "localhost" or _address(name) is not None
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an IP address is this machine's own."""
-    address = ipaddress.ip_address(host.partition("%")[0]) if host else ipaddress.ip_address("0.0.0.0")  # noqa: S104 -- compared only
+    """Whether this is localhost, or a loopback address, which may be in brackets."""
+    address = _address(host.partition("%")[0])
+    if address is None:
+        return host == "localhost"
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return (mapped or address).is_loopback
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return None
