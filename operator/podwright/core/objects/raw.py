@@ -6,10 +6,15 @@ which `framework.args.decode` reads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from podwright.core.objects.errors import InvalidObjectError
+
+T = TypeVar("T")
+
+MAX_PROBLEMS: Final = 8
+"""At most this many problems of one object are kept, so that one object cannot fill the log."""
 
 
 def as_mapping(raw: object, where: str) -> Mapping[str, Any]:
@@ -81,6 +86,53 @@ def as_flag(raw: object, where: str) -> bool:
 def as_texts(raw: object, where: str) -> tuple[str, ...]:
     """A list of strings. Raises InvalidObjectError."""
     return tuple(as_text(item, f"{where}[{i}]") for i, item in enumerate(as_list(raw, where)))
+
+
+class Problems(list[InvalidObjectError]):
+    """The parts of one object that are left out because they cannot be understood, the first few of them."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__()
+        self._kind = kind
+        self._name = name
+
+    def note(self, error: InvalidObjectError) -> None:
+        if len(self) < MAX_PROBLEMS:
+            self.append(error.in_object(self._kind, self._name))
+
+    def items(self, raw: object, where: str, parse: Callable[[Mapping[str, Any], str], T]) -> Iterator[T]:
+        """The items of a list of objects that can be parsed. `parse` raises InvalidObjectError."""
+        for at, item in self.listed(raw, where):
+            try:
+                yield parse(as_mapping(item, at), at)
+            except InvalidObjectError as error:
+                self.note(error)
+
+    def listed(self, raw: object, where: str) -> Sequence[tuple[str, Any]]:
+        """The items of a list, each with its path; none if it is no list."""
+        try:
+            return [(f"{where}[{i}]", item) for i, item in enumerate(as_list(raw, where))]
+        except InvalidObjectError as error:
+            self.note(error)
+            return ()
+
+    def entries(self, raw: object, where: str, parse: Callable[[Any, str], T]) -> dict[str, T]:
+        """The entries of a map that can be parsed."""
+        found = {}
+        for key, value in self.mapping(raw, where).items():
+            try:
+                found[str(key)] = parse(value, f"{where}[{key}]")
+            except InvalidObjectError as error:
+                self.note(error)
+        return found
+
+    def mapping(self, raw: object, where: str) -> Mapping[str, Any]:
+        """An object, empty if it is not one."""
+        try:
+            return as_mapping(raw, where)
+        except InvalidObjectError as error:
+            self.note(error)
+            return {}
 
 
 def json_type(value: object) -> str:

@@ -12,16 +12,12 @@ from typing import Any, Final, TypeVar
 from podwright.core.objects.errors import InvalidObjectError, described
 from podwright.core.objects.node import Node, parse_node
 from podwright.core.objects.pod import PodInfo, parse_host_ports, parse_pod
-from podwright.core.objects.raw import as_labels, as_list, as_mapping
+from podwright.core.objects.raw import Problems, as_labels, as_mapping
 from podwright.core.objects.resources import parse_amounts, resource_list
 from podwright.core.objects.taints import parse_taint
 
 Raw = Mapping[str, Any]
-Problems = Sequence[InvalidObjectError]
 T = TypeVar("T")
-
-MAX_PROBLEMS: Final = 8
-"""At most this many problems of one object are returned, so that one object cannot fill the log."""
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -54,7 +50,7 @@ _POD_PARTS: Final = (
 _NODE_PARTS: Final = (("status", "images"), ("status", "declaredFeatures"), ("status", "conditions"))
 
 
-def parse_assigned_pod(raw: Raw) -> tuple[PodInfo, Problems]:
+def parse_assigned_pod(raw: Raw) -> tuple[PodInfo, Sequence[InvalidObjectError]]:
     """A v1.Pod that has a node, without the parts that cannot be understood, and why they cannot.
 
     Raises InvalidObjectError if the pod has no name.
@@ -65,7 +61,7 @@ def parse_assigned_pod(raw: Raw) -> tuple[PodInfo, Problems]:
         return _Reading("Pod", raw).pod()
 
 
-def parse_known_node(raw: Raw) -> tuple[Node, Problems]:
+def parse_known_node(raw: Raw) -> tuple[Node, Sequence[InvalidObjectError]]:
     """A v1.Node without the parts that cannot be understood, and why they cannot. An amount that is left out counts as 0.
 
     Raises InvalidObjectError if the node has no name.
@@ -80,16 +76,14 @@ class _Reading:
     """Reads one object part by part."""
 
     def __init__(self, kind: str, raw: Raw) -> None:
-        self._kind = kind
         self._raw = raw
         self._metadata = as_mapping(raw.get("metadata"), "metadata")
         namespace = self._metadata.get("namespace") or "default"
         name = self._metadata.get("name")
-        self._name = str(name) if kind == "Node" else f"{namespace}/{name}"
-        self._problems: list[InvalidObjectError] = []
+        self._problems = Problems(kind, str(name) if kind == "Node" else f"{namespace}/{name}")
 
     def pod(self) -> tuple[PodInfo, Problems]:
-        spec, status = self._mapping("spec"), self._mapping("status")
+        spec, status = (self._problems.mapping(self._raw.get(field), field) for field in ("spec", "status"))
         counted = {
             "metadata": self._identity(),
             "spec": {
@@ -104,8 +98,8 @@ class _Reading:
         return self._with_parts(counted, _POD_PARTS, parse_pod), self._problems
 
     def node(self) -> tuple[Node, Problems]:
-        spec, status = self._mapping("spec"), self._mapping("status")
-        taints = self._items(spec.get("taints"), "spec.taints")
+        spec, status = (self._problems.mapping(self._raw.get(field), field) for field in ("spec", "status"))
+        taints = self._problems.listed(spec.get("taints"), "spec.taints")
         counted = {
             "metadata": self._identity(),
             "spec": {
@@ -132,16 +126,12 @@ class _Reading:
         try:
             parse(value, where)
         except InvalidObjectError as error:
-            self._note(error)
+            self._problems.note(error)
         except Exception as error:  # noqa: BLE001 -- see parse_assigned_pod
-            self._note(InvalidObjectError(where, described(error)))
+            self._problems.note(InvalidObjectError(where, described(error)))
         else:
             return True
         return False
-
-    def _note(self, error: InvalidObjectError) -> None:
-        if len(self._problems) < MAX_PROBLEMS:
-            self._problems.append(error.in_object(self._kind, self._name))
 
     # What counts
 
@@ -153,11 +143,11 @@ class _Reading:
         return metadata
 
     def _containers(self, spec: Raw, field: str) -> Iterator[dict[str, Any]]:
-        for where, item in self._items(spec.get(field), f"spec.{field}"):
+        for where, item in self._problems.listed(spec.get(field), f"spec.{field}"):
             if not self._readable(as_mapping, item, where):
                 continue
             container = as_mapping(item, where)
-            ports = self._items(container.get("ports"), f"{where}.ports")
+            ports = self._problems.listed(container.get("ports"), f"{where}.ports")
             yield {
                 **{key: str(container[key]) for key in ("name", "image", "restartPolicy") if container.get(key)},
                 "resources": self._resources(container.get("resources"), f"{where}.resources"),
@@ -165,29 +155,16 @@ class _Reading:
             }
 
     def _resources(self, raw: object, where: str) -> dict[str, Any]:
-        if not self._readable(as_mapping, raw, where):
-            return {}
-        return {"requests": self._amounts(as_mapping(raw, where).get("requests"), f"{where}.requests")}
+        requests = self._problems.mapping(raw, where).get("requests")
+        return {"requests": self._amounts(requests, f"{where}.requests")}
 
     def _amounts(self, raw: object, where: str) -> dict[str, Any]:
         return self._entries(raw, where, parse_amounts)
 
     def _entries(self, raw: object, where: str, parse: Callable[[Any, str], object]) -> dict[str, Any]:
         """The entries of a map that can be read."""
-        if not self._readable(as_mapping, raw, where):
-            return {}
-        return {key: v for key, v in as_mapping(raw, where).items() if self._readable(parse, {key: v}, where)}
-
-    def _items(self, raw: object, where: str) -> Sequence[tuple[str, Any]]:
-        """The items of a list, each with its path."""
-        if not self._readable(as_list, raw, where):
-            return ()
-        return [(f"{where}[{i}]", item) for i, item in enumerate(as_list(raw, where))]
-
-    def _mapping(self, field: str) -> Raw:
-        return (
-            as_mapping(self._raw.get(field), field) if self._readable(as_mapping, self._raw.get(field), field) else {}
-        )
+        entries = self._problems.mapping(raw, where)
+        return {key: v for key, v in entries.items() if self._readable(parse, {key: v}, where)}
 
 
 def _with(raw: Raw, path: Sequence[str], value: Any) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from podwright.core.objects import pod as pod_module
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import MANY_IMAGES, ManyImages, parse_node
 from podwright.core.objects.pod import parse_pod
-from podwright.core.objects.readable import MAX_PROBLEMS, parse_assigned_pod, parse_known_node
+from podwright.core.objects.raw import MAX_PROBLEMS
+from podwright.core.objects.readable import parse_assigned_pod, parse_known_node
 from support.objects.builders import make_node, make_pod, make_taint
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -15,7 +15,6 @@ from podwright.core.objects.devices.classes import expression_of
 from podwright.core.objects.devices.parts import (
     Amount,
     DeviceToleration,
-    Problems,
     Raw,
     name_in,
     parse_amount,
@@ -25,7 +24,16 @@ from podwright.core.objects.devices.slices import DeviceId, selector_of
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.interning import Interner
 from podwright.core.objects.pod import Owner, parse_time
-from podwright.core.objects.raw import as_count, as_flag, as_list, as_mapping, as_optional_text, as_text, as_texts
+from podwright.core.objects.raw import (
+    Problems,
+    as_count,
+    as_flag,
+    as_list,
+    as_mapping,
+    as_optional_text,
+    as_text,
+    as_texts,
+)
 
 EXACT: Final = "ExactCount"
 ALL: Final = "All"

@@ -1,68 +1,18 @@
-"""What several objects of resource.k8s.io share: taints and tolerations of devices, and reading with collected problems."""
+"""What several objects of resource.k8s.io share: amounts, taints and tolerations of devices."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.quantity import parse_exact_quantity
-from podwright.core.objects.raw import as_list, as_mapping, as_optional_text, as_text
+from podwright.core.objects.raw import as_optional_text, as_text
 
-T = TypeVar("T")
 Raw = Mapping[str, Any]
-
-MAX_PROBLEMS: Final = 8
-"""At most this many problems of one object are kept, so that one object cannot fill the log."""
 
 NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"
-
-
-class Problems(list[InvalidObjectError]):
-    """The parts of one object that are left out because they cannot be understood, the first few of them."""
-
-    def __init__(self, kind: str, name: str) -> None:
-        super().__init__()
-        self._kind = kind
-        self._name = name
-
-    def note(self, error: InvalidObjectError) -> None:
-        if len(self) < MAX_PROBLEMS:
-            self.append(error.in_object(self._kind, self._name))
-
-    def items(self, raw: object, where: str, parse: Callable[[Raw, str], T]) -> Iterator[T]:
-        """The items of a list of objects that can be parsed. `parse` raises InvalidObjectError."""
-        try:
-            listed = as_list(raw, where)
-        except InvalidObjectError as error:
-            self.note(error)
-            return
-        for i, item in enumerate(listed):
-            at = f"{where}[{i}]"
-            try:
-                yield parse(as_mapping(item, at), at)
-            except InvalidObjectError as error:
-                self.note(error)
-
-    def entries(self, raw: object, where: str, parse: Callable[[Any, str], T]) -> dict[str, T]:
-        """The entries of a map that can be parsed."""
-        found = {}
-        for key, value in self.mapping(raw, where).items():
-            try:
-                found[str(key)] = parse(value, f"{where}[{key}]")
-            except InvalidObjectError as error:
-                self.note(error)
-        return found
-
-    def mapping(self, raw: object, where: str) -> Raw:
-        """An object, empty if it is none."""
-        try:
-            return as_mapping(raw, where)
-        except InvalidObjectError as error:
-            self.note(error)
-            return {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from typing import Final
 from podwright.core.devices.allocation import allocations_of
 from podwright.core.devices.search import Search
 from podwright.core.objects.devices.claims import Allocation, ResourceClaim, parse_allocation
-from podwright.core.objects.devices.parts import Problems
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.raw import Problems
 from podwright.core.state.devices.claims import ClaimState
 
 _NAMESPACE: Final = uuid.UUID("6ba7b812-9dad-11d1-80b4-00c04fd430c8")

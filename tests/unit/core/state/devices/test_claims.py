@@ -2,7 +2,7 @@ import pytest
 
 from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.devices.claims import parse_allocation
-from podwright.core.objects.devices.parts import Problems
+from podwright.core.objects.raw import Problems
 from podwright.core.state.cache import Cache
 from support.objects.devices import DRIVER, allocated, exactly, make_claim
 

@@ -1,8 +1,8 @@
 import pytest
 
 from podwright.core.objects.devices.claims import parse_allocation
-from podwright.core.objects.devices.parts import Problems
 from podwright.core.objects.node import parse_node
+from podwright.core.objects.raw import Problems
 from podwright.core.state.cache import Cache
 from podwright.core.state.devices.holders import Holders
 from support.objects.builders import make_node
