@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from podwright.api.compile import Classes
+from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features
+from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import SchedulingQueue
 from podwright.core.state.cache import Cache
 from podwright.engine.accounting.local_budgets import LocalBudgets
@@ -27,7 +30,7 @@ from podwright.engine.plugins.index_exceptions import IndexExceptions
 from podwright.engine.plugins.slow_plugins import SlowPlugins
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.policy_plugins import Conduct
-from podwright.engine.ports import Ports
+from podwright.engine.ports import SCHEDULER_ERROR, Ports, Verdict
 from podwright.engine.raw_objects import raw_objects_for
 from podwright.engine.state import EngineState, Sources
 
@@ -44,6 +47,12 @@ class Foundation:
     budgets: LocalBudgets
     plugin_exceptions: PluginExceptions
     plugin_guard: PluginGuard
+
+
+def _gate_failed(ports: Ports, pod: PodInfo, error: PluginError) -> None:
+    """A PreEnqueue plugin has failed: no attempt will tell the pod's user why it waits."""
+    ports.recorder.record(pod, "Warning", "FailedScheduling", "Scheduling", str(error))
+    ports.status.write(pod, Verdict(SCHEDULER_ERROR, str(error)), None)
 
 
 def lay_foundation(
@@ -79,6 +88,7 @@ def lay_foundation(
             guard=guard,
             disabled=options.disabled_plugins,
         ),
+        gate_failed=partial(_gate_failed, ports),
     )
     queue = SchedulingQueue(
         clock,

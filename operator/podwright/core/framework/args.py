@@ -25,7 +25,7 @@ from typing import Any, Final, Literal, TypeVar, Union
 from podwright.core.framework.errors import raised_at
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.validation import Problem, Rule, cel_schema, child_path, summary
-from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.control_flow import passes_through
 from podwright.core.objects.errors import described
 
 T = TypeVar("T")
@@ -73,9 +73,11 @@ def decode_args(cls: type[T], raw: object, where: str, kind: str = "") -> T:
         raw = {key: value for key, value in raw.items() if key not in expected}
     try:
         return decode(cls, raw, where)
-    except (ArgsError, *CONTROL_FLOW):
+    except ArgsError:
         raise
     except BaseException as error:
+        if passes_through(error):
+            raise
         raise ArgsError([(where, f"cannot be checked: {described(error)} ({raised_at(error)})")]) from error
 
 

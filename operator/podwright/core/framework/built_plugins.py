@@ -33,8 +33,9 @@ from podwright.core.framework.interface import (
 from podwright.core.framework.observed import point_name
 from podwright.core.framework.observer import PluginNames
 from podwright.core.framework.profile import ExpandedProfile, Point, Profile, expand
+from podwright.core.framework.read_only import ReadOnlyHandle
 from podwright.core.framework.status import Status
-from podwright.core.objects.control_flow import CONTROL_FLOW, may_interrupt
+from podwright.core.objects.control_flow import may_interrupt, passes_through
 from podwright.core.objects.errors import described
 from podwright.core.objects.pod import PodInfo
 
@@ -108,11 +109,12 @@ def _build(plugin: type[Any], args: Any, handle: Handle, report_exception: Repor
     try:
         if args is None and plugin.args_type is not None:
             args = plugin.args_type()
-        built = plugin(args, handle)
+        own = plugin.__module__.startswith("podwright.")
+        built = plugin(args, handle if own else ReadOnlyHandle(handle))
         built.report_exception = report_exception
-    except CONTROL_FLOW:
-        raise
     except BaseException as error:
+        if passes_through(error):
+            raise
         if report_exception is not None:
             report_exception(plugin.name, "constructor", error)
         raise PluginError(plugin.name, "constructor", described(error)) from error

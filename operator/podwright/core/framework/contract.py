@@ -31,7 +31,7 @@ from podwright.core.framework.interface import (
 )
 from podwright.core.framework.profile import Point
 from podwright.core.framework.status import SKIP, Code, Status
-from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.control_flow import passes_through
 from podwright.core.objects.errors import InvalidObjectError, described
 from podwright.core.objects.pod import PodInfo
 
@@ -47,9 +47,11 @@ def call(plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], T], *args
     """Calls a method of a plugin. An exception from it becomes a PluginError."""
     try:
         return method(*args)
-    except (PluginError, *CONTROL_FLOW):
+    except PluginError:
         raise
     except BaseException as error:
+        if passes_through(error):
+            raise
         raise raised(plugin, point.key, error) from error
 
 
@@ -69,9 +71,11 @@ async def awaited(
     """The answer of an awaited method of a plugin. `interrupts`: whether an exception cancels the running task."""
     try:
         answer = await method(*args)
-    except (PluginError, *CONTROL_FLOW):
+    except PluginError:
         raise
     except BaseException as error:
+        if passes_through(error):
+            raise
         if interrupts(error):
             raise
         raise raised(plugin, point.key, error) from error
@@ -82,9 +86,11 @@ def attach(plugin: Any, framework: Any) -> None:
     """Calls `attach` of a plugin, as a part of its construction."""
     try:
         plugin.attach(framework)
-    except (PluginError, *CONTROL_FLOW):
+    except PluginError:
         raise
     except BaseException as error:
+        if passes_through(error):
+            raise
         raise raised(plugin, "constructor", error) from error
 
 
@@ -123,9 +129,9 @@ def _reporting(plugin: ExtensionPoint, point: str, function: Callable[..., T]) -
     def run(*args: Any) -> T:
         try:
             return function(*args)
-        except CONTROL_FLOW:
-            raise
         except BaseException as error:
+            if passes_through(error):
+                raise
             _report(plugin, point, error)
             raise
 
@@ -189,9 +195,9 @@ def explained(plugin: str, result: FilterResult, rejected: Bools) -> tuple[NDArr
         sound = np.issubdtype(codes.dtype, np.integer) and all(0 <= code < len(stamped) for code in used)
         if not sound or not all(stamped[int(code)].rejected for code in used):
             raise ValueError(f"codes {_kind(codes)} for {len(stamped)} statuses do not name a rejection of each node")
-    except CONTROL_FLOW:
-        raise
     except BaseException as error:
+        if passes_through(error):
+            raise
         raise PluginError(plugin, Point.FILTER.key, f"explain: {described(error)}") from error
     return codes, stamped
 
@@ -255,9 +261,9 @@ def hints_of(plugin: EnqueueExtensions) -> tuple[EventHint, ...]:
     """The plugin's hints, each an EventHint of a ClusterEvent."""
     try:
         hints = tuple(plugin.hints())
-    except CONTROL_FLOW:
-        raise
     except BaseException as error:
+        if passes_through(error):
+            raise
         raise raised(plugin, "hints", error) from error
     for hint in hints:
         if not isinstance(hint, EventHint) or not isinstance(hint.event, ClusterEvent):
@@ -282,9 +288,9 @@ def costs_of(plugin: Any, pod: PodInfo) -> Iterable[Cost]:
         return [
             Cost(int(number), str(items), float(each), float(more)) for number, items, each, more in plugin.costs(pod)
         ]
-    except CONTROL_FLOW:
-        raise
-    except BaseException as error:  # noqa: BLE001 -- third-party code may raise anything
+    except BaseException as error:
+        if passes_through(error):
+            raise
         _report(plugin, "costs", error)
         return ()
 
@@ -295,9 +301,9 @@ def said(plugin: Any, method: str, answer: Callable[[], T], nothing: T) -> T:
         return answer()
     try:
         return answer()
-    except CONTROL_FLOW:
-        raise
-    except BaseException as error:  # noqa: BLE001 -- third-party code may raise anything
+    except BaseException as error:
+        if passes_through(error):
+            raise
         _report(plugin, method, error)
         return nothing
 

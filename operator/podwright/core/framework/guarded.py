@@ -21,6 +21,7 @@ from podwright.core.framework.errors import PluginStoppedError, StoppedError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import CycleState, FilterPlugin, FilterResult, ScorePlugin
 from podwright.core.framework.methods import AWAITED, WITH_STATE, WITHOUT_STATE
+from podwright.core.framework.read_only import read_only, view
 
 _OWN: Final = "podwright."
 _SAME_SECONDS: Final = 1e-4
@@ -58,11 +59,16 @@ class _Unwrapped:
     def __init__(self, plugin: Any) -> None:
         self.name = plugin.name
         self.report_exception = plugin.report_exception
-        self.filter = getattr(plugin, "filter", None)
-        self.score = getattr(plugin, "score", None)
+        self.filter = _on_read_only(getattr(plugin, "filter", None))
+        self.score = _on_read_only(getattr(plugin, "score", None))
 
     def loop(self, state: CycleState, each: Callable[..., Any], _plugin: Any, pod: Any, nodes: Any) -> Any:
         return each(self, state, pod, nodes)
+
+
+def _on_read_only(method: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    """The method, for a node that it cannot change."""
+    return method and (lambda state, pod, node: method(state, pod, view(node)))
 
 
 class CallGuard:
@@ -138,6 +144,7 @@ class CallGuard:
 
         @wraps(method)
         def guarded(state: CycleState, *args: Any) -> Any:
+            args = read_only(args)
             if self.current is not None:
                 return method(state, *args)
             data: Any = state.data
@@ -174,6 +181,7 @@ class CallGuard:
         clock, budget = self.clock, self.budget
 
         def guarded(*args: Any) -> Any:
+            args = read_only(args)
             if self.current is not None:
                 return method(*args)
             self.since = started = clock()

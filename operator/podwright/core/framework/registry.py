@@ -25,7 +25,7 @@ from podwright.core.framework.interface import (
 )
 from podwright.core.framework.methods import AWAITED, WHEN_BUILT, WITH_STATE, WITHOUT_INSTANCE, WITHOUT_STATE
 from podwright.core.framework.profile import Point
-from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.control_flow import passes_through
 from podwright.core.objects.errors import described
 
 _CONTRACTS: Final = (
@@ -88,9 +88,9 @@ def _problems_of(item: Found) -> Sequence[str]:
     """What is wrong with the object. Checking it may run code of the plugin, such as the default of a field."""
     try:
         return [f"{item.source}: {problem}" for problem in _class_problems(item.plugin)]
-    except CONTROL_FLOW:
-        raise
-    except BaseException as error:  # noqa: BLE001 -- third-party code may raise anything
+    except BaseException as error:
+        if passes_through(error):
+            raise
         return [f"{item.source}: cannot be checked: {described(error)}"]
 
 

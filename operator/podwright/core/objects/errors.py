@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.control_flow import passes_through
 
 
 class InvalidObjectError(ValueError):
@@ -32,7 +32,7 @@ def described(error: BaseException) -> str:
     name = type(error).__name__
     try:
         return f"{name}: {error}"
-    except CONTROL_FLOW:
-        raise
-    except BaseException as other:  # noqa: BLE001 -- the code is not ours
+    except BaseException as other:
+        if passes_through(other):
+            raise
         return f"{name} (its text raises {type(other).__name__})"

@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.frozen import FrozenDict
 from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.objects.raw import as_labels, as_list, as_mapping
 from podwright.core.objects.resources import resource_list
@@ -118,14 +119,14 @@ def _parse(raw: Mapping[str, Any], metadata: Mapping[str, Any], name: str) -> No
     return Node(
         name=name,
         uid=str(metadata.get("uid") or ""),
-        labels=as_labels(metadata.get("labels"), "metadata.labels"),
-        annotations=as_labels(metadata.get("annotations"), "metadata.annotations"),
+        labels=FrozenDict(as_labels(metadata.get("labels"), "metadata.labels")),
+        annotations=FrozenDict(as_labels(metadata.get("annotations"), "metadata.annotations")),
         taints=parse_taints(spec.get("taints"), "spec.taints"),
         unschedulable=bool(spec.get("unschedulable")),
-        allocatable=resource_list(status.get("allocatable"), "status.allocatable"),
-        images=images if len(images) <= MANY_IMAGES else ManyImages(images),
+        allocatable=FrozenDict(resource_list(status.get("allocatable"), "status.allocatable")),
+        images=FrozenDict(images) if len(images) <= MANY_IMAGES else ManyImages(images),
         declared_features=frozenset(str(f) for f in as_list(status.get("declaredFeatures"), "status.declaredFeatures")),
         resource_version=str(metadata.get("resourceVersion") or ""),
         terminating=bool(metadata.get("deletionTimestamp")),
-        conditions=_conditions(status.get("conditions")),
+        conditions=FrozenDict(_conditions(status.get("conditions"))),
     )

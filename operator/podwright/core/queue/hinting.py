@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from podwright.core.framework.cluster_events import ANY, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.observer import Observer
-from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.control_flow import passes_through
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.queued_pod import QueuedPod
 
@@ -129,9 +129,9 @@ def _call(function: Callable[[PodInfo, Any, Any], Any], pod: PodInfo, occurrence
     """The answer in kube-scheduler's words: `Queue`, `QueueSkip`, or `Error` for an exception or an invalid answer."""
     try:
         answer = function(pod, occurrence.before, occurrence.after)
-    except CONTROL_FLOW:
-        raise
-    except BaseException:  # noqa: BLE001 -- a faulty hint must not lose a pod
+    except BaseException as error:
+        if passes_through(error):
+            raise
         return ERROR
     return answer.value if isinstance(answer, Hint) else ERROR
 

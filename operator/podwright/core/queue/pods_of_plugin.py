@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from podwright.core.framework.cluster_events import EventHint, HintKeys
 from podwright.core.objects.compaction import compact_regularly
-from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.control_flow import passes_through
 from podwright.core.objects.pod import PodInfo
 
 P = TypeVar("P")
@@ -69,9 +69,9 @@ class PodsOfPlugin(Generic[P]):
 def _keys_of_pod(keys: HintKeys, pod: PodInfo) -> list[_Key]:
     try:
         return [(keys, key) for key in dict.fromkeys(keys.of_pod(pod))]
-    except CONTROL_FLOW:
-        raise
-    except BaseException:  # noqa: BLE001 -- see the module
+    except BaseException as error:
+        if passes_through(error):
+            raise
         return [(keys, _ANY_EVENT)]
 
 
@@ -79,8 +79,8 @@ def _key_of_event(keys: HintKeys, before: Any, after: Any) -> Hashable | None:
     try:
         key = keys.of_event(before, after)
         hash(key)
-    except CONTROL_FLOW:
-        raise
-    except BaseException:  # noqa: BLE001 -- see the module
+    except BaseException as error:
+        if passes_through(error):
+            raise
         return None
     return key

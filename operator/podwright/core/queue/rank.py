@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.control_flow import passes_through
 from podwright.core.objects.pod import PodInfo
 
 ReportError = Callable[[PodInfo, Exception], None]
@@ -31,9 +31,9 @@ class Rank:
         if self._key is not _NONE and other._key is not _NONE:
             try:
                 return bool(self._key < other._key)
-            except CONTROL_FLOW:
-                raise
-            except BaseException as error:  # noqa: BLE001 -- a third-party key may raise anything
+            except BaseException as error:
+                if passes_through(error):
+                    raise
                 self._report(self._pod, TypeError(f"its sort key {self._key!r:.40} cannot be compared: {error!r:.200}"))
         return self._fallback < other._fallback
 

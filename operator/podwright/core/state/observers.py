@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, runtime_checkable
 
-from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.control_flow import passes_through
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 
@@ -91,9 +91,9 @@ class Contained:
     def _call(self, method: str, *arguments: Any) -> None:
         try:
             getattr(self.observer, method)(*arguments)
-        except CONTROL_FLOW:
-            raise
-        except BaseException as error:  # noqa: BLE001 -- the code is not ours
+        except BaseException as error:
+            if passes_through(error):
+                raise
             self._report(type(self.observer), method, error)
 
 

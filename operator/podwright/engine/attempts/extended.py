@@ -25,7 +25,7 @@ from podwright.core.cycle import Decision, Fault, Rejection
 from podwright.core.extended_cycle import Changed, Question, begin, finish, preempting
 from podwright.core.framework.extenders import EXTENDER, ExtenderAnswers
 from podwright.core.framework.status import Code, Status
-from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.control_flow import passes_through
 from podwright.core.objects.errors import described
 from podwright.core.preemption.evaluator import Candidate, DryRun
 from podwright.core.queue import QueuedPod
@@ -167,7 +167,7 @@ class ExtendedAttempts:
             if self._is_wanted(attempt):
                 self._end(attempt, Fault(queued.pod, EXTENDER, str(error)))
         except BaseException as error:
-            if isinstance(error, CONTROL_FLOW) or is_interruption(error):
+            if passes_through(error) or is_interruption(error):
                 raise
             log.exception("an attempt failed", extra=fields(pod=queued.pod))
             self._end(attempt, Fault(queued.pod, "", described(error)))

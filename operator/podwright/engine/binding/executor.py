@@ -16,7 +16,7 @@ from typing import Final
 from podwright.core.cycle import Placement
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.status import Code, Status
-from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.control_flow import CONTROL_FLOW, passes_through
 from podwright.core.objects.errors import described
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod
@@ -148,7 +148,7 @@ class BindingExecutor:
             except debug.BindingCycleError:
                 raise
             except BaseException as error:
-                if isinstance(error, CONTROL_FLOW) or is_interruption(error):
+                if passes_through(error) or is_interruption(error):
                     raise
                 log.exception("the end of a binding failed", extra=fields(pod=cycle.queued.pod))
                 await self._recover(cycle, ending)

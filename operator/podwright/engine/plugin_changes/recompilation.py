@@ -14,7 +14,7 @@ from podwright.api.compile import Classes, CompiledPolicy
 from podwright.api.policy_result import problem_of
 from podwright.core.framework.errors import ReportException
 from podwright.core.framework.framework import Framework
-from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.control_flow import passes_through
 from podwright.engine.policies.active_policies import ActivePolicies
 
 
@@ -57,9 +57,9 @@ class Recompilation:
                         on_again=self._changed,
                     )
             self._fresh[policy] = fresh
-        except CONTROL_FLOW:
-            raise
         except BaseException as error:
+            if passes_through(error):
+                raise
             raise RecompilationError(f"policy {policy.name}: {problem_of(error)}") from error
 
     def _reporting(self, report: ReportException) -> ReportException:

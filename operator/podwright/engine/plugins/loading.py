@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from podwright.core.framework.interface import Plugin
 from podwright.core.framework.registry import Found, RegistryError, merge_plugins
-from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.control_flow import passes_through
 from podwright.core.objects.errors import described
 from podwright.core.plugins import PLUGINS
 from podwright.engine.plugins.files import PluginDirectories, PluginFilesError, Texts
@@ -183,9 +183,9 @@ def _from_entry_points() -> Iterator[Found | str]:
         source = f"entry point {entry.name} = {entry.value}{package}"
         try:
             yield Found(entry.load(), source)
-        except CONTROL_FLOW:
-            raise
-        except BaseException as error:  # noqa: BLE001 -- third-party code may raise anything
+        except BaseException as error:
+            if passes_through(error):
+                raise
             yield f"{source}: cannot be imported: {described(error)}"
 
 
@@ -194,9 +194,9 @@ def _load_file(path: Path, text: bytes) -> PluginModule:
     source = f"file {path}"
     try:
         module = _import(path, text)
-    except CONTROL_FLOW:
-        raise
     except BaseException as error:
+        if passes_through(error):
+            raise
         problem = f"{source}: cannot be imported: {described(error)}{_line_of(error, path)}"
         raise RegistryError([problem]) from error
     plugins = [

@@ -53,13 +53,17 @@ class ActivePolicies:
         settings: PolicySettings,
         invalid_objects: InvalidObjects,
         conduct: Conduct,
+        *,
+        gate_failed: Callable[[PodInfo, PluginError], object] = lambda _pod, _error: None,
     ) -> None:
-        """`settings`: what the operator's options say about policies.
+        """`settings`: what the operator's options say about policies. `gate_failed` is called with each pod that stays out of the queue
+        because a PreEnqueue plugin has failed.
 
         Raises ProfileError or PluginError if the built-in policy cannot be built. Its QueueSort plugin orders the queue.
         """
         self._classes = classes
         self._conduct = conduct
+        self._gate_failed = gate_failed
         self._handle = handle
         self._invalid_objects = invalid_objects
         self._built: dict[CompiledPolicy, ActivePolicy] = {}
@@ -375,6 +379,7 @@ class ActivePolicies:
                 self._handle.record(pod, "Warning", "FailedScheduling", status.message)
         except PluginError as error:
             self._report(pod, error)
+            self._gate_failed(pod, error)
             return Status(Code.ERROR, (str(error),), error.plugin)
         return status
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from podwright.core.framework.interface import FollowUp
-from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.control_flow import passes_through
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.log_fields import fields
 from podwright.engine.process.interruption import is_interruption
@@ -63,6 +63,6 @@ async def _run(follow_ups: Sequence[FollowUp], pod: PodInfo, before: asyncio.Tas
         try:
             await follow_up()
         except BaseException as error:
-            if isinstance(error, CONTROL_FLOW) or is_interruption(error):
+            if passes_through(error) or is_interruption(error):
                 raise
             log.exception("what should follow an attempt failed", extra=fields(pod=pod))

@@ -1,6 +1,7 @@
 """A plugin that raises or returns a wrong answer fails its own attempt only, and the error names it."""
 
 import asyncio
+import signal
 
 import numpy as np
 import pytest
@@ -44,6 +45,10 @@ class Quit(BaseException):
 
 def quit_all(*_args):
     raise Quit("no Exception")
+
+
+def interrupt(*_args):
+    raise KeyboardInterrupt
 
 
 def close(*_args):
@@ -94,8 +99,14 @@ RAISES = [
     pytest.param(leave, id="SystemExit"),
     pytest.param(quit_all, id="no Exception"),
     pytest.param(close, id="GeneratorExit"),
+    pytest.param(interrupt, id="KeyboardInterrupt"),
     pytest.param(without_words, id="an exception whose text raises"),
 ]
+
+
+def test_the_users_own_interrupt_passes_through_a_plugin():
+    with pytest.raises(KeyboardInterrupt):
+        decide(framework("filter", filter=lambda *_args: signal.raise_signal(signal.SIGINT)))
 
 
 @pytest.mark.parametrize("method", NO_STATUS + RAISES)

@@ -17,6 +17,7 @@ from podwright.core.framework.interface import (
 )
 from podwright.core.framework.status import unschedulable
 from podwright.engine.metrics.metrics import PLUGIN_EXCEPTIONS
+from podwright.engine.ports import Verdict
 from support.engine.kit import Rig, custom_policy, deciding, settle
 
 
@@ -61,6 +62,9 @@ async def test_a_broken_gate_holds_its_own_pod_only():
     async with deciding(rig):
         assert rig.cluster.bound == [("other", "a")]
         assert rig.engine.queue.counts()["gated"] == 1
+        problem = 'running PreEnqueue plugin "Gate": returned bool False, expected a Status or None'
+        assert rig.recorder.notes("FailedScheduling") == [problem]
+        assert ("web", Verdict("SchedulerError", problem), None) in rig.status.written
         rig.engine.policies.remove("custom")
         rig.engine.activate_all()
         await settle()

@@ -32,6 +32,12 @@ def test_plugins_are_loaded_from_the_files_of_a_directory(directory):
     assert set(found) == {"Good"}
 
 
+@pytest.mark.parametrize("exception", ["KeyboardInterrupt", "SystemExit(3)", "GeneratorExit"])
+def test_a_file_that_raises_at_its_top_is_refused_by_its_line_and_ends_nothing(directory, exception):
+    with pytest.raises(RegistryError, match=r"bad\.py: cannot be imported: .*\(line 2\)"):
+        load_plugins([directory(bad=f"VALUE = 1\nraise {exception}\n", good=GOOD)], {})
+
+
 def test_imported_plugins_and_classes_with_a_leading_underscore_are_ignored(directory):
     text = """
         from podwright.core.framework.interface import FilterPlugin, Plugin

@@ -1,0 +1,127 @@
+"""Third-party plugins cannot change the objects of the cluster. One that tries fails its own pods only, and is named."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from podwright.core.framework.interface import FilterPlugin, Plugin, PreFilterPlugin, Scope
+from podwright.core.framework.read_only import ReadOnlyNodeInfo
+from podwright.core.objects.pod import parse_pod
+from podwright.core.state.nodeinfo import NodeInfo
+from support.engine.kit import Rig, custom_policy, deciding, settle
+from support.objects.builders import make_pod
+
+
+class Writing(Plugin, PreFilterPlugin, FilterPlugin):
+    """Changes what it can reach, the way that a test says."""
+
+    name = "Writing"
+    scope = Scope.NODE_PODS
+    write = None
+    once = None
+
+    def pre_filter(self, _state, pod):
+        if type(self).once is not None:
+            type(self).once(self.handle, pod)
+
+    def filter(self, _state, pod, node):
+        if type(self).write is not None:
+            type(self).write(node, pod)
+
+
+def _set(path, value=None):
+    """Sets an attribute: of the node, or of what `path` names."""
+    *owners, name = path.split(".")
+
+    def write(node, pod):
+        target = {"node": node, "pod": pod}[owners[0]]
+        for owner in owners[1:]:
+            target = getattr(target, owner)
+        setattr(target, name, value)
+
+    return write
+
+
+def _item(of):
+    def write(node, pod):
+        of(node, pod)["x"] = "y"
+
+    return write
+
+
+WRITES = [
+    pytest.param(_set("node.requested"), id="the sums of a node"),
+    pytest.param(_set("node.node"), id="the node of a NodeInfo"),
+    pytest.param(_set("node.node.unschedulable", value=True), id="a field of a node"),
+    pytest.param(lambda node, _pod: node.pods.clear(), id="the pods of a node"),
+    pytest.param(lambda node, pod: node.add(pod), id="a pod added to a node"),
+    pytest.param(lambda node, pod: node.ports.add(pod), id="the ports of a node"),
+    pytest.param(_item(lambda node, _pod: node.requested), id="one sum of a node"),
+    pytest.param(_item(lambda node, _pod: node.present.labels), id="the labels of a node"),
+    pytest.param(_item(lambda node, _pod: node.present.annotations), id="the annotations of a node"),
+    pytest.param(_item(lambda node, _pod: node.present.allocatable), id="what is allocatable on a node"),
+    pytest.param(_item(lambda _node, pod: pod.labels), id="the labels of a pod"),
+    pytest.param(lambda _node, pod: pod.labels.update(x="y"), id="labels that pods share"),
+    pytest.param(_set("pod.priority", 9), id="the priority of a pod"),
+]
+REACHED = [
+    pytest.param(lambda handle, _pod: handle.cache.nodes["a"].pods.clear(), id="a node of the cache"),
+    pytest.param(lambda handle, _pod: setattr(handle.cache.present("a"), "requested", None), id="a present node"),
+    pytest.param(lambda handle, _pod: handle.cache.nodes.pop("a"), id="the nodes of the cache"),
+    pytest.param(lambda handle, pod: handle.cache.assume(pod, "a"), id="an assumed pod"),
+    pytest.param(lambda handle, _pod: setattr(handle.cache, "nodes", {}), id="the cache"),
+]
+
+
+async def tried(monkeypatch, **how):
+    """Schedules a pod with the plugin, and one without it. The rig, and the message of the first one's event."""
+    for name, value in how.items():
+        monkeypatch.setattr(Writing, name, staticmethod(value))
+    rig = Rig({"Writing": Writing})
+    rig.node("a")
+    policy = custom_policy("multiPoint", "Writing")
+    policy["spec"]["match"] = {"podSelector": {"matchLabels": {"policy": "custom"}}}
+    rig.engine.policies.apply(policy)
+    rig.pod("web", labels={"policy": "custom"})
+    async with deciding(rig):
+        await settle()
+        monkeypatch.undo()
+        rig.pod("other")
+        await settle()
+        assert rig.cluster.bound == [("other", "a")]
+        assert rig.placed_on("other") == "a"
+    return rig, rig.recorder.notes("FailedScheduling")
+
+
+@pytest.mark.parametrize(
+    ("where", "how"), [("write", each.values[0]) for each in WRITES], ids=[each.id for each in WRITES]
+)
+async def test_a_plugin_that_changes_what_it_is_given_is_named_and_changes_nothing(monkeypatch, where, how):
+    rig, (note,) = await tried(monkeypatch, **{where: how})
+    assert 'running "Writing" filter plugin: ' in note
+    assert "Writing" in rig.engine.policies.plugin_exceptions_of("custom")
+    info = rig.engine.cache.present("a")
+    assert (list(info.pods), info.requested["cpu"], info.present.labels.get("x")) == (["default/other"], 0, None)
+
+
+@pytest.mark.parametrize("how", REACHED)
+async def test_a_plugin_that_changes_the_cache_is_named_and_changes_nothing(monkeypatch, how):
+    rig, (note,) = await tried(monkeypatch, once=how)
+    assert 'running PreFilter plugin "Writing": ' in note
+    assert list(rig.engine.cache.nodes) == ["a"]
+
+
+def test_a_clone_of_a_read_only_node_can_be_changed():
+    info, pod = NodeInfo("a"), parse_pod(make_pod("p", requests={"cpu": "1"}))
+    info.add(pod)
+    copied = ReadOnlyNodeInfo(info).clone()
+    copied.remove(pod)
+    assert (dict(copied.pods), list(info.pods)) == ({}, ["default/p"])
+
+
+def test_copies_of_frozen_parts_are_cheap_and_equal():
+    labels = parse_pod(make_pod("p", labels={"a": "b"})).labels
+    assert copy.deepcopy(labels) is labels
+    assert copy.copy(labels) is labels
