@@ -70,9 +70,11 @@ def test_a_banner_says_that_what_is_shown_is_old(look):
         expect(banner).to_be_hidden()
         stage.stale = (42.0, "the API server does not answer: connection refused")
         expect(banner).to_contain_text("The API server does not answer: connection refused. What you see is 4")
+        expect(page.locator("#state")).to_have_text("Not current")
         assert violations(page) == []
         stage.stale = (0.0, "")
         expect(banner).to_be_hidden()
+        expect(page.locator("#state")).to_have_text("Live")
         page.get_by_role("button", name="Table").click()
         page.get_by_role("rowheader", name="a", exact=True).get_by_role("button").click()
         page.locator("#details").get_by_text("tier=gold").wait_for()

@@ -221,6 +221,11 @@ function showStale(seconds, why) {
   clearInterval(growing);
   const box = byId("stale");
   box.hidden = seconds === 0;
+  const state = byId("state");
+  if (state.dataset.state === "live") {
+    state.dataset.stale = String(seconds > 0);
+    say(state.querySelector(".text"), seconds > 0 ? "Not current" : "Live");
+  }
   if (seconds === 0) {
     say(byId("stale-why"), "");
     return;
@@ -237,6 +242,7 @@ function showState(state, text) {
   else if (stream.heard) showStale(Math.max(1, (Date.now() - stream.heard) / 1000), "the page has no connection to the scheduler");
   const words = { live: "Live", waiting: `Reconnecting: ${text}`, refused: "Signed out", paused: "Paused" };
   byId("state").dataset.state = state;
+  byId("state").dataset.stale = "false";
   say(byId("state").querySelector(".text"), words[state]);
   if (state === "refused") {
     say(byId("sign-in-why"), text);
