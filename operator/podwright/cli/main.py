@@ -8,6 +8,7 @@ Every error ends the process with status 1, as kube-scheduler's errors do.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, Any, Final
@@ -15,6 +16,7 @@ from typing import IO, Any, Final
 import click
 
 from podwright import __version__
+from podwright.cli.examples import EXAMPLES
 from podwright.cli.imports import uncollected
 
 COMMANDS: Final[Mapping[str, str]] = {
@@ -38,6 +40,10 @@ COMMANDS: Final[Mapping[str, str]] = {
 """Subcommands and their modules. In the module, the click command has the name of the subcommand, with `_` for `-`."""
 
 
+INTERRUPTED: Final = 130
+"""The status after Ctrl-C, as of a process that SIGINT ended."""
+
+
 class _WrongArguments(click.ClickException):
     """A UsageError with the status of all other errors. Click's own is 2."""
 
@@ -47,6 +53,15 @@ class _WrongArguments(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         self._error.show(file)
+
+
+def _add_examples(command: click.Command, path: str) -> None:
+    """Ends the help of the command, or of each of its subcommands, with its examples."""
+    if isinstance(command, click.Group):
+        for name, each in command.commands.items():
+            _add_examples(each, f"{path} {name}")
+    elif path in EXAMPLES:
+        command.epilog = "\n".join(("\b", "Examples:", *(f"  podwright {line}" for line in EXAMPLES[path])))
 
 
 @contextmanager
@@ -70,8 +85,13 @@ class _LazyGroup(click.Group):
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _status_1():
-            return super().invoke(ctx)
+        if os.environ.get("NO_COLOR"):
+            ctx.color = False
+        try:
+            with _status_1():
+                return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *COMMANDS})
@@ -80,7 +100,9 @@ class _LazyGroup(click.Group):
         if cmd_name in COMMANDS and cmd_name not in self.commands:
             with uncollected():
                 module = importlib.import_module(COMMANDS[cmd_name])
-            self.add_command(getattr(module, cmd_name.replace("-", "_")))
+            command = getattr(module, cmd_name.replace("-", "_"))
+            _add_examples(command, cmd_name)
+            self.add_command(command)
         return super().get_command(ctx, cmd_name)
 
 

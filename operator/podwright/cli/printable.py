@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import click
 
@@ -17,6 +18,11 @@ def echo(text: str, *, err: bool = False) -> None:
     """Prints a text of one or more lines, in which everything that is not printable has escape sequences."""
     for line in text.split("\n"):
         click.echo(printable(line), err=err)
+
+
+def color_system() -> Literal["auto"] | None:
+    """For consoles of `rich`: None, which also means nothing bold, if the variable NO_COLOR is set."""
+    return None if os.environ.get("NO_COLOR") else "auto"
 
 
 def plain(text: str) -> str:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
+
 import click
 import pytest
 from click.testing import CliRunner
 
 from podwright.cli.main import main
+from support.objects.builders import make_node, make_pod
 
 COMMANDS = main.list_commands(click.Context(main))
 
@@ -45,3 +50,50 @@ def test_without_a_command_the_help_is_shown():
     done = run()
     assert done.exit_code == 1
     assert "Commands:" in done.stderr
+
+
+def leaves(command, path=""):
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            yield from leaves(command.get_command(click.Context(command), name), f"{path} {name}".strip())
+    else:
+        yield path, command
+
+
+LEAVES = {path: command for path, command in leaves(main) if path != "version"}
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_each_help_ends_with_examples_that_can_be_parsed(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = run(*path.split(), "--help").stdout
+    examples = [line.strip() for line in shown.partition("Examples:\n")[2].splitlines()]
+    assert examples
+    for example in examples:
+        words = shlex.split(example.partition(" | ")[0])
+        assert words[: 1 + len(path.split())] == ["podwright", *path.split()]
+        for word in words:
+            if word in ("team-nodes", "plugins"):
+                (tmp_path / word).mkdir(exist_ok=True)
+            elif re.search(r"\.(yaml|json|jsonl|conf)(\.gz)?$", word):
+                (tmp_path / word).touch()
+        LEAVES[path].make_context(path, words[1 + len(path.split()) :]).close()
+
+
+def test_after_ctrl_c_the_status_is_130(monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("podwright.cli.commands.snapshot.snapshot_of", interrupt)
+    done = run("snapshot")
+    assert (done.exit_code, done.stdout) == (130, "")
+
+
+@pytest.mark.parametrize("variable, styled", [("", True), ("1", False)])
+def test_with_no_color_nothing_is_bold(monkeypatch, tmp_path, variable, styled):
+    monkeypatch.setenv("NO_COLOR", variable)
+    items = [{"apiVersion": "v1", "kind": "Node", **make_node("a")}, {"apiVersion": "v1", "kind": "Pod", **make_pod("p")}]  # fmt: skip
+    (tmp_path / "cluster.json").write_text(json.dumps({"kind": "List", "items": items}))
+    done = CliRunner().invoke(main, ["simulate", str(tmp_path / "cluster.json")], color=True)
+    assert done.exit_code == 0, done.output
+    assert ("\x1b[1m" in done.stdout) == styled

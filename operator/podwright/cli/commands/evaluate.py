@@ -17,7 +17,7 @@ from rich.table import Table
 
 from podwright.api.permissions import WAIT, PolicySettings
 from podwright.cli.flags.policies import emulated_version, feature_gates, policy_flags
-from podwright.cli.printable import plain, printable_texts
+from podwright.cli.printable import color_system, plain, printable_texts
 from podwright.cli.reports.pod import report
 from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.registry import RegistryError
@@ -198,7 +198,7 @@ def _print_groups(groups: Mapping[str, _Group]) -> None:
     agreeing = sum(group.agreeing for group in groups.values())
     table.add_section()
     table.add_row("all", str(cases), str(agreeing), "")
-    Console().print(table)
+    Console(color_system=color_system()).print(table)
 
 
 def _evaluate_pod(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -19,16 +21,36 @@ from podwright.core.framework.profile import ProfileError
 from podwright.kube.log_format import one_line
 from podwright.simulator.explain.from_operator import ask_about, from_answer, joined
 from podwright.simulator.explain.results import Explanation, WorkloadExplanation, as_object
-from podwright.simulator.explain.targets import Target, TargetError, explain_target, parse_target
+from podwright.simulator.explain.targets import (
+    Target,
+    TargetError,
+    explain_selected,
+    explain_target,
+    kind_of,
+    parse_target,
+)
 from podwright.simulator.live import Connection, snapshot_of
-from podwright.simulator.loaded import load
+from podwright.simulator.loaded import LoadedCluster, load
 from podwright.simulator.operator_client import OperatorError
-from podwright.simulator.snapshot import SnapshotError, read_snapshot
+from podwright.simulator.snapshot import Snapshot, SnapshotError, read_snapshot
 
 FORMATS: Final = ("table", "wide", "json", "yaml")
 
 
-@click.command(short_help="Explain why a pod waits, and what would help.")
+class _ExplainCommand(click.Command):
+    """Takes KIND NAME for KIND/NAME, as kubectl does."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        with_value = {opt for param in self.params if isinstance(param, click.Option) and not param.is_flag for opt in param.opts}  # fmt: skip
+        for index, (word, name) in enumerate(pairwise(args)):
+            if kind_of(word) and (not index or args[index - 1] not in with_value):
+                if not name.startswith("-") and "/" not in name and not Path(name).exists():
+                    args = [*args[:index], f"{word}/{name}", *args[index + 2 :]]
+                break
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_ExplainCommand, short_help="Explain why a pod waits, and what would help.")
 @click.argument("target", metavar="KIND/NAME")
 @with_cluster
 @click.option(
@@ -44,6 +66,10 @@ FORMATS: Final = ("table", "wide", "json", "yaml")
     default="table",
     show_default=True,
     help="The output format. `wide` also has the nearest nodes, all scores and the scheduler's message.",
+)
+@click.option("-A", "--all-namespaces", is_flag=True, help="With `pods` as the target: those of all namespaces.")
+@click.option(
+    "-l", "--selector", default="", metavar="SELECTOR", help="With `pods` as the target: those with these labels."
 )
 @with_operator("Also ask a running operator")
 @click.option(
@@ -62,11 +88,14 @@ def explain(
     operator: str | None,
     operator_ca: str | None,
     changes: bool,
+    all_namespaces: bool,
+    selector: str,
     **values: Any,
 ) -> None:
     """Explain why a pod waits or why it is on its node, and prove what would help.
 
-    KIND/NAME is a pod, a deployment, a replicaset, a statefulset, a daemonset, a job or a podgroup, as in `explain pod/web-0`.
+    KIND/NAME is a pod, a deployment, a replicaset, a statefulset, a daemonset, a job or a podgroup, as in `explain pod/web-0` or
+    `explain pod web-0`; `pods` with -A or -l is all pods that these flags select.
 
     Reads the cluster from FILES (see `podwright snapshot`), or from its API server with your own permissions, and
     writes nothing to it. Each change that is shown has been tried on a copy of the cluster's state: the scheduler would
@@ -80,9 +109,18 @@ def explain(
         signals=defined_signals(values["signals"]),
     )
     try:
-        wanted = parse_target(target, namespace_in(namespace, files, kubeconfig, context))
-        answer = _answer(operator, operator_ca, wanted, connection)
-        found = _explained(wanted, files, connection, values, answer=answer, changes=changes)
+        own = namespace_in(namespace, files, kubeconfig, context)
+        found: Explanation | WorkloadExplanation
+        if all_namespaces or selector:
+            if kind_of(target) != "Pod":
+                raise click.UsageError(f"-A and -l select pods: expected `pods`, got {target!r}")
+            snapshot, cluster = _loaded(files, connection, values)
+            found = explain_selected(cluster, snapshot, "" if all_namespaces else own, selector, changes=changes)
+            _say_what_is_missing(cluster)
+        else:
+            wanted = parse_target(target, own)
+            answer = _answer(operator, operator_ca, wanted, connection)
+            found = _explained(wanted, files, connection, values, answer=answer, changes=changes)
     except (OperatorError, SnapshotError, TargetError, ProfileError, PluginError, OSError) as error:
         raise click.ClickException(str(error)) from error
     _show(found, output)
@@ -105,17 +143,26 @@ def _explained(
     changes: bool,
 ) -> Explanation | WorkloadExplanation:
     try:
-        snapshot = read_snapshot(files) if files else snapshot_of(connection)
+        snapshot, cluster = _loaded(files, connection, values)
     except SnapshotError as error:
         if not answer:
             raise
         click.echo(one_line(f"Without the cluster: {error}"), err=True)
         return from_answer(answer, wanted.namespace, wanted.name)
-    cluster = load(snapshot, load_options(values, snapshot))
     found = explain_target(cluster, snapshot, wanted, changes=changes)
+    _say_what_is_missing(cluster)
+    return joined(found, answer) if answer is not None and isinstance(found, Explanation) else found
+
+
+def _loaded(files: tuple[str, ...], connection: Connection, values: dict[str, Any]) -> tuple[Snapshot, LoadedCluster]:
+    """Raises SnapshotError."""
+    snapshot = read_snapshot(files) if files else snapshot_of(connection)
+    return snapshot, load(snapshot, load_options(values, snapshot))
+
+
+def _say_what_is_missing(cluster: LoadedCluster) -> None:
     for note in cluster.missing_notes:
         click.echo(one_line(f"{note[0].upper()}{note[1:]}"), err=True)
-    return joined(found, answer) if answer is not None and isinstance(found, Explanation) else found
 
 
 def _show(found: Explanation | WorkloadExplanation, output: str) -> None:

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from podwright.cli.flags.cluster import load_options, with_policies
-from podwright.cli.printable import echo, plain
+from podwright.cli.printable import color_system, echo, plain
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
 from podwright.simulator.manifests import ManifestError, read_manifests
@@ -225,7 +225,7 @@ def _progress() -> Iterator[replays.Progress]:
         yield say
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bars:
+    with Progress(*columns, console=Console(stderr=True, color_system=color_system())) as bars:
         tasks: dict[str, Any] = {}
 
         def show(name: str, done: int, total: int) -> None:
@@ -248,7 +248,7 @@ def _show(cards: Sequence[Scorecard], output: str) -> None:
             column.justify = "right"
         for row in body:
             table.add_row(*map(plain, row))
-        Console(width=None if sys.stdout.isatty() else 200).print(table)
+        Console(width=None if sys.stdout.isatty() else 200, color_system=color_system()).print(table)
         for card in cards:
             echo(f"{card.policy}: {card.attempts:,} attempts in {card.cpu_seconds:.1f} s of CPU time", err=True)
 

@@ -16,6 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from podwright.cli.printable import color_system
 from podwright.core.objects.wording import counted
 from podwright.simulator.explain.results import (
     Change,
@@ -45,7 +46,13 @@ class Report:
         terminal = sys.stdout.isatty()
         width = shutil.get_terminal_size().columns if terminal else _WIDE
         self._console = Console(
-            file=StringIO(), force_terminal=terminal, width=width, highlight=False, emoji=False, markup=False
+            file=StringIO(),
+            force_terminal=terminal,
+            color_system=color_system(),
+            width=width,
+            highlight=False,
+            emoji=False,
+            markup=False,
         )
 
     def show(self, found: Explanation | WorkloadExplanation) -> None:

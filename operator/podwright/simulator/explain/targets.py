@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.pod_group import APIS
+from podwright.core.objects.selectors import LabelSelector, parse_label_selector
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.simulator.explain.explanation import explain_pod
 from podwright.simulator.explain.results import Explanation, SharedCause, WorkloadExplanation
@@ -20,17 +23,24 @@ Raw = Mapping[str, Any]
 
 _KINDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("po", "pod", "pods"), "Pod"),
-    **dict.fromkeys(("deploy", "deployment", "deployments", "deployments.apps"), "Deployment"),
-    **dict.fromkeys(("rs", "replicaset", "replicasets", "replicasets.apps"), "ReplicaSet"),
-    **dict.fromkeys(("sts", "statefulset", "statefulsets", "statefulsets.apps"), "StatefulSet"),
-    **dict.fromkeys(("ds", "daemonset", "daemonsets", "daemonsets.apps"), "DaemonSet"),
+    **dict.fromkeys(("deploy", "deployment", "deployments"), "Deployment"),
+    **dict.fromkeys(("rs", "replicaset", "replicasets"), "ReplicaSet"),
+    **dict.fromkeys(("sts", "statefulset", "statefulsets"), "StatefulSet"),
+    **dict.fromkeys(("ds", "daemonset", "daemonsets"), "DaemonSet"),
     **dict.fromkeys(("rc", "replicationcontroller", "replicationcontrollers"), "ReplicationController"),
-    **dict.fromkeys(("job", "jobs", "jobs.batch"), "Job"),
+    **dict.fromkeys(("job", "jobs"), "Job"),
     **dict.fromkeys(("podgroup", "podgroups"), "PodGroup"),
 }
+_GROUPS: Final[Mapping[str, Collection[str]]] = {
+    **dict.fromkeys(("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"), ("apps",)),
+    "Job": ("batch",),
+    "PodGroup": tuple(APIS.values()),
+}
+"""By kind: the API groups with which it may be written, as in job.batch/x or job.v1.batch/x."""
 PODS_EXPLAINED: Final = 100
 """How many waiting pods of a workload are explained. Changes are searched for the first of them only."""
 _EXAMPLES: Final = 3
+_REQUIREMENT: Final = re.compile(r"(!?)\s*([^\s=!,()]+)\s*(?:(==|=|!=)\s*([^\s=!,()]*)|(in|notin)\s*\(([^)]*)\))?")
 
 
 class TargetError(Exception):
@@ -54,13 +64,55 @@ def parse_target(text: str, namespace: str) -> Target:
     kind, slash, name = text.partition("/")
     if not slash:
         kind, name = "pod", text
-    known = _KINDS.get(kind.lower())
+    known = kind_of(kind)
     if known is None:
         hint = did_you_mean(kind.lower(), _KINDS) or f": expected {', '.join(sorted(set(_KINDS.values())))}"
         raise TargetError(f"{text!r}: kind {kind!r} cannot be explained{hint}")
     if not name or "/" in name:
         raise TargetError(f"{text!r}: expected KIND/NAME, as in pod/web-0")
     return Target(known, namespace, name)
+
+
+def kind_of(text: str) -> str | None:
+    """The kind that kubectl understands by this word, such as `po`, `Jobs` or `job.batch`; None if it cannot be explained."""
+    word, _, group = text.lower().partition(".")
+    known = _KINDS.get(word)
+    if known is not None and group and re.sub(r"^v\d\w*\.", "", group) not in _GROUPS.get(known, ()):
+        return None
+    return known
+
+
+def explain_selected(
+    cluster: LoadedCluster, snapshot: Snapshot, namespace: str, selector: str, *, changes: bool = True
+) -> WorkloadExplanation:
+    """Explains the pods of a namespace, empty: of all, that kubectl's flag -l selects by this text. Raises TargetError, PluginError and
+    ProfileError.
+    """
+    wanted, selects = parse_selector(selector), {_key(raw): raw for raw in snapshot.of_kind("Pod")}
+    chosen = [raw for key, raw in selects.items() if namespace in ("", key[0]) and wanted.matches(_labels(raw))]
+    name = f"{namespace or 'all namespaces'}{f' with {selector}' if selector else ''}"
+    return _of_pods(cluster, "Pods", name, chosen, (), changes=changes)
+
+
+def parse_selector(text: str) -> LabelSelector:
+    """A label selector as kubectl's flag -l takes it: `a=b,c!=d,e in (f,g),h notin (i),j,!k`. Raises TargetError."""
+    expressions: list[Raw] = []
+    for part in re.findall(r"(?:[^,(]|\([^)]*\))+", text):
+        found = _REQUIREMENT.fullmatch(part.strip())
+        if found is None:
+            raise TargetError(f"selector {text!r}: {part.strip()!r} is no requirement such as app=web or tier in (a,b)")
+        absent, key, sign, value, word, values = found.groups()
+        if sign:
+            operator, listed = ("NotIn" if sign == "!=" else "In"), [value]
+        elif word:
+            operator, listed = ("In" if word == "in" else "NotIn"), [each.strip() for each in values.split(",")]
+        else:
+            operator, listed = ("DoesNotExist" if absent else "Exists"), []
+        expressions.append({"key": key, "operator": operator, **({"values": listed} if listed else {})})
+    try:
+        return parse_label_selector({"matchExpressions": expressions}, f"selector {text!r}")
+    except InvalidObjectError as error:
+        raise TargetError(str(error)) from error
 
 
 def explain_target(
@@ -80,6 +132,12 @@ def _key(raw: Raw) -> tuple[str, str]:
     metadata = raw.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
     return str(metadata.get("namespace") or "default"), str(metadata.get("name") or "")
+
+
+def _labels(raw: Raw) -> Mapping[str, str]:
+    metadata = raw.get("metadata")
+    labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
+    return labels if isinstance(labels, Mapping) else {}
 
 
 def _parsed(raw: Raw) -> PodInfo:
@@ -110,20 +168,28 @@ def _workload(
     wanted = [*(_members if target.kind == "PodGroup" else _owned)(cluster, snapshot, target, pods)]
     if not wanted and not any(_key(raw) == (target.namespace, target.name) for raw in snapshot.of_kind(target.kind)):
         raise TargetError(f"{target} is not in the cluster")
-    parsed = sorted((_parsed(raw) for raw in wanted), key=lambda pod: (pod.creation, pod.name))
-    parsed = [pod for pod in parsed if not pod.finished]
+    running = sum(not _parsed(raw).finished for raw in wanted)
+    name = f"{target.namespace}/{target.name}"
+    return _of_pods(cluster, target.kind, name, wanted, [*_not_created(snapshot, target, running)], changes=changes)
+
+
+def _of_pods(
+    cluster: LoadedCluster, kind: str, name: str, wanted: Sequence[Raw], causes: Sequence[SharedCause], *, changes: bool
+) -> WorkloadExplanation:
+    """`causes`: those of pods that do not exist."""
+    raws = {pod.uid: raw for raw in wanted if not (pod := _parsed(raw)).finished}
+    parsed = sorted(map(_parsed, raws.values()), key=lambda pod: (pod.creation, pod.name))
     placed = [pod for pod in parsed if pod.node_name]
     waiting = [pod for pod in parsed if not pod.node_name]
     first = next(iter(waiting or placed), None)
-    raws = {pod.uid: pods[pod.namespace, pod.name] for pod in parsed}
     return WorkloadExplanation(
-        kind=target.kind,
-        name=f"{target.namespace}/{target.name}",
+        kind=kind,
+        name=name,
         pods=len(parsed),
         placed=len(placed),
         waiting=len(waiting),
         nodes=dict(Counter(pod.node_name for pod in placed).most_common()),
-        causes=(*_not_created(snapshot, target, len(parsed)), *_shared(cluster, waiting[:PODS_EXPLAINED])),
+        causes=(*causes, *_shared(cluster, waiting[:PODS_EXPLAINED])),
         first=explain_pod(cluster, first, changes=changes, raw=raws[first.uid]) if first else None,
         notes=()
         if len(waiting) <= PODS_EXPLAINED

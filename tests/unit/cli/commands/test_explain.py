@@ -113,6 +113,15 @@ def test_a_job_is_explained_with_all_its_pods(run):
         assert text in output
 
 
+def test_kind_and_name_may_be_two_words_and_pods_may_be_selected(run):
+    given = cluster([node("one")], [waiting("b", labels={"app": "web"}), waiting("c", namespace="shop")])
+    assert "pod default/b" in run(given, "pod", "b").output
+    assert "pod shop/c" in run(given, "-n", "shop", "pod", "c").output
+    assert "pods all namespaces\n  pods  2: 0 placed, 2 waiting" in run(given, "pods", "-A").stdout
+    assert "pods default with app=web\n  pods  1: " in run(given, "po", "-l", "app=web").stdout
+    assert "expected `pods`" in run(given, "deploy/x", "-A").output
+
+
 def test_a_pod_group_counts_if_the_snapshot_has_one(run):
     given = cluster(
         [node("one")], [member("a", requests={"cpu": "6"}), member("b", requests={"cpu": "6"})], groups=[gang(2)]

@@ -1,7 +1,13 @@
 import pytest
 
 from podwright.simulator.explain.results import State
-from podwright.simulator.explain.targets import TargetError, explain_target, parse_target
+from podwright.simulator.explain.targets import (
+    TargetError,
+    explain_selected,
+    explain_target,
+    parse_selector,
+    parse_target,
+)
 from podwright.simulator.loaded import LoadOptions, load
 from podwright.simulator.redaction import redacted
 from podwright.simulator.snapshot import NOT_SERVED, Snapshot
@@ -30,7 +36,15 @@ def owned_by(kind, name):
 
 @pytest.mark.parametrize(
     ("text", "kind"),
-    [("web-0", "Pod"), ("po/web-0", "Pod"), ("Deploy/web-0", "Deployment"), ("jobs.batch/web-0", "Job")],
+    [
+        ("web-0", "Pod"),
+        ("po/web-0", "Pod"),
+        ("Deploy/web-0", "Deployment"),
+        ("jobs.batch/web-0", "Job"),
+        ("job.batch/web-0", "Job"),
+        ("deployments.v1.apps/web-0", "Deployment"),
+        ("podgroup.scheduling.x-k8s.io/web-0", "PodGroup"),
+    ],
 )
 def test_kinds_may_be_written_as_kubectl_takes_them(text, kind):
     target = parse_target(text, "team")
@@ -42,6 +56,7 @@ def test_kinds_may_be_written_as_kubectl_takes_them(text, kind):
     [
         ("pood/x", "did you mean 'pod'"),
         ("service/x", "cannot be explained"),
+        ("job.apps/x", "cannot be explained"),
         ("pod/", "expected KIND/NAME"),
         ("pod/a/b", "expected KIND/NAME"),
     ],
@@ -148,3 +163,32 @@ def test_a_pod_waits_for_a_group_that_does_not_exist_if_its_api_does(missing, re
     snapshot = Snapshot(objects=items, minor=37, missing=missing)
     loaded = load(snapshot, LoadOptions(features=GATES))
     assert explain_target(loaded, snapshot, parse_target("pod/waiting", "default")).cause.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("namespace", "selector", "pods"),
+    [
+        ("", "", 4),
+        ("shop", "", 1),
+        ("", "app=web", 2),
+        ("", "app==web,tier!=front", 1),
+        ("", "app in (web, db),!tier", 2),
+        ("", "app notin (web),app", 1),
+        ("", "tier", 1),
+    ],
+)
+def test_pods_are_selected_as_by_kubectl(namespace, selector, pods):
+    given = cluster([node("one")], [
+        waiting("a", labels={"app": "web", "tier": "front"}),
+        waiting("b", labels={"app": "web"}),
+        waiting("c", labels={"app": "db"}),
+        waiting("d", namespace="shop"),
+    ])  # fmt: skip
+    found = explain_selected(given.load(), snapshot_of(given), namespace, selector, changes=False)
+    assert (found.kind, found.pods, found.waiting) == ("Pods", pods, pods)
+
+
+@pytest.mark.parametrize("selector", ["a b", "=x", "a in x", "a in (b", "a=b c"])
+def test_a_wrong_selector_is_named(selector):
+    with pytest.raises(TargetError, match="selector"):
+        parse_selector(selector)
