@@ -8,6 +8,7 @@ import pytest
 
 from podwright.core.cel_columns.kept import KeptColumns
 from podwright.core.cel_columns.nodes import NodeColumns
+from podwright.core.cel_columns.run import Operation
 from podwright.core.cel_columns.vectors import MAX_TEXT, MAX_TEXTS, TOO_MANY, ErrorTexts
 from podwright.core.objects.compaction import compact_all
 from podwright.core.plugins.rules.expression import Expression
@@ -67,3 +68,19 @@ def test_results_are_right_after_the_texts_of_errors_were_full():
     column = expression.column(subject(world, pending_pod(key="nowhere")), kept)
     assert column.failing is not None
     assert column.texts.text(int(column.vec.errors[column.failing])) == "no such key: nowhere"
+
+
+class Broken(Operation):
+    """Has a mistake."""
+
+    def run(self, run):
+        raise ZeroDivisionError("a mistake")
+
+
+def test_a_mistake_in_an_operation_is_an_error_on_each_node():
+    world = cluster(random.Random(1))
+    column = KeptColumns(NodeColumns(world.cache)).column(Broken(), (), dict)
+    assert column.failing is not None
+    assert not column.passing.any()
+    slot = next(info.slot for info in world.cache.nodes.values() if info.node is not None)
+    assert column.texts.text(int(column.vec.errors[slot])) == "internal error: ZeroDivisionError: a mistake"

@@ -133,3 +133,29 @@ async def test_what_checking_a_local_policy_raises_is_its_own_condition():
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_hostile_expression_is_refused_or_has_a_value_of_its_own(text):
     sound(Rig().engine.policies.apply({"metadata": {"name": "p", "uid": "u", "generation": 1}, "spec": ruled(text)}))
+
+
+class Unreported:
+    """Cannot say whether the policy `bad` is shadowed by another one."""
+
+    def __init__(self, policies):
+        self._policies = policies
+
+    def __getattr__(self, name):
+        return getattr(self._policies, name)
+
+    def shadowed_by(self, key):
+        if key == "bad":
+            raise ZeroDivisionError("a mistake")
+        return self._policies.shadowed_by(key)
+
+
+async def test_a_status_that_cannot_be_made_keeps_no_other_from_being_written(caplog):
+    rig = Rig()
+    kind = PolicyKind(rig.engine)
+    kind.policies = Unreported(kind.policies)
+    async with controlled(rig=rig, kind=kind) as world:
+        for name in ("bad", "good"):
+            world.controller.take_event({"type": "ADDED", "object": policy(name, uid=name)})
+        await world.becomes(lambda: [each.path.split("/")[-2] for each in world.script.requests] == ["good"])
+    assert caplog.text.count("cannot write the status of policy bad") == 1

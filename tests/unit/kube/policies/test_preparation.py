@@ -152,3 +152,21 @@ def test_nothing_is_compiled_of_a_spec_that_is_refused_anyway(spec):
 def test_only_as_many_expressions_are_compiled_as_a_policy_may_have():
     listed = [{"expression": fresh()} for _ in range(100)]
     assert len(list(uncompiled({"rules": {"filters": listed, "scores": listed}}))) == 128
+
+
+async def test_a_mistake_in_compiling_an_expression_refuses_its_policy_alone(monkeypatch):
+    whole, bad, good = module.Expression.__init__, fresh(), fresh()
+
+    def broken(self, text, **given):
+        if text == bad:
+            raise ZeroDivisionError("a mistake")
+        whole(self, text, **given)
+
+    monkeypatch.setattr(module.Expression, "__init__", broken)
+    async with controlled() as it:
+        it.controller.take_event({"type": "ADDED", "object": ruled(bad, name="bad", uid="v")})
+        it.controller.take_event({"type": "ADDED", "object": ruled(good)})
+        await it.becomes(lambda: [each.name for each in it.active] == ["p"])
+        await it.becomes(lambda: it.controller.counts() == {("accepted",): 1, ("refused",): 1})
+        refused = it.engine.policies.policy_set.result_of("bad")
+        assert "internal error: ZeroDivisionError: a mistake" in refused.message
