@@ -2,7 +2,8 @@
 
 The `steps` of a file run in order: `nodes`, `pods`, `policies`, `namespaces` add or replace objects, `delete` names pods or
 nodes, and `wait` advances the fake clock by seconds. After each step, every pod in the active queue is scheduled by the whole
-core. Then `expect` maps a pod to its node, a list of possible nodes, or `pending: <part of the message>`.
+core. Then `expect` maps a pod to its node, a list of possible nodes, or `pending: <part of the message>`, and `policy NAME` to
+`accepted` or `refused: <part of the message>`.
 """
 
 from pathlib import Path
@@ -49,7 +50,7 @@ class Scenario:
     def run(self, step):
         for raw in step.get("policies") or ():
             outcome = self.policies.apply({"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulerPolicy", **raw})
-            self.outcome[f"policy {raw['metadata']['name']}"] = outcome.message if not outcome.accepted else "accepted"
+            self.outcome[f"policy {raw['metadata']['name']}"] = "accepted" if outcome.accepted else f"refused: {outcome.message}"
             self.queue.activate_all()
         for raw in step.get("namespaces") or ():
             self.cache.set_object("Namespace", raw)
@@ -125,8 +126,8 @@ def test_scenario(path):
             found = scenario.outcome.get(name)
             context = f"step {number}: {name} is {found!r}, expected {expected!r}"
             if isinstance(expected, dict):
-                assert found is not None, context
-                assert str(found).startswith("pending: "), context
-                assert expected["pending"] in found, context
+                ((kind, text),) = expected.items()
+                assert str(found).startswith(f"{kind}: "), context
+                assert text in found, context
             else:
                 assert found in (expected if isinstance(expected, list) else [expected]), context
