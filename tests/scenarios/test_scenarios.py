@@ -50,7 +50,9 @@ class Scenario:
     def run(self, step):
         for raw in step.get("policies") or ():
             outcome = self.policies.apply({"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulerPolicy", **raw})
-            self.outcome[f"policy {raw['metadata']['name']}"] = "accepted" if outcome.accepted else f"refused: {outcome.message}"
+            self.outcome[f"policy {raw['metadata']['name']}"] = (
+                "accepted" if outcome.accepted else f"refused: {outcome.message}"
+            )
             self.queue.activate_all()
         for raw in step.get("namespaces") or ():
             self.cache.set_object("Namespace", raw)

@@ -1,7 +1,7 @@
 """The cost of a decision in calls, passes over arrays and bytes. Unlike times, these do not vary between runs.
 
-A bound is the count at the time when it was set. Counts may exceed it by SLACK. Lower a bound when decisions become cheaper, and give
-the reason when you raise one.
+How many calls a decision makes changes with every refactoring, so they have one bound for all shapes of pods, and must not grow with the
+nodes. Passes over arrays and their bytes are what costs in a large cluster: each shape has its own bound.
 """
 
 from dataclasses import dataclass
@@ -13,15 +13,14 @@ from benchmarks.core.decisions import different, plain, preferred_affinity, requ
 from support.costs.operation_counts import Operations, count
 
 FEW, MANY = 250, 1000
-SLACK = 1.08
+MOST_CALLS, MOST_C_CALLS = 500, 400
+"""Of Python and of C functions. The shapes below make 276 to 358, and 192 to 261, on Python 3.13."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Counts on Python 3.13, without slack."""
+    """Counts on Python 3.13. A pass more, and 3 bytes per node, are allowed: less than one more temporary array of int64."""
 
-    calls: int
-    c_calls: int
     passes: int
     bytes_per_node: int
 
@@ -34,12 +33,12 @@ def soft_spread(index, name):
 
 
 SHAPES = [
-    pytest.param(plain, plain, Bound(308, 242, 9, 8), id="plain pods of 20 templates"),
-    pytest.param(plain, different, Bound(321, 226, 31, 27), id="plain pods that all differ"),
-    pytest.param(plain, spread, Bound(381, 293, 15, 8), id="hard spread over zones and hosts"),
-    pytest.param(plain, soft_spread, Bound(385, 294, 23, 41), id="soft spread over zones and hosts"),
-    pytest.param(preferred_affinity, preferred_affinity, Bound(328, 256, 22, 40), id="preferred pod affinity"),
-    pytest.param(plain, required_anti_affinity, Bound(375, 297, 17, 25), id="required pod anti-affinity"),
+    pytest.param(plain, plain, Bound(9, 8), id="plain pods of 20 templates"),
+    pytest.param(plain, different, Bound(31, 27), id="plain pods that all differ"),
+    pytest.param(plain, spread, Bound(15, 8), id="hard spread over zones and hosts"),
+    pytest.param(plain, soft_spread, Bound(23, 41), id="soft spread over zones and hosts"),
+    pytest.param(preferred_affinity, preferred_affinity, Bound(22, 40), id="preferred pod affinity"),
+    pytest.param(plain, required_anti_affinity, Bound(17, 25), id="required pod anti-affinity"),
 ]
 
 
@@ -52,10 +51,10 @@ def counted(placed, pending, nodes) -> Operations:
 def test_the_cost_of_a_decision_is_within_its_bounds(placed, pending, bound):
     found, larger = counted(placed, pending, FEW), counted(placed, pending, MANY)
     bytes_per_node = (larger.temporary_bytes - found.temporary_bytes) / (MANY - FEW)
-    assert found.calls <= bound.calls * SLACK
-    assert found.c_calls <= bound.c_calls * SLACK
+    assert found.calls <= MOST_CALLS
+    assert found.c_calls <= MOST_C_CALLS
     assert found.passes <= bound.passes + 1
-    assert bytes_per_node <= bound.bytes_per_node + 3  # less than one more temporary array of int64
+    assert bytes_per_node <= bound.bytes_per_node + 3
     assert found.blocks <= 20
 
 
