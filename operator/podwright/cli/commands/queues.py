@@ -25,8 +25,6 @@ def queues(files: tuple[str, ...]) -> None:
     """Answer cases of fair shares: prints one JSON line for each case, with the share of each queue.
 
     A case that is invalid gets a line with an error, and the exit status is 1.
-
-    Example: podwright queues --shares cases.jsonl.gz
     """
     failed = False
     for path in files:
