@@ -26,7 +26,6 @@ from podwright.engine.pauses.quiet import Quiet
 from podwright.engine.pauses.slices import Slices
 from podwright.engine.plugins.exceptions import PluginExceptions
 from podwright.engine.plugins.guard import PluginGuard, ThreadTimes
-from podwright.engine.plugins.index_exceptions import IndexExceptions
 from podwright.engine.plugins.slow_plugins import SlowPlugins
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.policy_plugins import Conduct
@@ -69,10 +68,10 @@ def lay_foundation(
     invalid_objects = InvalidObjects(metrics)
     cache = Cache(invalid_objects.report, signals=sources.signals(options.policies))
     report_unreadable_devices(cache, invalid_objects.report)
-    cache.contain_indexes(IndexExceptions(metrics).report)
     binding_cycles, limiter = BindingCycles(), BindLimiter(clock, options.bindings_at_once)
     activities, budgets = Activities(metrics, wall=sources.wall), LocalBudgets(clock, cpu=sources.cpu)
     exceptions = PluginExceptions(metrics, activities=activities)
+    cache.contain_indexes(exceptions.index_failed)
     times = ThreadTimes(clock=clock, cpu=sources.cpu, waits=sources.waits)
     guard = PluginGuard(times, metrics, budget=options.plugin_budget)
     policies = ActivePolicies(

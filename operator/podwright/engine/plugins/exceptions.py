@@ -1,4 +1,4 @@
-"""Exceptions that plugins raise: each traceback is logged once for each policy, then only counted.
+"""Exceptions that plugins and their indexes raise: each traceback is logged once for each policy, then only counted.
 
 A plugin that raises can do so for every pod and node, so the log would be full of the same traceback. Tracebacks are the same
 if they pass through the same lines and end with the same type of exception, whatever the message says. The policy's status shows
@@ -13,7 +13,7 @@ import traceback
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from podwright.api.compile import CompiledPolicy
 from podwright.core.framework.errors import ContractError, ReportException, plugin_traceback, raised_at
@@ -51,7 +51,7 @@ class PluginExceptions:
         self._metrics = metrics
         self._limit = limit
         self._activities = activities
-        self._known: OrderedDict[tuple[CompiledPolicy, _Trace], _Known] = OrderedDict()
+        self._known: OrderedDict[tuple[CompiledPolicy | None, _Trace], _Known] = OrderedDict()
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, changed: Callable[[], None]) -> None:
@@ -62,46 +62,47 @@ class PluginExceptions:
         """The function to which the plugins of this policy report their exceptions."""
 
         def report(plugin: str, point: str, error: BaseException) -> None:
+            self._metrics.count(PLUGIN_EXCEPTIONS, plugin, point[:1].upper() + point[1:])
+            if self._activities is not None:
+                self._activities.fault(policy.name, _shortened(plugin, point, error))
             self._report(policy, plugin, point, error)
 
         return report
 
-    def _report(self, policy: CompiledPolicy, plugin: str, point: str, error: BaseException) -> None:
-        self._metrics.count(PLUGIN_EXCEPTIONS, plugin, point[:1].upper() + point[1:])
-        if self._activities is not None:
-            self._activities.fault(policy.name, _shortened(plugin, point, error))
+    def index_failed(self, kind: type[Any], method: str, error: BaseException) -> None:
+        """An index that a plugin has registered with the cache raised an exception: what it says of pods may be wrong."""
+        self._metrics.count(PLUGIN_EXCEPTIONS, kind.__name__, "Index")
+        self._report(None, kind.__name__, method, error)
+
+    def _report(self, policy: CompiledPolicy | None, plugin: str, point: str, error: BaseException) -> None:
+        """`policy`: None for an index, which all policies share."""
+        who = f"policy {policy.name}: plugin {plugin}" if policy else f"index {plugin}"
         trace = plugin_traceback(error)
         lines = ((frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(trace))  # reads no files
         key = (policy, (plugin, point, type(error).__name__, tuple(deque(lines, _FRAMES))))
         known = self._known.get(key)
         if known is not None:
-            self._count(policy, plugin, known)
+            self._count(who, known)
             self._known.move_to_end(key)
             return
         self._known[key] = _Known(_shortened(plugin, point, error))
         if len(self._known) > self._limit:
             self._known.popitem(last=False)
         log.error(
-            "policy %s: plugin %s raised an exception at %s (logged once; later ones are counted)",
-            policy.name,
-            plugin,
+            "%s raised an exception at %s%s (logged once; later ones are counted)",
+            who,
             point,
+            "" if policy else ", so what it says of pods may be wrong",
             exc_info=(type(error), error, trace),
         )
         for changed in self._listeners:
             changed()
 
-    def _count(self, policy: CompiledPolicy, plugin: str, known: _Known) -> None:
+    def _count(self, who: str, known: _Known) -> None:
         known.count += 1
         if known.count >= known.next_logged:
             known.next_logged *= 10
-            log.error(
-                "policy %s: plugin %s raised the same exception %d times: %s",
-                policy.name,
-                plugin,
-                known.count,
-                known.text,
-            )
+            log.error("%s raised the same exception %d times: %s", who, known.count, known.text)
 
     def summary(self, policy: CompiledPolicy) -> str:
         """A short text about the exceptions of this policy's plugins, for its status. "" if there were none."""
@@ -117,7 +118,7 @@ class PluginExceptions:
 
     def keep(self, policies: Collection[CompiledPolicy]) -> None:
         """Forgets the exceptions of all other policies."""
-        for key in [key for key in self._known if key[0] not in policies]:
+        for key in [key for key in self._known if key[0] is not None and key[0] not in policies]:
             del self._known[key]
 
 

@@ -22,6 +22,7 @@ from podwright.core.framework.interface import (
     ScorePlugin,
 )
 from podwright.core.framework.status import unresolvable
+from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.plugins.exceptions import PluginExceptions
 from support.engine.kit import Rig, custom_policy, deciding, on_node, ours, settle, values
 
@@ -294,3 +295,29 @@ def test_a_bounded_number_of_tracebacks_is_remembered(caplog):
         report(name, "filter", ValueError())
     caplog.set_level(logging.ERROR)
     assert sum(bool(record.exc_info) for record in caplog.records) == 4
+
+
+class Ports:
+    """An index."""
+
+
+def test_the_exceptions_of_an_index_are_logged_once_and_counted_whatever_policies_come_and_go(caplog):
+    def raised(text):
+        try:
+            raise KeyError(text)
+        except KeyError as error:
+            return error
+
+    metrics = Metrics(lambda: 0.0)
+    exceptions = PluginExceptions(metrics)
+    with caplog.at_level(logging.ERROR):
+        for number in range(5):
+            exceptions.index_failed(Ports, "pod_added", raised(f"pod-{number}"))
+            exceptions.keep(())
+        exceptions.index_failed(Ports, "pod_removed", raised("other"))
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first.startswith("index Ports raised an exception at pod_added, so what it says of pods may be wrong")
+    assert "at pod_removed" in second
+    assert caplog.records[0].exc_info is not None
+    labels = {"plugin": "Ports", "extension_point": "Index"}
+    assert metrics.registry.get_sample_value("podwright_plugin_exceptions_total", labels) == 6
