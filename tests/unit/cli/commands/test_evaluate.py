@@ -50,11 +50,12 @@ def test_gzipped_files_and_standard_input_give_the_same_answers(tmp_path):
 
 
 def test_a_case_that_cannot_be_read_is_answered_with_an_error_and_the_next_one_runs():
-    bad = {**CASE, "id": "own/2", "nodes": [make_node("n", allocatable={"cpu": "much"})]}
+    bad = {**CASE, "id": "own/2", "pod": make_pod("p", requests={"cpu": "much"})}
     result = run(stdin=lines(bad, CASE))
     first, second = map(json.loads, result.stdout.splitlines())
     assert result.exit_code == 1
-    assert first == {"id": "own/2", "error": "case own/2: Node n: status.allocatable[cpu]: 'much' is not a quantity"}
+    problem = "spec.containers[0].resources.requests[cpu]: 'much' is not a quantity"
+    assert first == {"id": "own/2", "error": f"case own/2: Pod default/p: {problem}"}
     assert second["expect"]["best"] == ["a"]
 
 
