@@ -114,7 +114,7 @@ class Engine:
             at_once=options.attempts_at_extenders,
         )
         self.node_signals = NodeSignals(state, ports)
-        self._minutes = Minutes(state, ports, wall=sources.wall, wanted=self.policies.has_hint_for)
+        self._minutes = Minutes(state, ports, wall=sources.wall, wanted=self.policies.waits_for_time)
         self.nodes = Nodes(
             state,
             ports,

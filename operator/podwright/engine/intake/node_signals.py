@@ -78,10 +78,8 @@ class NodeSignals(Stream):
 class Minutes(Stream):
     """Retries waiting pods in each new minute whose rules then say something else. Nothing changes in a quiet time."""
 
-    def __init__(
-        self, state: EngineState, ports: Ports, wall: Callable[[], float], wanted: Callable[[ClusterEvent], bool]
-    ) -> None:
-        """`wall` gives seconds since the epoch. `wanted`: whether a pod may wait for such an event."""
+    def __init__(self, state: EngineState, ports: Ports, wall: Callable[[], float], wanted: Callable[[], bool]) -> None:
+        """`wall` gives seconds since the epoch. `wanted`: whether a pod may wait for a minute."""
         super().__init__(state, ports)
         self._quiet = state.slices.quiet
         self._wall = wall
@@ -97,5 +95,5 @@ class Minutes(Stream):
         if minute == before or self._quiet:
             return
         self._minute = minute
-        if self._wanted(NEW_MINUTE):
+        if self._wanted():
             self._happened(NEW_MINUTE, before, minute, self._metrics.start())

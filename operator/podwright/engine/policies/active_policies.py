@@ -30,6 +30,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.gang_scheduling import args_of
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap, Unreadable
 from podwright.core.plugins.rules.policy_rules import PolicyRules
+from podwright.core.plugins.rules.rule_set import RuleSet
 from podwright.core.queue.hinting import registered
 from podwright.core.queue.rank import ranked
 from podwright.core.state.cache import Cache
@@ -366,6 +367,11 @@ class ActivePolicies:
                 for plugin in active.framework.at(*_REJECTING)
             )
         return known
+
+    def waits_for_time(self) -> bool:
+        """Whether a filter that pods may wait for reads the time."""
+        sets = (rules for policy in self._built for rules in policy.profile.args.values() if isinstance(rules, RuleSet))
+        return any(rule.expression.times for rules in sets for rule in rules.filters)
 
     # What the queue asks
 

@@ -135,3 +135,17 @@ async def test_a_pod_that_waits_for_the_night_is_placed_when_it_comes(monkeypatc
         rig.now += 60
         await until(lambda: rig.cluster.bound == [("web", "a")])
         housekeeping.cancel()
+
+
+def test_minutes_are_events_only_while_a_filter_reads_the_time():
+    """Each event tries pods again that an extender rejected."""
+    rig = Rig()
+    for rules, waits in (
+        ({"scores": [{"name": "s", "expression": "now.getHours('UTC')"}]}, False),
+        ({"filters": [{"name": "f", "expression": "node.name == 'now'"}]}, False),
+        ({"filters": [{"name": "f", "expression": NIGHT}]}, True),
+    ):
+        rig.engine.policies.apply(make_policy("p", generation=1, uid=str(rules), rules=rules))
+        assert rig.engine.policies.waits_for_time() is waits
+    rig.engine.policies.remove("p")
+    assert not rig.engine.policies.waits_for_time()
