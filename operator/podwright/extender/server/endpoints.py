@@ -19,7 +19,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from aiohttp import web
 
@@ -252,11 +252,13 @@ class ExtenderEndpoints:
         asked = await self._asked(body)
         pod = self._pod(asked.pod)
         found = await self._decide(asked, partial(self._decisions.verdicts.filter, pod, policy, asked.names))
-        kept = found.kept.tolist()
+        listed: Sequence[Any] = asked.names if asked.texts is None else asked.texts
+        if len(found.kept) < len(listed):
+            listed = [listed[at] for at in found.kept.tolist()]
         return encode(
             FilterResult(
-                nodes=None if asked.texts is None else [asked.texts[at] for at in kept],
-                node_names=[asked.names[at] for at in kept] if asked.texts is None else None,
+                nodes=None if asked.texts is None else listed,
+                node_names=listed if asked.texts is None else None,
                 failed_nodes=found.failed,
                 failed_and_unresolvable_nodes=found.unresolvable,
             )

@@ -17,7 +17,7 @@ from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import CycleState, Feasible, Int64s
 from podwright.core.framework.status import Code, Status
-from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.compaction import RecentCache, compact_regularly
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.budgets import StoredBudgets
 from podwright.core.preemption.evaluator import Candidate, select_victims
@@ -60,6 +60,7 @@ class Verdicts:
         self._policies = policies
         self._local_budgets = local_budgets
         self._budgets = StoredBudgets(cache.store)
+        self._slots: RecentCache[int, tuple[Sequence[str], int, NDArray[np.intp]]] = RecentCache(4)
         self._filtered: tuple[PodInfo, Framework, tuple[int, ...], CycleState] | None = None
         """The last `filter`: its pod, the framework, the version of the cache, and the state after PreFilter."""
         self._decided: PodInfo | None = None
@@ -101,7 +102,7 @@ class Verdicts:
         self._decided = None
         framework, table = self._deciding(pod, policy_name), self._cache.table
         self._decided = pod
-        slots = table.slots_of(names)
+        slots = self._slots_of(names)
         within = np.zeros(table.size + 1, np.bool_)  # the last row stands for unknown nodes
         within[slots] = True
         # The caller tries the nominated node by itself.
@@ -124,7 +125,7 @@ class Verdicts:
         Nodes that the cache lacks get 0. All get 0 if PreFilter rejects the pod.
         """
         framework, table = self._deciding(pod, policy_name), self._cache.table
-        asked = table.slots_of(names)
+        asked = self._slots_of(names)
         rows = np.zeros(table.size + 1, np.bool_)  # the last row stands for unknown nodes
         rows[asked] = True
         slots = np.flatnonzero(rows[: table.size])
@@ -133,6 +134,15 @@ class Verdicts:
         if state is not None:
             scores[slots] = scaled(framework.score(state, pod, Feasible(table, slots)))
         return scores[asked]
+
+    def _slots_of(self, names: Sequence[str]) -> NDArray[np.intp]:
+        """intp[names]: the rows of the nodes, -1 where there is none."""
+        table = self._cache.table
+        known = self._slots.get(id(names))  # which is that of no other list, because the known ones are kept
+        if known is None or known[1] != table.membership:
+            known = names, table.membership, table.slots_of(names)
+            self._slots.put(id(names), known)
+        return known[2]
 
     def _pre_filtered(self, framework: Framework, pod: PodInfo) -> CycleState | None:
         """The state after PreFilter; None if PreFilter rejects the pod. The state of the last `filter` is used again if nothing has changed

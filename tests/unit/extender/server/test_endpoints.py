@@ -72,16 +72,27 @@ def test_zeros_and_equal_scores_are_left_out_of_lists_that_are_not_short(monkeyp
         assert written == [each for each in expected if short == 3 or (differ and each["Score"])]
 
 
-async def test_prioritize_after_filter_does_not_parse_the_pod_again(rig, monkeypatch):
+async def test_prioritize_after_filter_reads_neither_the_pod_nor_the_names_again(rig, monkeypatch):
     rig.rig.node("tainted", taints=[make_taint("gpu")])
-    parsed, parse = [], module.parse_pod
+    lookups, parsed = [], []
+    table, parse = rig.cache.table, module.parse_pod
+    slots_of = table.slots_of
+    monkeypatch.setattr(table, "slots_of", lambda names: lookups.append(names) or slots_of(names))
     monkeypatch.setattr(module, "parse_pod", lambda raw: parsed.append(raw) or parse(raw))
     async with rig.serving() as caller:
         _, kept = await caller.post("/filter", args(["b", "tainted", "a"]))
         assert kept["NodeNames"] == ["b", "a"]
         expected = [{"Host": "b", "Score": 10}, {"Host": "a", "Score": 10}]
         assert await caller.post("/prioritize", args(kept["NodeNames"])) == (200, expected)
-    assert len(parsed) == 1
+        assert (len(lookups), len(parsed)) == (2, 1)  # the names differ: one node was tainted
+        for _ in range(2):
+            await caller.post("/filter", args(["b", "tainted", "a"]))
+            await caller.post("/prioritize", args(kept["NodeNames"]))
+        assert len(lookups) == 2
+        rig.rig.node("c")
+        assert (await caller.post("/filter", args(["c", "a"])))[1]["NodeNames"] == ["c", "a"]
+        assert (await caller.post("/filter", args(["b", "tainted", "a"])))[1]["NodeNames"] == ["b", "a"]
+        assert len(lookups) == 4
 
 
 async def test_a_known_pod_that_changed_is_parsed_again(rig):
