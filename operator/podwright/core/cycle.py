@@ -208,7 +208,7 @@ def _with_nominated(
     considered = diagnosis.considered
     rejected: dict[int, Status] = {}
     for name in [*cache.nominator.nodes()]:
-        cache.pauses.point_in_plugin()
+        cache.deadline.point()
         info = cache.present(name)
         if info is None or (considered is not None and info.slot not in considered):
             continue
@@ -245,6 +245,21 @@ def _search_some(
         else:
             diagnosis.explicit[info.slot] = status
     return Search(Feasible(cache.table, np.array(slots, np.intp)), diagnosis, len(infos))
+
+
+def still_fits(framework: Framework, cache: Cache, placement: Placement) -> CycleState | None:
+    """The state of a new cycle for a placement that was decided on an earlier state of the cluster; None if its node does not take the pod any more.
+
+    Raises PluginError.
+    """
+    pod, info = placement.pod, cache.present(placement.node_name)
+    if info is None:
+        return None
+    state = CycleState()
+    outcome = framework.pre_filter(state, pod)
+    if outcome.status is not None or (outcome.node_names is not None and info.name not in outcome.node_names):
+        return None
+    return None if framework.filter_node_with_nominated(state, pod, info) is not None else state
 
 
 def _slot(info: NodeInfo) -> int:

@@ -4,8 +4,9 @@
                                                                                        └─► Rejection, Fault: failures ─► kube
 
 Decisions are plain calls, and only this thread changes the state, so there are no locks. The loop yields every few
-milliseconds to watches and bindings, also within a long attempt (`slices`), and pauses for them after a slow one: one turn of the event loop
-between two slow attempts would serve them only after half a dozen of these. It starts when all caches are complete.
+milliseconds to watches and bindings, and pauses for them after a slow attempt: one turn of the event loop
+between two slow attempts would serve them only after half a dozen of these. What takes longer than a slice is decided in a child process
+(`planning`). The loop starts when all caches are complete.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod
 from podwright.engine.attempts.extended import ExtendedAttempts
-from podwright.engine.attempts.in_slices import Attempts
 from podwright.engine.attempts.outcomes import Outcomes
 from podwright.engine.attempts.turns import Turns
 from podwright.engine.binding.executor import BindingExecutor
@@ -46,6 +46,7 @@ from podwright.engine.ports import Ports
 from podwright.engine.process.memory import MemoryReclaimer
 from podwright.engine.rejections.failures import Failures
 from podwright.engine.rejections.preemption import Preemptions
+from podwright.engine.shadow.answers import ShadowAnswers
 from podwright.engine.shadow.shadow import Shadow
 from podwright.engine.shadow.shadow_time import ShadowTime, earliest
 from podwright.engine.state import Sources
@@ -59,6 +60,10 @@ COMPACT_EVERY: Final = 12
 """Caches are compacted in every twelfth round of housekeeping, also while the loop is busy."""
 RECLAIM_EVERY: Final = 2
 """Memory is reclaimed in every second round of housekeeping, if the loop is idle then."""
+PAUSE_SHARE: Final = 0.05
+"""After a slow attempt the loop pauses for this share of its duration."""
+PAUSE_SECONDS: Final = (0.01, 0.1)
+"""The shortest and the longest of these pauses. An answer to a health check takes some turns of the event loop."""
 FLUSH_SECONDS: Final = 1.0
 """The longest time between two calls of `queue.pop`, which also moves the pods whose backoff or maximum wait is over."""
 
@@ -80,7 +85,6 @@ class Engine:
         self.invalid_objects = state.invalid_objects
         self.cache = state.cache
         self.queue = state.queue
-        self.slices = state.slices
         self.decisions = state.decisions
         self.slow_plugins = state.slow_plugins
         self.policies = base.policies
@@ -129,6 +133,8 @@ class Engine:
             binding_executor=self.binding_executor,
             failures=failures,
             foreign_pods=self.foreign_pods,
+            planning=base.planning,
+            slices=state.slices,
         )
         self.pod_attempts = PodAttempts(
             state,
@@ -137,18 +143,15 @@ class Engine:
             gangs=self._gangs,
             extended=self._extended,
             outcomes=outcomes,
+            planning=base.planning,
+            slices=state.slices,
         )
-        self._trying = Attempts(
-            self.slices,
-            self.queue,
-            limiter=base.limiter,
-            clock=clock,
-            schedule_one=self.pod_attempts.schedule_one,
+        self.planning = base.planning
+        self.elsewhere = base.elsewhere
+        self.shadow = Shadow(
+            state, policies=self.policies, metrics=metrics, answers=ShadowAnswers(state.slices, base.elsewhere)
         )
-        self.shadow = Shadow(state, policies=self.policies, metrics=metrics)
-        self._shadow_time = ShadowTime(
-            self.shadow, self.binding_cycles, attempts=self._trying, metrics=metrics, clock=clock
-        )
+        self._shadow_time = ShadowTime(self.shadow, self.binding_cycles, metrics=metrics, clock=clock, wake=self.wake)
         self.queue.room_checks = GangRoom(state, self.policies).check
         self._turns = Turns(state, self.policies) if self.policies.policy_set.queue_sort == QUEUE_SORT else None
         self._memory_reclaimer = MemoryReclaimer(clock)
@@ -198,7 +201,7 @@ class Engine:
         try:
             await self._run()
         finally:
-            self.slices.abandon()
+            self.planning.cancel()
 
     async def _run(self) -> None:
         clock, queue, limiter = self._sources.clock, self.queue, self.binding_executor.limiter
@@ -211,6 +214,7 @@ class Engine:
         slice_ends = clock() + SLICE_SECONDS
         shadow = self._shadow_time
         while True:
+            await self.planning.quiet.over()
             if shadow.has_turn:
                 await shadow.decide()
                 slice_ends = clock() + SLICE_SECONDS
@@ -221,9 +225,10 @@ class Engine:
                 limiter.wake_next()
                 await self._wait_for_work()
             elif queued.costly:
-                await self._trying.in_lane(queued)
+                self._plan(queued)
+                await asyncio.sleep(0)
             else:
-                await self._trying.at(queued)
+                self.pod_attempts.schedule_one(queued)
                 late = clock() - slice_ends
                 if limiter.full:
                     await limiter.wait_for_capacity()
@@ -235,12 +240,21 @@ class Engine:
                     await self._pause_after(queued, late)
             slice_ends = clock() + SLICE_SECONDS
 
+    def _plan(self, first: QueuedPod) -> None:
+        """Lets a child process decide about a costly pod, and others that wait for the same."""
+        queued: QueuedPod | None = first
+        while queued is not None:
+            self.pod_attempts.schedule_one(queued)
+            queued = self.queue.pop_costly() if self.planning.has_room else None
+        self.planning.start()
+
     async def _pause_after(self, queued: QueuedPod, seconds: float) -> None:
         """Gives other tasks time, and pods of other policies a turn, because an attempt at an ordinary pod took this long."""
         policy = self.policies.of(queued.pod)
         if policy is not None:
             self.slow_plugins.attempt_was_slow(policy.compiled.name, queued.pod, seconds)
-        await self._trying.pause(seconds)
+        shortest, longest = PAUSE_SECONDS
+        await asyncio.sleep(min(longest, max(shortest, PAUSE_SHARE * seconds)))
         if policy is not None and self._turns is not None:
             self._turns.begin(policy, seconds)
 
@@ -281,6 +295,8 @@ class Engine:
 
         Returns whether all of them have ended within that time.
         """
+        await self.planning.stop()
+        await self._shadow_time.stop()
         await self._extended.stop()
         return await self.binding_executor.drain(grace)
 

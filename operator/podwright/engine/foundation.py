@@ -22,14 +22,17 @@ from podwright.engine.decisions.recent_decisions import RecentDecisions
 from podwright.engine.engine_options import EngineOptions
 from podwright.engine.intake.unreadable_devices import report_unreadable_devices
 from podwright.engine.invalid_objects import InvalidObjects
-from podwright.engine.pauses.quiet import Quiet
-from podwright.engine.pauses.slices import Slices
+from podwright.engine.planning.elsewhere import Elsewhere
+from podwright.engine.planning.messages import Messages
+from podwright.engine.planning.planning import Planning
 from podwright.engine.plugins.exceptions import PluginExceptions
 from podwright.engine.plugins.guard import PluginGuard, ThreadTimes
 from podwright.engine.plugins.slow_plugins import SlowPlugins
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.policy_plugins import Conduct
 from podwright.engine.ports import SCHEDULER_ERROR, Ports, Verdict
+from podwright.engine.process.quiet import Quiet
+from podwright.engine.process.slice import Slice
 from podwright.engine.raw_objects import raw_objects_for
 from podwright.engine.state import EngineState, Sources
 
@@ -46,6 +49,8 @@ class Foundation:
     budgets: LocalBudgets
     plugin_exceptions: PluginExceptions
     plugin_guard: PluginGuard
+    planning: Planning
+    elsewhere: Elsewhere
 
 
 def _gate_failed(ports: Ports, pod: PodInfo, error: PluginError) -> None:
@@ -74,9 +79,10 @@ def lay_foundation(
     cache.contain_indexes(exceptions.index_failed)
     times = ThreadTimes(clock=clock, cpu=sources.cpu, waits=sources.waits)
     guard = PluginGuard(times, metrics, budget=options.plugin_budget)
+    handle = plugin_handle(cache, features, ports, wall=sources.wall, binding_cycles=binding_cycles, limiter=limiter)
     policies = ActivePolicies(
         classes,
-        plugin_handle(cache, features, ports, wall=sources.wall, binding_cycles=binding_cycles, limiter=limiter),
+        handle,
         settings=options.policies,
         invalid_objects=invalid_objects,
         conduct=Conduct(
@@ -99,13 +105,31 @@ def lay_foundation(
         waits=options.waits,
     )
     budgets.charge_to(queue.charge_lane)
+    cache.deadline.others_wait = True
+    slices, quiet = Slice(cache, clock=clock, cpu=sources.cpu), Quiet(ports.intake.hold_back, ports.intake.go_on)
+    messages = Messages(cache, queue, shared=(handle,))
+    planning = Planning(
+        cache,
+        queue,
+        children=ports.children,
+        messages=messages,
+        slices=slices,
+        quiet=quiet,
+        budgets=budgets,
+        exceptions=exceptions,
+        metrics=metrics,
+        clock=clock,
+        cpu=sources.cpu,
+        wake=wake,
+    )
     state = EngineState(
         cache=cache,
         queue=queue,
         binding_cycles=binding_cycles,
         invalid_objects=invalid_objects,
         slow_plugins=SlowPlugins(metrics),
-        slices=Slices(cache, Quiet(ports.intake, clock=clock), clock=clock, cpu=sources.cpu, guard=guard),
+        slices=slices,
+        quiet=quiet,
         decisions=RecentDecisions(sources.wall),
         features=features,
         sources=sources,
@@ -123,4 +147,6 @@ def lay_foundation(
         budgets=budgets,
         plugin_exceptions=exceptions,
         plugin_guard=guard,
+        planning=planning,
+        elsewhere=Elsewhere(slices, cache.deadline, children=ports.children, messages=messages),
     )

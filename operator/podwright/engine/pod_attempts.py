@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
-from podwright.core.cycle import schedule
+from podwright.core.cycle import Decision, Fault, Placement, Rejection, schedule, still_fits
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.observer import Observer
 from podwright.core.objects.control_flow import CONTROL_FLOW
 from podwright.core.queue import QueuedPod
+from podwright.core.state.deadline import TookLongError
+from podwright.core.state.transaction import CacheTransaction
 from podwright.engine.accounting.local_budgets import Account, LocalBudgets
 from podwright.engine.attempts.extended import ExtendedAttempts
 from podwright.engine.attempts.outcomes import Outcomes
 from podwright.engine.gangs.attempts import Gangs
 from podwright.engine.log_fields import fields
-from podwright.engine.pauses.slices import STILL_CHANGING, Undecided
+from podwright.engine.planning.placing import are_there, assume
+from podwright.engine.planning.planning import Planning
 from podwright.engine.plugins.slow_plugins import SLOW_SECONDS
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.active_policy import ActivePolicy
+from podwright.engine.process.slice import SLICE_SECONDS, Slice
+from podwright.engine.process.steps import Steps
 from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
@@ -33,10 +41,13 @@ class PodAttempts:
         gangs: Gangs,
         extended: ExtendedAttempts,
         outcomes: Outcomes,
+        planning: Planning,
+        slices: Slice,
     ) -> None:
         self._cache = state.cache
         self._queue = state.queue
-        self._slices = state.slices
+        self._planning = planning
+        self._slice = slices
         self._slow_plugins = state.slow_plugins
         self._sources = state.sources
         self._policies = policies
@@ -50,7 +61,7 @@ class PodAttempts:
 
     def schedule_one(self, queued: QueuedPod) -> None:
         """One attempt at a popped pod, or at its pod group. Never raises: an error is a failed attempt."""
-        started, cpu_started = self._sources.clock(), self._slices.cpu()
+        started, cpu_started = self._sources.clock(), self._sources.cpu()
         try:
             policy = self._policies.of(queued.pod)
             if policy is None:
@@ -79,19 +90,21 @@ class PodAttempts:
         self.count += 1
         if policy.extenders and self._extended.start(queued, policy, started):
             return
-        observer = self._slow_plugins.observer_for(policy.compiled.name)
-        decision = self._slices.decide(
-            lambda: schedule(policy.framework, self._cache, queued.pod, self._sources.below, observer=observer),
-            wanted=lambda: self._may_decide(queued, policy),
-            in_lane=queued.costly,
-            about=(queued,),
-        )
-        seconds = self._sources.clock() - started
-        if isinstance(decision, Undecided):
-            self._undecided(queued, decision, seconds)
+        if queued.costly:
+            self._planning.add(_PodJob(queued, policy, started=started, attempts=self))
             return
-        queued.slow = seconds >= SLOW_SECONDS and self._slices.cpu() - cpu_started >= SLOW_SECONDS
+        try:
+            observer = self._slow_plugins.observer_for(policy.compiled.name)
+            decision = self._slice.run(lambda: self.decide(queued, policy, observer))
+        except TookLongError:
+            self._queue.wait_in_lane(queued, ())
+            return
+        seconds = self._sources.clock() - started
+        queued.slow = seconds >= SLOW_SECONDS and self._sources.cpu() - cpu_started >= SLOW_SECONDS
         self._outcomes.carry_out(queued, policy, decision, started)
+
+    def decide(self, queued: QueuedPod, policy: ActivePolicy, observer: Observer | None = None) -> Decision:
+        return schedule(policy.framework, self._cache, queued.pod, self._sources.below, observer=observer)
 
     def _is_slowed(self, queued: QueuedPod, policy: ActivePolicy, account: Account) -> bool:
         """Whether the pod goes to the lane first, because its local policy is over its budget or on trial."""
@@ -103,17 +116,74 @@ class PodAttempts:
         self._failures.slow_down(queued, account.why)
         return True
 
-    def _may_decide(self, queued: QueuedPod, policy: ActivePolicy) -> bool:
-        """Whether a pod whose attempt was paused still waits for a decision under this policy."""
+    # Decisions of child processes
+
+    def may_decide(self, queued: QueuedPod, policy: ActivePolicy) -> bool:
+        """Whether a pod in flight still waits for a decision under this policy."""
         return (
             self._queue.get(queued.uid) is queued
             and not queued.pod.terminating
+            and self._cache.placement(queued.uid) is None
             and self._policies.of(queued.pod) is policy
         )
 
-    def _undecided(self, queued: QueuedPod, why: Undecided, seconds: float) -> None:
-        """A pod was deleted, or another policy applies to it, while its attempt was paused; or the cluster changed all the time."""
-        if why is Undecided.STILL_CHANGING:
-            self._failures.fail(queued, STILL_CHANGING, seconds)
-        elif self._queue.get(queued.uid) is queued:
+    def carry_out(
+        self, queued: QueuedPod, policy: ActivePolicy, decision: Decision, *, seconds: float, started: float
+    ) -> bool:
+        """Carries out what a child has decided. False if it does not fit any more."""
+        if isinstance(decision, Placement):
+            try:
+                state = still_fits(policy.framework, self._cache, decision)
+            except PluginError as error:
+                decision, state = Fault(queued.pod, error.plugin, str(error)), None
+            if isinstance(decision, Placement):
+                if state is None:
+                    return False
+                decision = replace(decision, state=state)
+        elif isinstance(decision, Rejection) and not are_there(decision.victims, self._cache):
+            return False
+        queued.slow = seconds >= SLICE_SECONDS
+        self._outcomes.carry_out(queued, policy, decision, started)
+        return True
+
+    def give_back(self, queued: QueuedPod) -> None:
+        """Returns a pod without a decision, unless it is gone."""
+        if self._queue.get(queued.uid) is not queued:
+            return
+        if self._cache.placement(queued.uid) is not None:
+            self._queue.done(queued.uid)
+        else:
             self._queue.wait_in_lane(queued, ())
+
+    def fail(self, queued: QueuedPod, message: str, started: float) -> None:
+        self._failures.fail(queued, message, self._sources.clock() - started)
+
+
+class _PodJob:
+    """See `planning.Job`. Of a pod that is no member of a group."""
+
+    def __init__(self, queued: QueuedPod, policy: ActivePolicy, *, started: float, attempts: PodAttempts) -> None:
+        self.pods = (queued,)
+        self.policy = policy
+        self._queued = queued
+        self._started = started
+        self._attempts = attempts
+
+    def decide(self) -> Decision:
+        return self._attempts.decide(self._queued, self.policy)
+
+    def assume(self, decision: Decision, transaction: CacheTransaction) -> bool:
+        return assume(decision, self.policy, transaction)
+
+    def wanted(self) -> bool:
+        return self._attempts.may_decide(self._queued, self.policy)
+
+    def carry_out(self, decision: Decision, seconds: float) -> Steps[bool]:
+        yield
+        return self._attempts.carry_out(self._queued, self.policy, decision, seconds=seconds, started=self._started)
+
+    def give_back(self) -> None:
+        self._attempts.give_back(self._queued)
+
+    def fail(self, message: str) -> None:
+        self._attempts.fail(self._queued, message, self._started)

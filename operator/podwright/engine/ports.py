@@ -14,6 +14,7 @@ from podwright.core.framework.interface import Cluster
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PLUGINS_API, WORKLOAD_API, PodGroup
 from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.process.forks import Children, InProcess
 from podwright.engine.raw_objects import RawObjects
 
 T = TypeVar("T")
@@ -253,5 +254,7 @@ class Ports:
     groups: GroupWriter = field(default_factory=NoGroups)
     metrics: Metrics
     intake: Intake = field(default_factory=FreeIntake)
+    children: Children = field(default_factory=InProcess)
+    """Where long decisions are made."""
     extenders: Mapping[str, Extender] = field(default_factory=dict)
     """By name."""

@@ -18,9 +18,10 @@ from podwright.core.state.signals import Signals
 from podwright.engine.arrivals import Arrivals
 from podwright.engine.decisions.recent_decisions import RecentDecisions
 from podwright.engine.invalid_objects import InvalidObjects
-from podwright.engine.pauses.slices import Slices
 from podwright.engine.plugins.slow_plugins import SlowPlugins
 from podwright.engine.process.instance import Instance
+from podwright.engine.process.quiet import Quiet
+from podwright.engine.process.slice import Slice
 from podwright.engine.raw_objects import RawObjects
 
 
@@ -71,7 +72,8 @@ class EngineState:
     binding_cycles: BindingCycles
     invalid_objects: InvalidObjects
     slow_plugins: SlowPlugins
-    slices: Slices
+    slices: Slice
+    quiet: Quiet
     decisions: RecentDecisions
     features: Features
     sources: Sources

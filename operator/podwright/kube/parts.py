@@ -28,6 +28,7 @@ from podwright.engine.metrics.policies import LOCAL_POLICIES, POLICIES
 from podwright.engine.plugin_changes.policy_events import PolicyEvents
 from podwright.engine.plugin_changes.switches import PluginSwitches
 from podwright.engine.ports import Extender, Ports
+from podwright.engine.process.forks import Forks
 from podwright.engine.process.instance import Instance
 from podwright.engine.state import Sources
 from podwright.kube.api_cluster import ApiCluster, RetryingPodReader
@@ -208,6 +209,7 @@ def _engine(base: Base, features: Features, writers: _Writers) -> Engine:
         groups=writers.group_status,
         metrics=base.metrics,
         intake=base.watches,
+        children=Forks(),
         extenders=base.extenders,
     )
     options = EngineOptions(

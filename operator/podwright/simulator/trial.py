@@ -233,7 +233,7 @@ class Trial:
             return
         before = nominator.copy()
         nominator.add(pod, node_name)
-        transaction.on_rollback(lambda: nominator.restore(before), lambda: nominator.add(pod, node_name))
+        transaction.on_rollback(lambda: nominator.restore(before))
 
     # Internals
 

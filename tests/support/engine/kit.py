@@ -17,6 +17,7 @@ from podwright.engine.engine import Engine
 from podwright.engine.engine_options import EngineOptions
 from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.ports import Extender, Ports, Regarding, Verdict
+from podwright.engine.process.forks import InProcess
 from podwright.engine.state import Sources
 from podwright.kube.api_cluster import RetryingPodReader
 from support.objects.builders import make_node, make_pod
@@ -162,6 +163,7 @@ class Rig:
         gates: Mapping[str, bool] | None = None,
         evictor: Any = None,
         extenders: Mapping[str, Extender] | None = None,
+        children: Any = None,
         **options: Any,
     ) -> None:
         self.now = 1_000.0
@@ -176,6 +178,7 @@ class Rig:
         self.evictor = evictor or FakeEvictor()
         self.groups = FakeGroups()
         self.intake = FakeIntake()
+        self.children = children or InProcess()
         metrics = Metrics(lambda: self.now)
         self.ports = Ports(
             cluster=self.cluster,
@@ -186,12 +189,13 @@ class Rig:
             groups=self.groups,
             metrics=metrics,
             intake=self.intake,
+            children=self.children,
             extenders=extenders or {},
         )
         sources = Sources(
             clock=self.steady,
             wall=lambda: self.now,
-            cpu=lambda: self.now - self.stalled,
+            cpu=lambda: self.steady() - self.stalled,
             below=lambda _n: 0,
             waits=lambda: self.waits,
         )

@@ -12,14 +12,12 @@ from typing import Any, TypeVar
 import aiohttp
 import orjson
 
-from podwright.engine.pauses.slices import Slices
+from podwright.engine.process.steps import Steps
 from podwright.extender.server.bindings import Bindings
 from podwright.extender.server.endpoints import Decisions, ExtenderEndpoints
 from podwright.extender.server.gate import ExtenderGate
 from podwright.extender.server.runtime import LIMITS
 from podwright.extender.server.sent_nodes import NodeVersions, differing
-from podwright.extender.server.sliced import SlicedDecisions
-from podwright.extender.server.steps import Steps
 from podwright.extender.server.verdicts import Verdicts
 from podwright.kube.serve.connections.connection import Limits
 from podwright.kube.serve.port import Address, Port, open_port
@@ -46,17 +44,11 @@ class ExtenderRig:
             clock=self.rig.steady,
         )
         self.nodes = NodeVersions(engine.nodes)
-        quiet = engine.slices.quiet
         self.missing: list[str] = []
         decisions = Decisions(
             cache=engine.cache,
             verdicts=self.verdicts,
-            sliced=SlicedDecisions(
-                quiet,
-                lambda: Slices(
-                    engine.cache, quiet, clock=self.rig.steady, cpu=self.rig.steady, guard=engine.plugin_guard
-                ),
-            ),
+            elsewhere=engine.elsewhere,
             bindings=self.bindings,
             read_node=partial(differing, engine.cache, self.nodes),
             now=self.rig.steady,

@@ -21,9 +21,6 @@ class Table:
     def measured(self, name: str, attempts: Sequence[Attempt]) -> None:
         """The figures of a row of ROWS."""
         self.now[name] = " / ".join(f"{attempt.milliseconds:.1f}" for attempt in attempts) + " ms"
-        longest = max(attempt.longest for attempt in attempts)
-        if any(attempt.longest < attempt.milliseconds for attempt in attempts):
-            self.now[name] += f", in slices of at most {longest:.1f} ms"
 
     def add(self, name: str, before: str, kube_scheduler: str, now: str) -> None:
         """A row that is no attempt: memory, or the delay of other pods."""

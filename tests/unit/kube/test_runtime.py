@@ -29,8 +29,8 @@ async def server(tmp_path, monkeypatch):
 async def test_in_a_quiet_time_nothing_that_the_watches_receive_reaches_the_engine(server):
     async with running(server, pod_intake="watch") as runtime:
         engine = runtime.engine
-        quiet, version = engine.slices.quiet, engine.cache.version
-        quiet.begin(60.0)
+        quiet, version = engine.planning.quiet, engine.cache.version
+        quiet.begin()
         server.node("late")
         server.pod("waiting")
         await asyncio.sleep(0.2)

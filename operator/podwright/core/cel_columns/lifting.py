@@ -50,11 +50,11 @@ class Lift(Operation):
         values: list[object] = []
         errors: list[int] = []
         room = MAX_VALUES
-        pauses, nodes = run.nodes.pauses, run.nodes
+        deadline, nodes = run.nodes.deadline, run.nodes
         limit = max(nodes.limit // (self.parts * run.repeated), 1)
         for number, position in enumerate(representatives):
             if number % _PAUSE_EVERY == _PAUSE_EVERY - 1:
-                pauses.point_in_plugin()
+                deadline.point()
             view = self._view.of(nodes.node_at(run.slot(position)))
             try:
                 value = self._evaluate({**run.variables, **self._of_node(view, run)}, limit)

@@ -20,7 +20,7 @@ class LoneNode:
 
     def __init__(self, view: NodeView, cache: Cache) -> None:
         self.view = view
-        self.pauses = cache.pauses
+        self.deadline = cache.deadline
         self.cache = cache
         self.size = 1
         self.limit = node_limit(cache.table.size)

@@ -23,8 +23,8 @@ from podwright.core.objects.resources import PODS
 from podwright.core.objects.taints import Taint
 from podwright.core.state.cache import Cache
 from podwright.core.state.columns.table import ABSENT, NodeTable
+from podwright.core.state.deadline import Deadline
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.core.state.pauses import Pauses
 
 MAX_BYTES: Final = 32 << 20
 """The memory for numbered texts and for amounts."""
@@ -146,8 +146,8 @@ class NodeColumns:
         return node_limit(self.table.size)
 
     @property
-    def pauses(self) -> Pauses:
-        return self.cache.pauses
+    def deadline(self) -> Deadline:
+        return self.cache.deadline
 
     def node_at(self, slot: int) -> NodeInfo:
         """The NodeInfo of a row. Raises KeyError for a row without a node."""

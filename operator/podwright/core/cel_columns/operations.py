@@ -227,7 +227,7 @@ class TextTest(Operation):
         try:
             for number, position in enumerate(asked):
                 if number % _PAUSE_EVERY == _PAUSE_EVERY - 1:
-                    run.nodes.pauses.point_in_plugin()
+                    run.nodes.deadline.point()
                 value = vec.table[position] if vec.table else None
                 found[position] = isinstance(value, str) and self._test(value, str(argument.value))
         except EvaluationError as error:

@@ -32,7 +32,7 @@ class Allocator:
         self._cache = cache
         devices = cache.devices
         self._counters = AvailableCounters(devices.claims.usage)
-        self._meter = Meter(cache.pauses)
+        self._meter = Meter(cache.deadline)
         self._problems = Problems(devices, Selectors(compile_expression, devices.index.numbers, self._meter))
         self._known: RecentCache[tuple[tuple[ClaimSpec, ...], tuple[DeviceClass | None, ...]], Problem] = RecentCache(
             MAX_PROBLEMS

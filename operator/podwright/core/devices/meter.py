@@ -5,11 +5,10 @@ An evaluation that has begun is completed; the API's bound of cost bounds it. So
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from podwright.core.devices.errors import SearchTimeoutError
-from podwright.core.state.pauses import Pauses
+from podwright.core.state.deadline import Deadline
 
 STEPS_OF_EVALUATION: Final = 48
 """The least number of steps that an evaluation of a selector counts as."""
@@ -20,12 +19,12 @@ STEPS_OF_POINT: Final = 24
 class Meter:
     """See the module."""
 
-    def __init__(self, pauses: Pauses) -> None:
+    def __init__(self, deadline: Deadline) -> None:
         self.steps = 0
         """The cost of the evaluations of the current search and all earlier ones. Only differences are meaningful."""
         self._until: int | None = None
         self._node = ""
-        self._pauses = pauses
+        self._deadline = deadline
 
     def allow(self, node: str, steps: int | None) -> None:
         """Sets how many steps the evaluations for a search on this node may cost. None: no limit."""
@@ -36,21 +35,13 @@ class Meter:
         if self._until is not None and self.steps > self._until:
             raise SearchTimeoutError(self._node)
         self.steps += STEPS_OF_EVALUATION
-        self._let_others(self._pauses.rare_point_in_plugin)
+        self._deadline.point()
 
     def point(self) -> None:
-        """A point in a long evaluation, where it may pause."""
+        """A point in a long evaluation."""
         self.steps += STEPS_OF_POINT
-        self._let_others(self._pauses.rare_point_in_plugin)
+        self._deadline.point()
 
     def pause(self) -> None:
-        """A point in a long search, where it may pause."""
-        self._let_others(self._pauses.point_in_plugin)
-
-    def _let_others(self, pause: Callable[[], None]) -> None:
-        """Pauses. Other decisions may evaluate selectors in a pause, for searches of their own."""
-        if not self._pauses.can_pause:
-            return
-        own = self.steps, self._until, self._node
-        pause()
-        self.steps, self._until, self._node = own
+        """A point in a long search."""
+        self._deadline.point()

@@ -43,7 +43,7 @@ STEPS_OF_START: Final = 24
 STEPS_OF_DEVICE: Final = 6
 """How many steps it counts as to gather a device for the first time."""
 STEPS_BETWEEN_PAUSES: Final = 3_072
-"""How many steps of short searches on many nodes run between two pauses."""
+"""How many steps of short searches on many nodes run between two points."""
 NODES_AT_ONCE: Final = 50
 """An attempt that cannot pause may take this many times the steps that it may take on one node. The next attempt continues from there."""
 MAX_PAUSED: Final = 16
@@ -127,7 +127,7 @@ class Verdicts:
             if self._spent - paused > STEPS_BETWEEN_PAUSES:
                 paused = self._spent
                 # Else the first attempt for a new template, which searches all nodes, would often have to start anew.
-                self._cache.pauses.rare_point_in_plugin()
+                self._cache.deadline.point()
             if limits.steps_at_once is not None and self._spent - began > NODES_AT_ONCE * limits.steps_at_once:
                 raise SearchTimeoutError(self._cache.table.names[slot])
         return self._codes

@@ -3,7 +3,7 @@
 All plugins share the thread that decides. To stop a plugin and nothing else, its watcher (`engine.plugins.guard`) must know in which plugin the
 thread is. Only third-party plugins are wrapped, so all others cost nothing.
 
-Invariant: `current` is set exactly while code of that plugin is on the stack, except in a pause (`core.state.pauses`). If one plugin calls
+Invariant: `current` is set exactly while code of that plugin is on the stack. If one plugin calls
 a method of another, the time counts for the first.
 """
 
@@ -28,7 +28,7 @@ _SAME_SECONDS: Final = 1e-4
 """Calls without a state that begin within this time share one sample, because a sample takes longer than a short call."""
 
 Sample = tuple[float, int]
-"""CPU time in seconds and the number of voluntary context switches of the thread that decides, without pauses of attempts."""
+"""CPU time in seconds and the number of voluntary context switches of the thread that decides."""
 
 
 def is_third_party(plugin: type[Any]) -> bool:
@@ -81,7 +81,6 @@ class CallGuard:
         self.current: GuardedPlugin | None = None
         self.method = ""
         self.since = 0.0
-        self._was_paused = False
         self._shared: Sample = (0.0, 0)
         self._shared_until = -inf
 
@@ -98,20 +97,6 @@ class CallGuard:
     def stopped(self, plugin: GuardedPlugin, method: str, error: StoppedError) -> str:
         """A call was stopped. Returns what is wrong, for the exception that takes the place of `error`, with its traceback."""
         return "was stopped"
-
-    # Pauses
-
-    def leave(self) -> tuple[GuardedPlugin | None, str]:
-        """Notes a pause of the attempt, perhaps within a call. Other code runs until `enter_again`."""
-        left = self.current, self.method
-        self.current = None
-        return left
-
-    def enter_again(self, left: tuple[GuardedPlugin | None, str]) -> None:
-        self.current, self.method = left
-        self._shared_until = -inf
-        if self.current is not None:
-            self._was_paused, self.since = True, self.clock()
 
     # Wrapping
 
@@ -159,8 +144,6 @@ class CallGuard:
             finally:
                 self.current = None
                 total = before + clock() - started
-                if self._was_paused:
-                    self._was_paused, total = False, before
                 data[plugin] = total, first
                 if total > budget >= before:
                     self.overran(plugin, name, total, _since(first, self.sample()))
@@ -195,9 +178,7 @@ class CallGuard:
                 raise self._stopped(plugin, name, error) from None
             finally:
                 self.current = None
-                if self._was_paused:
-                    self._was_paused = False
-                elif (took := clock() - started) > budget:
+                if (took := clock() - started) > budget:
                     self.overran(plugin, name, took, _since(self._shared, self.sample()))
 
         return guarded

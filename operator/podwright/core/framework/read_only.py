@@ -78,9 +78,6 @@ class ReadOnlyNodeInfo(NodeInfo):
     def clone(self) -> NodeInfo:
         return self._info.clone()
 
-    def duplicate(self) -> NodeInfo:
-        return self._info.duplicate()
-
 
 _new: Final = object.__new__
 _set_info: Final = ReadOnlyNodeInfo.__dict__["_info"].__set__

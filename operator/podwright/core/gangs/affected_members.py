@@ -127,7 +127,7 @@ class AffectedMembers:
             return everyone
         found = set(members)
         for index in members:
-            self._cache.pauses.point()
+            self._cache.deadline.point()
             if index not in self._beneath:
                 self._beneath[index] = self._find_beneath(index)
             beneath = self._beneath[index]

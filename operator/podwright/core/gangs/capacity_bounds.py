@@ -69,7 +69,7 @@ class CapacityBounds:
         bounds = self._by_template(emptied=emptied)
         most = np.zeros(count, np.int64)
         for template, bound in zip(self._templates, bounds, strict=True):
-            self._cache.pauses.point()
+            self._cache.deadline.point()
             most += np.minimum(sum_by_domain(bound, codes, count), template.count)
         if len(bounds) > 1:
             np.minimum(most, sum_by_domain(self._together(bounds, emptied=emptied), codes, count), out=most)
@@ -90,7 +90,7 @@ class CapacityBounds:
         """int64[nodes] for each template, as if there were no members of other templates."""
         bounds = []
         for template in self._templates:
-            self._cache.pauses.point()
+            self._cache.deadline.point()
             fits = self._fits(template.requests, template.count, emptied=emptied)
             bounds.append(np.where(self._passing(template), fits, 0))
         return bounds
@@ -102,7 +102,7 @@ class CapacityBounds:
         smallest = [(resource, min(requests[resource] for requests in amounts)) for resource in sorted(shared)]
         total = np.zeros_like(bounds[0])
         for bound in bounds:
-            self._cache.pauses.point()
+            self._cache.deadline.point()
             total += bound
         return np.minimum(total, self._fits(smallest, self.members, emptied=emptied))
 

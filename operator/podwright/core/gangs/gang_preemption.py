@@ -26,7 +26,7 @@ from podwright.core.plugins.default_preemption import NEVER
 from podwright.core.plugins.gang_scheduling import args_of
 from podwright.core.preemption.units import Unit, importance, priority_of
 from podwright.core.state.cache import Cache
-from podwright.core.state.pauses import Pauses
+from podwright.core.state.deadline import Deadline
 from podwright.core.state.transaction import CacheTransaction
 
 NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
@@ -93,11 +93,9 @@ def _preempt(
         if (objection := why_infeasible(group, cache, bounds, emptied=True)) is not None:
             return unschedulable(_PREFIX + objection)
         potential = PotentialVictims(framework, cache, members=pods, priority=priority, bounds=bounds)
-        cache.pauses.point()  # to remove thousands of pods takes a slice of its own
         with CacheTransaction(cache) as transaction:
             transaction.remove(potential.pods)
-            transaction.set_aside_when_suspended()
-            cache.pauses.point()
+            cache.deadline.point()
             if (objection := why_infeasible(group, cache, bounds)) is not None:
                 return unschedulable(_PREFIX + objection)
             decision = replan()
@@ -127,9 +125,8 @@ def _select_victims(
         units = potential.units(reprieve.affecting(potential.pods))
         checked = {pod.uid for unit in units for pod in unit.pods}
         transaction.add_back([pod.uid for pod in potential.pods if pod.uid not in checked])
-        transaction.set_aside_when_suspended()
         units.sort(key=importance(now))
-        victims, violations = _not_reprieved(potential, units, reprieve, transaction.cache.pauses)
+        victims, violations = _not_reprieved(potential, units, reprieve, transaction.cache.deadline)
         if reprieve.all_fit():
             break
     if not victims:
@@ -145,13 +142,13 @@ def _select_victims(
 
 
 def _not_reprieved(
-    potential: PotentialVictims, units: Sequence[Unit], reprieve: Reprieve, pauses: Pauses
+    potential: PotentialVictims, units: Sequence[Unit], reprieve: Reprieve, deadline: Deadline
 ) -> tuple[dict[Unit, None], int]:
     """The units that become victims, and how many of their pods violate a budget. The other units are added back."""
     victims: dict[Unit, None] = {}
     violations = 0
     for unit, count in tuple(potential.violating_first(units)):
-        pauses.point()
+        deadline.point()
         if not reprieve.reprieve_unit(unit):
             victims[unit] = None
             violations += count

@@ -93,7 +93,7 @@ class Planner:
                 observer=self.observer,
             )
             for index, pod in enumerate(pods):
-                self.cache.pauses.point()
+                self.cache.deadline.point()
                 decision = simulation.schedule(pod)
                 if isinstance(decision, Fault):
                     text = f"failed to schedule other pod from a pod group: {decision.message}"
@@ -111,7 +111,7 @@ class Planner:
             simulation = Simulation(framework=self.framework, transaction=transaction, below=self.below, within=within)
             fitting = 0
             for pod in pods:
-                self.cache.pauses.point()
+                self.cache.deadline.point()
                 fitting += isinstance(simulation.schedule(pod), Placement)
             return fitting
 

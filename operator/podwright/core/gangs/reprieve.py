@@ -53,10 +53,10 @@ class Reprieve:
 
     def affecting(self, pods: Iterable[PodInfo]) -> set[str]:
         """The uids of pods that may affect any member. The others need no reprieve."""
-        any_by, removed_from, pauses = self._affected.any_by, self._transaction.removed_from, self._cache.pauses
+        any_by, removed_from, deadline = self._affected.any_by, self._transaction.removed_from, self._cache.deadline
         found: set[str] = set()
         for pod in pods:
-            pauses.point()
+            deadline.point()
             if any_by(pod, removed_from(pod.uid)):
                 found.add(pod.uid)
         return found
@@ -94,7 +94,7 @@ class Reprieve:
         before = transaction.checkpoint()
         try:
             for index in self._affected.beneath(members):
-                self._cache.pauses.point()
+                self._cache.deadline.point()
                 placement, state = self._placements[index], CycleState()
                 if index in members and not self._passes(state, placement):
                     return False

@@ -11,8 +11,8 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, CycleState
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import Code, Status
+from podwright.core.objects.control_flow import ControlFlowError
 from podwright.core.objects.pod import PodInfo
-from podwright.core.state.pauses import InputsChangedError
 from podwright.core.state.transaction import CacheTransaction
 
 
@@ -95,18 +95,12 @@ def reserve(
     except PluginError:
         transaction.forget(pod)
         raise
+    except ControlFlowError:
+        framework.unreserve(state, pod, node_name)  # the attempt ends here, perhaps between two plugins
+        raise
     if refused is not None:
         transaction.forget(pod)
         return refused
 
-    def again() -> None:
-        """A plugin that refuses what it allowed before may have changed its mind about the other members, too."""
-        try:
-            refused = framework.reserve(state, pod, node_name)
-        except PluginError as error:
-            raise InputsChangedError from error
-        if refused is not None:
-            raise InputsChangedError
-
-    transaction.on_rollback(lambda: framework.unreserve(state, pod, node_name), again)
+    transaction.on_rollback(lambda: framework.unreserve(state, pod, node_name))
     return None

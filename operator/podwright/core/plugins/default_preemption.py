@@ -70,7 +70,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         self._start = 0
         self._preempting = handle.cache.nominator.preempting
         self._verdicts: VerdictCache[Candidate | Status] = VerdictCache()
-        self._budgets = StoredBudgets(handle.cache.store, handle.cache.pauses.point_in_plugin)
+        self._budgets = StoredBudgets(handle.cache.store, handle.cache.deadline.point)
         self._budgets_of_verdicts = self._budgets.rules()
         self._holds = handle.features.enabled("SchedulerAsyncPreemption")
 
@@ -154,7 +154,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         # Starting elsewhere each time spreads evictions; kube-scheduler starts at random.
         start = self._start % len(slots) if len(slots) else 0
         for slot in np.roll(slots, -start):
-            cache.pauses.point()
+            cache.deadline.point()
             node = cache.node_at(int(slot))
             self._start += 1
             try:

@@ -20,8 +20,8 @@ from podwright.core.objects.affinity import interned_selector
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.objects.selectors import NOTHING, LabelSelector
+from podwright.core.state.deadline import never
 from podwright.core.state.object_store import ObjectStore
-from podwright.core.state.pauses import never
 from podwright.core.state.podindex.selector_rows import SelectorRows
 
 KIND: Final = "PodDisruptionBudget"

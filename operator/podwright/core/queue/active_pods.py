@@ -1,8 +1,8 @@
 """ActivePods: the pods that are ready for an attempt, in the queue's order, with a lane for the costly ones.
 
-Attempts at costly pods get at most `SHARE` of the time: after one of a second, the lane is closed for more than eleven seconds, and the other
-pods go first, whatever their order. While the lane is open, a costly pod takes its turn in the queue's order: it waits for no ordinary pod that
-sorts after it.
+A child process decides about costly pods (`engine.planning`). What they still take of the loop's time, or of the API server's, gets at most `SHARE`:
+after 100 ms, the lane is closed for more than a second, and the other pods go first, whatever their order. While the lane is open, a costly pod
+takes its turn in the queue's order: it waits for no ordinary pod that sorts after it.
 
 Of the costly pods, every second turn goes to the one that has waited in the lane the longest. In the queue's order alone, one pod of high
 priority that is rejected again and again would keep all others out: its backoff is over before the lane opens. So a costly pod has its turn
@@ -34,10 +34,6 @@ CLOSED: Final = 1.0 / SHARE - 1.0
 IDLE_SECONDS: Final = 1.0
 ADVANCE_SECONDS: Final = 1.2
 """Seconds of attempts. With the share of a minute, 4.8 seconds, that is a tenth of it."""
-MEMBERS: Final = ()
-"""The lane in which members of pod groups are held. It has no extenders."""
-MEMBERS_AT_ONCE: Final = 500
-"""The most members that `first_single` holds at once."""
 START_SECONDS: Final = 10.0
 """After the first pod is popped, costly pods wait this long at most for the ordinary ones."""
 
@@ -56,6 +52,8 @@ class ActivePods:
         self._held = HeldPods()
         self.opens_at: float | None = None
         """When the lane opens or has opened; None until it opens for the first time."""
+        self.is_busy = False
+        """Whether pods of the lane are being decided, so that no others are popped."""
         self._started_at: float | None = None
         self._last_ordinary = 0.0
         """When the last pod that is not costly was popped or removed."""
@@ -117,6 +115,10 @@ class ActivePods:
             if ordinary is not None:
                 self._last_ordinary = self._clock()
             return ordinary
+        return self.pop_costly()
+
+    def pop_costly(self) -> QueuedPod | None:
+        """Removes the pod of the lane whose turn it is, and returns it; None if there is none."""
         queued = self._costly_first()
         if queued is None:
             return None
@@ -135,27 +137,6 @@ class ActivePods:
         head = self._ordinary.peek()
         return None if head is None else head[1]
 
-    def first_single(self) -> QueuedPod | None:
-        """The first pod that is neither costly nor a member of a pod group. Holds the members before it, until `release_members`.
-
-        None if there is no such pod, or if MEMBERS_AT_ONCE members precede it: call it again then.
-        """
-        for _ in range(MEMBERS_AT_ONCE):
-            head = self._ordinary.peek()
-            if head is None:
-                return None
-            rank, queued = head
-            if not queued.pod.group:
-                return queued
-            self._ordinary.remove(queued.uid)
-            self._held.push(queued, rank, MEMBERS)
-        return None
-
-    def release_members(self) -> None:
-        """Lets `pop` return the members that `first_single` holds."""
-        while self.release(MEMBERS):
-            pass
-
     def _costly_first(self) -> QueuedPod | None:
         """The costly pod whose turn it is, if the lane's first pod goes before all ordinary ones."""
         if self._line_is_next and self._line:
@@ -168,7 +149,7 @@ class ActivePods:
 
     def _costly_goes_first(self) -> bool:
         head, costly = self._ordinary.peek(), self._costly.peek()
-        if costly is None or self.opens_at is None or self._clock() < self._open_from(self.opens_at):
+        if self.is_busy or costly is None or self.opens_at is None or self._clock() < self._open_from(self.opens_at):
             return False
         return head is None or bool(costly[0] < head[0])
 
@@ -195,7 +176,7 @@ class ActivePods:
         """The clock time from which on `pop` returns a pod; None if there is no pod."""
         if self._ordinary:
             return now
-        if not self._costly:
+        if not self._costly or self.is_busy:
             return None
         return now if self.opens_at is None else max(now, self._open_from(self.opens_at))
 

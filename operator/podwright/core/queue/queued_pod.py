@@ -72,8 +72,8 @@ class QueuedPod:
     cost: AttemptCost | None = None
     """The estimated cost of an attempt; None for an ordinary pod."""
     cost_reported: bool = False
-    undecided: int = 0
-    """Consecutive attempts that ended without a decision, because the cluster changed all the time."""
+    conflicts: int = 0
+    """How often in a row the cluster changed so that what was decided did not fit any more."""
     slow: bool = False
     """The last attempt at the pod, or at its group, took much CPU time, or the next one at its group will."""
 

@@ -127,14 +127,10 @@ class SchedulingQueue:
             self._observer.pod_queued(Place.ACTIVE.value, POPPED_EARLY)
         return self._start_attempt(queued)
 
-    def pop_ordinary(self) -> QueuedPod | None:
-        """Pops a pod while an attempt at a costly pod is paused: never a costly one, a member of a pod group, or one that backs off."""
-        queued = self._active.first_single()
-        return None if queued is None else self.take(queued.uid)
-
-    def release_members(self) -> None:
-        """Lets `pop` return the members of pod groups again that `pop_ordinary` has passed by."""
-        self._active.release_members()
+    def pop_costly(self) -> QueuedPod | None:
+        """Pops another pod of the lane, which is to be decided together with the one before; None if there is none."""
+        queued = self._active.pop_costly()
+        return None if queued is None else self._start_attempt(queued)
 
     def take(self, uid: str) -> QueuedPod | None:
         """Pops this pod out of turn, because another member of its group was popped.
@@ -220,6 +216,15 @@ class SchedulingQueue:
     def charge_lane(self, seconds: float) -> None:
         """An attempt at a costly pod, or what else counts to the lane's share of the time, took that long: see ActivePods."""
         self._active.charge(seconds)
+
+    @property
+    def lane_is_busy(self) -> bool:
+        """Whether pods of the lane are being decided, so that `pop` returns no others."""
+        return self._active.is_busy
+
+    @lane_is_busy.setter
+    def lane_is_busy(self, busy: bool) -> None:
+        self._active.is_busy = busy
 
     @property
     def lane_opens_at(self) -> float | None:

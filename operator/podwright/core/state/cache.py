@@ -14,7 +14,6 @@ Next: `transaction`, for changes that are only tried out.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -23,20 +22,18 @@ from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.columns import DerivedColumns, NodeTable
+from podwright.core.state.deadline import Deadline
 from podwright.core.state.devices import Devices
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.nominator import Nominator
 from podwright.core.state.object_store import Object, ObjectStore, key_of
 from podwright.core.state.observers import (
-    Batch,
     Contained,
     PlacementObserver,
     ReportIndexException,
-    batch_of,
     itself,
     report_all,
 )
-from podwright.core.state.pauses import Pauses
 from podwright.core.state.pod_groups import OnInvalidGroup, PodGroups
 from podwright.core.state.podindex import PodIndex
 from podwright.core.state.services import ServiceSelectors
@@ -62,15 +59,15 @@ class Cache:
         self.nodes: dict[str, NodeInfo] = {}
         """By name. A NodeInfo whose `node` is None holds the pods of a node that does not exist."""
         self.table = NodeTable()
-        self.pauses = Pauses()
+        self.deadline = Deadline()
         """Where long attempts may pause."""
-        self.derived = DerivedColumns(self.table, pause=self.pauses.point_in_plugin)
+        self.derived = DerivedColumns(self.table, pause=self.deadline.point)
         self.nominator = Nominator()
         self.store = ObjectStore() if store is None else store
         self.volumes = Volumes(self.store)
         self.services = ServiceSelectors(self.store)
         self.groups = PodGroups(self.store, on_invalid_group)
-        self.devices = Devices(self.store, table=self.table, derived=self.derived, pause=self.pauses.point_in_plugin)
+        self.devices = Devices(self.store, table=self.table, derived=self.derived, pause=self.deadline.point)
         self.signals = signals or Signals()
         self._changes = 0
         self._placed: dict[str, NodeInfo] = {}
@@ -86,7 +83,6 @@ class Cache:
 
     def compact(self) -> None:
         """Frees memory that objects needed which are gone. Compacts a part of the nodes, so that it takes milliseconds."""
-        self._changes += 1  # a paused attempt may hold what is dropped here
         first = self._next_compacted if self._next_compacted < len(self.nodes) else 0
         self._next_compacted = first + NODES_AT_ONCE
         for info in islice(self.nodes.values(), first, self._next_compacted):
@@ -97,7 +93,6 @@ class Cache:
         for namespace in self.store.list("Namespace"):
             observer.namespace_set(key_of(namespace)[1], _labels_of(namespace))
         for info in tuple(self.nodes.values()):
-            self.pauses.point_in_plugin()
             if info.node is not None:
                 observer.node_set(info.slot, None, info.node)
                 for pod in info.pods.values():
@@ -153,7 +148,7 @@ class Cache:
             self.derived,
             namespaces=self._known_labels,
             attach=self.attach,
-            pause=self.pauses.point_in_plugin,
+            pause=self.deadline.point,
         )
 
     # Reading
@@ -315,33 +310,6 @@ class Cache:
         for observer in self._observers:
             report_all(observer, restored, present=True)
         self._write_usage_of(resources)
-
-    def place_or_lift(
-        self,
-        pods: Sequence[tuple[PodInfo, NodeInfo]],
-        assumed: AbstractSet[str],
-        *,
-        batches: dict[int, tuple[PlacementObserver, Batch]],
-        present: bool,
-    ) -> None:
-        """Adds the pods to these nodes (`present`), or removes them. The caller writes the nodes and their sums. `assumed`:
-        uids of the assumed pods.
-
-        `batches`: one dict for these pods, which starts empty; by id of the observer.
-        """
-        self._changes += 1
-        if present:
-            self._placed.update([(pod.uid, info) for pod, info in pods])
-            self._assumed |= assumed
-        else:
-            for pod, _ in pods:
-                del self._placed[pod.uid]
-            self._assumed -= assumed
-        for observer in self._observers:
-            known = batches.get(id(observer))
-            if known is None:
-                known = batches[id(observer)] = observer, batch_of(observer, [(pod, info.slot) for pod, info in pods])
-            known[1](present)
 
     # Other objects
 

@@ -48,10 +48,6 @@ class UsedPorts:
     def __bool__(self) -> bool:
         return bool(self._used)
 
-    def duplicate(self) -> UsedPorts:
-        """An independent copy."""
-        return UsedPorts({port: dict(addresses) for port, addresses in self._used.items()})
-
     def clone(self) -> UsedPorts:
         """For a dry run. As in kube-scheduler, the copy does not count users: a port is free once any of them is removed."""
         return UsedPorts({port: dict.fromkeys(addresses, 1) for port, addresses in self._used.items()})
@@ -61,7 +57,7 @@ class NodeInfo:
     """A node, its pods by uid, and sums: `requested` (milli-CPU, bytes, units) and scoring's view of CPU and memory.
 
     `requested` always has CPU and memory, and any other resource only while its sum is positive. The table refers to this dict, so it
-    is changed in place, except by `exchange`. `node` is None while pods name a node that does not exist; such a NodeInfo has no slot in the table.
+    is changed in place. `node` is None while pods name a node that does not exist; such a NodeInfo has no slot in the table.
     """
 
     __slots__ = ("name", "node", "pods", "ports", "requested", "scoring_cpu", "scoring_memory", "slot")
@@ -130,10 +126,6 @@ class NodeInfo:
                 self.ports.remove(port)
         return self._count(pods, -1)
 
-    def move_to_end(self, uid: str) -> None:
-        """Makes a pod the last one."""
-        self.pods[uid] = self.pods.pop(uid)
-
     def restore_order(self, before: dict[str, PodInfo]) -> None:
         """Brings the pods into the order of `before`, an earlier copy of `pods`, which may be kept. Other pods come last."""
         current = self.pods
@@ -174,13 +166,6 @@ class NodeInfo:
 
     def clone(self) -> NodeInfo:
         """An independent copy, for a dry run."""
-        return self._copy(self.ports.clone())
-
-    def duplicate(self) -> NodeInfo:
-        """An independent copy, also of how often each host port is used."""
-        return self._copy(self.ports.duplicate())
-
-    def _copy(self, ports: UsedPorts) -> NodeInfo:
         copy = NodeInfo(self.name)
         copy.node = self.node
         copy.slot = self.slot
@@ -188,13 +173,5 @@ class NodeInfo:
         copy.requested = dict(self.requested)
         copy.scoring_cpu = self.scoring_cpu
         copy.scoring_memory = self.scoring_memory
-        copy.ports = ports
+        copy.ports = self.ports.clone()
         return copy
-
-    def exchange(self, other: NodeInfo) -> None:
-        """Exchanges the pods and sums. The table must be given the other `requested`."""
-        self.pods, other.pods = other.pods, self.pods
-        self.requested, other.requested = other.requested, self.requested
-        self.ports, other.ports = other.ports, self.ports
-        self.scoring_cpu, other.scoring_cpu = other.scoring_cpu, self.scoring_cpu
-        self.scoring_memory, other.scoring_memory = other.scoring_memory, self.scoring_memory

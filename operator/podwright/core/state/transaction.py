@@ -1,13 +1,11 @@
 """CacheTransaction: changes that are tried out on the cache and rolled back, all of them or those since a checkpoint.
 
 Invariant: a rollback leaves pods, sums, group members and nominations as they were at the checkpoint, in the same order.
-Nothing is ever committed: the engine assumes the pods of a decision itself. While an attempt is paused, its transactions are suspended:
-they are rolled back, and keep what they did, to do it again (see `pauses`). Plans of pod groups, their preemption and its
+Nothing is ever committed: the engine assumes the pods of a decision itself. Plans of pod groups, their preemption and its
 reprieves use it. The dry run for a single pod does not: see `core.preemption.evaluator`.
 
 A transaction keeps a log of what it did. `rollback` undoes it from the end. Removals and additions without anything else
-between them are undone together, so that each node's sums are written once. What a large transaction did can be set
-aside while it is suspended, instead of being undone and done again: see `nodes_aside`.
+between them are undone together, so that each node's sums are written once.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ from typing import Final, NewType, Self
 
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
-from podwright.core.state.nodes_aside import NodesAside, Orders
 from podwright.core.state.nominator import Nominations
 
 Checkpoint = NewType("Checkpoint", int)
@@ -64,11 +61,10 @@ class _NominationCleared:
 
 
 @dataclass(frozen=True, slots=True)
-class _Callbacks:
+class _Callback:
     """See `on_rollback`."""
 
     undo: Callable[[], object]
-    redo: Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +83,7 @@ _Change = (
     | _PartialGroups
     | Nominations
     | _NominationCleared
-    | _Callbacks
+    | _Callback
 )
 
 
@@ -103,39 +99,6 @@ class _Pending:
 
     def __bool__(self) -> bool:
         return bool(self.removed or self.nodes or self.groups) or self.partial is not None
-
-
-@dataclass(slots=True)
-class _Repeated:
-    """Removals and additions without anything else between them, to be repeated together.
-
-    Pods that were removed and added back stay on their nodes, as the last ones there; members of groups are removed and added back, for the order
-    in their groups.
-    """
-
-    changes: list[_Removed | _AddedBack] = field(default_factory=list)
-    taken: dict[str, None] = field(default_factory=dict)
-    put: dict[str, None] = field(default_factory=dict)
-    last: dict[str, None] = field(default_factory=dict)
-    """The uids of all pods that were added back, in order."""
-
-    def remove(self, change: _Removed) -> None:
-        self.changes.append(change)
-        for uid in change.uids:
-            self.last.pop(uid, None)
-            if uid in self.put:
-                del self.put[uid]
-            else:
-                self.taken[uid] = None
-
-    def add_back(self, change: _AddedBack, known: Mapping[str, PodInfo]) -> None:
-        self.changes.append(change)
-        for uid in change.uids:
-            self.last[uid] = None
-            if uid in self.taken and not known[uid].group:
-                del self.taken[uid]
-            else:
-                self.put[uid] = None
 
 
 class CacheTransaction:
@@ -159,19 +122,11 @@ class CacheTransaction:
         """The uids of removed pods that were assumed."""
         self._any_in_group = False
         """Whether any pod that was ever removed names a group."""
-        self._suspended: tuple[list[_Change], set[tuple[str, str]], Collection[str]] | None = None
-        """The log, what it has saved, and the keys of partially placed groups, while the transaction is suspended."""
-        self._mark = 0
-        """What the log has up to here is set aside while the transaction is suspended."""
-        self._aside: NodesAside | None = None
-        """What was set aside last; None: nothing was since the mark was set."""
 
     def __enter__(self) -> Self:
-        self.cache.pauses.opened(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.cache.pauses.closed(self)
         self.rollback()
 
     # Changes
@@ -247,12 +202,9 @@ class CacheTransaction:
             self.cache.nominator.remove(uid)
             self._log.append(_NominationCleared(uid))
 
-    def on_rollback(self, undo: Callable[[], object], redo: Callable[[], object]) -> None:
-        """Calls `undo` when this point is rolled back, between the changes made after it and before it. It must not raise.
-
-        `redo` is called when a suspended transaction is resumed. It must repeat what the caller has just done, or raise InputsChangedError.
-        """
-        self._log.append(_Callbacks(undo, redo))
+    def on_rollback(self, undo: Callable[[], object]) -> None:
+        """Calls `undo` when this point is rolled back, between the changes made after it and before it. It must not raise."""
+        self._log.append(_Callback(undo))
 
     # Rollback
 
@@ -263,12 +215,6 @@ class CacheTransaction:
 
     def rollback(self, to: Checkpoint = START) -> None:
         """Undoes every change made after the checkpoint, the last one first."""
-        if to < self._mark:
-            self._mark, self._aside = 0, None
-        self._undo_to(to)
-        self._saved.clear()
-
-    def _undo_to(self, to: int) -> None:
         pending = _Pending()
         while len(self._log) > to:
             change = self._log.pop()
@@ -290,101 +236,11 @@ class CacheTransaction:
                 case _Assumed():
                     pending = self._undo(pending)
                     self.cache.forget(change.pod.uid)
-                case _Callbacks():
+                case _Callback():
                     pending = self._undo(pending)
                     change.undo()
         self._undo(pending)
-
-    # Pauses
-
-    def set_aside_when_suspended(self) -> None:
-        """What was done so far will be set aside while the transaction is suspended. For one that has removed many pods, and will be paused often.
-
-        Does nothing if pods were assumed, or callbacks registered.
-        """
-        if not any(isinstance(change, _Assumed | _Callbacks) for change in self._log):
-            self._mark, self._aside = len(self._log), None
-
-    def suspend(self) -> None:
-        """Rolls everything back, and keeps it for `resume`. Checkpoints stay valid."""
-        mark, aside = self._mark, self._aside
-        copied = 0 if aside is None else mark
-        log = self._log[:copied] + [
-            # a copy, because a rollback gives the saved dict to the node
-            _NodePods(change.node_name, change.pods.copy()) if isinstance(change, _NodePods) else change
-            for change in self._log[copied:]
-        ]
-        self._suspended = log, self._saved.copy(), self.cache.groups.partially_placed_keys
-        self._undo_to(mark)
-        if aside is not None:
-            self._log.clear()
-            self._out.clear()
-            aside.suspend()
-        elif mark:
-            self._aside = self._set_aside()
-            self._undo_to(START)
-            self._aside.rolled_back()
         self._saved.clear()
-
-    def _set_aside(self) -> NodesAside:
-        """What was done up to the mark, which is to be rolled back next."""
-        cache, out = self.cache, self._out
-        names = {change.node_name: None for change in self._log if isinstance(change, _NodePods)}
-        groups = {change.key: change.pods for change in reversed(self._log) if isinstance(change, _GroupPods)}
-        partial = next((change.keys for change in self._log if isinstance(change, _PartialGroups)), None)
-        nominated = any(isinstance(change, Nominations) for change in self._log)
-        return NodesAside(
-            cache,
-            names,
-            pods={uid: self._pods[uid] for uid in out},
-            assumed=self._assumed & out,
-            orders=Orders(
-                placed={key: (before, cache.groups.members(key).placed.copy()) for key, before in groups.items()},
-                partially_placed=partial,
-                nominations=cache.nominator.copy() if nominated else None,
-            ),
-        )
-
-    def resume(self) -> None:
-        """Does everything again, in order. The cache must be as `suspend` has left it. Raises what `redo` of `on_rollback` raises."""
-        assert self._suspended is not None, "the transaction is not suspended"
-        (log, saved, partially_placed), self._suspended = self._suspended, None
-        if self._aside is not None:
-            self._aside.resume()
-            self._log = log[: self._mark]
-            self._out.update(self._aside.uids)
-        repeated = _Repeated()
-        for change in log[len(self._log) :]:  # after an exception, the transaction rolls back what was done until then
-            match change:
-                case _Removed():
-                    repeated.remove(change)
-                    continue
-                case _AddedBack():
-                    repeated.add_back(change, self._pods)
-                    continue
-            repeated = self._repeat(repeated)
-            match change:
-                case _Assumed():
-                    self.cache.assume(change.pod, change.node_name)
-                case _NominationCleared():
-                    self.cache.nominator.remove(change.uid)
-                case _Callbacks():
-                    change.redo()
-            self._log.append(change)
-        self._repeat(repeated)
-        self.cache.groups.restore_partially_placed(partially_placed)  # `forget` may have changed their order
-        self._saved = saved
-
-    def _repeat(self, repeated: _Repeated) -> _Repeated:
-        """Repeats these changes and returns an empty collection for the next ones."""
-        if not repeated.changes:
-            return repeated
-        self._take(repeated.taken)
-        self._put(repeated.put)
-        for uid in repeated.last:
-            self.cache.nodes[self._node_of[uid]].move_to_end(uid)
-        self._log += repeated.changes
-        return _Repeated()
 
     def _undo(self, pending: _Pending) -> _Pending:
         """Undoes these changes and returns an empty collection for the next ones."""

@@ -48,7 +48,7 @@ class Account:
     `spent`: seconds since it was settled; `in_window`: seconds in the running window; `decisions`: since it was settled; `in_lane`: whether the
     last one was in the lane, whose time is measured there; `outside`: seconds since it was settled that were not. It is over its budget
     until `over_until`, for the reason `why`, and `muted` meanwhile. `times`: how often it has been; `penalty`: for how many seconds the last time.
-    It is `trusted` once a decision `on_trial` stayed within the budget.
+    It is `trusted` once a decision `on_trial` stayed within the budget. `total`: all seconds ever.
     """
 
     key: str
@@ -66,6 +66,7 @@ class Account:
     muted: bool = False
     trusted: bool = False
     on_trial: bool = False
+    total: float = 0.0
 
     @property
     def most(self) -> float:
@@ -180,8 +181,13 @@ class LocalBudgets:
 
         return replace(hint, function=timed)
 
+    def charge(self, account: Account, seconds: float) -> None:
+        """Charges the time of a decision that another process has made."""
+        self._charge(account, seconds, in_lane=True)
+
     def _charge(self, account: Account, seconds: float, *, in_lane: bool) -> None:
         account.spent += seconds
+        account.total += seconds
         if not in_lane:
             account.outside += seconds
         if account.spent > account.most and not account.muted:

@@ -1,1 +1,1 @@
-"""Attempts to schedule single pods: `in_slices` runs them, `extended` calls extenders, `turns` orders them after a slow one."""
+"""Attempts at single pods: `extended` calls extenders, `outcomes` carries decisions out, `turns` orders pods after a slow attempt."""

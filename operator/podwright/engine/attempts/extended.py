@@ -243,7 +243,7 @@ class ExtendedAttempts:
             self._queue.charge_lane(seconds)
 
     async def _capacity(self) -> None:
-        await self._state.slices.quiet.over()
+        await self._state.quiet.over()
         if self._limiter.full:
             await self._limiter.wait_for_capacity()
 

@@ -3,16 +3,21 @@
     popped ─► GangMembers ─► core.gangs ─► placed: the binding cycles of all start, or none does
                                        └─► rejected, fault: all are requeued, and the group's status says why
 
-Nothing changes between the plan and its execution: the attempt may pause while it plans, and then starts anew after a change (`slices`).
+A plan that takes longer than a slice is made in a child process (`planning`). Its members are then checked and placed one by one, with other work
+between them. A member whose node is taken meanwhile gets another one. While fewer than the minimum are placed, all of them wait in Permit.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from podwright.core.framework.cost import COSTLY_GROUP_SECONDS
+from podwright.core.cycle import Placement, schedule, still_fits
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.observer import Observer
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangRejection
 from podwright.core.gangs.plan import Planner, decide
 from podwright.core.objects.control_flow import CONTROL_FLOW
@@ -21,6 +26,8 @@ from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.queue import QueuedPod
 from podwright.core.queue.queued_pod import Place
+from podwright.core.state.deadline import TookLongError
+from podwright.core.state.transaction import CacheTransaction
 from podwright.engine.binding.executor import BindingExecutor
 from podwright.engine.decisions import decision_log
 from podwright.engine.extenders import PolicyExtenders
@@ -28,10 +35,13 @@ from podwright.engine.gangs.members import GONE, GangMembers
 from podwright.engine.intake.foreign_pods import ForeignPods
 from podwright.engine.log_fields import fields
 from podwright.engine.metrics.metrics import GROUP_ALGORITHM_SECONDS
-from podwright.engine.pauses.slices import STILL_CHANGING, Undecided
+from podwright.engine.planning.placing import are_there, assume
+from podwright.engine.planning.planning import Planning
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.active_policy import WAITS_FOR_POLICY, ActivePolicy
 from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, Ports, Verdict
+from podwright.engine.process.slice import SLICE_SECONDS, Slice
+from podwright.engine.process.steps import Steps
 from podwright.engine.rejections.failures import Failures
 from podwright.engine.state import EngineState
 
@@ -55,8 +65,11 @@ class Gangs:
         binding_executor: BindingExecutor,
         failures: Failures,
         foreign_pods: ForeignPods,
+        planning: Planning,
+        slices: Slice,
     ) -> None:
-        self._slices = state.slices
+        self._planning = planning
+        self._slice = slices
         self._decisions = state.decisions
         self._cache = state.cache
         self._queue = state.queue
@@ -80,9 +93,6 @@ class Gangs:
             self._failures.reject_by(queued, GONE, {GangScheduling.name}, self._clock() - started)
             return
         self._attempt_partially_placed(group, queued)
-        if not self._may_decide(group, (queued,), policy):  # those attempts may have paused
-            self._undecided((queued,))
-            return
         self._attempt_group(group, queued, policy, started)
 
     def prioritize_partially_placed(self) -> None:
@@ -95,8 +105,6 @@ class Gangs:
         """Attempts the other partially placed gangs that sort no later than the popped pod: they need the same room."""
         key = self._policies.sort_key(popped.pod, 0.0)
         for group in self._cache.groups.partially_placed:
-            if self._cache.groups.get(group.key) is not group:  # it has changed while an attempt was paused
-                continue
             first = None if group is but else next(iter(self._active(group)), None)
             if first is None or first.costly or key < self._policies.sort_key(first.pod, 0.0):
                 continue
@@ -130,37 +138,58 @@ class Gangs:
         if policy.extenders and any(self._extenders.deciding(policy, member.pod) for member in members):
             self._refuse(group, members, started)
             return
-        cpu_started = self._slices.cpu()
-        decision = self._slices.decide(
-            lambda: self._decide(group, members, policy),
-            wanted=lambda: self._may_decide(group, members, policy),
-            in_lane=any(member.costly for member in members),
-            about=members,
-        )
-        if decision is Undecided.NOT_NOW:
-            self._undecided(members)
+        if any(member.costly for member in members):
+            self._planning.add(_GangJob(group, members, policy=policy, started=started, gangs=self))
             return
+        cpu_started = self._sources.cpu()
+        try:
+            observer = self._slow_plugins.observer_if_slow(policy.compiled.name)
+            decision = self._slice.run(lambda: self.decide(group, members, policy, observer))
+        except TookLongError:
+            self.give_back(members)
+            return
+        seconds = self._sources.cpu() - cpu_started
+        deque(self.carry_out(decision, members, policy, seconds=seconds, started=started), 0)
+
+    def carry_out(
+        self,
+        decision: GangDecision,
+        members: Sequence[QueuedPod],
+        policy: ActivePolicy,
+        *,
+        seconds: float,
+        started: float,
+        planned: bool = False,
+    ) -> Steps[bool]:
+        """Carries a decision out, which took so many seconds of CPU. `planned`: it was made on an earlier state of the cluster. Returns False if it does
+        not fit any more.
+        """
+        fitted = True
+        preemption = decision.preemption if isinstance(decision, GangRejection) else None
+        if planned and preemption is not None and not are_there(preemption.victims, self._cache):
+            return False
         policy.activity.decisions[0] += len(members)
-        seconds, cpu_seconds = self._clock() - started, self._slices.cpu() - cpu_started
-        if decision is Undecided.STILL_CHANGING:
-            decision = GangFault(group, "", STILL_CHANGING)
-        self._metrics.observe(GROUP_ALGORITHM_SECONDS, seconds)
+        took = self._clock() - started
+        self._metrics.observe(GROUP_ALGORITHM_SECONDS, took)
         self._decisions.add_group(decision, [member.pod for member in members], policy.label)
         if decision_log.enabled():
-            decision_log.log_group_decision(decision, policy.label, seconds)
+            decision_log.log_group_decision(decision, policy.label, took)
         for member in members:
-            member.slow = member.undecided > 0 or cpu_seconds >= COSTLY_GROUP_SECONDS
+            member.slow = seconds >= SLICE_SECONDS
         if isinstance(decision, GangPlacement):
-            result = "scheduled" if self._placed(decision, members, policy, started) else "unschedulable"
+            fitted = yield from self._placed(decision, members, policy, started, planned=planned)
+            placed = self._cache.groups.placed(decision.group.key) >= decision.group.min_count
+            result = "scheduled" if placed else "unschedulable"
         elif isinstance(decision, GangRejection):
             self._not_scheduled(decision.group, Verdict(UNSCHEDULABLE, decision.message))
-            self._failures.reject_group(members, decision, policy.framework, started)
+            yield from self._failures.reject_group(members, decision, policy.framework, started)
             result = "unschedulable" if decision.preemption is None else "waiting_on_preemption"
         else:
-            self._fault(decision, members, seconds)
+            self._fault(decision, members, took)
             result = "error"
         profile = members[0].pod.scheduler_name
         self._metrics.group_attempt_took(result, profile, self._clock() - started)
+        return fitted
 
     def _wait_for_policy(
         self, group: PodGroup, members: Sequence[QueuedPod], policy: ActivePolicy, started: float
@@ -190,25 +219,30 @@ class Gangs:
                 self._cache.forget(member.uid)
             self._failures.fail(member, message, seconds)
 
-    def _may_decide(self, group: PodGroup, members: Sequence[QueuedPod], policy: ActivePolicy) -> bool:
-        """Whether the members of a group whose attempt was paused still wait for a decision about this version of it."""
-        return self._cache.groups.get(group.key) is group and all(
+    def may_decide(self, group: PodGroup, members: Sequence[QueuedPod], policy: ActivePolicy) -> bool:
+        """Whether the members of a group, which are in flight, still wait for a decision about this version of it."""
+        return self._cache.groups.get(group.key) == group and all(
             self._queue.get(member.uid) is member
             and not member.pod.terminating
             and member.pod.group == group.key
+            and self._cache.placement(member.uid) is None
             and self._policies.of(member.pod) is policy
             for member in members
         )
 
-    def _undecided(self, members: Sequence[QueuedPod]) -> None:
-        """Puts the members into the lane, because the attempt could not be decided while the cluster changed. The next attempt takes the
-        members as they are then.
-        """
-        left = [member for member in members if self._queue.get(member.uid) is member]
-        for member in left:
-            self._queue.wait_in_lane(member, ())
+    def give_back(self, members: Sequence[QueuedPod]) -> None:
+        """Puts the members into the lane, without a decision. The next attempt takes the members as they are then."""
+        for member in members:
+            if self._queue.get(member.uid) is not member or self._binding_cycles.has(member.uid):
+                continue
+            if self._cache.placement(member.uid) is not None:
+                self._queue.done(member.uid)
+            else:
+                self._queue.wait_in_lane(member, ())
 
-    def _decide(self, group: PodGroup, members: Sequence[QueuedPod], policy: ActivePolicy) -> GangDecision:
+    def decide(
+        self, group: PodGroup, members: Sequence[QueuedPod], policy: ActivePolicy, observer: Observer | None = None
+    ) -> GangDecision:
         if problem := self._foreign_pods.problem(group.key, members[0].pod.scheduler_name):
             return GangFault(group, "", problem)
         for member in members:
@@ -226,7 +260,6 @@ class Gangs:
             return GangFault(group, "", policy.why_waits(members[0].pod))
         args = policy.compiled.profile.args.get(GangScheduling.name)
         pack_by = "" if args is None else args.topology_key
-        observer = self._slow_plugins.observer_if_slow(policy.compiled.name)
         planner = Planner(
             framework=policy.framework,
             cache=self._cache,
@@ -240,27 +273,49 @@ class Gangs:
     # Outcomes
 
     def _placed(
-        self, decision: GangPlacement, members: Sequence[QueuedPod], policy: ActivePolicy, started: float
-    ) -> bool:
-        """Starts the binding cycles. False if fewer than the minimum have started: then all of them are cancelled."""
-        queued = {member.uid: member for member in members}
+        self,
+        decision: GangPlacement,
+        members: Sequence[QueuedPod],
+        policy: ActivePolicy,
+        started: float,
+        *,
+        planned: bool,
+    ) -> Steps[bool]:
+        """Starts the binding cycles. Fewer than the minimum: then all of them are cancelled. Returns False if that is because nodes were taken."""
+        group, queued = decision.group, {member.uid: member for member in members}
+        begun: list[str] = []
+        taken: list[QueuedPod] = []
         for placement in decision.placements:
-            self._binding_executor.start(queued[placement.pod.uid], policy, placement, started)
-        if self._cache.groups.placed(decision.group.key) < decision.group.min_count:
-            # Reserve or Permit rejected a planned member. No task has run yet, so the other cycles can still be cancelled.
-            for placement in decision.placements:
-                self._binding_cycles.cancel(placement.pod.uid, NOT_TOGETHER)
+            member, now = queued[placement.pod.uid], placement
+            if planned:
+                yield
+                if self._queue.get(member.uid) is not member:
+                    continue
+                found = self._as_it_is_now(placement, group, policy)
+                if found is None:
+                    taken.append(member)
+                    continue
+                now = found
+            self._binding_executor.start(member, policy, now, started)
+            begun.append(member.uid)
+        if self._cache.groups.placed(group.key) < group.min_count:
+            # The others wait in Permit, so they can still be cancelled.
+            for uid in begun:
+                self._binding_cycles.cancel(uid, NOT_TOGETHER)
+            if taken:
+                return False
             for rejection in decision.rejections:
                 by = rejection.status_plugins | {GangScheduling.name}
                 self._failures.reject_by(queued[rejection.pod.uid], NOT_TOGETHER, by, self._clock() - started)
-            self._not_scheduled(decision.group, Verdict(UNSCHEDULABLE, NOT_TOGETHER))
-            return False
+            self._not_scheduled(group, Verdict(UNSCHEDULABLE, NOT_TOGETHER))
+            return True
+        self.give_back(taken)
         for rejection in decision.rejections:
             member = queued[rejection.pod.uid]
             self._failures.reject(member, rejection, policy.framework, self._clock() - started)
             # The minimum is placed. The next attempt, which follows at once, decides whether the rest preempts.
             self._queue.activate(member.uid)
-        self._groups.scheduled(decision.group)
+        self._groups.scheduled(group)
         return True
 
     def _not_scheduled(self, group: PodGroup, verdict: Verdict) -> None:
@@ -268,7 +323,65 @@ class Gangs:
         if self._cache.groups.placed(group.key) < group.min_count:
             self._groups.below_minimum(group, verdict)
 
+    def _as_it_is_now(self, placement: Placement, group: PodGroup, policy: ActivePolicy) -> Placement | None:
+        """The placement on the cluster as it is now, perhaps on another node. None if there is none, or the members must be placed close together."""
+        framework = policy.framework
+        try:
+            state = still_fits(framework, self._cache, placement)
+        except PluginError:
+            return None
+        if state is not None:
+            return replace(placement, state=state)
+        if group.topology_key:
+            return None
+        try:
+            found = self._slice.run(
+                lambda: schedule(framework, self._cache, placement.pod, self._sources.below, preempt=False)
+            )
+        except TookLongError:
+            return None
+        return found if isinstance(found, Placement) else None
+
+    def fail(self, group: PodGroup, members: Sequence[QueuedPod], message: str, started: float) -> None:
+        """The process that decided has ended without a decision."""
+        self._fault(GangFault(group, "", message), members, self._clock() - started)
+
     def _fault(self, decision: GangFault, members: Sequence[QueuedPod], seconds: float) -> None:
         for member in members:
             self._failures.fail(member, decision.message, seconds, cause=(SCHEDULER_ERROR, decision.message))
         self._not_scheduled(decision.group, Verdict(SCHEDULER_ERROR, decision.message))
+
+
+class _GangJob:
+    """See `planning.Job`. Of the members of a group."""
+
+    def __init__(
+        self, group: PodGroup, members: Sequence[QueuedPod], *, policy: ActivePolicy, started: float, gangs: Gangs
+    ) -> None:
+        self.pods = members
+        self.policy = policy
+        self._group = group
+        self._started = started
+        self._gangs = gangs
+
+    def decide(self) -> GangDecision:
+        return self._gangs.decide(self._group, self.pods, self.policy)
+
+    def assume(self, decision: GangDecision, transaction: CacheTransaction) -> bool:
+        placements = decision.placements if isinstance(decision, GangPlacement) else ()
+        preempts = isinstance(decision, GangRejection) and decision.preemption is not None
+        return not preempts and all(assume(each, self.policy, transaction) for each in placements)
+
+    def wanted(self) -> bool:
+        return self._gangs.may_decide(self._group, self.pods, self.policy)
+
+    def carry_out(self, decision: GangDecision, seconds: float) -> Steps[bool]:
+        return self._gangs.carry_out(
+            decision, self.pods, self.policy, seconds=seconds, started=self._started, planned=True
+        )
+
+    def give_back(self) -> None:
+        self._gangs.give_back(self.pods)
+
+    def fail(self, message: str) -> None:
+        self._gangs.fail(self._group, self.pods, message, self._started)

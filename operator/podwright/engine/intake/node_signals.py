@@ -24,7 +24,7 @@ class NodeSignals(Stream):
     def __init__(self, state: EngineState, ports: Ports) -> None:
         super().__init__(state, ports)
         self._signals = state.cache.signals
-        self._quiet = state.slices.quiet
+        self._quiet = state.quiet
         self._known = 0
         """The last change for which waiting pods were retried."""
 
@@ -81,7 +81,7 @@ class Minutes(Stream):
     def __init__(self, state: EngineState, ports: Ports, wall: Callable[[], float], wanted: Callable[[], bool]) -> None:
         """`wall` gives seconds since the epoch. `wanted`: whether a pod may wait for a minute."""
         super().__init__(state, ports)
-        self._quiet = state.slices.quiet
+        self._quiet = state.quiet
         self._wall = wall
         self._wanted = wanted
         self._minute = self._now()

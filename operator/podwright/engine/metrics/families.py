@@ -118,6 +118,14 @@ class CounterFamily:
             series = self._series.setdefault(labels, array("q", (0,)))
         return series
 
+    def numbers(self) -> Iterator[tuple[tuple[str, ...], Sequence[float]]]:
+        """The numbers of each series, by the values of its labels."""
+        return ((labels, (*series,)) for labels, series in self._series.items())
+
+    def add(self, labels: tuple[str, ...], more: Sequence[float]) -> None:
+        """Adds to a series what `numbers` has grown by in another process."""
+        self.of(*labels)[0] += int(more[0])
+
     def keep_only(self, label: str, values: Collection[str]) -> None:
         """Drops the series with other values of this label."""
         _keep_only(self._series, self._declaration, label, values)
@@ -153,6 +161,12 @@ class HistogramSeries:
         self.counts[bisect_left(self._bounds, value)] += 1
         self._sum[0] += value
 
+    def add(self, counts: Sequence[float], total: float) -> None:
+        """Adds so many values to each bucket, and to the sum."""
+        for bucket, count in enumerate(counts):
+            self.counts[bucket] += int(count)
+        self._sum[0] += total
+
 
 class HistogramFamily:
     """The series of one histogram."""
@@ -174,6 +188,14 @@ class HistogramFamily:
             if series is None:
                 series = self._series[labels] = HistogramSeries(self._declaration.buckets)
         return series
+
+    def numbers(self) -> Iterator[tuple[tuple[str, ...], Sequence[float]]]:
+        """See CounterFamily."""
+        return ((labels, (*series.counts, series.sum)) for labels, series in self._series.items())
+
+    def add(self, labels: tuple[str, ...], more: Sequence[float]) -> None:
+        """See CounterFamily."""
+        self.of(*labels).add(more[:-1], more[-1])
 
     def keep_only(self, label: str, values: Collection[str]) -> None:
         """Drops the series with other values of this label."""

@@ -42,6 +42,8 @@ ATTEMPTS_PER_MEASURED: Final = 50
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
 """How an attempt ended: the label `result`."""
 
+Numbers = Mapping[tuple[int, tuple[str, ...]], Sequence[float]]
+"""By the number of the family and the values of the labels."""
 _POD_ATTEMPTS: Final = (*map(str, range(15)), "15+")
 
 # Queue
@@ -320,6 +322,10 @@ class Metrics(Observer):
         self._profiles = profiles = Profiles()
         self._counters = {each: CounterFamily(each, profiles) for each in CATALOGUE if isinstance(each, Counter)}
         self._histograms = {each: HistogramFamily(each, profiles) for each in CATALOGUE if isinstance(each, Histogram)}
+        self._counting: Sequence[CounterFamily | HistogramFamily] = (
+            *self._counters.values(),
+            *self._histograms.values(),
+        )
         self._gauges = {each: GaugeFamily(each, profiles) for each in CATALOGUE if isinstance(each, Gauge)}
         self._evaluations = PluginEvaluations(self._counters[PLUGIN_EVALUATIONS])
         self._attempts = 0
@@ -353,6 +359,27 @@ class Metrics(Observer):
         for gauge in gauges:
             if gauge.in_parts:
                 yield from gauge.snapshot_in_parts()
+
+    # From another process
+
+    def numbers(self) -> Numbers:
+        """What was counted and observed so far."""
+        self._evaluations.fold()
+        return {(at, labels): each for at, family in enumerate(self._counting) for labels, each in family.numbers()}
+
+    def numbers_since(self, before: Numbers) -> Numbers:
+        """How much `numbers` have grown, without those that have not."""
+        now = self.numbers()
+        return {
+            key: [new - old for new, old in zip(each, before.get(key, (0,) * len(each)), strict=True)]
+            for key, each in now.items()
+            if each != before.get(key)
+        }
+
+    def add(self, more: Numbers) -> None:
+        """Adds what was counted and observed in another process."""
+        for (at, labels), each in more.items():
+            self._counting[at].add(labels, each)
 
     # For every metric
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,6 +41,11 @@ class _Known:
     next_logged: int = 10
 
 
+Report = tuple[_Trace, str]
+"""The traceback, and a short text."""
+_MOST_REPORTS: Final = 100
+
+
 class PluginExceptions:
     """See the module."""
 
@@ -53,6 +58,8 @@ class PluginExceptions:
         self._activities = activities
         self._known: OrderedDict[tuple[CompiledPolicy | None, _Trace], _Known] = OrderedDict()
         self._listeners: list[Callable[[], None]] = []
+        self.reports: deque[Report] = deque(maxlen=_MOST_REPORTS)
+        """The latest ones, for the process that a child tells of them."""
 
     def listen(self, changed: Callable[[], None]) -> None:
         """Calls `changed` whenever a policy's `summary` has changed."""
@@ -63,8 +70,6 @@ class PluginExceptions:
 
         def report(plugin: str, point: str, error: BaseException) -> None:
             self._metrics.count(PLUGIN_EXCEPTIONS, plugin, point[:1].upper() + point[1:])
-            if self._activities is not None:
-                self._activities.fault(policy.name, _shortened(plugin, point, error))
             self._report(policy, plugin, point, error)
 
         return report
@@ -76,27 +81,43 @@ class PluginExceptions:
 
     def _report(self, policy: CompiledPolicy | None, plugin: str, point: str, error: BaseException) -> None:
         """`policy`: None for an index, which all policies share."""
-        who = f"policy {policy.name}: plugin {plugin}" if policy else f"index {plugin}"
         trace = plugin_traceback(error)
         lines = ((frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(trace))  # reads no files
-        key = (policy, (plugin, point, type(error).__name__, tuple(deque(lines, _FRAMES))))
+        key = (plugin, point, type(error).__name__, tuple(deque(lines, _FRAMES)))
+        report = key, _shortened(plugin, point, error)
+        if policy is not None:
+            self.reports.append(report)
+        if self._add(policy, report):
+            log.error(
+                "%s raised an exception at %s%s (logged once; later ones are counted)",
+                _who(policy, plugin),
+                point,
+                "" if policy else ", so what it says of pods may be wrong",
+                exc_info=(type(error), error, trace),
+            )
+
+    def take(self, policy: CompiledPolicy, reports: Iterable[Report]) -> None:
+        """Adds what was reported in another process, which has logged and counted it."""
+        for report in reports:
+            self._add(policy, report)
+
+    def _add(self, policy: CompiledPolicy | None, report: Report) -> bool:
+        """Returns whether the exception is a new one."""
+        trace, text = report
+        if policy is not None and self._activities is not None:
+            self._activities.fault(policy.name, text)
+        key = policy, trace
         known = self._known.get(key)
         if known is not None:
-            self._count(who, known)
+            self._count(_who(policy, trace[0]), known)
             self._known.move_to_end(key)
-            return
-        self._known[key] = _Known(_shortened(plugin, point, error))
+            return False
+        self._known[key] = _Known(text)
         if len(self._known) > self._limit:
             self._known.popitem(last=False)
-        log.error(
-            "%s raised an exception at %s%s (logged once; later ones are counted)",
-            who,
-            point,
-            "" if policy else ", so what it says of pods may be wrong",
-            exc_info=(type(error), error, trace),
-        )
         for changed in self._listeners:
             changed()
+        return True
 
     def _count(self, who: str, known: _Known) -> None:
         known.count += 1
@@ -120,6 +141,10 @@ class PluginExceptions:
         """Forgets the exceptions of all other policies."""
         for key in [key for key in self._known if key[0] is not None and key[0] not in policies]:
             del self._known[key]
+
+
+def _who(policy: CompiledPolicy | None, plugin: str) -> str:
+    return f"policy {policy.name}: plugin {plugin}" if policy else f"index {plugin}"
 
 
 def _shortened(plugin: str, point: str, error: BaseException) -> str:

@@ -37,7 +37,7 @@ TICK_SECONDS: Final = 0.25
 """How often `stop` is called."""
 _QUEUE_SORT: Final = "sort_key"
 _FRAMES: Final = 50
-_NO_PLUGINS: Final = sys.stdlib_module_names | {"google", "greenlet", "kopf", "numpy", "orjson", "podwright", "re2"}
+_NO_PLUGINS: Final = sys.stdlib_module_names | {"google", "kopf", "numpy", "orjson", "podwright", "re2"}
 """Packages whose functions the core calls."""
 
 
@@ -59,10 +59,6 @@ class PluginGuard(CallGuard):
         super().__init__(times.clock, budget)
         self._times = times
         self._metrics = metrics
-        self._left: Sample = (0.0, 0)
-        """The sample at the beginning of the current pause."""
-        self._away: Sample = (0.0, 0)
-        """The CPU time and context switches of the thread in all pauses."""
         self._building: list[float] = []
         """How many seconds plugins have, for each build or load that is in progress."""
         self._in_plugin: tuple[str, int] = "", 0
@@ -76,17 +72,7 @@ class PluginGuard(CallGuard):
     # Budgets
 
     def sample(self) -> Sample:
-        cpu, waits = self._away
-        return self._times.cpu() - cpu, self._times.waits() - waits
-
-    def leave(self) -> tuple[GuardedPlugin | None, str]:
-        self._left = self.sample()
-        return super().leave()
-
-    def enter_again(self, left: tuple[GuardedPlugin | None, str]) -> None:
-        cpu, waits = self._left
-        self._away = self._times.cpu() - cpu, self._times.waits() - waits
-        super().enter_again(left)
+        return self._times.cpu(), self._times.waits()
 
     def overran(self, plugin: GuardedPlugin, method: str, seconds: float, used: Sample) -> None:
         if plugin.off:

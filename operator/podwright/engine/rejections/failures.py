@@ -25,6 +25,7 @@ from podwright.engine.metrics.policies import SLOW_LANE
 from podwright.engine.policies.active_policy import WAITS_FOR_POLICY, ActivePolicy
 from podwright.engine.ports import SCHEDULER_ERROR, Ports, Regarding, Verdict
 from podwright.engine.ports import UNSCHEDULABLE as REASON_UNSCHEDULABLE
+from podwright.engine.process.steps import Steps
 from podwright.engine.rejections.follow_ups import FollowUps
 from podwright.engine.rejections.preemption import Preemptions
 from podwright.engine.state import EngineState
@@ -74,18 +75,18 @@ class Failures:
 
     def reject_group(
         self, members: Sequence[QueuedPod], decision: GangRejection, framework: Framework, started: float
-    ) -> None:
-        """Rejects a group. If it preempts, all its members wait for the victims."""
+    ) -> Steps[None]:
+        """Rejects a group, in steps. If it preempts, all its members wait for the victims."""
         self._record_group(members, decision)
         nominations = {} if decision.preemption is None else decision.preemption.nominations
         cause = (without_counts(decision.message), decision.plugins)
         first = not any(member.reported and cause in member.reported for member in members)
-        for member in members:
+        for member in members:  # in one step: nobody may try a part of them
             nominated = nominations.get(member.uid, "")
             self._reject_member(member, decision, nominated, self._clock() - started, cause, urgent=first)
         if decision.preemption is not None:
             pods = [member.pod for member in members if self._queue.get(member.uid) is member]
-            self._preemptions.carry_out_gang(framework, pods, decision.preemption)
+            yield from self._preemptions.carry_out_gang(framework, pods, decision.preemption)
 
     def _record_group(self, members: Sequence[QueuedPod], decision: GangRejection) -> None:
         """An event for a group whose minimum is not placed. The group's status has the counts: in the event, each change of them

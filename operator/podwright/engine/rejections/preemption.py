@@ -10,6 +10,7 @@ its room wait for the same eviction. Source of the rules: kube-scheduler's async
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from podwright.engine.metrics.metrics import (
     PREEMPTION_VICTIMS,
 )
 from podwright.engine.ports import Ports, Regarding, Verdict, kind_of, preempted_by, preempting
+from podwright.engine.process.steps import Steps
 from podwright.engine.state import EngineState
 
 DEFAULT_PREEMPTION: Final = "DefaultPreemption"
@@ -63,7 +65,6 @@ class Preemptions:
         self._binding_cycles = state.binding_cycles
         self._clock = state.clock
         self._wake = state.wake
-        self._slices = state.slices
         self._recorder = ports.recorder
         self._status = ports.status
         self._evictor = ports.evictor
@@ -79,10 +80,12 @@ class Preemptions:
         self._metrics.observe(PREEMPTION_VICTIMS, len(wanted.victims))
         self._count_violations(preemptor, wanted.violations)
         self._clear_lower_nominations((wanted.nominated_node,), pod.priority, {pod.uid})
-        self._remove_victims(framework, preemptor, wanted.victims)
+        deque(self._remove_victims(framework, preemptor, wanted.victims), 0)
 
-    def carry_out_gang(self, framework: Framework, members: Sequence[PodInfo], preemption: GangPreemption) -> None:
-        """Nominates the group's waiting members and evicts the victims; the members wait for them together.
+    def carry_out_gang(
+        self, framework: Framework, members: Sequence[PodInfo], preemption: GangPreemption
+    ) -> Steps[None]:
+        """Nominates the group's waiting members and evicts the victims, in steps; the members wait for them together.
 
         Does nothing without victims: then the group waits for those of an earlier preemption.
         """
@@ -98,7 +101,7 @@ class Preemptions:
         preemptor = _Preemptor(group.key, uids, Regarding.group(group, members[0].scheduler_name), WHOLE_CLUSTER)
         self._metrics.observe(GROUP_PREEMPTION_VICTIMS, len(preemption.victims))
         self._count_violations(preemptor, preemption.violations)
-        self._remove_victims(framework, preemptor, preemption.victims)
+        yield from self._remove_victims(framework, preemptor, preemption.victims)
 
     def _count_violations(self, preemptor: _Preemptor, violations: int) -> None:
         if violations:
@@ -112,7 +115,7 @@ class Preemptions:
                 nominator.remove(lower.uid)
                 self._status.write(lower, None, "")
 
-    def _remove_victims(self, framework: Framework, preemptor: _Preemptor, victims: Sequence[PodInfo]) -> None:
+    def _remove_victims(self, framework: Framework, preemptor: _Preemptor, victims: Sequence[PodInfo]) -> Steps[None]:
         _, units = disruptions(victims, self._cache.groups)
         if units:
             self._metrics.observe(PREEMPTION_DISRUPTIONS, units, preemptor.kind)
@@ -128,7 +131,7 @@ class Preemptions:
             self._groups.below_minimum(group, Verdict(PREEMPTED, message))
         remaining = [victim for victim in bound if victim.uid in self._evictions or not self._is_terminating(victim)]
         if remaining:
-            self._evict(holders, preemptor, remaining)
+            yield from self._evict(holders, preemptor, remaining)
 
     def _cancelled(self, victim: PodInfo, preemptor: _Preemptor, by: str) -> bool:
         """Whether the victim's binding cycle could be stopped, so that no pod has to be deleted."""
@@ -145,7 +148,7 @@ class Preemptions:
         known = self._cache.placement(victim.uid)
         return victim.terminating if known is None else known.pods[victim.uid].terminating
 
-    def _evict(self, holders: Sequence[Any], preemptor: _Preemptor, victims: list[PodInfo]) -> None:
+    def _evict(self, holders: Sequence[Any], preemptor: _Preemptor, victims: list[PodInfo]) -> Steps[None]:
         started = self._clock()
         for holder in holders:
             holder.started(preemptor.key)
@@ -168,7 +171,7 @@ class Preemptions:
             self._release_new_members(preemptor)
 
         for victim in victims:
-            self._slices.point_after_decision()
+            yield
             self._start_eviction(victim, preemptor, partial(eviction_done, victim.uid))
 
     def _start_eviction(self, victim: PodInfo, preemptor: _Preemptor, done: Callable[[bool], None]) -> None:

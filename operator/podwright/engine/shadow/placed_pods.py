@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from podwright.engine.pauses.slices import Undecided
+from podwright.engine.shadow.answers import ShadowAnswers
 from podwright.engine.shadow.comparison import Comparison, on_former_state
 from podwright.engine.shadow.shadow_pods import Seen
 from podwright.engine.shadow.tallies import Tallies
@@ -41,9 +41,9 @@ class Arrival:
 class PlacedPods:
     """See the module."""
 
-    def __init__(self, state: EngineState, tallies: Tallies) -> None:
+    def __init__(self, state: EngineState, tallies: Tallies, answers: ShadowAnswers) -> None:
         self._cache = state.cache
-        self._slices = state.slices
+        self._answers = answers
         self._arrivals = state.arrivals
         self._tallies = tallies
         self._recent: deque[tuple[int, str]] = deque(maxlen=MOST_LATER)
@@ -60,30 +60,24 @@ class PlacedPods:
         self._recent.append((self._number, uid))
         return Arrival(uid, node, seen, tuple(tallies), self._number, self._arrivals.changes)
 
-    def compare(self, arrival: Arrival, tally: Tally) -> bool:
-        """Lets the policy decide. Returns False if the cluster has changed meanwhile: try again, or give up with `Skip.CHANGING`."""
+    def compare(self, arrival: Arrival, tally: Tally) -> None:
+        """Lets the policy decide. Raises TookLongError: see ShadowAnswers."""
         there, seen = self._cache.placement(arrival.uid), arrival.seen
         if there is None:
             self._tallies.skip(tally, Skip.GONE)
-            return True
+            return
         pod = there.pods[arrival.uid]
         skip = Skip.GROUP if pod.group else self._reason_to_skip(arrival, seen)
         if skip is not None:
             self._tallies.skip(tally, skip)
-            return True
+            return
         early = None if seen is None else self._early(arrival, tally, seen)
         if early is None and is_decided_early(pod, tally.policy.framework):
             self._tallies.skip(tally, Skip.UNSEEN)
-            return True
+            return
         found = early or self._on_former_state(arrival, tally)
-        if isinstance(found, Undecided):
-            if self._cache.placement(arrival.uid) is not None:
-                return False
-            self._tallies.skip(tally, Skip.GONE)
-            return True
         comparison, changes = found
         self._tallies.add(tally, pod, arrival.node, comparison, changes=changes)
-        return True
 
     def _reason_to_skip(self, arrival: Arrival, seen: Seen | None) -> Skip | None:
         if self._cache.present(arrival.node) is None:
@@ -100,7 +94,7 @@ class PlacedPods:
             return None
         return outlook.against(node.slot), max(0, arrival.changes - seen.changes)
 
-    def _on_former_state(self, arrival: Arrival, tally: Tally) -> tuple[Comparison, int] | Undecided:
+    def _on_former_state(self, arrival: Arrival, tally: Tally) -> tuple[Comparison, int]:
         """The comparison, and how many other changes it does not leave out."""
         cache, uid = self._cache, arrival.uid
         later = [other for number, other in self._recent if number > arrival.number]
@@ -115,8 +109,4 @@ class PlacedPods:
             assert there is not None, "a decision about a pod that is gone is not wanted"
             return on_former_state(tally.policy.framework, cache, there.pods[uid], arrival.node, later)
 
-        def wanted() -> bool:
-            return cache.placement(uid) is not None and self._tallies.of(tally.name) is tally
-
-        found = self._slices.decide(decide, wanted=wanted, in_lane=False)
-        return found if isinstance(found, Undecided) else (found, changes)
+        return self._answers.to((uid, tally.number), decide), changes

@@ -12,7 +12,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from podwright.api.policy_status import ShadowWork
 from podwright.api.spec.match import Subject
@@ -21,21 +20,19 @@ from podwright.core.objects.pod import PodInfo
 from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.metrics.policies import SHADOW_NODES_IN_USE, SHADOW_UNPLACED, SHADOW_UTILIZATION, SHADOW_WAITING
 from podwright.engine.policies.active_policies import ActivePolicies
+from podwright.engine.shadow.answers import ShadowAnswers
 from podwright.engine.shadow.comparison import Outcome
 from podwright.engine.shadow.due_checks import DueChecks
 from podwright.engine.shadow.placed_pods import Arrival, PlacedPods
 from podwright.engine.shadow.shadow_pods import ShadowPods, WatchedPod
 from podwright.engine.shadow.tallies import Tallies
-from podwright.engine.shadow.tally import Skip, Tally
+from podwright.engine.shadow.tally import Tally
 from podwright.engine.shadow.unplaced_pods import UnplacedPods
 from podwright.engine.shadow.waiting_arrivals import WaitingArrivals
 from podwright.engine.shadow.worlds import Worlds
 from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
-
-TRIES: Final = 3
-"""How often a decision is begun again when changes of the cluster interrupt it."""
 
 
 @dataclass(slots=True)
@@ -45,13 +42,12 @@ class _Job:
     uid: str
     arrival: Arrival | None
     turns: deque[Tally]
-    tries: int = 0
 
 
 class Shadow:
     """See the module."""
 
-    def __init__(self, state: EngineState, policies: ActivePolicies, metrics: Metrics) -> None:
+    def __init__(self, state: EngineState, policies: ActivePolicies, metrics: Metrics, answers: ShadowAnswers) -> None:
         self._cache = state.cache
         self._wake = state.wake
         self._arrivals = state.arrivals
@@ -60,8 +56,11 @@ class Shadow:
         self.worlds = Worlds(state, policies=policies)
         self.pods = ShadowPods(state.queue, changed=self._pod_changed, left=self._pod_left)
         """The sink for pending pods of `names`."""
-        self._placed = PlacedPods(state, tallies=self.tallies)
-        self.unplaced = UnplacedPods(state, pods=self.pods, tallies=self.tallies, again=self._claim_changed)
+        self.answers = answers
+        self._placed = PlacedPods(state, tallies=self.tallies, answers=answers)
+        self.unplaced = UnplacedPods(
+            state, pods=self.pods, tallies=self.tallies, answers=answers, again=self._claim_changed
+        )
         self._by_name: dict[str, list[Tally]] = {}
         self.names: frozenset[str] = frozenset()
         """The scheduler names of the policies in shadow mode."""
@@ -179,7 +178,7 @@ class Shadow:
     # Decisions
 
     def attempt(self) -> None:
-        """Makes one decision for one policy, if there is any to make. Never raises. It may pause, as any attempt of the engine.
+        """Makes one decision for one policy, if there is any to make. Raises only TookLongError: then call `answers.compute`, and try again.
 
         Comparisons and worlds take turns.
         """
@@ -192,10 +191,8 @@ class Shadow:
             return
         tally = job.turns[0]
         try:
-            if self._decide(job, tally):
-                if job.turns and job.turns[0] is tally:  # policies may have changed in a pause
-                    job.turns.popleft()
-                job.tries = 0
+            self._decide(job, tally)
+            job.turns.popleft()
         except CONTROL_FLOW:
             raise
         except BaseException:
@@ -240,22 +237,16 @@ class Shadow:
         subject = Subject.of(pod, self._cache.namespace_labels(pod.namespace))
         return [tally for tally in tallies if tally.policy.compiled.matches(subject)]
 
-    def _decide(self, job: _Job, tally: Tally) -> bool:
-        """Whether the policy is done with the pod."""
-        job.tries += 1
+    def _decide(self, job: _Job, tally: Tally) -> None:
         if job.arrival is not None:
-            if self._placed.compare(job.arrival, tally):
-                return True
-            if job.tries >= TRIES:
-                self.tallies.skip(tally, Skip.CHANGING)
-            return job.tries >= TRIES
+            self._placed.compare(job.arrival, tally)
+            return
         watched = self.pods.get(job.uid)
         if watched is None or not self.unplaced.is_subject(watched):
-            return True
-        done = self.unplaced.check(watched, tally)
-        if done and watched.seen.fits.get(tally.number):
+            return
+        self.unplaced.check(watched, tally)
+        if watched.seen.fits.get(tally.number):
             self.worlds.pod_fits(tally, watched.pod)
-        return done or job.tries >= TRIES
 
     def _ended(self, job: _Job) -> None:
         watched = self.pods.get(job.uid) if job.arrival is None else None

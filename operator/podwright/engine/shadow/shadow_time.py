@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from podwright.engine.attempts.in_slices import Attempts
+from podwright.core.state.deadline import TookLongError
 from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.metrics.policies import SHADOW_MILLISECONDS
 from podwright.engine.shadow.shadow import Shadow
@@ -26,14 +26,16 @@ class ShadowTime:
         shadow: Shadow,
         cycles: BindingCycles,
         *,
-        attempts: Attempts,
         metrics: Metrics,
         clock: Callable[[], float],
+        wake: Callable[[], None],
     ) -> None:
         self._shadow = shadow
         self._cycles = cycles
-        self._attempts = attempts
         self._clock = clock
+        self._wake = wake
+        self._computing: asyncio.Task[None] | None = None
+        """Computes a decision that takes longer than a slice. No other is made meanwhile."""
         self._not_before = -math.inf
         """When the next turn is, while there is other work."""
         self._milliseconds = metrics.counter(SHADOW_MILLISECONDS).of()
@@ -42,7 +44,7 @@ class ShadowTime:
     @property
     def has_turn(self) -> bool:
         """Whether a decision is due, whatever else there is to do."""
-        if not self._shadow.names:
+        if not self._shadow.names or self._computing is not None:
             return False
         now = self._clock()
         due = self._shadow.due(now)
@@ -51,7 +53,7 @@ class ShadowTime:
     @property
     def next_turn(self) -> float | None:
         """When the next decision is due, by the clock; None if that is not known."""
-        due = self._shadow.due(self._clock()) if self._shadow.names else None
+        due = self._shadow.due(self._clock()) if self._shadow.names and self._computing is None else None
         return None if due is None else max(due, self._not_before)
 
     def use_idle_time(self) -> bool:
@@ -62,11 +64,29 @@ class ShadowTime:
 
     async def decide(self) -> None:
         """One decision. Other tasks run afterwards."""
-        seconds = await self._attempts.aside(self._shadow.attempt)
+        started = self._clock()
+        try:
+            self._shadow.attempt()
+        except TookLongError:
+            self._computing = asyncio.create_task(self._compute(), name="podwright shadow decision")
+        seconds = self._clock() - started
         self._not_before = self._clock() + seconds * (1.0 / SHARE - 1.0)
         milliseconds, self._rest = divmod(self._rest + 1000.0 * seconds, 1.0)
         self._milliseconds[0] += int(milliseconds)
         await asyncio.sleep(0)
+
+    async def _compute(self) -> None:
+        try:
+            await self._shadow.answers.compute()
+        finally:
+            self._computing = None
+            self._wake()
+
+    async def stop(self) -> None:
+        """Ends the decision that is being computed."""
+        if self._computing is not None:
+            self._computing.cancel()
+            await asyncio.gather(self._computing, return_exceptions=True)
 
 
 def earliest(*times: float | None) -> float | None:

@@ -36,8 +36,6 @@ class Skip(Enum):
     """Too many others waited for their turn."""
     GONE = "gone"
     """It was deleted before the policy had its turn."""
-    CHANGING = "changing"
-    """The cluster changed faster than the policy could decide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

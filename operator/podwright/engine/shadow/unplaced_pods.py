@@ -10,7 +10,7 @@ from typing import Final
 
 from podwright.core.framework.framework import Framework
 from podwright.core.objects.pod import PodInfo
-from podwright.engine.pauses.slices import Undecided
+from podwright.engine.shadow.answers import ShadowAnswers
 from podwright.engine.shadow.awaited_claims import AwaitedClaims
 from podwright.engine.shadow.comparison import Comparison, Outcome, Outlook, compare_unplaced
 from podwright.engine.shadow.shadow_pods import Seen, ShadowPods, WatchedPod
@@ -24,11 +24,18 @@ PODS_AT_ONCE: Final = 1_000
 class UnplacedPods:
     """See the module."""
 
-    def __init__(self, state: EngineState, pods: ShadowPods, tallies: Tallies, again: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        state: EngineState,
+        pods: ShadowPods,
+        tallies: Tallies,
+        answers: ShadowAnswers,
+        again: Callable[[str], None],
+    ) -> None:
         """`again` is called with the uid of a pod about which the policies are to decide again, because a claim of it has changed."""
         self._cache = state.cache
         self.claims = AwaitedClaims(state.cache, changed=again)
-        self._slices = state.slices
+        self._answers = answers
         self._arrivals = state.arrivals
         self._pods = pods
         self._tallies = tallies
@@ -42,8 +49,8 @@ class UnplacedPods:
             return True
         return any(is_decided_early(pod, tally.policy.framework) for tally in self._tallies)
 
-    def check(self, watched: WatchedPod, tally: Tally) -> bool:
-        """Lets the policy decide. Returns False if the cluster has changed meanwhile.
+    def check(self, watched: WatchedPod, tally: Tally) -> None:
+        """Lets the policy decide. Raises TookLongError: see ShadowAnswers.
 
         That it finds no node is no answer yet about a pod whose claims are not all there: `claims` tells when to ask again.
         """
@@ -51,7 +58,7 @@ class UnplacedPods:
         framework = tally.policy.framework
         early = is_decided_early(pod, framework)
         if seen.message is None and (not early or tally.number in seen.outlooks):
-            return True
+            return
         tally.policy.activity.decisions[0] += 1
 
         def decide() -> Comparison | Outlook:
@@ -59,13 +66,7 @@ class UnplacedPods:
                 return Comparison(outcome=Outcome.WAITS_TOO, why=gate.message)
             return (Outlook.of if early else compare_unplaced)(framework, self._cache, pod)
 
-        found = self._slices.decide(
-            decide,
-            wanted=lambda: self._pods.get(pod.uid) is watched and self._tallies.of(tally.name) is tally,
-            in_lane=False,
-        )
-        if isinstance(found, Undecided):
-            return False
+        found = self._answers.to((pod.uid, tally.number), decide)
         answer = found.found if isinstance(found, Outlook) else found
         waits = early and not answer.node and self.claims.note(pod)
         if isinstance(found, Outlook) and not waits:
@@ -74,7 +75,6 @@ class UnplacedPods:
             seen.outlooks[tally.number] = found
         if seen.message is not None:
             self._count(watched, tally, answer)
-        return True
 
     def _count(self, watched: WatchedPod, tally: Tally, found: Comparison) -> None:
         """Counts what the policy says about a pod that the other scheduler cannot place, if it is not what it said before."""

@@ -13,7 +13,6 @@ from podwright.core.objects.resources import CPU, MEMORY
 from podwright.core.objects.watched_kinds import STORED_KINDS
 from podwright.core.plugins.rules.params import CONFIG_MAP
 from podwright.core.state.object_store import Object, key_of
-from podwright.engine.pauses.slices import Undecided
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.shadow.tally import Tally
 from podwright.engine.shadow.used_nodes import Usage, UsedNodes, usage_of
@@ -32,7 +31,6 @@ class Worlds:
 
     def __init__(self, state: EngineState, policies: ActivePolicies) -> None:
         self._cache = state.cache
-        self._slices = state.slices
         self._policies = policies
         self._used: UsedNodes | None = None
         """The usage of the cluster itself; None until the first world exists."""
@@ -85,12 +83,9 @@ class Worlds:
                 return
 
     def _make(self, tally: Tally) -> None:
-        """Makes the next world. The first one has to read all pods to follow changes: it may pause, and start anew."""
+        """Makes the next world. The first one reads all pods, to follow changes."""
         if self._used is None:
-            used = self._slices.decide(lambda: self._cache.observer(UsedNodes), wanted=lambda: True, in_lane=False)
-            if isinstance(used, Undecided):
-                return
-            self._used = used
+            self._used = self._cache.observer(UsedNodes)
             for kind in _KINDS:
                 self._cache.store.listen(kind, partial(self._object_changed, kind))
         self._wanted.remove(tally)

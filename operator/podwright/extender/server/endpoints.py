@@ -27,10 +27,13 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.interface import Int64s
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.names import is_dns_label, is_dns_subdomain
+from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.state.cache import Cache
 from podwright.engine.log_fields import fields
 from podwright.engine.metrics.metrics import EXTENDER_REQUEST_SECONDS, EXTENDER_REQUESTS, Metrics
+from podwright.engine.planning.elsewhere import Elsewhere, NoAnswerError
+from podwright.engine.process.steps import in_slices
 from podwright.extender.server.bindings import Bindings
 from podwright.extender.server.bodies import SMALL, Budget, read_body, read_fast
 from podwright.extender.server.body_text import TooLargeError
@@ -42,8 +45,6 @@ from podwright.extender.server.requests import (
     read_victims,
 )
 from podwright.extender.server.sent_nodes import InPlace
-from podwright.extender.server.sliced import SlicedDecisions, UndecidedError
-from podwright.extender.server.steps import in_slices
 from podwright.extender.server.verdicts import UnusablePolicyError, Verdicts
 from podwright.extender.wire import (
     BindingResult,
@@ -94,6 +95,8 @@ _ERRORS: Final[Mapping[str, Callable[[str], bytes]]] = {
 }
 """The answers that can hold a text about an error."""
 _JSON: Final = "application/json"
+FEW_NODES: Final = 200
+"""To put so many nodes in place takes milliseconds."""
 
 
 class _Failure(Exception):  # noqa: N818 -- the outcome of a request
@@ -110,7 +113,7 @@ class Decisions:
 
     cache: Cache
     verdicts: Verdicts
-    sliced: SlicedDecisions
+    elsewhere: Elsewhere
     bindings: Bindings
     read_node: NodeReader
     now: Callable[[], float]
@@ -243,7 +246,7 @@ class ExtenderEndpoints:
             raise _Failure(400, f"the extender cannot use the body of the request: {error}") from error
         except UnusablePolicyError as error:
             raise _Failure(404, str(error)) from error
-        except (PluginError, UndecidedError) as error:
+        except (PluginError, NoAnswerError) as error:
             raise _Failure(500, str(error)) from error
 
     # Verbs
@@ -271,19 +274,28 @@ class ExtenderEndpoints:
         return encode_scores(asked.names, scores)
 
     async def _decide(self, asked: Asked, decide: Callable[[], T]) -> T:
+        elsewhere = self._decisions.elsewhere
         if not asked.differing:
-            return await self._decisions.sliced.decide(decide)
-        return await self._decisions.sliced.decide_on(InPlace(self._decisions.cache, asked.differing), decide)
+            return await elsewhere.ask(decide)
+        decide_on = partial(self._on_sent_nodes, asked.differing, decide)
+        return await (elsewhere.ask(decide_on) if len(asked.differing) <= FEW_NODES else elsewhere.compute(decide_on))
+
+    def _on_sent_nodes(self, nodes: Sequence[Node], decide: Callable[[], T]) -> T:
+        """The decision, with these nodes in the place of the cache's own."""
+        sent = InPlace(self._decisions.cache, nodes)
+        try:
+            sent.put()
+            return decide()
+        finally:
+            sent.back()
 
     async def _preempt(self, body: bytearray, policy: str) -> bytes:
         asked = await in_slices(read_victims(body, self._most_nodes()))
         pod = self._pod(asked.pod)
         steps = self._decisions.verdicts.preempt(pod, policy, asked.victims, self._decisions.now())
-        async with self._decisions.sliced.lock.reading():
-            return encode(PreemptionResult(await in_slices(steps)))
+        return encode(PreemptionResult(await in_slices(steps)))
 
     async def _bind(self, body: bytearray, policy: str) -> bytes:
-        await self._decisions.sliced.quiet.over()
         problem = await self._decisions.bindings.bind(decode_binding_args(bytes(body)), policy)
         if problem:
             raise _Failure(500, problem)

@@ -12,9 +12,9 @@ import orjson
 
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
+from podwright.engine.process.steps import Steps
 from podwright.extender.go_json import GoJSONError, int64, mismatch, raw_object, string, strings, struct
 from podwright.extender.server.body_text import MAX_FIELDS, BodyText, TooLargeError
-from podwright.extender.server.steps import Steps
 from podwright.extender.wire import MetaVictims, RawObject
 
 MAX_VICTIMS: Final = 100_000

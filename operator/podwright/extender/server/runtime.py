@@ -27,7 +27,6 @@ from podwright.engine.metrics.metrics import (
     TASK_RESTARTS,
     Metrics,
 )
-from podwright.engine.pauses.slices import Slices
 from podwright.engine.process.instance import new_instance
 from podwright.engine.process.memory import configure_memory, freeze_objects
 from podwright.extender.server.bindings import Bindings
@@ -36,7 +35,6 @@ from podwright.extender.server.gate import ExtenderGate
 from podwright.extender.server.options import ExtenderOptions
 from podwright.extender.server.policies import PolicySink
 from podwright.extender.server.sent_nodes import NodeVersions, differing
-from podwright.extender.server.sliced import SlicedDecisions
 from podwright.extender.server.verdicts import Verdicts
 from podwright.kube.api_cluster import ApiCluster
 from podwright.kube.background import BackgroundTasks
@@ -216,7 +214,6 @@ class ExtenderRuntime:
 
     async def _listen(self, parts: Parts, nodes: NodeVersions) -> None:
         engine, options = parts.engine, self._options
-        quiet = engine.slices.quiet
         verdicts = Verdicts(engine.cache, engine.policies, engine.budgets)
         bindings = Bindings(
             engine.cache,
@@ -229,12 +226,7 @@ class ExtenderRuntime:
         decisions = Decisions(
             cache=engine.cache,
             verdicts=verdicts,
-            sliced=SlicedDecisions(
-                quiet,
-                lambda: Slices(
-                    engine.cache, quiet, clock=time.monotonic, cpu=time.thread_time, guard=engine.plugin_guard
-                ),
-            ),
+            elsewhere=engine.elsewhere,
             bindings=bindings,
             read_node=partial(differing, engine.cache, nodes),
             now=time.time,

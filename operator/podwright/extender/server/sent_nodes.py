@@ -16,7 +16,6 @@ from podwright.core.objects.readable import parse_known_node
 from podwright.core.state.cache import Cache
 from podwright.engine.intake.nodes import Nodes
 from podwright.engine.intake.object_changes import same_node
-from podwright.extender.server.steps import Steps
 
 Raw = Mapping[str, Any]
 
@@ -74,29 +73,17 @@ class InPlace:
         self._before: dict[str, Node | None] = {}
         """The cache's own nodes that are replaced."""
 
-    @property
-    def undisturbed(self) -> bool:
-        """Whether the cache still has all of these nodes. A watch event replaces a node again."""
-        return all(self._has(name) for name in self._before)
-
-    def put(self) -> Steps[None]:
+    def put(self) -> None:
         for name, node in self._sent.items():
             known = self._cache.present(name)
             self._before[name] = None if known is None else known.node
             self._cache.set_node(node)
-            yield
 
-    def back(self) -> Steps[None]:
-        """Restores the cache's own nodes. Can be called again if it was interrupted."""
+    def back(self) -> None:
+        """Restores the cache's own nodes."""
         while self._before:
             name, own = self._before.popitem()
-            if self._has(name):
-                if own is None:
-                    self._cache.remove_node(name)
-                else:
-                    self._cache.set_node(own)
-                yield
-
-    def _has(self, name: str) -> bool:
-        known = self._cache.present(name)
-        return known is not None and known.node is self._sent[name]
+            if own is None:
+                self._cache.remove_node(name)
+            else:
+                self._cache.set_node(own)

@@ -26,7 +26,7 @@ from podwright.core.state.cache import Cache
 from podwright.engine.accounting.local_budgets import LocalBudgets
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.active_policy import ActivePolicy
-from podwright.extender.server.steps import Steps
+from podwright.engine.process.steps import Steps
 from podwright.extender.wire import MAX_EXTENDER_PRIORITY, MetaVictims
 
 UNKNOWN_NODE: Final = "node(s) not known to the extender"

@@ -137,6 +137,6 @@ def test_held_bytes_counts_what_is_shared_once():
 def test_an_evaluation_of_many_nodes_pauses(expression):
     world = nodes(200)
     pauses = []
-    world.cache.pauses.pause = lambda: pauses.append(1)
+    world.cache.deadline.check = lambda: pauses.append(1)
     Expression(expression, score=False).column(subject(world, pending_pod()), kept_of(world))
     assert len(pauses) >= 3

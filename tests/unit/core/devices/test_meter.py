@@ -69,26 +69,6 @@ def test_a_search_without_a_limit_evaluates_everything():
     assert evaluated(cache, costly(99)) == DEVICES
 
 
-def test_what_others_evaluate_in_a_pause_does_not_count():
-    alone, cache, others = cluster(), cluster(), iter((50, 51))
-
-    def pause() -> None:
-        cache.pauses.pause = None
-        if (index := next(others, None)) is not None:
-            assert code(cache, costly(index), Limits(None, None)) == TOO_FEW
-        cache.pauses.pause = pause
-
-    cache.pauses.pause = pause
-    limits = Limits(3_000, None)
-    known = []
-    for each in (alone, cache):
-        with pytest.raises(SearchTimeoutError):
-            code(each, costly(DEVICES - 1), limits)
-        known.append(evaluated(each, costly(DEVICES - 1)))
-    assert known[0] == known[1] > 0
-    assert next(others, None) is None, "there were enough pauses"
-
-
 def test_selectors_of_which_one_costs_more_than_the_limit_are_evaluated_one_by_one():
     """None of them is evaluated again on a device that has passed it."""
     cache = cluster()

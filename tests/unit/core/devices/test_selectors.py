@@ -4,8 +4,8 @@ from podwright.core.devices.compiling import compile_expression
 from podwright.core.devices.meter import Meter
 from podwright.core.devices.selectors import FAILS, SelectorError, Selectors
 from podwright.core.objects.devices.slices import parse_slice
+from podwright.core.state.deadline import Deadline
 from podwright.core.state.devices.shapes import ShapeNumbers
-from podwright.core.state.pauses import Pauses
 from support.objects.devices import make_slice
 
 DEVICES = [{"name": f"gpu-{i}", "attributes": {"index": {"int": i}}} for i in range(50)]
@@ -56,7 +56,7 @@ def test_a_selector_that_cannot_be_compiled_keeps_no_frame_for_each_device():
         raise error
 
     numbers = ShapeNumbers()
-    matcher = Selectors(compile_nothing, numbers, Meter(Pauses())).matcher((), ("no",))
+    matcher = Selectors(compile_nothing, numbers, Meter(Deadline())).matcher((), ("no",))
     for shape in shapes():
         numbers.add(shape)
     matcher.results()

@@ -7,7 +7,7 @@ from podwright.core.devices.allocator import allocator_of
 from podwright.core.devices.errors import SearchTimeoutError
 from podwright.core.devices.verdicts import FAILS, FITS, HARD, TOO_FEW, Limits
 from podwright.core.objects.devices.claims import claim_spec_of
-from podwright.core.state.pauses import InputsChangedError
+from podwright.core.state.deadline import TookLongError
 from support.objects.builders import make_node
 from support.objects.devices import (
     allocated,
@@ -142,11 +142,11 @@ def test_a_search_pauses_and_goes_on_after_a_pause_in_which_something_has_change
     def pause():
         pauses.append(True)
         if len(pauses) % 5 == 0:
-            raise InputsChangedError
+            raise TookLongError
 
-    cache.pauses.pause = pause
+    cache.deadline.check = pause
     for _ in range(3):
-        with pytest.raises(InputsChangedError):
+        with pytest.raises(TookLongError):
             codes(cache, hard_claim())
     assert len(pauses) == 15
 
@@ -162,15 +162,15 @@ def test_the_first_search_pauses_between_nodes_and_goes_on_after_a_change(monkey
     def pause():
         pauses.append(True)
         if len(pauses) % 2 == 0:
-            raise InputsChangedError
+            raise TookLongError
 
-    cache.pauses.pause = pause
+    cache.deadline.check = pause
     claim = make_claim("c", exactly(count=4))
     for _ in range(100):
         try:
             found = codes(cache, claim)
             break
-        except InputsChangedError:
+        except TookLongError:
             continue
     assert set(found.values()) == {FITS}
     assert len(pauses) >= 4
@@ -205,10 +205,10 @@ def test_a_pause_within_an_evaluation_changes_no_result(number, monkeypatch):
     def pause():
         pauses.append(True)
         if len(pauses) == number:
-            raise InputsChangedError
+            raise TookLongError
 
-    cache.pauses.pause = pause
-    with contextlib.suppress(InputsChangedError):
+    cache.deadline.check = pause
+    with contextlib.suppress(TookLongError):
         codes(cache, *claims)
     assert codes(cache, *claims) == expected == {"a": FAILS}
 

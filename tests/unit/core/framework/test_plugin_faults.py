@@ -277,10 +277,10 @@ def test_an_attempt_may_pause_between_nodes_with_nominated_pods():
     fwk = Framework(convert_profile({}, "", PLUGINS, made.features), PLUGINS, made)
 
     def pauses(name):
-        made.cache.pauses.pause = lambda: points.append(1)
+        made.cache.deadline.check = lambda: points.append(1)
         points = []
         decide(fwk, parse_pod(make_pod(name, requests={"cpu": "1"})))
-        made.cache.pauses.pause = None
+        made.cache.deadline.check = None
         return len(points)
 
     before = pauses("before")

@@ -21,6 +21,6 @@ def test_an_attempt_may_pause_at_each_member_in_each_pass_over_members_that_diff
     pods = [parse_pod(make_pod(f"p{i}", requests={"cpu": "1", "memory": f"{i + 1}Mi"})) for i in range(MEMBERS)]
     bounds = CapacityBounds(framework, world.cache, pods)
     points = []
-    world.cache.pauses.pause = lambda: points.append(1)
+    world.cache.deadline.check = lambda: points.append(1)
     assert bounds.total() == 4
     assert len(points) == 3 * MEMBERS, "the bounds, their sums by domain, and the sum of all"

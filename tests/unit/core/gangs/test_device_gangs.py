@@ -76,7 +76,7 @@ def test_members_share_a_claim_that_the_first_of_them_allocates():
     assert len(cache.devices.claims.usage) == 1
 
 
-def test_the_nodes_are_searched_before_the_plan_where_the_attempt_can_pause(monkeypatch):
+def test_the_nodes_are_searched_before_the_plan_with_points_between_them(monkeypatch):
     monkeypatch.setattr(verdicts, "STEPS_BETWEEN_PAUSES", 1)
     _, framework, cache = planned(4, 2)
     names = [f"n{i}" for i in range(20)]
@@ -84,7 +84,7 @@ def test_the_nodes_are_searched_before_the_plan_where_the_attempt_can_pause(monk
         cache.set_node(parse_node(make_node(name)))
         cache.set_object("ResourceSlice", make_slice(f"{name}-gpus", [make_device("gpu-0")], node=name))
     points = []
-    cache.pauses.pause = lambda: points.append(cache.pauses.can_pause)
+    cache.deadline.check = lambda: points.append(True)
     pods = sorted(cache.groups.members(GANG).waiting.values(), key=lambda pod: pod.name)
     decision = decide(Planner(framework, cache, cache.groups.get(GANG), lambda _n: 0, ""), pods, 0.0)
     assert isinstance(decision, GangPlacement)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 from unittest import mock
 
@@ -14,6 +15,7 @@ from podwright.core.framework.interface import CycleState
 from podwright.core.gangs import gang_preemption
 from podwright.core.gangs.decisions import GangPreemption
 from podwright.core.objects.pod import parse_pod
+from podwright.core.state.deadline import TookLongError
 from support.gangs.kit import HOST, ZONE, FullCluster, budget, group_of, one, room
 from support.objects.builders import make_pod
 from support.properties import examples
@@ -137,22 +139,18 @@ def test_preemption_leaves_the_cache_as_it_was_and_filters_all_affected_members(
     assert contents(cluster) == before
 
 
-@given(clusters())
+@given(clusters(), st.integers(1, 60))
 @settings(max_examples=examples(60), deadline=None)
-def test_pauses_at_every_point_change_neither_the_result_nor_the_cache(cluster):
-    before, pauses = contents(cluster), cluster.cache.pauses
-    found = cluster.preempt()
+def test_an_attempt_that_ends_at_any_point_leaves_no_trace(cluster, last):
+    before, points = contents(cluster), []
 
-    def pause() -> None:
-        pauses.suspend()
-        with mock.patch.object(pauses, "pause", None):  # the probes do not pause
-            assert contents(cluster) == before
-        pauses.resume()
+    def check() -> None:
+        points.append(True)
+        if len(points) == last:
+            raise TookLongError
 
-    with mock.patch.object(pauses, "pause", pause):
-        again = cluster.preempt()
+    cluster.cache.deadline.check = check
+    with contextlib.suppress(TookLongError):
+        cluster.preempt()
+    cluster.cache.deadline.check = None
     assert contents(cluster) == before
-    assert type(again) is type(found)
-    if isinstance(found, GangPreemption):
-        assert found.nominations == again.nominations
-        assert [pod.name for pod in found.victims] == [pod.name for pod in again.victims]

@@ -10,7 +10,6 @@ from podwright.core.queue.active_pods import (
     ADVANCE_SECONDS,
     CLOSED,
     IDLE_SECONDS,
-    MEMBERS_AT_ONCE,
     SHARE,
     START_SECONDS,
 )
@@ -50,7 +49,7 @@ class Lane(Harness):
         """Time passes, and an ordinary pod comes and goes at its end."""
         self.clock.now += seconds
         self.add("other")
-        assert self.queue.pop_ordinary().pod.name == "other"
+        assert self.queue.take("default/other").pod.name == "other"
         self.queue.done("default/other")
 
     def all(self, seconds=1.0):
@@ -243,24 +242,6 @@ def test_a_pod_whose_last_attempt_was_slow_waits_in_the_lane(h):
     assert h.take() is None
 
 
-def test_between_the_slices_of_a_costly_attempt_pods_do_not_wait_behind_members_of_groups(h):
-    for number in range(3):
-        h.add(f"member-{number}", priority=10, group="gang")
-    h.add("a")
-    h.add("b")
-    assert [h.queue.pop_ordinary().pod.name, h.counts()["active"]] == ["a", 4]
-    h.queue.delete("default/member-0")
-    h.queue.release_members()
-    assert h.all() == ["member-1", "member-2", "b"]
-
-
-def test_between_two_slices_not_all_of_very_many_members_are_passed_over(h):
-    for number in range(MEMBERS_AT_ONCE + 1):
-        h.add(f"member-{number}", priority=10, group="gang")
-    h.add("a")
-    assert [h.queue.pop_ordinary(), h.queue.pop_ordinary().pod.name] == [None, "a"]
-
-
 def test_the_lane_is_counted_as_active(h):
     h.costly("big")
     h.add("a")
@@ -368,3 +349,15 @@ def test_compaction_keeps_the_order_of_the_lane(h):
     compact_all()
     h.clock.now += CLOSED
     assert h.take() == "modest"
+
+
+def test_while_pods_of_the_lane_are_decided_others_go_first(h):
+    for number in range(3):
+        h.costly(f"big-{number}", priority=10)
+    assert h.queue.pop().pod.name == "big-0"
+    assert h.queue.pop_costly().pod.name == "big-1"
+    h.queue.lane_is_busy = True
+    h.add("a")
+    assert [h.take(), h.take(), h.queue.next_wakeup()] == ["a", None, None]
+    h.queue.lane_is_busy = False
+    assert [h.take(), h.queue.pop_costly()] == ["big-2", None]

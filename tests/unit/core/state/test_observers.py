@@ -5,7 +5,7 @@ import pytest
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.state.cache import Cache
-from podwright.core.state.pauses import InputsChangedError
+from podwright.core.state.deadline import TookLongError
 from support.objects.builders import make_node, make_pod
 from support.state.placement_recorder import PlacementRecorder
 
@@ -22,7 +22,7 @@ class Fragile:
         if pod.name == "worse":
             raise GeneratorExit("no Exception")
         if pod.name == "ours":
-            raise InputsChangedError
+            raise TookLongError
         self.pods.append(pod.name)
 
     def pod_removed(self, pod, _slot):
@@ -66,7 +66,7 @@ def test_an_exception_of_an_index_is_reported_and_all_others_see_the_change(cach
 
 def test_an_attempt_that_starts_anew_is_let_through(cache, reported):
     cache.observer(Fragile)
-    with pytest.raises(InputsChangedError):
+    with pytest.raises(TookLongError):
         cache.set_pod(parse_pod(make_pod("ours", node="n")))
     assert reported == []
 

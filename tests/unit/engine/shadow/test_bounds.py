@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import weakref
 from types import SimpleNamespace
@@ -9,9 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from podwright.core.objects.compaction import compact_all
+from podwright.core.state.deadline import TookLongError
 from podwright.engine.metrics.metrics import Metrics
-from podwright.engine.pauses.slices import Undecided
-from podwright.engine.shadow import shadow as module
 from podwright.engine.shadow import shadow_pods, tally, waiting_arrivals
 from podwright.engine.shadow.shadow_time import SHARE, ShadowTime, earliest
 from podwright.engine.shadow.tally import Skip
@@ -111,21 +111,6 @@ async def test_a_pod_that_must_be_decided_early_is_not_compared_if_that_was_too_
     assert (rig.outcomes(), rig.tally().skipped) == ({}, {Skip.UNSEEN: 1})
 
 
-async def test_a_pod_that_the_cluster_leaves_no_time_for_is_given_up(rig, monkeypatch):
-    await rig.apply(shadow_policy())
-    await rig.caught_up()
-    tried = []
-
-    def interrupted(_decide, **_options):
-        tried.append(1)
-        return Undecided.NOT_NOW
-
-    monkeypatch.setattr(rig.engine.slices, "decide", interrupted)
-    await rig.placed(theirs("web"), "a")
-    await rig.caught_up()
-    assert (len(tried), rig.tally().skipped) == (module.TRIES, {Skip.CHANGING: 1})
-
-
 async def test_memory_comes_back_when_pods_and_policies_go(rig):
     await rig.apply(shadow_policy(), shadow_policy("other", strategy={"type": "MostAllocated"}))
     await rig.caught_up()
@@ -161,19 +146,19 @@ class TestTime:
     @pytest.fixture
     def time(self):
         found = SimpleNamespace(now=100.0, made=0, cycles=[], due=lambda now: now, names=frozenset("x"), waiting=0)
-        found.attempt = lambda: None
 
-        async def aside(_attempt):
+        def attempt():
             found.made += 1
             found.now += 0.5
-            return 0.5
+
+        found.attempt = attempt
 
         found.time = ShadowTime(
             found,
             found.cycles,
-            attempts=SimpleNamespace(aside=aside),
             metrics=Metrics(lambda: found.now),
             clock=lambda: found.now,
+            wake=lambda: None,
         )
         return found
 
@@ -193,6 +178,19 @@ class TestTime:
         assert not time.time.use_idle_time()
         assert time.time.next_turn == pytest.approx(time.now + 4.5)
         time.cycles.clear()
+        assert time.time.use_idle_time()
+
+    async def test_while_a_child_decides_no_other_decision_is_due(self, time):
+        answered = asyncio.Event()
+
+        def attempt():
+            raise TookLongError
+
+        time.attempt, time.answers = attempt, SimpleNamespace(compute=answered.wait)
+        await time.time.decide()
+        assert (time.time.has_turn, time.time.next_turn) == (False, None)
+        answered.set()
+        await settle()
         assert time.time.use_idle_time()
 
     async def test_without_policies_in_shadow_mode_there_is_never_a_turn(self, time):

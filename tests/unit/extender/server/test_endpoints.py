@@ -9,13 +9,12 @@ import numpy as np
 import orjson
 import pytest
 
-from podwright.engine.pauses.slices import STILL_CHANGING
 from podwright.extender.server import bodies
 from podwright.extender.server import endpoints as module
 from podwright.extender.server.bodies import SMALL
 from podwright.kube.serve.connections.connection import Limits
 from support.engine.kit import on_node, ours
-from support.engine.sliced import Clock
+from support.engine.long_work import Clock, FakeChildren
 from support.extender.kit import ExtenderRig
 from support.objects.builders import make_node, make_pod, make_taint
 from support.serve.kit import hang_up
@@ -426,69 +425,50 @@ async def test_a_failing_plugin_is_named(rig, monkeypatch):
         assert "broken" in answer["Error"]
 
 
-def pausing(rig, monkeypatch, until):
-    """A filter that takes long, and may pause again and again, until this is true. Calls it each time."""
-    clock = Clock()
-    monkeypatch.setattr(rig.rig, "clock", clock)
+def slow(rig, monkeypatch):
+    """A filter that takes longer than a slice in the loop."""
+    monkeypatch.setattr(rig.rig, "clock", Clock())
     plugin = next(each for each in rig.policies.default.framework.filter_plugins if each.name == "NodeName")
     filter_all = plugin.filter_all
 
-    def slow(*arguments):
-        for _ in range(1_000):
-            if until():
-                break
-            clock.take(1.0)
-            rig.cache.pauses.point_in_plugin()
+    def filter_slowly(*arguments):
+        for _ in range(10):
+            rig.cache.deadline.point()
         return filter_all(*arguments)
 
-    monkeypatch.setattr(plugin, "filter_all", slow)
+    monkeypatch.setattr(plugin, "filter_all", filter_slowly)
 
 
-async def test_other_requests_are_answered_while_a_decision_takes_long(rig, monkeypatch):
-    others = []
+async def test_a_decision_that_takes_longer_than_a_slice_comes_from_a_child(monkeypatch):
+    children = FakeChildren()
+    rig = ExtenderRig("a", "b", children=children)
+    slow(rig, monkeypatch)
     async with rig.serving() as caller:
-
-        def answered():
-            if not others:
-                others.append(asyncio.create_task(caller.post("/prioritize", args())))
-            return others[0].done()
-
-        pausing(rig, monkeypatch, answered)
         status, answer = await caller.post("/filter", args())
-        assert others[0].done()
-        assert (await others[0])[0] == 200
-    assert (status, answer["NodeNames"], answer["Error"]) == (200, ["a", "b"], "")
+    assert (status, answer["NodeNames"], answer["Error"], children.started) == (200, ["a", "b"], "", 1)
 
 
-async def test_a_decision_that_never_sees_a_quiet_cluster_is_an_error_of_the_pod(rig, monkeypatch):
-    async def change_always():
-        for number in itertools.count():
-            rig.rig.node("a", labels={"changed": str(number)})
-            await asyncio.sleep(0)
-
-    pausing(rig, monkeypatch, lambda: False)
+async def test_a_child_that_ends_without_a_decision_is_an_error_of_the_pod(monkeypatch):
+    children = FakeChildren()
+    children.end = "it took more than 20 s"
+    rig = ExtenderRig("a", "b", children=children)
+    slow(rig, monkeypatch)
     async with rig.serving() as caller:
-        changing = asyncio.create_task(change_always())
         status, answer = await caller.post("/filter", args())
-        changing.cancel()
-    assert (status, answer["Error"]) == (200, STILL_CHANGING)
+    assert (status, answer["Error"]) == (200, "the process that decides ended: it took more than 20 s")
 
 
-@pytest.mark.parametrize("path", ["/bind", "/filter"])
-async def test_requests_that_change_the_cache_wait_for_the_end_of_a_quiet_time(rig, path):
-    quiet = rig.rig.engine.slices.quiet
-    bind = {"PodName": "asks", "PodNamespace": "default", "PodUID": "default/asks", "Node": "a"}
-    body = sent(make_node("a", labels={"other": "than the cache's"})) if path == "/filter" else bind
+@pytest.mark.parametrize("long", [False, True])
+async def test_sent_nodes_are_in_place_for_one_decision_only(monkeypatch, long):
+    rig = ExtenderRig("a", "b", children=FakeChildren())
+    if long:
+        slow(rig, monkeypatch)
+    body = sent(make_node("a", taints=[{"key": "x", "effect": "NoSchedule"}]), make_node("b"))
     async with rig.serving() as caller:
-        await caller.post("/filter", args())
-        quiet.begin(1.0)
-        asking = asyncio.create_task(caller.post(path, body))
-        for _ in range(20):
-            await caller.post("/prioritize", args())
-        assert not asking.done()
-        quiet.end()
-        status, answer = await asking
-    assert (status, answer["Error"]) == (200, "")
+        _, answer = await caller.post("/filter", body)
+        _, again = await caller.post("/filter", args())
+    assert [node["metadata"]["name"] for node in answer["Nodes"]["items"]] == ["b"]
+    assert again["NodeNames"] == ["a", "b"]
 
 
 async def test_large_requests_leave_nothing_in_memory_before_a_collection(rig):

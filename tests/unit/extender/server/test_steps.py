@@ -2,8 +2,8 @@
 
 import asyncio
 
-from podwright.extender.server import steps as module
-from podwright.extender.server.steps import in_slices
+from podwright.engine.process import steps as module
+from podwright.engine.process.steps import in_slices
 
 
 async def test_other_tasks_run_between_slices(monkeypatch):

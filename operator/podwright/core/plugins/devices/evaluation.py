@@ -181,8 +181,7 @@ class Evaluation:
         return DevicesHere(self._cache, asked.problem, asked.names)
 
     def _limits(self) -> Limits:
-        pauses = self._cache.pauses
-        bounded = pauses.must_end_soon and not pauses.can_pause
+        bounded = self._cache.deadline.bounds_searches
         return Limits(self._steps, _WHOLE_ATTEMPT_STEPS if bounded else None)
 
     def scores(self, found: CycleClaims, slots: NDArray[np.intp]) -> Int64s | int:

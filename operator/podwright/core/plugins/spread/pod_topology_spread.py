@@ -144,7 +144,7 @@ class PodTopologySpread(
         return _scoring(state).score(node)
 
     def score_all(self, state: CycleState, _pod: PodInfo, _feasible: Feasible) -> Int64s | int:
-        return _scoring(state).score_all(self.handle.cache.pauses.point_in_plugin)
+        return _scoring(state).score_all(self.handle.cache.deadline.point)
 
     def normalize(self, state: CycleState, _pod: PodInfo, scores: Int64s, _feasible: Feasible) -> Int64s | int:
         return _scoring(state).normalize(scores)

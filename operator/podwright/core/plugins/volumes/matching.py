@@ -24,8 +24,8 @@ from podwright.core.objects.volumes import (
 from podwright.core.plugins.volumes.mentioned_values import MentionedValues, Signature
 from podwright.core.plugins.volumes.shelves import Pool, Search, Wanted, request_of
 from podwright.core.plugins.volumes.similar_nodes import SimilarNodes
+from podwright.core.state.deadline import never
 from podwright.core.state.object_store import ObjectStore
-from podwright.core.state.pauses import never
 from podwright.core.state.volumes.volume_index import VolumeIndex
 
 NO_MATCH: Final = "node(s) didn't find available persistent volumes to bind"

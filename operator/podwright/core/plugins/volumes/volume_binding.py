@@ -51,8 +51,8 @@ from podwright.core.plugins.volumes.explained import why_not_here, why_nowhere
 from podwright.core.plugins.volumes.matching import NO_MATCH, NO_SPACE, Outcome, Plan, UnboundClaims
 from podwright.core.plugins.volumes.volume_node_affinity import affinity_mask, affinity_on
 from podwright.core.state.columns.table import ABSENT, NodeTable
+from podwright.core.state.deadline import Deadline
 from podwright.core.state.nodeinfo import NodeInfo
-from podwright.core.state.pauses import Pauses
 
 _DEFAULT_SHAPE: Final = (UtilizationShapePoint(0, MAX_SHAPE_SCORE), UtilizationShapePoint(100, 0))
 _OUT_OF_REACH: Final = "node(s) didn't match PersistentVolume's node affinity"
@@ -193,7 +193,7 @@ class VolumeBinding(
         index = cache.volumes.index
         bound, waiting = [], []
         for name in names:
-            cache.pauses.point_in_plugin()  # classes are parsed here, and may have thousands of topology terms
+            cache.deadline.point()  # classes are parsed here, and may have thousands of topology terms
             claim = index.claim(pod.namespace, name)
             assert claim is not None, "_unusable has seen it"
             if claim.bound:
@@ -206,7 +206,7 @@ class VolumeBinding(
                 waiting.append(claim)
             else:
                 return unresolvable("pod has unbound immediate PersistentVolumeClaims")
-        unbound = UnboundClaims(waiting, index, cache.store, cache.pauses.point_in_plugin) if waiting else None
+        unbound = UnboundClaims(waiting, index, cache.store, cache.deadline.point) if waiting else None
         state.data[self.name] = _Claims(tuple(bound), unbound)
         return None
 
@@ -221,7 +221,7 @@ class VolumeBinding(
         claims: _Claims = state.data[self.name]
         codes = self._bound_codes(claims.bound, table)
         if claims.unbound is not None:
-            claims.grouping = _group(claims.unbound, table, self.handle.cache.pauses)
+            claims.grouping = _group(claims.unbound, table, self.handle.cache.deadline)
             planned = np.array([_PLAN_CODES[outcome.reason] for outcome in claims.grouping.outcomes], np.int8)
             codes += planned[claims.grouping.group_of]
         return FilterResult(codes == 0, lambda: (codes, _VERDICTS))
@@ -362,7 +362,7 @@ class VolumeBinding(
         return all(claim is not None and claim.bound for claim in claims)
 
 
-def _group(unbound: UnboundClaims, table: NodeTable, pauses: Pauses) -> _Grouping:
+def _group(unbound: UnboundClaims, table: NodeTable, deadline: Deadline) -> _Grouping:
     """Groups nodes that share an outcome, because they do not differ in the label values that matter. With selected nodes, only these get a plan."""
     outcomes: list[Outcome] = []
     slots = np.zeros(table.size, np.intp)
@@ -389,7 +389,7 @@ def _group(unbound: UnboundClaims, table: NodeTable, pauses: Pauses) -> _Groupin
         _, codes = np.unique(combined, return_inverse=True)
     _, first, group_of = np.unique(codes * 2 + table.valid, return_index=True, return_inverse=True)
     for node in [table.nodes[slot] for slot in first]:
-        pauses.point_in_plugin()
+        deadline.point()
         outcomes.append(Plan() if node is None else unbound.outcome(node.name, node.labels))
     return _Grouping(table.epoch, group_of, outcomes)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.objects.node import Node
 from podwright.core.state.columns.table import NodeTable
-from podwright.core.state.pauses import never
+from podwright.core.state.deadline import never
 
 MAX_COLUMNS: Final = 1024
 MAX_BYTES: Final = 64 << 20

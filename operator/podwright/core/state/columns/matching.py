@@ -25,7 +25,7 @@ Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
 
 TAINT_SETS_AT_ONCE: Final = 256
-"""How many taint lists are compared with tolerations between two pauses."""
+"""How many taint lists are compared with tolerations between two points."""
 _FILTERED_EFFECTS: Final = (NO_SCHEDULE, NO_EXECUTE)
 
 
@@ -125,13 +125,13 @@ def _keys(terms: Iterable[NodeSelectorTerm]) -> Iterator[str]:
 
 
 def _tolerated(table: NodeTable, tolerations: Tolerations, *, compare: bool, pause: Callable[[], None]) -> Bools:
-    taint_sets = _with_pauses(table, pause)
+    taint_sets = _with_points(table, pause)
     verdicts = np.array([tolerates_all(t, tolerations, compare=compare) for t in taint_sets], np.bool_)
     column = verdicts[table.taints] if table.size else np.zeros(0, np.bool_)
     return column & table.valid
 
 
-def _with_pauses(table: NodeTable, pause: Callable[[], None]) -> Iterator[tuple[Taint, ...]]:
+def _with_points(table: NodeTable, pause: Callable[[], None]) -> Iterator[tuple[Taint, ...]]:
     """The distinct taint lists of the nodes."""
     for number, taints in enumerate(tuple(table.taint_sets)):
         if not number % TAINT_SETS_AT_ONCE:
@@ -140,7 +140,7 @@ def _with_pauses(table: NodeTable, pause: Callable[[], None]) -> Iterator[tuple[
 
 
 def _intolerable(table: NodeTable, tolerations: Tolerations, *, compare: bool, pause: Callable[[], None]) -> Int64s:
-    taint_sets = _with_pauses(table, pause)
+    taint_sets = _with_points(table, pause)
     counts = np.array([count_intolerable(t, tolerations, compare=compare) for t in taint_sets], np.int64)
     column = counts[table.taints] if table.size else np.zeros(0, np.int64)
     return column * table.valid

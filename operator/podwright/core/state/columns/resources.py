@@ -9,7 +9,7 @@ Invariant: memory is proportional to the number of pairs of a node and a resourc
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -145,17 +145,6 @@ class ResourceColumns:
             column = columns.get(resource)
             if column is not None:
                 column.requested[slot] = min(requested.get(resource, 0), MAX_INT64)
-
-    def requested_at(self, slots: Rows) -> dict[str, Int64s]:
-        """The sums in these rows, by each resource that has columns."""
-        return {resource: columns.requested[slots] for resource, columns in self._columns.items()}
-
-    def replace_requested(self, slots: Rows, requested: Sequence[Amounts], values: Mapping[str, Int64s]) -> None:
-        """The mappings of these rows are replaced by others, whose amounts are `values`: see `requested_at`."""
-        for slot, amounts in zip(slots.tolist(), requested, strict=True):
-            self._requested[slot] = amounts
-        for resource, column in values.items():
-            self._columns[resource].requested[slots] = column
 
     def _offer(self, slot: int, resource: str, amount: int, *, new: bool) -> None:
         columns = self._columns.get(resource)

@@ -30,9 +30,6 @@ Int32s = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 Slots = NDArray[np.intp]
 
-Usage = tuple[Mapping[str, Int64s], Mapping[str, Int64s]]
-"""Counts and requested amounts of some rows, by column and resource."""
-
 _START_CAPACITY: Final = 64
 _COUNTS: Final = ("scoring_cpu", "scoring_memory", "pods")
 
@@ -225,21 +222,6 @@ class NodeTable:
         self._columns["scoring_cpu"][rows] = [min(amount, MAX_INT64) for amount in scoring_cpu]
         self._columns["scoring_memory"][rows] = [min(amount, MAX_INT64) for amount in scoring_memory]
         self.usage_changes.extend(slots)
-
-    def usage(self, slots: Sequence[int]) -> Usage:
-        """What the pods of these rows' nodes request, for `exchange_usage`."""
-        rows = np.array(slots, np.intp)
-        return {name: self._columns[name][rows] for name in _COUNTS}, self._resources.requested_at(rows)
-
-    def exchange_usage(self, slots: Sequence[int], requested: Sequence[Amounts], *, usage: Usage) -> Usage:
-        """Replaces what `usage` returned for the same rows earlier, and the mappings that the caller changes (see `add`). Returns what was there."""
-        before, rows = self.usage(slots), np.array(slots, np.intp)
-        counts, amounts = usage
-        for name, column in counts.items():
-            self._columns[name][rows] = column
-        self._resources.replace_requested(rows, requested, amounts)
-        self.usage_changes.extend(slots)
-        return before
 
     def _write(self, slot: int, node: Node, requested: Amounts | None) -> None:
         """`requested` None: the same mapping as before."""

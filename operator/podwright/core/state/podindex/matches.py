@@ -24,8 +24,8 @@ from podwright.core.objects.node import Node
 from podwright.core.objects.pod import LabelSet, PodInfo
 from podwright.core.objects.selectors import Labels
 from podwright.core.state.columns import NodeTable
+from podwright.core.state.deadline import never
 from podwright.core.state.observers import Batch, PodsInRows
-from podwright.core.state.pauses import never
 from podwright.core.state.podindex.domains import Int32s, Rows, Sums
 from podwright.core.state.podindex.placed import PlacedPods, PodClass
 from podwright.core.state.podindex.pod_columns import Int64s, PodColumns

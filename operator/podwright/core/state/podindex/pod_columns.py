@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.objects.selectors import LabelSelector
-from podwright.core.state.pauses import never
+from podwright.core.state.deadline import never
 from podwright.core.state.podindex.label_rows import Bools, LabelRows
 from podwright.core.state.podindex.placed import PlacedPods, PodClass
 from podwright.core.state.podindex.pod_selector import NamespaceLabels, PodSelector
@@ -28,7 +28,7 @@ _MAX_SCOPES: Final = 64
 UNUSED_CHANGES: Final = 1024
 """Rows are dropped if this many pods' classes were added or removed since they were last used."""
 SELECTORS_AT_ONCE: Final = 128
-"""How many selectors are evaluated between two pauses."""
+"""How many selectors are evaluated between two points."""
 _at = attrgetter("at")
 
 

@@ -10,7 +10,7 @@ from podwright.core.objects.affinity import PodAffinityTerm
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.selectors import Labels
 from podwright.core.state.columns import DerivedColumns, NodeTable
-from podwright.core.state.pauses import never
+from podwright.core.state.deadline import never
 from podwright.core.state.podindex.domains import ALL_WITH_KEY, DomainCache, Domains, Eligibility, Sums
 from podwright.core.state.podindex.matches import MatchCounter, MatchIndex
 from podwright.core.state.podindex.pod_selector import NamespaceLabels, PodSelector, includes_namespace

@@ -288,7 +288,7 @@ def test_scores_by_many_constraints_pause():
 
     whole = scored(100)
     assert whole["n0"] < whole["n1"]
-    cache.pauses.pause = lambda: pauses.append(True)
+    cache.deadline.check = lambda: pauses.append(True)
     assert scored(100) == whole
     assert len(pauses) == 101 // PAUSE_EVERY
     scored(1)

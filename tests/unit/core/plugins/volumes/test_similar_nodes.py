@@ -12,8 +12,8 @@ from podwright.core.plugins.volumes.chains import Chains
 from podwright.core.plugins.volumes.matching import UnboundClaims
 from podwright.core.plugins.volumes.similar_nodes import FEW_VALUES
 from podwright.core.plugins.volumes.volume_binding import VolumeBinding
+from podwright.core.state.deadline import never
 from podwright.core.state.object_store import ObjectStore
-from podwright.core.state.pauses import never
 from podwright.core.state.volumes.volume_index import VolumeIndex
 from support.costs.call_counts import calls_of
 from support.objects.builders import make_node

@@ -103,7 +103,7 @@ class TestPreFilter:
         index, steps = plugin.handle.cache.volumes.index, []
         parse = index.storage_class
         monkeypatch.setattr(index, "storage_class", lambda name: steps.append(name) or parse(name))
-        plugin.handle.cache.pauses.pause = lambda: steps.append("pause")
+        plugin.handle.cache.deadline.check = lambda: steps.append("pause")
 
         assert plugin.pre_filter(CycleState(), asking(*names)) is None
 

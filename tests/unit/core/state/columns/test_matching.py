@@ -90,6 +90,6 @@ def test_an_attempt_may_pause_while_very_many_taint_lists_are_compared(column):
     count = 3 * TAINT_SETS_AT_ONCE
     cache = make_cache([make_node(f"n{i}", taints=[make_taint(f"key-{i}")]) for i in range(count)])
     paused = []
-    cache.pauses.pause = lambda: paused.append(1)
+    cache.deadline.check = lambda: paused.append(1)
     column(cache.derived, NO_TOLERATIONS, compare=False)
     assert len(paused) >= 3

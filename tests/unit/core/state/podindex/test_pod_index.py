@@ -100,8 +100,6 @@ def test_what_a_large_transaction_does_and_undoes_costs_the_counters_next_to_not
         transaction.remove(list(cache.nodes["a"].pods.values()))
         for number in range(100):
             transaction.assume(placed(200 + number, node="", app="x"), "b")
-        cache.pauses.suspend()
-        cache.pauses.resume()
     assert cache.pods_index.counter(wanted) is counter
     assert counter.column(2).tolist() == [100, 1]
     assert sum(counted) == FEW_CHANGES, "the removal is noted, the next ones are counted, and all are undone together"

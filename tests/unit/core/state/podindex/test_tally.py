@@ -142,7 +142,7 @@ def test_an_attempt_may_pause_while_very_many_selectors_are_evaluated():
     terms = terms_of([({"matchLabels": {f"key-{number}": "x"}}, {}) for number in range(4 * SELECTORS_AT_ONCE)])
     cache.pods_index.tally((term, 1) for term in terms)
     paused = []
-    cache.pauses.pause = lambda: paused.append(1)
+    cache.deadline.check = lambda: paused.append(1)
     cache.pods_index.tally((term, 1) for term in terms)
     assert len(paused) == 4
     cache.pods_index.counter(tuple(PodSelector.of_term(term) for term in terms))

@@ -1,0 +1,72 @@
+"""Elsewhere: answers that take longer than a slice come from a child process, which does nothing else. Nothing is carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+from typing import Final, TypeVar
+
+from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.errors import described
+from podwright.core.state.deadline import Deadline, TookLongError
+from podwright.engine.planning.messages import Messages
+from podwright.engine.process.forks import ChildError, Children, NoChildError
+from podwright.engine.process.slice import LOOP_SECONDS, Slice
+
+T = TypeVar("T")
+
+ANSWER_SECONDS: Final = 20.0
+"""How long a child may take for an answer."""
+
+
+class NoAnswerError(Exception):
+    """A child ended without an answer, or the answer is an exception. The message says which."""
+
+
+class Elsewhere:
+    """See the module."""
+
+    def __init__(self, slices: Slice, deadline: Deadline, *, children: Children, messages: Messages) -> None:
+        self._slice = slices
+        self._deadline = deadline
+        self._children = children
+        self._messages = messages
+
+    async def ask(self, decide: Callable[[], T]) -> T:
+        """The result of `decide`, which leaves the cache as it was. Raises what it raises, and NoAnswerError."""
+        try:
+            return self._slice.run(decide)
+        except TookLongError:
+            return await self.compute(decide)
+
+    async def compute(self, decide: Callable[[], T]) -> T:
+        """The same, not in this process if there can be a child. Raises NoAnswerError."""
+        try:
+            messages = self._children.start(lambda: self._work(decide), ANSWER_SECONDS)
+        except NoChildError as error:
+            try:
+                return self._slice.run(decide, LOOP_SECONDS)
+            except TookLongError:
+                raise NoAnswerError(f"{error}, and the answer takes more than {LOOP_SECONDS:g} s") from None
+        async with aclosing(messages):
+            try:
+                async for message in messages:
+                    problem, found = self._messages.decode(message)
+                    if problem:
+                        raise NoAnswerError(problem)
+                    answer: T = found
+                    return answer
+            except ChildError as error:
+                raise NoAnswerError(f"the process that decides ended: {error}") from error
+        raise NoAnswerError("the process that decides gave no answer")
+
+    def _work(self, decide: Callable[[], T]) -> Iterator[bytes]:
+        others_wait, self._deadline.others_wait = self._deadline.others_wait, False
+        try:
+            yield self._messages.encode(("", decide()))
+        except CONTROL_FLOW:
+            raise
+        except Exception as error:  # noqa: BLE001 -- the parent raises it
+            yield self._messages.encode((str(error) or described(error), None))
+        finally:
+            self._deadline.others_wait = others_wait

@@ -1,0 +1,40 @@
+"""Slice: the time that an attempt may hold the loop. A longer one ends with TookLongError, and a child process decides (`planning`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from podwright.core.state.cache import Cache
+from podwright.core.state.deadline import TookLongError
+
+T = TypeVar("T")
+
+SLICE_SECONDS: Final = 0.02
+LOOP_SECONDS: Final = 2.0
+"""How long a decision may hold the loop if there can be no child process."""
+
+
+class Slice:
+    """See the module. `clock` never steps back; `cpu`: the CPU seconds of the thread that decides."""
+
+    def __init__(self, cache: Cache, *, clock: Callable[[], float], cpu: Callable[[], float]) -> None:
+        self._deadline = cache.deadline
+        self._clock = clock
+        self._cpu = cpu
+        self._ends = self._cpu_ends = 0.0
+
+    def run(self, decide: Callable[[], T], seconds: float = SLICE_SECONDS) -> T:
+        """The result of `decide`, which leaves the cache as it was. Raises TookLongError after so much time, both by the clock and of the CPU:
+        other processes may have had it.
+        """
+        self._ends, self._cpu_ends = self._clock() + seconds, self._cpu() + seconds
+        self._deadline.check = self._check
+        try:
+            return decide()
+        finally:
+            self._deadline.check = None
+
+    def _check(self) -> None:
+        if self._clock() >= self._ends and self._cpu() >= self._cpu_ends:
+            raise TookLongError

@@ -1,0 +1,328 @@
+"""Costly pods and gangs are decided in a child, on the cluster as it was, and carried out on the cluster as it is."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from podwright.core.framework.interface import FilterPlugin, Plugin
+from podwright.core.framework.status import unresolvable
+from podwright.engine.metrics.metrics import PLUGIN_EXCEPTIONS
+from podwright.engine.planning.planning import CONFLICTS, LOOP_SECONDS, QUIET_SECONDS, STILL_CHANGING
+from podwright.engine.process.forks import CHILD_SECONDS, Forks
+from support.engine.kit import Rig, custom_policy, deciding, on_node, ours, settle, values
+from support.engine.long_work import MEMBERS, Clock, FakeChildren, a_preemptor, evicted, full_nodes
+from support.hostile import objects
+from support.objects.builders import in_group, make_pod_group
+from support.waiting import until
+
+COSTLY = objects.many_tolerations(3_000)
+HALF = {"cpu": "5"}
+"""A node has room for one pod of this size, of 8 CPUs."""
+
+
+@pytest.fixture
+def rig():
+    return Rig(gates={"GenericWorkload": True}, children=FakeChildren())
+
+
+def costly(rig, name, **options):
+    return rig.pod(name, spec=dict(COSTLY), **options)
+
+
+def take(rig, node):
+    """Another pod comes to this node, and takes the most of it."""
+    rig.engine.assigned.put(on_node(ours(f"on-{node}", requests=HALF), node))
+
+
+def gang(rig, count, minimum=None, **options):
+    rig.engine.objects("PodGroup").put(make_pod_group("gang", minimum or count, **options))
+    for number in range(count):
+        rig.pod(f"m{number}", requests=HALF, spec={**in_group(), **COSTLY})
+
+
+async def while_time_passes(rig, holds):
+    """Waits until this holds. Meanwhile the lane opens again."""
+
+    def has_come():
+        rig.now += 0.1
+        rig.engine.wake()
+        return holds()
+
+    await until(has_come)
+
+
+async def ended(rig, *, failed=0, bound=0):
+    async with deciding(rig):
+        await while_time_passes(
+            rig, lambda: len(rig.recorder.notes("FailedScheduling")) >= failed and len(rig.cluster.bound) >= bound
+        )
+        await settle()
+
+
+async def test_a_pod_gets_the_node_that_the_child_has_chosen(rig):
+    rig.node("a")
+    costly(rig, "big")
+    await ended(rig, bound=1)
+    assert rig.cluster.bound == [("big", "a")]
+    assert rig.children.seconds == [CHILD_SECONDS]
+
+
+async def test_pods_of_one_child_see_each_other(rig):
+    for name in "ab":
+        rig.node(name)
+    for name in ("x", "y", "z"):
+        costly(rig, name, requests=HALF)
+    await ended(rig, bound=2, failed=1)
+    assert rig.children.started == 1
+    assert sorted(node for _, node in rig.cluster.bound) == ["a", "b"]
+    assert rig.recorder.notes("FailedScheduling")[0].startswith("0/2 nodes are available: 2 Insufficient cpu.")
+
+
+async def test_an_attempt_that_takes_longer_than_a_slice_goes_to_a_child():
+    rig = Rig(children=FakeChildren())
+    rig.clock = rig.children.clock = Clock()
+    a_preemptor(rig)
+    await ended(rig, failed=1)
+    assert rig.children.started == 1
+    assert len(evicted(rig)) == 1
+    assert rig.engine.queue.get("default/high").attempts == 1, "the attempt in the loop does not count"
+
+
+async def test_a_gang_that_takes_longer_than_a_slice_goes_to_a_child():
+    rig = Rig(children=FakeChildren())
+    rig.clock = rig.children.clock = Clock()
+    full_nodes(rig)
+    await ended(rig, failed=1)
+    assert rig.children.started == 1
+    assert evicted(rig) == {f"low{i}" for i in range(MEMBERS)}
+
+
+async def test_ordinary_pods_are_bound_while_a_child_decides(rig):
+    rig.node("a")
+    going = asyncio.Event()
+
+    class Waiting(FakeChildren):
+        async def _messages(self, messages, child):
+            await going.wait()
+            for message in messages:
+                yield message
+
+    rig.children.start = Waiting().start
+    costly(rig, "big")
+    async with deciding(rig):
+        rig.pod("small")
+        await until(lambda: rig.cluster.bound == [("small", "a")])
+        costly(rig, "big-too")
+        await settle()
+        assert rig.engine.queue.costly == 1, "one child at a time"
+        going.set()
+    await ended(rig, bound=3)
+
+
+async def test_a_placement_that_does_not_fit_any_more_is_decided_again(rig):
+    for name in "ab":
+        rig.node(name)
+    rig.children.meanwhile = lambda child: take(rig, "a") if child == 1 else None
+    costly(rig, "big", requests=HALF)
+    await ended(rig, bound=1)
+    assert rig.cluster.bound == [("big", "b")]
+    assert rig.children.started == 2
+    assert not rig.recorder.notes("FailedScheduling")
+    assert rig.engine.cache.placement("default/big").name == "b"
+
+
+async def test_a_pod_whose_plans_never_fit_is_planned_in_a_quiet_time(rig):
+    nodes = [f"n{number}" for number in range(CONFLICTS + 1)]
+    for name in nodes:
+        rig.node(name)
+
+    def meanwhile(child):
+        if not rig.intake.held:
+            take(rig, nodes[child - 1])
+
+    rig.children.meanwhile = meanwhile
+    costly(rig, "big", requests=HALF)
+    await ended(rig, bound=1)
+    assert rig.cluster.bound == [("big", nodes[-1])]
+    assert rig.children.seconds == [*[CHILD_SECONDS] * CONFLICTS, QUIET_SECONDS]
+    assert (rig.intake.times, rig.intake.held) == (1, False)
+
+
+async def test_no_other_pod_is_decided_in_a_quiet_time(rig):
+    rig.node("a")
+    seen = []
+
+    class Waiting(FakeChildren):
+        async def _messages(self, messages, child):
+            rig.pod("small")
+            await settle()
+            seen.append([*rig.cluster.bound])
+            for message in messages:
+                yield message
+
+    rig.children.start = Waiting().start
+    costly(rig, "big")
+    rig.engine.queue.get("default/big").conflicts = CONFLICTS
+    await ended(rig, bound=2)
+    assert seen == [[]]
+    assert sorted(rig.cluster.bound) == [("big", "a"), ("small", "a")]
+
+
+@pytest.mark.parametrize("gone", ["deleted", "terminating"])
+async def test_a_victim_that_is_going_already_is_not_evicted(rig, gone):
+    rig.node("a")
+    low = on_node(ours("low", requests=HALF, priority=0), "a")
+    rig.engine.assigned.put(low)
+
+    def meanwhile(child):
+        if gone == "deleted" and child == 1:
+            rig.engine.assigned.drop("default/low", None)
+        elif child == 1:
+            rig.engine.assigned.put(
+                {**low, "metadata": {**low["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+            )
+
+    rig.children.meanwhile = meanwhile
+    costly(rig, "high", requests=HALF, priority=10)
+    await ended(rig, **({"bound": 1} if gone == "deleted" else {"failed": 1}))
+    assert not evicted(rig)
+    assert rig.placed_on("high") == ("a" if gone == "deleted" else "")
+
+
+async def test_a_plan_that_does_not_even_fit_in_a_quiet_time_fails(rig):
+    rig.node("a")
+    rig.children.meanwhile = lambda _child: take(rig, "a")
+    costly(rig, "big", requests=HALF)
+    rig.engine.queue.get("default/big").conflicts = CONFLICTS
+    await ended(rig, failed=1)
+    assert rig.recorder.notes("FailedScheduling") == [STILL_CHANGING]
+
+
+async def test_an_event_that_helps_is_not_lost_while_a_child_decides(rig):
+    rig.node("a", allocatable={"cpu": "1"})
+    rig.children.meanwhile = lambda child: rig.node("b") if child == 1 else None
+    costly(rig, "big", requests=HALF)
+    async with deciding(rig):
+        await until(lambda: rig.children.started == 1 and rig.recorder.notes("FailedScheduling"))
+        rig.now += 20.0
+        rig.engine.wake()
+        await until(lambda: rig.cluster.bound == [("big", "b")])
+
+
+async def test_a_deleted_pod_has_no_decision(rig):
+    rig.node("a")
+    raw = costly(rig, "big")
+    rig.children.meanwhile = lambda _child: rig.engine.pending.drop("default/big", raw)
+    async with deciding(rig):
+        await until(lambda: rig.children.started == 1 and not rig.engine.queue.lane_is_busy)
+        await settle()
+    assert not rig.cluster.bound
+    assert not rig.counts
+
+
+class TestGangs:
+    async def test_all_members_get_the_nodes_of_the_plan(self, rig):
+        for name in "abc":
+            rig.node(name)
+        gang(rig, 3)
+        await ended(rig, bound=3)
+        assert rig.children.started == 1
+        assert sorted(node for _, node in rig.cluster.bound) == ["a", "b", "c"]
+        assert rig.groups.written[-1] == ("gang", "", "")
+
+    async def test_a_member_whose_node_is_taken_gets_another_one(self, rig):
+        for name in "abcd":
+            rig.node(name)
+        rig.children.meanwhile = lambda _child: take(rig, "a")
+        gang(rig, 3)
+        await ended(rig, bound=3)
+        assert rig.children.started == 1
+        assert sorted(node for _, node in rig.cluster.bound) == ["b", "c", "d"]
+
+    async def test_no_member_is_bound_if_too_few_have_room_left(self, rig):
+        for name in "abc":
+            rig.node(name)
+
+        def meanwhile(child):
+            if child == 1:
+                take(rig, "a")
+
+        rig.children.meanwhile = meanwhile
+        gang(rig, 3)
+        async with deciding(rig):
+            await while_time_passes(rig, lambda: rig.groups.written)
+            assert rig.children.started >= 2
+            assert not rig.cluster.bound
+            assert rig.engine.cache.groups.placed("scheduling.k8s.io/default/gang") == 0
+            rig.engine.assigned.drop("default/on-a", None)
+            await while_time_passes(rig, lambda: len(rig.cluster.bound) == 3)
+
+    async def test_members_beyond_the_minimum_wait_for_room(self, rig):
+        for name in "ab":
+            rig.node(name)
+        gang(rig, 3, minimum=2)
+        await ended(rig, bound=2, failed=1)
+        assert len(rig.cluster.bound) == 2
+
+
+class TestWithoutAChild:
+    async def test_the_loop_decides(self, rig):
+        rig.node("a")
+        rig.children.refuse = "too little memory is left for a child process"
+        costly(rig, "big")
+        await ended(rig, bound=1)
+        assert rig.cluster.bound == [("big", "a")]
+
+    async def test_a_decision_that_holds_the_loop_too_long_fails(self):
+        rig = Rig(children=FakeChildren())
+        rig.children.refuse = "too little memory is left for a child process"
+        rig.clock = Clock()
+        rig.clock.step = LOOP_SECONDS
+        a_preemptor(rig)
+        await ended(rig, failed=1)
+        (note,) = set(rig.recorder.notes("FailedScheduling"))
+        assert note == "too little memory is left for a child process, and the decision takes more than 2 s"
+        assert not evicted(rig)
+
+    async def test_a_child_that_ends_fails_the_pod_that_it_was_at_and_gives_the_others_back(self, rig):
+        rig.node("a")
+        rig.children.end = "it took more than 60 s"
+
+        def meanwhile(child):
+            rig.children.end = "it took more than 60 s" if child == 1 else ""
+
+        rig.children.meanwhile = meanwhile
+        for name in ("x", "y"):
+            costly(rig, name)
+        await ended(rig, bound=1, failed=1)
+        assert rig.recorder.notes("FailedScheduling") == ["the process that decides ended: it took more than 60 s"]
+        assert [name for name, _ in rig.cluster.bound] == ["y"]
+
+
+class Broken(Plugin, FilterPlugin):
+    """Raises for pods whose name says so, and rejects others."""
+
+    name = "Broken"
+
+    def filter(self, _state, pod, _node):
+        if pod.name.startswith("broken"):
+            raise RuntimeError("of the plugin")
+        return unresolvable("none of mine")
+
+
+async def test_a_real_child_reports_what_its_plugins_did():
+    rig = Rig({"Broken": Broken}, children=Forks())
+    rig.node("a")
+    assert rig.engine.policies.apply(custom_policy("filter", "Broken")).accepted
+    costly(rig, "broken")
+    costly(rig, "other")
+    await ended(rig, failed=2)
+    notes = sorted(rig.recorder.notes("FailedScheduling"))
+    assert notes[0].startswith("0/1 nodes are available: 1 none of mine.")
+    assert "of the plugin" in notes[1]
+    assert values(rig, "podwright_plugin_exceptions_total") == {("Broken", "Filter"): 1.0}
+    assert PLUGIN_EXCEPTIONS.name == "podwright_plugin_exceptions"
+    policy = rig.engine.policies.named("custom").compiled
+    assert "of the plugin" in rig.engine.plugin_exceptions.summary(policy)
