@@ -17,7 +17,7 @@ from podwright.core.cel.library.conversions import parse_timestamp, timestamp_te
 from podwright.core.cel.library.quantity import Quantity, read_quantity
 from podwright.core.cel.library.semver import Semver, read_semver
 from podwright.core.cel.types import Type
-from podwright.core.cel.values import Duration, Optional, Timestamp, Uint, keys_of, to_key, type_of
+from podwright.core.cel.values import MIN_INT, Duration, Optional, Timestamp, Uint, keys_of, to_key, type_of
 from podwright.testing.build import build_source
 from podwright.testing.versions import Versions
 
@@ -200,8 +200,11 @@ def known_difference(question, theirs, ours):
         return True
     if theirs.get("error", "").startswith("internal error: "):
         return "error" in ours
-    if ours.get("error", "").endswith("…"):
-        return theirs.get("error", "").startswith(ours["error"][:-1])
+    if "…" in ours.get("error", ""):
+        return theirs.get("error", "").startswith(ours["error"].partition("…")[0])
+    text = question["expression"]
+    if ("quantity(" in text and str(MIN_INT) in text) or text.count("y + ") > 1:
+        return _outcome(theirs).keys() == _outcome(ours).keys()
     if all(_NO_PATTERN in found.get("error", "") for found in (theirs, ours)):
         return True
     if "*types.concatList" in theirs.get("error", ""):

@@ -94,6 +94,11 @@ def test_an_expression_has_this_value_and_cost(environment, text, value, cost):
     ("text", "error"),
     [
         pytest.param("node.labels['none'] == 'b'", "no such key: none", id="a missing key"),
+        pytest.param(
+            "words[dyn(-9223372036854775808.0)]",
+            "unsupported index value -9.223372036854776e+18 in list",
+            id="a double that is no index",
+        ),
         pytest.param("words[2]", "index out of bounds: 2", id="an index beyond the list"),
         pytest.param("x / (x - 5)", "division by zero", id="a division by zero"),
         pytest.param("x + 9223372036854775807", "integer overflow", id="an overflow"),

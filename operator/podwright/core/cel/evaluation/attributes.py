@@ -215,7 +215,7 @@ def _index(key: Value) -> int:
             raise EvaluationError(f"unsupported index value {text_in_error(key)} in list")
         return int(key)
     if kind is float:
-        if -(2.0**63) <= key < 2.0**63 and key == int(key):
+        if -(2.0**63) < key < 2.0**63 and key == int(key):
             return int(key)
         raise EvaluationError(f"unsupported index value {text_in_error(key)} in list")
     raise EvaluationError(f"unsupported index type '{type_of(key).name}' in list")
