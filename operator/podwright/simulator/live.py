@@ -67,12 +67,23 @@ class Connection:
     namespaces: Sequence[str] = ()
     annotations: Sequence[str] = ()
     """Patterns of further annotations to keep."""
+    as_user: str = ""
+    """The user to impersonate, as with kubectl's --as; `as_groups`: the groups of that user."""
+    as_groups: Sequence[str] = ()
     messages: bool = False
     """Whether to keep the messages of `redaction.redacted`."""
     operator_namespace: str = INSTALLED_NAMESPACE
     """The namespace of the ConfigMaps from which SchedulerPolicies take params."""
     signals: Signals = field(default_factory=dict)
     """The signals whose sources are asked."""
+
+    def credentials(self) -> credentials.Source:
+        """Raises ConfigError."""
+        if self.as_groups and not self.as_user:
+            raise ConfigError("--as-group needs --as")
+        user = (("Impersonate-User", self.as_user),) if self.as_user else ()
+        headers = (*user, *(("Impersonate-Group", group) for group in self.as_groups))
+        return credentials.load(self.kubeconfig, self.context, time.time, time.monotonic, impersonation=headers)
 
     @property
     def kept_annotations(self) -> Sequence[str]:
@@ -89,8 +100,7 @@ def snapshot_of(connection: Connection) -> Snapshot:
 
 async def _take(connection: Connection) -> Snapshot:
     try:
-        source = credentials.load(connection.kubeconfig, connection.context, time.time, time.monotonic)
-        http = Http(source)
+        http = Http(connection.credentials())
         try:
             return await take_snapshot(http, connection)
         finally:

@@ -154,6 +154,23 @@ class Trial:
         self._changed(undo)
         return result
 
+    def remove_policy(self, name: str) -> bool:
+        """Removes a SchedulerPolicy. Returns whether there was one."""
+        known, policies = self.cluster.policy_objects, self.cluster.policies
+        before = known.pop(name, None)
+        if before is None:
+            return False
+        policies.remove(name)
+        policies.check_due()
+
+        def undo() -> None:
+            known[name] = before
+            policies.apply(before)
+            policies.check_due()
+
+        self._changed(undo)
+        return True
+
     # Pods
 
     def with_claims(self, pod: PodInfo) -> PodInfo:

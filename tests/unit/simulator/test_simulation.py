@@ -119,6 +119,18 @@ def test_what_keeps_a_pod_from_being_evicted_is_named(objects, why):
 # Pods and policies
 
 
+def test_without_a_policy_the_next_one_decides():
+    no = {"filters": [{"name": "no", "expression": "false", "message": "never"}]}
+    policy = item("SchedulerPolicy", make_policy("no", rules=no), "podwright.dev/v1alpha1")
+    cluster = loaded(node("a"), pod("p"), policy)
+    before = copy_of(cluster)
+    assert "never" in pending(simulate(cluster, Hypothesis()))["p"]
+    assert landings(simulate(cluster, Hypothesis(remove_policies=["no"]))) == {"p": "a"}
+    assert copy_of(cluster) == before
+    with pytest.raises(HypothesisError, match="remove-policy: there is no policy 'non'; did you mean 'no'"):
+        simulate(cluster, Hypothesis(remove_policies=["non"]))
+
+
 def test_further_pods_of_a_deployment_come_from_its_template():
     template = {"metadata": {"labels": {"app": "web"}}, "spec": {"schedulerName": "podwright", "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}  # fmt: skip
     deployment = item("Deployment", {"metadata": {"name": "web", "namespace": "default"}, "spec": {"template": template}}, "apps/v1")  # fmt: skip

@@ -27,6 +27,7 @@ from podwright.simulator.explain.targets import (
     explain_selected,
     explain_target,
     kind_of,
+    kinds_like,
     parse_target,
 )
 from podwright.simulator.live import Connection, snapshot_of
@@ -51,7 +52,7 @@ class _ExplainCommand(click.Command):
 
 
 @click.command(cls=_ExplainCommand, short_help="Explain why a pod waits, and what would help.")
-@click.argument("target", metavar="KIND/NAME")
+@click.argument("target", metavar="KIND/NAME", shell_complete=lambda _ctx, _param, typed: kinds_like(typed))
 @with_cluster
 @click.option(
     "-n",
@@ -83,6 +84,8 @@ def explain(
     files: tuple[str, ...],
     kubeconfig: str | None,
     context: str | None,
+    as_user: str,
+    as_groups: tuple[str, ...],
     namespace: str | None,
     output: str,
     operator: str | None,
@@ -101,9 +104,13 @@ def explain(
     writes nothing to it. Each change that is shown has been tried on a copy of the cluster's state: the scheduler would
     place the pod.
     """
+    if operator and as_user:
+        raise click.UsageError("--operator answers to your own credentials: leave out --as")
     connection = Connection(
         kubeconfig=kubeconfig,
         context=context,
+        as_user=as_user,
+        as_groups=as_groups,
         messages=True,
         operator_namespace=values["operator_namespace"],
         signals=defined_signals(values["signals"]),

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from podwright.cli.flags.connection import ANNOTATIONS, CONTEXT, KUBECONFIG, OPERATOR_NAMESPACE
+from podwright.cli.flags.connection import ANNOTATIONS, AS_GROUPS, AS_USER, CONTEXT, KUBECONFIG, OPERATOR_NAMESPACE
 from podwright.kube.signals import catch_signals
 from podwright.simulator.live import Connection
 from podwright.simulator.replay.record import Recorder
@@ -28,6 +28,8 @@ from podwright.simulator.snapshot import SnapshotError
 @click.option("--seconds", type=click.FloatRange(min=0.0), metavar="N", help="End after N seconds. Default: at Ctrl-C.")
 @KUBECONFIG
 @CONTEXT
+@AS_USER
+@AS_GROUPS
 @ANNOTATIONS
 @OPERATOR_NAMESPACE
 def record(
@@ -36,6 +38,8 @@ def record(
     seconds: float | None,
     kubeconfig: str | None,
     context: str | None,
+    as_user: str,
+    as_groups: tuple[str, ...],
     annotations: tuple[str, ...],
     operator_namespace: str,
 ) -> None:
@@ -44,7 +48,12 @@ def record(
     Reads the cluster with your own permissions, and writes nothing to it. Like snapshots, recordings have no secrets.
     """  # fmt: skip
     connection = Connection(
-        kubeconfig=kubeconfig, context=context, annotations=annotations, operator_namespace=operator_namespace
+        kubeconfig=kubeconfig,
+        context=context,
+        as_user=as_user,
+        as_groups=as_groups,
+        annotations=annotations,
+        operator_namespace=operator_namespace,
     )
 
     async def run(file: Any) -> Recorder:

@@ -22,7 +22,9 @@ from podwright.simulator.simulation import simulate_each_node
 Raw = Mapping[str, Any]
 
 EMPTIED_BY_DEFAULT: Final = 100
-_NO_CHANGE: Final = Hypothesis(policies=[], objects=[], add_nodes=[], remove_nodes=[], drain=[], scale=[], pods=[])
+_NO_CHANGE: Final = Hypothesis(
+    policies=[], remove_policies=[], objects=[], add_nodes=[], remove_nodes=[], drain=[], scale=[], pods=[]
+)
 
 
 @click.command(short_help="Show what would happen with other nodes, pods or policies.")
@@ -55,6 +57,13 @@ _NO_CHANGE: Final = Hypothesis(policies=[], objects=[], add_nodes=[], remove_nod
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE",
     help="SchedulerPolicies, in place of those of the same name. Can be repeated.",
+)
+@click.option(
+    "--remove-policy",
+    "remove_policies",
+    multiple=True,
+    metavar="NAME",
+    help="Remove this SchedulerPolicy. Can be repeated.",
 )
 @click.option(
     "--pods",
@@ -195,6 +204,7 @@ def _hypothesis(values: dict[str, Any]) -> Hypothesis:
             (pods if _makes_pods(raw) else objects).append(raw)
     return Hypothesis(
         policies=policies,
+        remove_policies=[*values["remove_policies"]],
         objects=objects,
         add_nodes=_added_nodes(values),
         remove_nodes=[*values["remove_nodes"]],

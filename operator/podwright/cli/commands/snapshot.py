@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from podwright.cli.flags.cluster import defined_signals
-from podwright.cli.flags.connection import ANNOTATIONS, CONTEXT, KUBECONFIG, OPERATOR_NAMESPACE
+from podwright.cli.flags.connection import ANNOTATIONS, AS_GROUPS, AS_USER, CONTEXT, KUBECONFIG, OPERATOR_NAMESPACE
 from podwright.cli.printable import echo
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND
 from podwright.kube.options.values import SIGNALS
@@ -30,6 +30,8 @@ SHOWN_MISSING: Final = 50
 )
 @KUBECONFIG
 @CONTEXT
+@AS_USER
+@AS_GROUPS
 @click.option(
     "-n",
     "--namespace",
@@ -55,6 +57,8 @@ def snapshot(
     output: str,
     kubeconfig: str | None,
     context: str | None,
+    as_user: str,
+    as_groups: tuple[str, ...],
     namespaces: tuple[str, ...],
     annotations: tuple[str, ...],
     operator_namespace: str,
@@ -80,6 +84,8 @@ def snapshot(
                 Connection(
                     kubeconfig=kubeconfig,
                     context=context,
+                    as_user=as_user,
+                    as_groups=as_groups,
                     namespaces=namespaces,
                     annotations=annotations,
                     operator_namespace=operator_namespace,

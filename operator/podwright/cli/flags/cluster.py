@@ -9,6 +9,7 @@ import click
 
 from podwright.api.configuration.signals import Signals
 from podwright.api.permissions import WAIT, PolicySettings
+from podwright.cli.flags.connection import AS_GROUPS, AS_USER
 from podwright.cli.flags.policies import emulated_version, feature_gates, policy_flags
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import NEWEST_MINOR, OLDEST_MINOR
@@ -37,6 +38,8 @@ _SOURCE: Final = (
     click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True)),
     click.option("--kubeconfig", type=click.Path(dir_okay=False), help="Without FILES: the kubeconfig, found as kubectl finds it."),
     click.option("--context", help="Without FILES: a context of the kubeconfig, instead of the current one."),
+    AS_USER,
+    AS_GROUPS,
 )  # fmt: skip
 _POLICIES: Final = (
     *policy_flags(
@@ -84,11 +87,14 @@ def cluster_of(values: dict[str, Any]) -> LoadedCluster:
 
 def clusters_of(values: dict[str, Any], variants: Callable[[Snapshot], Sequence[Snapshot]]) -> Sequence[LoadedCluster]:
     """The clusters that are made of the snapshot that the flags name, as `cluster_of`. The problems are those of the last one."""
-    files, kubeconfig, context = (values.pop(name) for name in ("files", "kubeconfig", "context"))
+    names = ("files", "kubeconfig", "context", "as_user", "as_groups")
+    files, kubeconfig, context, as_user, as_groups = (values.pop(name) for name in names)
     try:
         connection = Connection(
             kubeconfig=kubeconfig,
             context=context,
+            as_user=as_user,
+            as_groups=as_groups,
             operator_namespace=values["operator_namespace"],
             signals=defined_signals(values["signals"]),
         )

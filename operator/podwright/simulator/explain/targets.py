@@ -82,6 +82,11 @@ def kind_of(text: str) -> str | None:
     return known
 
 
+def kinds_like(text: str) -> Sequence[str]:
+    """The words for kinds that begin like this."""
+    return [word for word in _KINDS if word.startswith(text.lower())]
+
+
 def explain_selected(
     cluster: LoadedCluster, snapshot: Snapshot, namespace: str, selector: str, *, changes: bool = True
 ) -> WorkloadExplanation:

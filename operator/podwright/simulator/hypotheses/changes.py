@@ -8,6 +8,7 @@ from typing import Any
 
 from podwright.api.scheduler_policy import KIND
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.similar_names import did_you_mean
 from podwright.simulator.hypotheses.hypothesis import Applied, Hypothesis, HypothesisError, Stopped, never
 from podwright.simulator.hypotheses.node_changes import add_nodes, drain_node, remove_node
 from podwright.simulator.hypotheses.pod_changes import add_pods, scale_workload
@@ -25,6 +26,12 @@ def apply(hypothesis: Hypothesis, trial: Trial, stopped: Stopped = never) -> App
     for index, raw in enumerate(hypothesis.policies):
         applied.go_on()
         _apply_policy(trial, raw, place_of(raw, f"policies[{index}]"))
+    for name in dict.fromkeys(hypothesis.remove_policies):
+        applied.go_on()
+        if not trial.remove_policy(name):
+            raise HypothesisError(
+                f"remove-policy: there is no policy {name!r}{did_you_mean(name, trial.cluster.policy_objects)}"
+            )
     for index, raw in enumerate(hypothesis.objects):
         applied.go_on()
         _set_object(trial, raw, place_of(raw, f"objects[{index}]"))

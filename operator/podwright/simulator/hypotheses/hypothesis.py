@@ -89,6 +89,8 @@ class Hypothesis:
     name: str = ""
     policies: Sequence[Raw] = ()
     """SchedulerPolicies, each in place of one of the same name."""
+    remove_policies: Sequence[str] = ()
+    """Names of SchedulerPolicies."""
     objects: Sequence[Raw] = ()
     """Objects of other kinds that scheduling depends on, such as PersistentVolumeClaims."""
     add_nodes: Sequence[AddedNodes] = ()

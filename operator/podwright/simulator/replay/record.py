@@ -19,7 +19,6 @@ import orjson
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod import parse_time
 from podwright.kube.client import access
-from podwright.kube.client.credentials import credentials
 from podwright.kube.client.errors import AccessError, ConfigError
 from podwright.kube.client.http import Http
 from podwright.kube.kinds import NODE, POD, Resource
@@ -107,8 +106,7 @@ async def record(connection: Connection, file: BinaryIO, seconds: float | None, 
     """Records until `stop` is set, at most for `seconds`. Raises SnapshotError if the cluster cannot be read."""
     recorder = Recorder(file, time.time, stop)
     try:
-        source = credentials.load(connection.kubeconfig, connection.context, time.time, time.monotonic)
-        http = Http(source)
+        http = Http(connection.credentials())
         try:
             await access.require(http, (NODE, POD))
             await _record(http, connection, recorder, seconds, stop)

@@ -11,7 +11,7 @@ from podwright.simulator.live import NOT_ALLOWED, Connection, snapshot_of, take_
 from podwright.simulator.loaded import load
 from podwright.simulator.params import DOES_NOT_EXIST
 from podwright.simulator.params import NOT_ALLOWED as MAY_NOT_GET
-from podwright.simulator.snapshot import SnapshotError, read_snapshot
+from podwright.simulator.snapshot import Snapshot, SnapshotError, read_snapshot
 from podwright.testing.objects import collection_path
 from support.examples.clusters import SandboxApi
 from support.http.kit import api, says
@@ -188,3 +188,33 @@ async def test_the_messages_of_controllers_are_read_on_request_only(messages):
     async with api(default=serve) as (http, _):
         (kept,) = (await take_snapshot(http, Connection(messages=messages))).of_kind("Deployment")
     assert kept["status"] == {"conditions": [failure if messages else {key: failure[key] for key in ("type", "status", "reason")}]}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("flags", "sent"),
+    [
+        pytest.param(["--as", "ann"], {"Impersonate-User": ["ann"]}, id="a user"),
+        pytest.param(["--as", "ann", "--as-group", "a", "--as-group", "b"], {"Impersonate-User": ["ann"], "Impersonate-Group": ["a", "b"]}, id="groups"),
+        pytest.param([], {"Impersonate-User": ["bob"]}, id="the kubeconfig's"),
+    ],
+)  # fmt: skip
+def test_a_cluster_is_read_as_another_user(flags, sent, tmp_path, monkeypatch):
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(json.dumps({"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}], "users": [{"name": "u", "user": {"as": "bob"}}], "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], "current-context": "x"}))  # fmt: skip
+    seen = []
+
+    async def take(http, connection):
+        seen.append((await connection.credentials().current()).headers)
+        return Snapshot(objects=[])
+
+    monkeypatch.setattr("podwright.simulator.live.take_snapshot", take)
+    result = invoke("--kubeconfig", kubeconfig, *flags, "-o", tmp_path / "out.json")
+    assert result.exit_code == 0, result.output
+    found = {}
+    for name, value in seen[0]:
+        found.setdefault(name, []).append(value)
+    assert found == sent
+
+
+def test_groups_need_a_user(kubeconfig):
+    assert "--as-group needs --as" in invoke("--kubeconfig", kubeconfig, "--as-group", "a").output

@@ -13,7 +13,7 @@ import logging
 import os
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -196,18 +196,27 @@ def load(
     *,
     server: str | None = None,
     named_by: str = "--kubeconfig",
+    impersonation: Headers = (),
 ) -> Source:
     """Credentials from a kubeconfig (the given one, `KUBECONFIG`, or ~/.kube/config), else from the pod's service account.
 
     `server`: the URL of the API server, instead of the one in the kubeconfig. Without a kubeconfig, it gets no credentials.
-    `named_by`: the option or variable that the error message mentions if there is no kubeconfig.
+    `named_by`: the option or variable that the error message mentions if there is no kubeconfig. `impersonation`: headers in place of the
+    kubeconfig's own ones of that kind.
 
     Raises ConfigError if neither exists, and if the kubeconfig cannot be used.
     """
     paths = find_kubeconfig(kubeconfig)
     if paths:
-        read_kubeconfig(paths, context, server)
-        return Source(lambda now: _from_kubeconfig(read_kubeconfig(paths, context, server), now), clock, steady=steady)
+
+        def read() -> KubeConfig:
+            found = read_kubeconfig(paths, context, server)
+            return replace(found, impersonation=impersonation) if impersonation else found
+
+        read()
+        return Source(lambda now: _from_kubeconfig(read(), now), clock, steady=steady)
+    if impersonation:
+        raise ConfigError("--as needs a kubeconfig")
     if server:
         bare = KubeConfig(server=server, namespace="default", cluster_where="--master", user_where="--master")
         return Source(lambda now: _from_kubeconfig(bare, now), clock, steady=steady)
