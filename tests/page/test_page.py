@@ -81,6 +81,23 @@ def test_a_banner_says_that_what_is_shown_is_old(look):
         page.close()
 
 
+def test_the_last_hour_is_a_line_under_each_figure(look):
+    with backstage() as stage:
+
+        def sample():
+            stage.rig.now += 10
+            stage.rig.engine.history.sample()
+
+        stage.call(sample)
+        stage.call(lambda: stage.cache.set_node(parse_node(make_node("a"))))
+        stage.call(sample)
+        page = look(stage.url)
+        page.get_by_role("img", name="Nodes in the last 1 min: from 0 to 1").wait_for()
+        assert page.locator("#figures svg").count() == 5
+        assert violations(page) == []
+        page.close()
+
+
 def test_the_map_is_walked_by_keyboard(look, stage):
     stage.pod("tenant", nodeSelector={"kubernetes.io/hostname": "node-1"})
     page = look(stage.url)

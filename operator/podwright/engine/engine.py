@@ -50,6 +50,7 @@ from podwright.engine.shadow.answers import ShadowAnswers
 from podwright.engine.shadow.shadow import Shadow
 from podwright.engine.shadow.shadow_time import ShadowTime, earliest
 from podwright.engine.state import Sources
+from podwright.engine.view.history import History
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +87,7 @@ class Engine:
         self.cache = state.cache
         self.queue = state.queue
         self.decisions = state.decisions
+        self.history = History(self.cache, self.queue, sources.wall)
         self.slow_plugins = state.slow_plugins
         self.policies = base.policies
         self.binding_cycles = base.binding_cycles
@@ -269,6 +271,7 @@ class Engine:
                 self.compact()
             try:
                 self._minutes.tick()
+                self.history.sample()
                 self.binding_executor.checks.check()
                 if self._started:  # groups look incomplete before the caches are
                     self.group_changes.clear_stale_nominations()

@@ -268,6 +268,7 @@ class Runtime:
             policies=engine.policies,
             clock=time.monotonic,
             decisions=engine.decisions,
+            history=engine.history,
             stale=self._readiness.stale,
         )
 

@@ -81,6 +81,7 @@ async def _serve(stage: Backstage) -> web.AppRunner:
         policies=engine.policies,
         clock=lambda: 0.0,
         decisions=engine.decisions,
+        history=engine.history,
         stale=lambda: stage.stale,
     )
 

@@ -53,7 +53,7 @@ class Viewer:
         self.has_nodes = False
         self.decisions_seen = -1
         self.policies_seen: Sequence[Any] | None = None
-        self.stale_seen = 0
+        self.stale_seen = self.samples_seen = 0
         self.dropped = False
 
     def send(self, message: bytes) -> None:
@@ -153,6 +153,7 @@ class Feed:
         if self._clock() >= self._queue_due:
             await self._send_waiting(shown)
             await self._send_policies(shown)
+            await self._send_history(shown)
         self._tell_stale(*await self._asker.call(shown.stale, STEP_SECONDS))
 
     def _tell_stale(self, seconds: float, why: str) -> None:
@@ -223,6 +224,19 @@ class Feed:
             viewer.send(
                 event("queue", {"counts": found.counts, "pods": listed, "seesPods": viewer.sight.namespace is not None})
             )
+
+    async def _send_history(self, shown: Shown) -> None:
+        history = shown.history
+        if history is None:
+            return
+        viewers = [*self._viewers]
+        seen = min((viewer.samples_seen for viewer in viewers), default=0)
+        count, samples = await self._asker.call(lambda: (history.count, history.since(seen)), STEP_SECONDS)
+        for viewer in viewers:
+            new = min(count - viewer.samples_seen, len(samples))
+            viewer.samples_seen = count
+            if new:
+                viewer.send(event("history", {"samples": [*map(tuple, samples[-new:])]}))
 
     async def _send_policies(self, shown: Shown) -> None:
         found = await last_of(self._asker, lambda: policy_rows(shown.policies))

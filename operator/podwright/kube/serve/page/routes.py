@@ -6,7 +6,7 @@
 | /page/node?name=NODE | what fills a node |
 | /page/policy?name=POLICY | the state of a policy, which is named NAMESPACE/NAME if it is local |
 | /page/search?text=TEXT | the pods and pod groups whose names contain the text |
-| /page/stream | server-sent events: `nodes`, `change`, `decisions`, `queue`, `policies`, `stale` |
+| /page/stream | server-sent events: `nodes`, `change`, `decisions`, `queue`, `policies`, `history`, `stale` |
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from podwright.core.state.cache import Cache
 from podwright.engine.decisions.recent_decisions import RecentDecisions
 from podwright.engine.policies.active_policies import ActivePolicies
+from podwright.engine.view.history import History
 from podwright.engine.view.waiting import PendingPod
 
 
@@ -22,5 +23,6 @@ class Shown:
     policies: ActivePolicies
     clock: Callable[[], float]
     decisions: RecentDecisions | None = None
+    history: History | None = None
     simulated: bool = False
     stale: Callable[[], tuple[float, str]] = lambda: (0.0, "")

@@ -306,3 +306,16 @@ async def test_viewers_are_told_that_the_scheduler_does_not_answer():
         studio.asker.error = TimeoutError()
         now = 20.0
         assert (await next_of(viewer, "stale"))["stale"] == {"seconds": 20, "why": "the scheduler does not answer"}
+
+
+async def test_viewers_get_the_last_hour_and_then_each_sample_once():
+    studio = Studio()
+    history = studio.rig.engine.history
+    studio.shown = replace(studio.shown, history=history)
+    history.sample()
+    async with studio.viewer() as viewer:
+        assert len((await next_of(viewer, "history"))["history"]["samples"]) == 1
+        studio.rig.now += 10
+        history.sample()
+        ((at, nodes, *_),) = (await next_of(viewer, "history"))["history"]["samples"]
+        assert (at, nodes) == (studio.rig.now, 1)

@@ -3,6 +3,7 @@
 import { Decisions } from "./decisions.js";
 import { Details } from "./details.js";
 import { byId, el, fill, say } from "./dom.js";
+import { History, spark } from "./history.js";
 import { NodeMap } from "./map.js";
 import { Nodes } from "./nodes.js";
 import { Policies } from "./policies.js";
@@ -22,6 +23,7 @@ const waiting = new Waiting((namespace, name) => details.pod(namespace, name));
 const decisions = new Decisions((namespace, name) => details.pod(namespace, name));
 const policies = new Policies((key) => details.policy(key));
 const simulation = new Simulation(server, { show: showSimulation, blend, open: (...pod) => details.pod(...pod) });
+const history = new History();
 let simulated = new Set();
 let waitAfter = null;
 let loaded = null;
@@ -31,7 +33,10 @@ let growing = 0;
 let figuresDue = 0;
 
 const stream = new Stream(server, {
-  hello: () => decisions.reset(),
+  hello() {
+    decisions.reset();
+    history.reset();
+  },
   nodes(all) {
     const asBefore = loaded !== null && JSON.stringify(all) === JSON.stringify(loaded);
     loaded = all.simulated ? structuredClone(all) : null;
@@ -61,6 +66,10 @@ const stream = new Stream(server, {
   },
   decisions: (data) => decisions.take(data),
   policies: (data) => policies.take(data),
+  history({ samples }) {
+    history.take(samples);
+    figures();
+  },
   stale: ({ seconds, why }) => showStale(seconds, why),
 }, showState);
 
@@ -126,9 +135,10 @@ function figures() {
 
 function drawFigures(items) {
   const box = byId("figures");
-  if (box.children.length !== items.length) fill(box, items.map(() => el("div", {}, el("dt"), el("dd"), el("dd", { class: "quiet" }))));
+  if (box.children.length !== items.length) fill(box, items.map(() => el("div", {}, el("dt"), el("dd"), el("dd", { class: "quiet" }), el("dd", { class: "spark" }))));
   items.forEach(([title, value, more, share], index) => {
-    const [term, number, note] = box.children[index].children;
+    const [term, number, note, line] = box.children[index].children;
+    spark(line, title, history.column(index));
     say(term, title);
     say(number, value);
     say(note, more);
