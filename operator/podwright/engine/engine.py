@@ -87,7 +87,7 @@ class Engine:
         self.cache = state.cache
         self.queue = state.queue
         self.decisions = state.decisions
-        self.history = History(self.cache, self.queue, sources.wall)
+        self.history = History(self.cache, self.queue, wall=sources.wall)
         self.slow_plugins = state.slow_plugins
         self.policies = base.policies
         self.binding_cycles = base.binding_cycles
