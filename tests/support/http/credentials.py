@@ -53,8 +53,7 @@ def no_credentials(monkeypatch, tmp_path):
 def certificate(tmp_path_factory):
     """A certificate and its key as PEM texts."""
     openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl is needed to create a certificate")
+    assert openssl, "openssl is needed to create a certificate"
     folder = tmp_path_factory.mktemp("certificate")
     command = f"{openssl} req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=test -keyout key.pem -out cert.pem"
     subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
