@@ -340,6 +340,7 @@ def test_gates_refused_policies_and_terminating_pods_wait_for_their_reasons():
         pod("gated", spec={"schedulingGates": [{"name": "wait"}]}),
         pod("refused", spec={"schedulerName": "other"}),
         pod("leaving", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        pod("naming", metadata={"annotations": {"podwright.dev/policy": "gone"}}),
         make_policy("bad", schedulerName="other", strategy={"type": "Nope"}),
     )
     result = simulate(cluster, Hypothesis())
@@ -347,6 +348,9 @@ def test_gates_refused_policies_and_terminating_pods_wait_for_their_reasons():
     assert "wait" in messages["gated"]
     assert "policy bad, generation 0, was not accepted" in messages["refused"]
     assert messages["leaving"] == "the pod is being deleted"
+    assert messages["naming"] == (
+        "the pod waits because its annotation podwright.dev/policy names policy 'gone', which does not exist for the pod's scheduler name"
+    )
     assert any("policy bad" in note for note in result.notes)
 
 

@@ -66,6 +66,7 @@ def test_a_policy_for_pods_that_name_it_takes_no_other_pod():
         pytest.param([], "does not exist for the pod's scheduler name", id="no such policy"),
         pytest.param([policy(schedulerName="other", byName="Allowed")], "does not exist for the pod's scheduler name", id="a policy for another scheduler name"),
         pytest.param([policy()], "does not let pods name it: its spec.byName is Never", id="a policy that takes pods by itself only"),
+        pytest.param([policy(mode="Shadow")], "is in shadow mode, so it takes no pods", id="a policy in shadow mode"),
         pytest.param([policy(byName="Allowed", match=HIGH)], "does not match the pod", id="a policy for other pods"),
     ],
 )  # fmt: skip
