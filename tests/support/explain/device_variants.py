@@ -178,7 +178,7 @@ DEVICE_VARIANTS = (
         Situation(
             f"GPUs of a node keep the pod out, other nodes are full or have none: {name}",
             gpus(devices, *requests, claims=claims, classes=classes, slices=slices),
-            POD,
+            waiting(spec=claiming("wanted"), requests={"cpu": "1"}),
             "Devices",
             says,
             helps,

@@ -179,8 +179,16 @@ class _FrozenPod(PodInfo):
     def __init__(self, **_fields: Any) -> None:
         """`__new__` has set the fields."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, tuple([getattr(self, name) for name in _FIELDS])
+
     def __setattr__(self, name: str, _value: object) -> NoReturn:
         raise AttributeError(f"pod {self.key} is read-only: {name} cannot be set")
+
+
+def _restored(*values: Any) -> PodInfo:
+    """A copied or unpickled pod."""
+    return _frozen(PodInfo(*values))
 
 
 def _frozen(pod: PodInfo) -> _FrozenPod:

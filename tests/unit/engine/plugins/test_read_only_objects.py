@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import pickle
+from dataclasses import replace
 
 import pytest
 
@@ -125,3 +127,11 @@ def test_copies_of_frozen_parts_are_cheap_and_equal():
     labels = parse_pod(make_pod("p", labels={"a": "b"})).labels
     assert copy.deepcopy(labels) is labels
     assert copy.copy(labels) is labels
+
+
+def test_a_pod_can_be_copied_replaced_and_pickled():
+    pod = parse_pod(make_pod("p", labels={"a": "b"}, priority=3))
+    for other in (copy.copy(pod), replace(pod, node_name="a"), pickle.loads(pickle.dumps(pod)), pod.on("a")):
+        assert (other.key, other.priority, dict(other.labels)) == ("default/p", 3, {"a": "b"})
+        with pytest.raises(AttributeError, match="pod default/p is read-only: priority cannot be set"):
+            other.priority = 4
