@@ -128,3 +128,18 @@ def test_a_deeply_nested_policy_stops_neither_other_policies_nor_pods(cluster, n
         columns = "custom-columns=M:.status.conditions[0].message"
         shown = cluster.kubectl("get", "schedulerpolicies", "deep", "--no-headers", "-o", columns)
         assert "nested too deeply: the maximum is 32 levels" in shown
+
+
+def test_a_list_as_a_key_and_a_refused_change_stop_no_other_policy(cluster, namespace):
+    keys = {"filters": [{"name": "keys", "expression": "{[1]: 1}.size() == 1", "message": "no"}]}
+    cluster.client.create(node("a"))
+    with kit.running(cluster):
+        cluster.client.create(make_policy("keys", rules=keys))
+        cluster.client.create(make_policy("unknown", match=STRICT, **UNKNOWN))
+        cluster.client.create(make_policy("other", match=STRICT, precedence=1))
+        cluster.bulk.create([pod("free", namespace, scheduler=OURS), strict("strict", namespace)])
+        kit.wait_bound(cluster, namespace, 2)
+        wait_until(lambda: kit.events(cluster, "default", "PolicyNotAccepted"), 20, "the refused policy has an event")
+        (event,) = kit.events(cluster, "default", "PolicyNotAccepted")
+        assert (event["regarding"]["kind"], event["regarding"]["name"]) == ("SchedulerPolicy", "unknown")
+        assert event["note"].startswith("spec.plugins.score.enabled[0].name: plugin 'NoSuchPlugin' does not exist")
