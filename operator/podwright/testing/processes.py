@@ -56,6 +56,9 @@ class Process:
         atexit.register(self.kill)
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
+        environ = dict(os.environ if self._environ is None else self._environ)
+        # As in the image, where everything is compiled: to compile the operator's modules at each start would take half of the start's time.
+        environ.pop("PYTHONDONTWRITEBYTECODE", None)
         launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *self.command]
         with self.log.open("ab") as log:
             return subprocess.Popen(
@@ -63,7 +66,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=self._environ,
+                env=environ,
                 start_new_session=True,
             )
 

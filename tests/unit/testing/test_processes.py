@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -45,3 +46,13 @@ def test_pausing_a_process_that_has_ended_does_not_wait(tmp_path: Path) -> None:
         assert process.wait(10) == 0
     finally:
         process.kill()
+
+
+def test_a_child_keeps_compiled_modules(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    for name, environ in (("ours", None), ("given", dict(os.environ))):
+        log = tmp_path / name
+        child = Process(name, [sys.executable, "-c", "import sys; print(sys.dont_write_bytecode)"], log, environ)
+        child.start()
+        wait_until(lambda child=child: not child.alive, 30, "the child has ended")
+        assert log.read_text().strip() == "False"
