@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import tomllib
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +55,20 @@ def test_the_pinned_versions_are_allowed(lock):
     for name, version in pinned:
         if name in REQUIREMENTS:
             assert Version(version) in REQUIREMENTS[name].specifier, name
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
+def test_what_a_pinned_package_requires_is_pinned_too(lock):
+    pinned = {canonicalize_name(name) for name, _ in pins(lock)}
+    installed = {canonicalize_name(found.name): found for found in distributions()}
+    missing = {
+        f"{name} requires {required.name}"
+        for name in pinned & installed.keys()
+        for required in map(Requirement, installed[name].requires or ())
+        if required.marker is None or required.marker.evaluate({"extra": ""})
+        if canonicalize_name(required.name) not in pinned
+    }
+    assert not missing
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
