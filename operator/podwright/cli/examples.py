@@ -18,7 +18,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     ),
     "extender": ("extender --address 127.0.0.1:8888",),
     "kube-scheduler": ("kube-scheduler --kubeconfig scheduler.conf --v=2",),
-    "plugin new": ("plugin new TeamNodes",),
+    "plugin new": ("plugin new TeamNodes", "plugin new TeamNodes --filter --score --vector"),
     "plugin test": ("plugin test team-nodes",),
     "policy diff": ("policy diff --new policy.yaml", "policy diff --new policy.yaml cluster.json.gz -o json"),
     "policy lint": ("policy lint policy.yaml", "policy lint policy.yaml -o sarif"),

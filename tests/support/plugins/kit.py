@@ -107,8 +107,9 @@ def raw_scores(plugin: Any, pod: PodInfo) -> dict[str, int]:
         if isinstance(plugin, PreScorePlugin):
             plugin.pre_score(state, pod, feasible)
         each = [plugin.score(state, pod, cache.node_at(int(slot))) for slot in slots]
-        together = np.broadcast_to(np.asarray(plugin.score_all(state, pod, feasible), np.int64), len(slots))
-        assert together.tolist() == each
+        if plugin.score_all is not None:
+            together = np.broadcast_to(np.asarray(plugin.score_all(state, pod, feasible), np.int64), len(slots))
+            assert together.tolist() == each
     return {cache.table.names[slot]: plugin.score(state, pod, cache.node_at(int(slot))) for slot in rows}
 
 
@@ -121,8 +122,9 @@ def scores(plugin: Any, pod: PodInfo) -> dict[str, int] | None:
         status = plugin.pre_score(state, pod, feasible)
         if status is not None and status.code is Code.SKIP:
             return None
-    raw_scores(plugin, pod)
-    values = plugin.score_all(state, pod, feasible)
+    values: Any = np.array([*raw_scores(plugin, pod).values()], np.int64)
+    if plugin.score_all is not None:
+        values = plugin.score_all(state, pod, feasible)
     if plugin.normalize is not None:
         values = plugin.normalize(state, pod, values, feasible)
     spread = np.broadcast_to(values, len(slots)).tolist()

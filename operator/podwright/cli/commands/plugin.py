@@ -29,13 +29,16 @@ def plugin() -> None:
     metavar="DIRECTORY",
     help="Where to write the files. Default: a new directory with the plugin's name.",
 )
-def new(name: str, directory: str | None) -> None:
+@click.option("--filter", "filters", is_flag=True, help="It rejects nodes. This is the default.")
+@click.option("--score", "scores", is_flag=True, help="It scores nodes; with --filter, both.")
+@click.option("--vector", "vectors", is_flag=True, help="Add the versions for all nodes at once, which are faster.")
+def new(name: str, directory: str | None, *, filters: bool, scores: bool, vectors: bool) -> None:
     """Write a plugin NAME, such as TeamNodes, with a policy that enables it and a test of both. All of it works as it is; change it as you need.
 
     Existing files are not replaced.
     """
     try:
-        files = files_of(name)
+        files = files_of(name, filters=filters or not scores, scores=scores, vectors=vectors)
     except ValueError as error:
         raise click.ClickException(str(error)) from error
     folder = Path(directory or dashed(name))

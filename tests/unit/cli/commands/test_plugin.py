@@ -1,13 +1,19 @@
 """`podwright plugin new` and `podwright plugin test`."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
 from podwright.cli.main import main
+from podwright.core.objects.node import parse_node
+from podwright.core.objects.pod import parse_pod
+from podwright.core.state.cache import Cache
 from podwright.kube.plugins import guarded as guarded_plugins
 from podwright.policies.new_plugin import dashed
+from support.objects.builders import make_node, make_pod
+from support.plugins.kit import scores, verdicts
 
 
 @pytest.fixture
@@ -36,6 +42,32 @@ def test_what_new_writes_works_when_it_is_tested(run, tmp_path):
         "2 passed, 0 failed",
     ]
     assert 'tests="2"' in report.read_text()
+
+
+@pytest.mark.parametrize("vector", [[], ["--vector"]], ids=["for each node", "vectorised"])
+@pytest.mark.parametrize("flags", [["--filter"], ["--score"], ["--filter", "--score"]], ids=" ".join)
+def test_a_new_plugin_filters_or_scores_and_both_versions_agree(run, tmp_path, flags, vector):
+    assert run("new", "TeamNodes", *flags, *vector).exit_code == 0
+    result = run("test", "team-nodes")
+    assert result.exit_code == 0, result.output
+    assert ("keeps pods off" in result.output, "prefers the nodes" in result.output) == tuple(each in flags for each in ("--filter", "--score"))  # fmt: skip
+    names = {}
+    exec((tmp_path / "team-nodes/plugins/team_nodes.py").read_text(), names)
+    cache = Cache()
+    for raw in (
+        make_node("blue", labels={"team": "blue"}),
+        make_node("red", labels={"team": "red"}),
+        make_node("open"),
+    ):
+        cache.set_node(parse_node(raw))
+    plugin = names["TeamNodes"](names["TeamNodesArgs"](), SimpleNamespace(cache=cache))
+    for team in ("blue", "green"):
+        pod = parse_pod(make_pod("p", labels={"team": team}))
+        if "--filter" in flags and vector:
+            assert [*verdicts(plugin, pod).values()].count("") == (2 if team == "blue" else 1)
+        if "--score" in flags:
+            best = 100 if team == "blue" else 0
+            assert scores(plugin, pod) == {"blue": best, "red": 0, "open": 0}
 
 
 def test_the_directory_can_be_chosen_and_be_the_current_one(run, monkeypatch, tmp_path):
