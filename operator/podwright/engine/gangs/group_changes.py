@@ -76,20 +76,20 @@ class GroupChanges:
         for key in [key for key, since in self._incomplete.items() if since + INCOMPLETE_SECONDS <= now]:
             members = self._cache.groups.members(key).unplaced()
             self._incomplete[key] = inf
-            if members and key not in self._reported:
+            if members:
                 text, group, first = self._why_incomplete(key), self._cache.groups.get(key), members[0]
                 regarding = first if group is None else Regarding.group(group, first.scheduler_name)
                 self._recorder.record(regarding, "Warning", "FailedScheduling", "Scheduling", text)
                 self._note_incomplete(key, group)
 
     def _note_incomplete(self, key: str, group: PodGroup | None) -> None:
-        """Notes when a group was found incomplete. The condition of one that was reported keeps up with its members."""
+        """Notes when a group was found incomplete. The condition of one that was reported keeps up with its members, unless it has an error."""
         groups = self._cache.groups
         total = groups.members(key).total
         waiting = total > groups.placed(key) and groups.invalid(key) is None and key.partition(":")[0] in groups.served
         if not waiting or (group is not None and (not group.gang or total >= group.min_count)):
             self._incomplete.pop(key, None)
-        elif self._incomplete.setdefault(key, self._clock()) == inf and group is not None:
+        elif self._incomplete.setdefault(key, self._clock()) == inf and group is not None and key not in self._reported:
             verdict = Verdict(UNSCHEDULABLE, self._why_incomplete(key))
             self._groups.not_scheduled(group, verdict)
             self._groups.below_minimum(group, verdict)

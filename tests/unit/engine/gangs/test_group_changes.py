@@ -139,6 +139,19 @@ class TestIncompleteGroups:
         assert rig.groups.written[-1] == ("gang", "", "")
         assert rig.recorder.notes("FailedScheduling") == [f"{self.TEXT}: 1 of 3 exist"]
 
+    async def test_the_condition_of_one_with_a_foreign_member_names_the_error_also_after_it_was_reported(self):
+        rig = rig_with()
+        rig.engine.objects(KIND).put(make_pod_group("gang", 3))
+        rig.pod("a", spec=in_group())
+        async with deciding(rig):
+            await self.wait(rig)
+            rig.engine.foreign_pods.seen(make_pod("b", spec={**in_group(), "schedulerName": "other"}))
+            await settle()
+            rig.pod("c", spec=in_group())
+            await settle()
+        first, *later = [reason for _, reason, _ in rig.groups.written]
+        assert (first, set(later)) == ("Unschedulable", {"SchedulerError"})
+
     async def test_a_pod_of_one_that_does_not_exist_gets_an_event_once(self):
         rig = rig_with()
         for name in ("a", "b"):
