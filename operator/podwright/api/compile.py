@@ -12,10 +12,11 @@ from typing import Any, Final
 
 from podwright.api.compiled_rules import LOCAL_RULES, RULES, compile_rules, owner_of, with_plugin, with_rules
 from podwright.api.configuration.extenders import Extenders, named_extenders, with_extenders
-from podwright.api.kube_scheduler_configuration import QUEUE_SORT, PluginArgs, default_profile, profile_of
+from podwright.api.kube_scheduler_configuration import QUEUE_SORT, default_profile, profile_of
 from podwright.api.scheduler_policy import (
     PODWRIGHT_SCHEDULER_NAME,
     PolicyError,
+    PolicyPluginArgs,
     PolicySpec,
     Reason,
     SchedulerPolicy,
@@ -309,27 +310,27 @@ def strategy_args(strategy: Strategy, signals: Sequence[str]) -> StrategyArgs | 
     return None
 
 
-def _merged_plugin_config(spec: PolicySpec) -> Sequence[PluginArgs]:
+def _merged_plugin_config(spec: PolicySpec) -> Sequence[PolicyPluginArgs]:
     """`pluginConfig` plus the args that the strategy and `devices` set. Raises ArgsError where both set the same field."""
-    config: Sequence[PluginArgs] = spec.plugin_config
+    config: Sequence[PolicyPluginArgs] = spec.plugin_config
     args = strategy_args(spec.strategy, spec.signals)
     if args is not None:
-        config = _with_args(config, args, f"strategy type {spec.strategy.type}")
+        config = with_args(config, args, f"strategy type {spec.strategy.type}")
     for name, value in spec.devices.args().items():
-        config = _with_args(config, StrategyArgs(DEVICES, name, value), f"spec.devices.{name}")
+        config = with_args(config, StrategyArgs(DEVICES, name, value), f"spec.devices.{name}")
     return config
 
 
-def _with_args(config: Sequence[PluginArgs], args: StrategyArgs, owner: str) -> Sequence[PluginArgs]:
-    """Adds args to `pluginConfig`. `owner`: the part of the spec that sets the field."""
+def with_args(config: Sequence[PolicyPluginArgs], args: StrategyArgs, owner: str) -> Sequence[PolicyPluginArgs]:
+    """Adds args to `pluginConfig`. `owner`: the part of the spec that sets the field. Raises ArgsError if `pluginConfig` sets it, too."""
     found = list(config)
     for i, entry in enumerate(found):
         if entry.name == args.plugin:
             if entry.args.get(args.field) is not None:
                 raise ArgsError([(f"spec.pluginConfig[{i}].args.{args.field}", f"is already set by {owner}")])
-            found[i] = PluginArgs(entry.name, {**entry.args, args.field: args.value})
+            found[i] = PolicyPluginArgs(entry.name, {**entry.args, args.field: args.value})
             return found
-    return [*found, PluginArgs(args.plugin, {args.field: args.value})]
+    return [*found, PolicyPluginArgs(args.plugin, {args.field: args.value})]
 
 
 def _paths_as_written(spec: PolicySpec, problems: Sequence[Problem]) -> Sequence[Problem]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, get_args
+from typing import Final, get_args
 
-from podwright.api.compile import Classes, CompiledPolicy, compile_policy, strategy_args, strategy_sets
+from podwright.api.compile import Classes, CompiledPolicy, compile_policy, strategy_args, strategy_sets, with_args
 from podwright.api.compiled_rules import LOCAL_RULES, RULES, compile_rules, owner_of
 from podwright.api.local_policy import LocalPolicy
 from podwright.api.permissions import PolicySettings
@@ -227,15 +227,7 @@ def _with_args(
 ) -> tuple[PolicyPluginArgs, ...]:
     """The arguments, with the one that the strategy sets. `signals`: those that its policy names."""
     args = strategy_args(strategy, signals)
-    if args is None:
-        return tuple(config)
-    own: Mapping[str, Any] = {args.field: args.value}
-    if any(entry.name == args.plugin for entry in config):
-        return tuple(
-            PolicyPluginArgs(entry.name, {**entry.args, **own}) if entry.name == args.plugin else entry
-            for entry in config
-        )
-    return (*config, PolicyPluginArgs(args.plugin, own))
+    return tuple(config if args is None else with_args(config, args, f"strategy type {strategy.type}"))
 
 
 def _without_scoring_args(config: Sequence[PolicyPluginArgs], classes: Classes) -> tuple[PolicyPluginArgs, ...]:
