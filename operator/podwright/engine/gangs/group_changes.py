@@ -76,7 +76,7 @@ class GroupChanges:
         for key in [key for key, since in self._incomplete.items() if since + INCOMPLETE_SECONDS <= now]:
             members = self._cache.groups.members(key).unplaced()
             self._incomplete[key] = inf
-            if members:
+            if members and key not in self._reported:
                 text, group, first = self._why_incomplete(key), self._cache.groups.get(key), members[0]
                 regarding = first if group is None else Regarding.group(group, first.scheduler_name)
                 self._recorder.record(regarding, "Warning", "FailedScheduling", "Scheduling", text)

@@ -152,6 +152,17 @@ class TestIncompleteGroups:
         first, *later = [reason for _, reason, _ in rig.groups.written]
         assert (first, set(later)) == ("Unschedulable", {"SchedulerError"})
 
+    async def test_one_with_a_foreign_member_has_the_error_as_its_only_event(self):
+        rig = rig_with()
+        rig.engine.objects(KIND).put(make_pod_group("gang", 3))
+        rig.pod("a", spec=in_group())
+        async with deciding(rig):
+            rig.engine.foreign_pods.seen(make_pod("b", spec={**in_group(), "schedulerName": "other"}))
+            await settle()
+            await self.wait(rig)
+        (note,) = rig.recorder.notes("FailedScheduling")
+        assert "same .spec.schedulerName" in note
+
     async def test_a_pod_of_one_that_does_not_exist_gets_an_event_once(self):
         rig = rig_with()
         for name in ("a", "b"):
