@@ -247,10 +247,13 @@ def _search_some(
     return Search(Feasible(cache.table, np.array(slots, np.intp)), diagnosis, len(infos))
 
 
-def still_fits(framework: Framework, cache: Cache, placement: Placement) -> CycleState | None:
+def still_fits(
+    framework: Framework, cache: Cache, placement: Placement, *, unchanged: bool = False
+) -> CycleState | None:
     """The state of a new cycle for a placement that was decided on an earlier state of the cluster; None if its node does not take the pod any more.
 
-    Raises PluginError.
+    `unchanged`: pod and node are the same as then, though not the pods of the node. Filters that only look at these are not run again: a rule may
+    take long even for one node. Raises PluginError.
     """
     pod, info = placement.pod, cache.present(placement.node_name)
     if info is None:
@@ -259,6 +262,8 @@ def still_fits(framework: Framework, cache: Cache, placement: Placement) -> Cycl
     outcome = framework.pre_filter(state, pod)
     if outcome.status is not None or (outcome.node_names is not None and info.name not in outcome.node_names):
         return None
+    if unchanged:
+        state.skip_filter |= framework.only_node_filters
     return None if framework.filter_node_with_nominated(state, pod, info) is not None else state
 
 

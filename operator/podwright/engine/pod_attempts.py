@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Hashable
 from dataclasses import replace
+from typing import Final
 
 from podwright.core.cycle import Decision, Fault, Placement, Rejection, schedule, still_fits
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.observer import Observer
 from podwright.core.objects.control_flow import CONTROL_FLOW
+from podwright.core.objects.pod import PodInfo
+from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.queue import QueuedPod
 from podwright.core.state.deadline import TookLongError
 from podwright.core.state.transaction import CacheTransaction
@@ -27,6 +31,11 @@ from podwright.engine.process.steps import Steps
 from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
+
+
+LONG_SECONDS: Final = 60.0
+"""For how long pods go to the lane after an attempt at one of the same kind took longer than a slice."""
+MOST_KINDS: Final = 1_000
 
 
 class PodAttempts:
@@ -56,6 +65,8 @@ class PodAttempts:
         self._extended = extended
         self._outcomes = outcomes
         self._failures = outcomes.failures
+        self._long_until: dict[Hashable, float] = {}
+        """By kind of pods: until when child processes decide about them."""
         self.count = 0
         """How many attempts at single pods were made."""
 
@@ -90,13 +101,18 @@ class PodAttempts:
         self.count += 1
         if policy.extenders and self._extended.start(queued, policy, started):
             return
+        kind = _kind(queued.pod, policy)
         if queued.costly:
             self._planning.add(_PodJob(queued, policy, started=started, attempts=self))
+            return
+        if started < self._long_until.get(kind, started):
+            self._queue.wait_in_lane(queued, ())
             return
         try:
             observer = self._slow_plugins.observer_for(policy.compiled.name)
             decision = self._slice.run(lambda: self.decide(queued, policy, observer))
         except TookLongError:
+            self._took_long(kind)
             self._queue.wait_in_lane(queued, ())
             return
         seconds = self._sources.clock() - started
@@ -116,6 +132,22 @@ class PodAttempts:
         self._failures.slow_down(queued, account.why)
         return True
 
+    def seen(self, queued: QueuedPod) -> tuple[PodInfo, int]:
+        """The pod as it is now, and the number of changes of nodes so far."""
+        return queued.pod, self._cache.table.static_changes.seq
+
+    def _is_unchanged(self, placement: Placement, pod: PodInfo, seq: int) -> bool:
+        """Whether pod and node are those that were seen."""
+        changed, info = self._cache.table.static_changes.since(seq), self._cache.present(placement.node_name)
+        return placement.pod is pod and info is not None and changed is not None and info.slot not in changed
+
+    def _took_long(self, kind: Hashable) -> None:
+        """Pods of this kind go to the lane for a while, without an attempt in the loop."""
+        if kind is not None:
+            if len(self._long_until) >= MOST_KINDS:
+                self._long_until.clear()
+            self._long_until[kind] = self._sources.clock() + LONG_SECONDS
+
     # Decisions of child processes
 
     def may_decide(self, queued: QueuedPod, policy: ActivePolicy) -> bool:
@@ -128,12 +160,21 @@ class PodAttempts:
         )
 
     def carry_out(
-        self, queued: QueuedPod, policy: ActivePolicy, decision: Decision, *, seconds: float, started: float
+        self,
+        queued: QueuedPod,
+        policy: ActivePolicy,
+        decision: Decision,
+        *,
+        seconds: float,
+        started: float,
+        seen: tuple[PodInfo, int],
     ) -> bool:
         """Carries out what a child has decided. False if it does not fit any more."""
         if isinstance(decision, Placement):
             try:
-                state = still_fits(policy.framework, self._cache, decision)
+                state = still_fits(
+                    policy.framework, self._cache, decision, unchanged=self._is_unchanged(decision, *seen)
+                )
             except PluginError as error:
                 decision, state = Fault(queued.pod, error.plugin, str(error)), None
             if isinstance(decision, Placement):
@@ -143,6 +184,8 @@ class PodAttempts:
         elif isinstance(decision, Rejection) and not are_there(decision.victims, self._cache):
             return False
         queued.slow = seconds >= SLICE_SECONDS
+        if queued.slow:
+            self._took_long(_kind(queued.pod, policy))
         self._outcomes.carry_out(queued, policy, decision, started)
         return True
 
@@ -159,6 +202,13 @@ class PodAttempts:
         self._failures.fail(queued, message, self._sources.clock() - started)
 
 
+def _kind(pod: PodInfo, policy: ActivePolicy) -> Hashable:
+    """What pods whose attempts take long may share: the rules of their policy, or selectors of devices that their namespace writes. None: nothing."""
+    if PolicyRules.name in policy.framework.plugins:
+        return policy.label
+    return ("claims", pod.namespace) if pod.resource_claims else None
+
+
 class _PodJob:
     """See `planning.Job`. Of a pod that is no member of a group."""
 
@@ -168,6 +218,7 @@ class _PodJob:
         self._queued = queued
         self._started = started
         self._attempts = attempts
+        self._seen = attempts.seen(queued)
 
     def decide(self) -> Decision:
         return self._attempts.decide(self._queued, self.policy)
@@ -180,7 +231,9 @@ class _PodJob:
 
     def carry_out(self, decision: Decision, seconds: float) -> Steps[bool]:
         yield
-        return self._attempts.carry_out(self._queued, self.policy, decision, seconds=seconds, started=self._started)
+        return self._attempts.carry_out(
+            self._queued, self.policy, decision, seconds=seconds, started=self._started, seen=self._seen
+        )
 
     def give_back(self) -> None:
         self._attempts.give_back(self._queued)

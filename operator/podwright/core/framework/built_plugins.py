@@ -89,6 +89,10 @@ class BuiltPlugins:
             for name, p in self.plugins.items()
             if getattr(type(p), "costs", Plugin.costs) is not Plugin.costs
         ]
+        self.only_node_filters = frozenset(
+            p.name for p in self.filter_plugins if p.scope is Scope.NODE and not isinstance(p, ReservePlugin)
+        )
+        """The filters that look at the pod and the node, and at no pods there. Without those that keep something for Reserve."""
         self.beyond_node = frozenset(p.name for p in self.filter_plugins if p.scope > Scope.NODE_PODS)
 
     def costs(self, pod: PodInfo) -> list[PluginCost]:

@@ -99,6 +99,61 @@ async def test_a_gang_that_takes_longer_than_a_slice_goes_to_a_child():
     assert evicted(rig) == {f"low{i}" for i in range(MEMBERS)}
 
 
+@pytest.mark.parametrize("changed", [False, True])
+async def test_what_only_depends_on_a_node_is_checked_again_if_the_node_has_changed(rig, changed):
+    rig.node("a")
+    rig.node("b", taints=[{"key": "x", "effect": "NoSchedule"}])
+
+    def meanwhile(child):
+        if changed and child == 1:
+            rig.node("a", unschedulable=True)
+            rig.node("b")
+
+    rig.children.meanwhile = meanwhile
+    rig.pod("big", requests=HALF, spec=objects.many_tolerations(3_000))
+    await ended(rig, bound=1)
+    assert rig.cluster.bound == [("big", "b" if changed else "a")]
+    assert rig.children.started == (2 if changed else 1)
+
+
+class TestKindsOfPods:
+    """What makes one attempt long makes the next ones long, too: the loop tries it once, and not for each pod."""
+
+    @pytest.fixture
+    def rig(self, monkeypatch):
+        rig = Rig(children=FakeChildren())
+        rig.clock = rig.children.clock = Clock()
+        rig.node("a")
+        raw = {"metadata": {"name": "ruled", "uid": "ruled", "generation": 1}}
+        raw["spec"] = {"schedulerName": "ruled", "rules": {"filters": [{"name": "any", "expression": "true"}]}}
+        result = rig.engine.policies.apply(raw)
+        assert result.accepted, result.message
+        rig.begun = []
+        for policy in (rig.engine.policies.named("ruled"), rig.engine.policies.default):
+            framework = policy.framework
+            plugin = next(each for each in framework.filter_plugins if each.name == "NodeName")
+            monkeypatch.setattr(plugin, "filter_all", self.slow(rig, plugin.filter_all))
+        return rig
+
+    def slow(self, rig, filter_all):
+        def slowly(state, pod, table):
+            if rig.engine.cache.deadline.check is not None:
+                rig.begun.append(pod.name)
+            for _ in range(10):
+                rig.engine.cache.deadline.point()
+            return filter_all(state, pod, table)
+
+        return slowly
+
+    @pytest.mark.parametrize(("scheduler", "in_the_loop"), [("ruled", ["p0"]), ("podwright", ["p0", "p1", "p2"])])
+    async def test_rules_that_took_long_once_are_left_to_children(self, rig, scheduler, in_the_loop):
+        for number in range(3):
+            rig.pod(f"p{number}", spec={"schedulerName": scheduler})
+        async with deciding(rig):
+            await until(lambda: (rig.clock.take(0.1), rig.engine.wake(), len(rig.cluster.bound) == 3)[-1])
+        assert rig.begun == in_the_loop
+
+
 async def test_ordinary_pods_are_bound_while_a_child_decides(rig):
     rig.node("a")
     going = asyncio.Event()
