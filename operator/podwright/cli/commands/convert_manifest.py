@@ -27,14 +27,11 @@ _COMMAND = ["podwright", _KUBE_SCHEDULER]
     help="Write this file instead of standard output.",
 )
 def convert_manifest(file: str, image: str, output: Path | None) -> None:
-    r"""Print the static pod in FILE with Podwright in the place of kube-scheduler. - reads standard input.
+    """Print the static pod in FILE with Podwright in the place of kube-scheduler. - reads standard input.
 
     Changes the image and the first word of the command. The container runs as root, as kube-scheduler does, unless FILE names a user. All else stays
     the same. FILE may also run Podwright already: then only the image changes. --output replaces the file as a whole, and
     only if FILE could be converted.
-
-    \b
-    podwright convert-manifest before.yaml --image registry.example.com/podwright:0.1.0 -o after.yaml
     """
     with click.open_file(file, "rb") as opened:
         content = opened.read()

@@ -103,6 +103,7 @@ class KeptColumns:
                     if one is not None and len(rows) <= FEW_ROWS and self._asked(known, column, rows, one):
                         return column
                     return self._keep(known, self._refreshed(column.vec, sorted(rows), operation, variables()))
+        self.nodes.deadline.point()
         return self._keep(known, self._computed(operation, None, variables()))
 
     def _asked(self, known: _Known, column: Column, rows: set[int], one: OneNode) -> bool:

@@ -162,6 +162,7 @@ class Unrolled(Operation):
         value = self._init.run(run)
         repeated = run.in_loop(len(elements))
         for first, second in elements:
+            run.nodes.deadline.point()
             inner = repeated.with_variable(loop.variable, first)
             if loop.second:
                 inner = inner.with_variable(loop.second, second)

@@ -132,7 +132,13 @@ def test_held_bytes_counts_what_is_shared_once():
 
 
 @pytest.mark.parametrize(
-    "expression", ["size(pod.name + node.name) > 0", "node.labels.name.matches(pod.name)"], ids=["lifted", "matched"]
+    "expression",
+    [
+        "size(pod.name + node.name) > 0",
+        "node.labels.name.matches(pod.name)",
+        "[1, 2, 3].all(x, x > 0 || node.labels.name == 'a')",
+    ],
+    ids=["lifted", "matched", "unrolled"],
 )
 def test_an_evaluation_of_many_nodes_pauses(expression):
     world = nodes(200)
@@ -140,3 +146,15 @@ def test_an_evaluation_of_many_nodes_pauses(expression):
     world.cache.deadline.check = lambda: pauses.append(1)
     Expression(expression, score=False).column(subject(world, pending_pod()), kept_of(world))
     assert len(pauses) >= 3
+
+
+def test_each_expression_begins_with_a_pause():
+    world = nodes(200)
+    pauses = []
+    world.cache.deadline.check = lambda: pauses.append(1)
+    kept = kept_of(world)
+    for number in range(4):
+        Expression(f"[1, 2].all(x, [1, 2].all(y, x + y > {number}))", score=False).column(
+            subject(world, pending_pod()), kept
+        )
+    assert len(pauses) == 4
