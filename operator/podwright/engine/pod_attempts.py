@@ -203,7 +203,9 @@ class PodAttempts:
 
 
 def _kind(pod: PodInfo, policy: ActivePolicy) -> Hashable:
-    """What pods whose attempts take long may share: the rules of their policy, or selectors of devices that their namespace writes. None: nothing."""
+    """What pods whose attempts take long may share: the rules of their policy, or selectors of devices that their
+    namespace writes. None: nothing.
+    """
     if PolicyRules.name in policy.framework.plugins:
         return policy.label
     return ("claims", pod.namespace) if pod.resource_claims else None

@@ -1,7 +1,8 @@
 """Deadline: how long an attempt may keep others waiting, and the points at which it notices that it is over.
 
-An attempt in the loop that takes longer than a slice ends at its next point with TookLongError: its transactions roll back, and a planner decides
-elsewhere (`engine.planning`). In that process no point raises. A point without a deadline costs one function call.
+An attempt in the loop that takes longer than a slice ends at its next point with TookLongError: its transactions roll
+back, and a planner decides elsewhere (`engine.planning`). In that process no point raises. A point without a deadline
+costs one function call.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from podwright.core.objects.control_flow import ControlFlowError
 
 
 class TookLongError(ControlFlowError):
-    """The attempt took longer than it may. It does not inherit Exception, so that no guard around a plugin catches it."""
+    """The attempt took longer than it may. It does not inherit Exception, so that no guard around a plugin catches
+    it.
+    """
 
 
 def never() -> None:
@@ -33,6 +36,8 @@ class Deadline:
         return self.others_wait and self.check is None
 
     def point(self) -> None:
-        """A place in a long loop. Raises TookLongError. What the caller has built so far must be complete, or not in use yet."""
+        """A place in a long loop. Raises TookLongError. What the caller has built so far must be complete, or not in
+        use yet.
+        """
         if self.check is not None:
             self.check()

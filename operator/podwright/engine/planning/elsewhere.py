@@ -1,4 +1,6 @@
-"""Elsewhere: answers that take longer than a slice come from a child process, which does nothing else. Nothing is carried out."""
+"""Elsewhere: answers that take longer than a slice come from a child process, which does nothing else. Nothing is
+carried out.
+"""
 
 from __future__ import annotations
 

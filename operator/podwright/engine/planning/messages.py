@@ -1,7 +1,8 @@
 """Messages: what a child process has decided, as bytes.
 
-Only values travel. A pod, a pod group or another object of the engine travels as its name, and becomes the engine's own object again, in its
-current version. One that is gone meanwhile becomes None. States of cycles stay behind, because they refer to everything.
+Only values travel. A pod, a pod group or another object of the engine travels as its name, and becomes the engine's
+own object again, in its current version. One that is gone meanwhile becomes None. States of cycles stay behind,
+because they refer to everything.
 """
 
 from __future__ import annotations

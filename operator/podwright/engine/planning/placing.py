@@ -1,4 +1,6 @@
-"""What child processes assume after a decision, and whether the victims of one are still there when it is carried out."""
+"""What child processes assume after a decision, and whether the victims of one are still there when it is carried
+out.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from podwright.engine.policies.active_policy import ActivePolicy
 
 
 def assume(decision: Decision, policy: ActivePolicy, transaction: CacheTransaction) -> bool:
-    """Assumes the pod of a placement. False after a preemption: who decides next does not know that its victims are going."""
+    """Assumes the pod of a placement. False after a preemption: who decides next does not know that its victims are
+    going.
+    """
     if isinstance(decision, Placement):
         try:
             reserve(transaction, policy.framework, decision.state, decision.pod, decision.node_name)

@@ -3,9 +3,10 @@
     taken from the lane ─► `plan` ─► the child: decide, assume, the next one ─► an answer ─┬─► it still fits ─► carried out
                                                                                           └─► it does not: back to the lane
 
-A child decides on the cluster as it was at the fork, and its pods are in flight meanwhile: events that may help them are kept by the queue. A
-placement is checked against the cluster as it is now, on its node alone. A pod that comes back CONFLICTS times is planned alone, in a quiet
-time, in which nothing else is decided and the watches hold back what they receive. So no pod is put off forever.
+A child decides on the cluster as it was at the fork, and its pods are in flight meanwhile: events that may help them
+are kept by the queue. A placement is checked against the cluster as it is now, on its node alone. A pod that comes
+back CONFLICTS times is planned alone, in a quiet time, in which nothing else is decided and the watches hold back
+what they receive. So no pod is put off forever.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ ORDINARY_SECONDS: Final = 0.001
 
 
 class Job(Protocol):
-    """A decision about `pods`, which are in flight, under `policy`. `decide` and `assume` run in the child, all others in the loop."""
+    """A decision about `pods`, which are in flight, under `policy`. `decide` and `assume` run in the child, all
+    others in the loop.
+    """
 
     @property
     def pods(self) -> Sequence[QueuedPod]: ...
@@ -66,7 +69,9 @@ class Job(Protocol):
         """Whether the same pods still wait for a decision under this policy."""
 
     def carry_out(self, decision: Any, seconds: float) -> Steps[bool]:
-        """Checks and carries out the decision, which took so many seconds of CPU. Returns False if it does not fit any more."""
+        """Checks and carries out the decision, which took so many seconds of CPU. Returns False if it does not fit
+        any more.
+        """
 
     def give_back(self) -> None:
         """Returns the pods to the lane."""
@@ -77,7 +82,9 @@ class Job(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """`number`: of the job. `problem`: why there is no decision; "" if there is one. `spent`: what the policy's account was charged."""
+    """`number`: of the job. `problem`: why there is no decision; "" if there is one. `spent`: what the policy's
+    account was charged.
+    """
 
     number: int
     decision: Any

@@ -1,11 +1,12 @@
 """Forks: child processes that compute something on a frozen copy of everything, while the loop goes on.
 
-A child has the parent's memory as it was at the fork, and shares each page until one of them writes to it. It closes all connections, so none stays
-open because of it, gets a lower priority and signals' default actions, and ends without any clean-up. It ends with its parent, after a time
-limit, or when the memory that both may use runs short, so that no limit of the container ends the parent.
+A child has the parent's memory as it was at the fork, and shares each page until one of them writes to it. It closes
+all connections, so none stays open because of it, gets a lower priority and signals' default actions, and ends
+without any clean-up. It ends with its parent, after a time limit, or when the memory that both may use runs short, so
+that no limit of the container ends the parent.
 
-Only the thread that forks exists in a child. So a lock that another thread held at the fork stays locked there: Python, its logging and the allocators
-open theirs. A child that waits for another one ends by its time limit.
+Only the thread that forks exists in a child. So a lock that another thread held at the fork stays locked there:
+Python, its logging and the allocators open theirs. A child that waits for another one ends by its time limit.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class Children(Protocol):
     apart: bool
 
     def start(self, work: Work, seconds: float = CHILD_SECONDS) -> AsyncGenerator[bytes, None]:
-        """Starts a child at once. Returns the messages of its work, which the caller must read or close. Raises NoChildError; reading raises
-        ChildError.
+        """Starts a child at once. Returns the messages of its work, which the caller must read or close. Raises
+        NoChildError; reading raises ChildError.
         """
 
 

@@ -1,7 +1,7 @@
 """Quiet: a time in which nothing changes the cache, for a decision whose plan did not fit too often.
 
-The watches and sources of signals hold back what they receive, no other decision is made, and answers of extenders wait. Everything else goes on:
-health, requests in progress, the Lease.
+The watches and sources of signals hold back what they receive, no other decision is made, and answers of extenders
+wait. Everything else goes on: health, requests in progress, the Lease.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Slice: the time that an attempt may hold the loop. A longer one ends with TookLongError, and a child process decides (`planning`)."""
+"""Slice: the time that an attempt may hold the loop. A longer one ends with TookLongError, and a child process
+decides (`planning`).
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ class Slice:
         self._ends = self._cpu_ends = 0.0
 
     def run(self, decide: Callable[[], T], seconds: float = SLICE_SECONDS) -> T:
-        """The result of `decide`, which leaves the cache as it was. Raises TookLongError after so much time, both by the clock and of the CPU:
-        other processes may have had it.
+        """The result of `decide`, which leaves the cache as it was. Raises TookLongError after so much time, both by
+        the clock and of the CPU: other processes may have had it.
         """
         self._ends, self._cpu_ends = self._clock() + seconds, self._cpu() + seconds
         self._deadline.check = self._check
