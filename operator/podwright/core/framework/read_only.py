@@ -65,6 +65,9 @@ class ReadOnlyNodeInfo(NodeInfo):
     def __setattr__(self, name: str, _value: object) -> NoReturn:
         raise AttributeError(f"node {self.name} is read-only: {name} cannot be set")
 
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"node {self.name} is read-only: {name} cannot be deleted")
+
     name = property(attrgetter("_info.name"))
     node = property(attrgetter("_info.node"))
     present = property(attrgetter("_info.present"))
@@ -124,6 +127,9 @@ class ReadOnlyCache:
 
     def __setattr__(self, name: str, _value: object) -> NoReturn:
         raise AttributeError(f"the cache is read-only: {name} cannot be set")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"the cache is read-only: {name} cannot be deleted")
 
     @property
     def nodes(self) -> Mapping[str, NodeInfo]:

@@ -185,6 +185,9 @@ class _FrozenPod(PodInfo):
     def __setattr__(self, name: str, _value: object) -> NoReturn:
         raise AttributeError(f"pod {self.key} is read-only: {name} cannot be set")
 
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"pod {self.key} is read-only: {name} cannot be deleted")
+
 
 def _restored(*values: Any) -> PodInfo:
     """A copied or unpickled pod."""

@@ -67,6 +67,9 @@ WRITES = [
     pytest.param(_item(lambda _node, pod: pod.labels), id="the labels of a pod"),
     pytest.param(lambda _node, pod: pod.labels.update(x="y"), id="labels that pods share"),
     pytest.param(_set("pod.priority", 9), id="the priority of a pod"),
+    pytest.param(lambda _node, pod: delattr(pod, "priority"), id="the priority of a pod, deleted"),
+    pytest.param(lambda node, _pod: delattr(node, "requested"), id="the sums of a node, deleted"),
+    pytest.param(lambda node, _pod: delattr(node, "_info"), id="the node behind a view, deleted"),
 ]
 REACHED = [
     pytest.param(lambda handle, _pod: handle.cache.nodes["a"].pods.clear(), id="a node of the cache"),
@@ -74,6 +77,7 @@ REACHED = [
     pytest.param(lambda handle, _pod: handle.cache.nodes.pop("a"), id="the nodes of the cache"),
     pytest.param(lambda handle, pod: handle.cache.assume(pod, "a"), id="an assumed pod"),
     pytest.param(lambda handle, _pod: setattr(handle.cache, "nodes", {}), id="the cache"),
+    pytest.param(lambda handle, _pod: delattr(handle.cache, "_cache"), id="the cache behind a view, deleted"),
 ]
 
 
