@@ -1,4 +1,5 @@
-"""Reads from the API server's audit log how long pods waited: from the response to a pod's creation to the arrival of its Binding.
+"""Reads from the API server's audit log how long pods waited: from the response to a pod's creation to the arrival of
+its Binding.
 
 The log has microsecond timestamps of the API server, so the load generator and the observer do not affect the figures.
 """

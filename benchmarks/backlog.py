@@ -1,4 +1,6 @@
-"""The rate at which a scheduler places a backlog, from the first Binding to the last as a watch sees them, and the CPU time that this takes."""
+"""The rate at which a scheduler places a backlog, from the first Binding to the last as a watch sees them, and the CPU
+time that this takes.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ _AT_ONCE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How a backlog was placed. `cpu_ms_per_pod`: by process. `machine_used`: the share of all cores, whoever used them; `others`: the part of it that neither
-    these processes nor this one used.
+    """How a backlog was placed. `cpu_ms_per_pod`: by process. `machine_used`: the share of all cores, whoever used
+    them; `others`: the part of it that neither these processes nor this one used.
     """
 
     pods_per_s: float
@@ -52,7 +54,8 @@ async def place_backlog(
     start: Callable[[], Any],
     others: Mapping[str, int] | None = None,
 ) -> Backlog:
-    """`pods`: their names begin with MEASURED_PREFIX; they wait when `start` starts the scheduler, whose process it returns.
+    """`pods`: their names begin with MEASURED_PREFIX; they wait when `start` starts the scheduler, whose process it
+    returns.
 
     The CPU time of the scheduler, the API server and etcd is measured, and that of `others`, which are pids by name.
     """

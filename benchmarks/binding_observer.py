@@ -70,10 +70,11 @@ async def settle(
     on_change: Callable[[], None],
     patience_s: float,
 ) -> None:
-    """Poll `count` until `complete` or until nothing has changed for `patience_s`. Calls `on_change` now and at each change.
+    """Poll `count` until `complete` or until nothing has changed for `patience_s`. Calls `on_change` now and at each
+    change.
 
-    `complete` is expensive, so it is called only after a moment without changes, or every `patience_s` while changes continue,
-    since pending pods may produce events without end. Gives up after ten times `patience_s`.
+    `complete` is expensive, so it is called only after a moment without changes, or every `patience_s` while changes
+    continue, since pending pods may produce events without end. Gives up after ten times `patience_s`.
     """
     started = changed = checked = time.monotonic()
     seen = await count()

@@ -1,6 +1,7 @@
 """The README's picture on speed: one pair of bars for each workload, Podwright's rate above kube-scheduler's, as SVG.
 
-Plain SVG without a plotting library: the picture has to be the same, byte for byte, whenever it is drawn from the same result.
+Plain SVG without a plotting library: the picture has to be the same, byte for byte, whenever it is drawn from the same
+result.
 """
 
 from collections.abc import Sequence

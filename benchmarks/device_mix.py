@@ -1,8 +1,9 @@
 """How many pods of a generated inference mix fit, by the policy's choice of devices: `python -m benchmarks.device_mix`.
 
-The cluster has whole GPUs of 40 and 80 GB, boards that can be divided as MIG does, and GPUs of which pods get shares. The pods are such that all of
-them would fit if one knew them beforehand: each device is divided among pods at random. They come in random order, and a pod that does not fit at its
-turn is left out. `--leave`: running pods also end at random, and others come instead of them. The same pods come under each policy.
+The cluster has whole GPUs of 40 and 80 GB, boards that can be divided as MIG does, and GPUs of which pods get shares.
+The pods are such that all of them would fit if one knew them beforehand: each device is divided among pods at random.
+They come in random order, and a pod that does not fit at its turn is left out. `--leave`: running pods also end at
+random, and others come instead of them. The same pods come under each policy.
 """
 
 from __future__ import annotations
@@ -220,7 +221,8 @@ def filled(devices: Raw, size: int, seed: int) -> Counter[Kind]:
 
 
 def replaced(devices: Raw, size: int, seed: int, times: int) -> Counter[Kind]:
-    """The pods that run, by kind, after running ones have ended at random so often, and the first of those that were left out have come instead.
+    """The pods that run, by kind, after running ones have ended at random so often, and the first of those that were
+    left out have come instead.
 
     The mix stays the same: what has ended comes back, at the end.
     """

@@ -1,6 +1,8 @@
-"""How long `podwright explain` takes for a pending pod, once the cluster is loaded: `python -m benchmarks.explain --nodes 5000`.
+"""How long `podwright explain` takes for a pending pod, once the cluster is loaded: `python -m benchmarks.explain
+--nodes 5000`.
 
-Prints milliseconds with and without the search of what would help, each the median of several runs, and how many changes were found.
+Prints milliseconds with and without the search of what would help, each the median of several runs, and how many
+changes were found.
 """
 
 from __future__ import annotations

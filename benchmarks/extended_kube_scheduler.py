@@ -1,7 +1,8 @@
-"""What extenders cost kube-scheduler: the rate at which it places a backlog alone, with `podwright extender`, and with one that decides nothing.
+"""What extenders cost kube-scheduler: the rate at which it places a backlog alone, with `podwright extender`, and with
+one that decides nothing.
 
-On a small machine the API server, etcd, kube-scheduler and the extender share the cores, so a rate says little without the CPU time behind it, and
-without what `null_extender` leaves of it. A round runs each series once, in turn.
+On a small machine the API server, etcd, kube-scheduler and the extender share the cores, so a rate says little without
+the CPU time behind it, and without what `null_extender` leaves of it. A round runs each series once, in turn.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _NO_FILTER: Final = {"filterVerb": ""}
 class Series:
     """One configuration of kube-scheduler.
 
-    `asks`: the extender that it calls. `changed`: fields that differ from `_EXTENDER`. `beside`: the series in which the null extender gets
-    the same calls.
+    `asks`: the extender that it calls. `changed`: fields that differ from `_EXTENDER`. `beside`: the series in which
+    the null extender gets the same calls.
     """
 
     title: str

@@ -1,10 +1,12 @@
-"""Measures `podwright extender`: latency under load, the cost of nodes that are sent along, and what it costs kube-scheduler.
+"""Measures `podwright extender`: latency under load, the cost of nodes that are sent along, and what it costs
+kube-scheduler.
 
     python -m benchmarks.extender load --nodes 5000 --rate 100 --seconds 30
     python -m benchmarks.extender nodes-sent --nodes 5000 --at-once 16
     python -m benchmarks.extender kube-scheduler --nodes 1000 --pods 1000 --rounds 3
 
-Each starts a control plane on loopback and the extender as a process of its own; the first two, on one CPU core if there are several. Prints a table.
+Each starts a control plane on loopback and the extender as a process of its own; the first two, on one CPU core if
+there are several. Prints a table.
 """
 
 from __future__ import annotations
@@ -77,7 +79,9 @@ class Latencies:
 
 @contextmanager
 def running(nodes: int, placed: int, *, one_core: bool = True) -> Iterator[tuple[ControlPlane, Extender]]:
-    """A control plane with nodes and placed pods, and an extender that knows them. With `one_core`, it never leaves its CPU core."""
+    """A control plane with nodes and placed pods, and an extender that knows them. With `one_core`, it never leaves its
+    CPU core.
+    """
     with ControlPlane() as cluster:
         cluster.apply(ROOT / "manifests" / "base")
         wait_until(

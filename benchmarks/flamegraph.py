@@ -1,6 +1,7 @@
 """Turns stack samples into a flame graph (SVG) and a list of the most expensive functions (text).
 
-The input has lines `outermost;…;innermost count`, as py-spy (`--format raw`) and `sampler` write them. A stack may occur on several lines.
+The input has lines `outermost;…;innermost count`, as py-spy (`--format raw`) and `sampler` write them. A stack may
+occur on several lines.
 """
 
 import zlib
@@ -70,7 +71,9 @@ class _Box:
 
 
 def flame_graph(stacks: Mapping[Stack, int], title: str) -> str:
-    """An SVG document. Each box is a function: above its caller, as wide as its share of samples, with the figures as a tooltip."""
+    """An SVG document. Each box is a function: above its caller, as wide as its share of samples, with the figures as a
+    tooltip.
+    """
     root = _Node()
     for stack, samples in stacks.items():
         node = root

@@ -1,4 +1,5 @@
-"""The HTTP client of the load generator, the observer and the null scheduler: aiohttp and orjson, with little work per request.
+"""The HTTP client of the load generator, the observer and the null scheduler: aiohttp and orjson, with little work per
+request.
 
 These parts share the machine with the schedulers under test, so they must use little CPU.
 """
@@ -56,8 +57,8 @@ class Api:
     async def watch(self, path: str, version: str) -> AsyncIterator[Json]:
         """The events of a watch from resourceVersion `version` on, without end. Raises RuntimeError for an ERROR event.
 
-        Under load the API server closes watches whose clients are slow (it buffers ten events). The watch then resumes from the
-        last event seen, so no event is lost.
+        Under load the API server closes watches whose clients are slow (it buffers ten events). The watch then resumes
+        from the last event seen, so no event is lost.
         """
         while True:
             target = f"{path}&watch=1&allowWatchBookmarks=true&resourceVersion={version}"

@@ -1,8 +1,9 @@
 """Makes one measurement: one scheduler, one workload, one fresh cluster.
 
-The rate of a backlog is measured from the first binding to the last, so that it excludes the start of the process, which is a figure
-of its own. When pods are created live, it is measured from the first creation. CPU time is counted over the same period, extended to the last event.
-Pods of a backlog wait from the start of the scheduler. How long live pods waited comes from the API server's audit log.
+The rate of a backlog is measured from the first binding to the last, so that it excludes the start of the process,
+which is a figure of its own. When pods are created live, it is measured from the first creation. CPU time is counted
+over the same period, extended to the last event. Pods of a backlog wait from the start of the scheduler. How long live
+pods waited comes from the API server's audit log.
 """
 
 import asyncio
@@ -38,7 +39,9 @@ class RunFailed(RuntimeError):  # noqa: N818 -- it reads as a sentence where it 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Whether the pods exist before the scheduler starts, at which rate they are created live (0: as fast as possible), and whether etcd syncs."""
+    """Whether the pods exist before the scheduler starts, at which rate they are created live (0: as fast as possible),
+    and whether etcd syncs.
+    """
 
     backlog: bool = True
     pods_per_second: float = 0.0
@@ -54,7 +57,9 @@ class Settings:
 
 @dataclass(slots=True)
 class _Costs:
-    """Costs of the scheduler, the API server and etcd at one moment, and CPU seconds of the machine and of the benchmark."""
+    """Costs of the scheduler, the API server and etcd at one moment, and CPU seconds of the machine and of the
+    benchmark.
+    """
 
     at: float
     scheduler: Cost

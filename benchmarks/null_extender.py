@@ -1,7 +1,8 @@
 """A scheduler extender that decides nothing: `filter` keeps all nodes, and `prioritize` scores none.
 
-It reads no JSON: the answer of `filter` is the end of the request, from the names of nodes on. What kube-scheduler keeps of its rate beside it is the limit for any
-extender on this machine. Run it as a process: `python -m benchmarks.null_extender PORT`.
+It reads no JSON: the answer of `filter` is the end of the request, from the names of nodes on. What kube-scheduler
+keeps of its rate beside it is the limit for any extender on this machine. Run it as a process: `python -m
+benchmarks.null_extender PORT`.
 """
 
 import re
@@ -17,7 +18,9 @@ _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Le
 
 
 def serve(port: int) -> None:
-    """Answer on loopback until the process ends. Each connection has a thread: one that waits in `recv` costs less than an event loop."""
+    """Answer on loopback until the process ends. Each connection has a thread: one that waits in `recv` costs less than
+    an event loop.
+    """
     with socket.create_server(("127.0.0.1", port)) as server:
         while True:
             connection, _address = server.accept()
@@ -33,7 +36,9 @@ def _answer_all(connection: socket.socket) -> None:
 
 
 def _receive(connection: socket.socket) -> bytes:
-    """The next request, which the client sends only after the answer to the one before; empty when it has closed the connection."""
+    """The next request, which the client sends only after the answer to the one before; empty when it has closed the
+    connection.
+    """
     request = b""
     while chunk := connection.recv(RECEIVED_BYTES):
         request += chunk
@@ -45,7 +50,9 @@ def _receive(connection: socket.socket) -> bytes:
 
 
 def answer(request: bytes) -> bytes:
-    """The body of the answer. `request`: its head and its body, which ends with the names, as kube-scheduler writes it with nodeCacheCapable."""
+    """The body of the answer. `request`: its head and its body, which ends with the names, as kube-scheduler writes it
+    with nodeCacheCapable.
+    """
     if request.startswith(b"POST /filter "):
         return b"{" + request[request.index(_NAMES) :]
     return b"[]"

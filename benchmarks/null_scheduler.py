@@ -1,7 +1,8 @@
 """A scheduler that makes no decisions: it binds pods to nodes round robin.
 
-It writes the claims, the Binding and the `Scheduled` event of each pod, as every scheduler must. Its rate is the limit of the machine, the API
-server and etcd. Run it as a process: `python -m benchmarks.null_scheduler KUBECONFIG SCHEDULER_NAME`.
+It writes the claims, the Binding and the `Scheduled` event of each pod, as every scheduler must. Its rate is the limit
+of the machine, the API server and etcd. Run it as a process: `python -m benchmarks.null_scheduler KUBECONFIG
+SCHEDULER_NAME`.
 """
 
 import asyncio

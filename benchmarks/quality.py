@@ -18,7 +18,8 @@ async def quality(api: Api) -> dict[str, float]:
 
 
 def placement_quality(nodes: list[Json], bound_pods: list[Json]) -> dict[str, float]:
-    """The standard deviation of the nodes' requested CPU shares, the skew of pods over zones, and the empty and over-committed nodes.
+    """The standard deviation of the nodes' requested CPU shares, the skew of pods over zones, and the empty and
+    over-committed nodes.
 
     Nodes without room for any pod are left out.
     """

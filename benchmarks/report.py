@@ -1,8 +1,8 @@
 """A benchmark result as Markdown and as a picture.
 
-`python -m benchmarks.report FILE` prints all tables. With `--readme FILE` it writes three things from the result, so that none of
-them can drift from it: ten rows between the markers in the README, the picture `docs/speed.svg`, and all tables as `NAME.md` beside
-the result. `--check` writes nothing, and fails if one of the three is out of date.
+`python -m benchmarks.report FILE` prints all tables. With `--readme FILE` it writes three things from the result, so
+that none of them can drift from it: ten rows between the markers in the README, the picture `docs/speed.svg`, and all
+tables as `NAME.md` beside the result. `--check` writes nothing, and fails if one of the three is out of date.
 """
 
 import json

@@ -1,8 +1,8 @@
 """The files of a benchmark: a journal with one line per run, appended when the run ends, and a summary as a JSON list.
 
-Several commands may share a journal if all but the first use `--resume`. A summary's entry is one workload. It has the median of
-each figure for each scheduler. `ratio` is the median over the pairs of Podwright's figure divided by kube-scheduler's, and
-`ratio_spread` the smallest and largest such ratio.
+Several commands may share a journal if all but the first use `--resume`. A summary's entry is one workload. It has the
+median of each figure for each scheduler. `ratio` is the median over the pairs of Podwright's figure divided by
+kube-scheduler's, and `ratio_spread` the smallest and largest such ratio.
 """
 
 import json

@@ -1,6 +1,7 @@
 """Orders and executes the runs of a benchmark: rounds over all workloads, in which the schedulers take turns.
 
-An interrupted benchmark therefore has about as many pairs of each workload, and drift of the machine affects all workloads alike.
+An interrupted benchmark therefore has about as many pairs of each workload, and drift of the machine affects all
+workloads alike.
 """
 
 import time

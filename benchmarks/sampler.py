@@ -1,7 +1,8 @@
 """Runs Podwright and samples its stacks from inside the process, for machines where py-spy may not attach.
 
-`python -m benchmarks.sampler FILE run …` does the same as `podwright run …`, and appends a line `outermost;…;innermost 1` to FILE for each 4 ms
-of CPU time. Lines are written without buffers: the process may be killed, and a signal may interrupt a buffered write.
+`python -m benchmarks.sampler FILE run …` does the same as `podwright run …`, and appends a line `outermost;…;innermost
+1` to FILE for each 4 ms of CPU time. Lines are written without buffers: the process may be killed, and a signal may
+interrupt a buffered write.
 """
 
 import os

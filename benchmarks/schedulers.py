@@ -33,7 +33,9 @@ _NULL_IS_ADMIN: Json = {
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """How `manifests/base` runs Podwright: its service account (namespace, name), its arguments after `run`, its environment."""
+    """How `manifests/base` runs Podwright: its service account (namespace, name), its arguments after `run`, its
+    environment.
+    """
 
     account: tuple[str, str]
     arguments: tuple[str, ...]
@@ -113,7 +115,9 @@ _HELD_LEASE: Json = {
 
 
 def with_standby(leader: Series, name: str) -> Series:
-    """The same with a second instance that is ready before: it reads everything, and stands by for a Lease that nobody gives up."""
+    """The same with a second instance that is ready before: it reads everything, and stands by for a Lease that nobody
+    gives up.
+    """
 
     def start_standby(cluster: ControlPlane, installed: Installed) -> Process:
         cluster.client.create(_HELD_LEASE)

@@ -1,4 +1,6 @@
-"""What simulations and replays cost, in seconds of one core: `python -m benchmarks.simulations`. Prints, and asserts nothing."""
+"""What simulations and replays cost, in seconds of one core: `python -m benchmarks.simulations`. Prints, and asserts
+nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""`python -m benchmarks.slow_extender`: kube-scheduler and Podwright with the same extender, which takes some time for each call.
+"""`python -m benchmarks.slow_extender`: kube-scheduler and Podwright with the same extender, which takes some time for
+each call.
 
-Both place a backlog on the same API server, one after the other. The extender keeps all nodes and gives all the same score. The rate is from the
-first Binding to the last, as a watch sees them.
+Both place a backlog on the same API server, one after the other. The extender keeps all nodes and gives all the same
+score. The rate is from the first Binding to the last, as a watch sees them.
 """
 
 import asyncio
@@ -72,7 +73,9 @@ def _start(cluster: ControlPlane, name: str, url: str, folder: Path, arguments: 
 
 
 async def measure(nodes: int, pods: Mapping[str, int], seconds: float, arguments: Sequence[str]) -> dict[str, float]:
-    """Pods a second of each scheduler. `pods`: how many each of them places; `seconds`: how long the extender takes for a call."""
+    """Pods a second of each scheduler. `pods`: how many each of them places; `seconds`: how long the extender takes for
+    a call.
+    """
     found = {}
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -1,7 +1,7 @@
 """The targets of each workload, and whether a result reaches them.
 
-A target is a bound on a figure. A rate also counts as reached at 90 % of the null scheduler's on the same workload. CPU targets are
-tighter for workloads whose pods have affinity, topology spread constraints or resource claims.
+A target is a bound on a figure. A rate also counts as reached at 90 % of the null scheduler's on the same workload. CPU
+targets are tighter for workloads whose pods have affinity, topology spread constraints or resource claims.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,9 @@ _LOW_RATE = "live, 50 pods/s"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A target and the measured figure. `least` and `most` are the spread over the pairs, for a figure that compares pairs."""
+    """A target and the measured figure. `least` and `most` are the spread over the pairs, for a figure that compares
+    pairs.
+    """
 
     figure: str
     bound: float

@@ -1,8 +1,9 @@
 """Reads workloads: the objects that exist before the measurement, the measured pods, and the changes during it.
 
-The files under `workloads/` have the format of scheduler_perf's `performance-config.yaml`: a template of operations, and sizes that
-set its `$parameters`. The operation with `collectMetrics` creates the measured pods. Churn and deletions run during the measurement, and
-all other operations before it. To add a workload, add it to one of the files; new objects go to `templates/`.
+The files under `workloads/` have the format of scheduler_perf's `performance-config.yaml`: a template of operations,
+and sizes that set its `$parameters`. The operation with `collectMetrics` creates the measured pods. Churn and deletions
+run during the measurement, and all other operations before it. To add a workload, add it to one of the files; new
+objects go to `templates/`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -101,7 +102,9 @@ class CreateAny:
 
 @dataclass(frozen=True, slots=True)
 class Churn:
-    """Creates one object of each template every `interval_s` during the measurement. Unless `keep`, deletes them at the next interval."""
+    """Creates one object of each template every `interval_s` during the measurement. Unless `keep`, deletes them at the
+    next interval.
+    """
 
     templates: tuple[Json, ...]
     interval_s: float
@@ -272,7 +275,9 @@ def _content(file: Path) -> Any:
 
 
 def numbered(template: Any, number: int, modulus: int = 1) -> Any:
-    """The template with `{number}`, `{quotient}` and `{remainder}`, those of the division by `modulus`, replaced in all texts."""
+    """The template with `{number}`, `{quotient}` and `{remainder}`, those of the division by `modulus`, replaced in all
+    texts.
+    """
     match template:
         case dict():
             return {numbered(k, number, modulus): numbered(v, number, modulus) for k, v in template.items()}

@@ -1,8 +1,9 @@
-"""Writes the Helm chart from the same manifests that kustomize builds: `make chart`. With --check, fails if the chart is out of date.
+"""Writes the Helm chart from the same manifests that kustomize builds: `make chart`. With --check, fails if the chart
+is out of date.
 
-The objects are those of manifests/base and manifests/overlays/monitoring, word for word, but for the places that `values.yaml` changes. A test
-compares `helm template` with `kubectl kustomize`. Only what those folders use of kustomize is understood here: resources, labels and
-configMapGenerator without a hash.
+The objects are those of manifests/base and manifests/overlays/monitoring, word for word, but for the places that
+`values.yaml` changes. A test compares `helm template` with `kubectl kustomize`. Only what those folders use of
+kustomize is understood here: resources, labels and configMapGenerator without a hash.
 """
 
 from __future__ import annotations

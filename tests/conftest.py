@@ -15,7 +15,8 @@ from podwright.engine.binding import debug
 from support.control_plane.operator_process import binding_cycle_violations
 from support.properties import examples
 
-# Until all tests are collected, when they are frozen: the objects of thousands of tests would be looked at over and over.
+# Until all tests are collected, when they are frozen: the objects of thousands of tests would be looked at over and
+# over.
 gc.disable()
 
 # On a busy machine, a short example may take seconds: no property is about the time that its examples take.
@@ -40,7 +41,9 @@ def _debug_mode() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Puts files of fast tests first: what they find is known in minutes. Only a file that mostly waits comes before, if others run beside it."""
+    """Puts files of fast tests first: what they find is known in minutes. Only a file that mostly waits comes before,
+    if others run beside it.
+    """
     waiting = {item.path for item in items if hasattr(config, "workerinput") and item.get_closest_marker("waits")}
     slow = {item.path for item in items if any(item.get_closest_marker(mark) for mark in ("control_plane", "slow"))}
     items.sort(key=lambda item: (item.path not in waiting, item.path in slow))
@@ -82,7 +85,9 @@ class _Messages(logging.Handler):
 
 @pytest.fixture(autouse=True)
 def violations() -> Iterator[list[str]]:
-    """What binding cycles did against their state machine, here and in operators. A test that provokes a violation clears the list."""
+    """What binding cycles did against their state machine, here and in operators. A test that provokes a violation
+    clears the list.
+    """
     handler = _Messages()
     debug.log.addHandler(handler)
     yield handler.messages

@@ -1,8 +1,9 @@
-"""Measures decisions per second of the core alone: default profile, every node filtered, every feasible node scored, one CPU core.
+"""Measures decisions per second of the core alone: default profile, every node filtered, every feasible node scored,
+one CPU core.
 
-A decision is a whole scheduling cycle and the assumption of the pod, as in the operator, without an API server. Prints a table. With --json
-FILE, also writes a list of {"workload", "nodes", "decisions_per_s"}, and of {"workload", "cost_15000_to_1500"} where both sizes were
-measured: the cost of a decision on 15,000 nodes divided by that on 1,500.
+A decision is a whole scheduling cycle and the assumption of the pod, as in the operator, without an API server. Prints
+a table. With --json FILE, also writes a list of {"workload", "nodes", "decisions_per_s"}, and of {"workload",
+"cost_15000_to_1500"} where both sizes were measured: the cost of a decision on 15,000 nodes divided by that on 1,500.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Measures decisions about pods with resource claims per second of CPU time, in process: filters, scores, allocation and reservation.
+"""Measures decisions about pods with resource claims per second of CPU time, in process: filters, scores, allocation
+and reservation.
 
-Every node has devices that all differ in an attribute, as GPUs do by their uuid. The first decision reads all slices and searches all nodes; its time is
-printed by itself. `--templates`: how many kinds of claims there are.
+Every node has devices that all differ in an attribute, as GPUs do by their uuid. The first decision reads all slices
+and searches all nodes; its time is printed by itself. `--templates`: how many kinds of claims there are.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Measures what 1,000 policies in force cost a decision, compared with one: `python -m benchmarks.core.policies`.
 
-Each policy is for the pods with a label of its own. The pods are under one of them, and have a hundred different sets of labels, so that the
-selection of a policy is not always found in the cache. Runs alternate; prints the median of each, and their ratio.
+Each policy is for the pods with a label of its own. The pods are under one of them, and have a hundred different sets
+of labels, so that the selection of a policy is not always found in the cache. Runs alternate; prints the median of
+each, and their ratio.
 """
 
 from __future__ import annotations

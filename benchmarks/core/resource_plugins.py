@@ -1,7 +1,9 @@
-"""Measures the cost of NodeResourcesFit and NodeResourcesBalancedAllocation: `python -m benchmarks.core.resource_plugins`.
+"""Measures the cost of NodeResourcesFit and NodeResourcesBalancedAllocation: `python -m
+benchmarks.core.resource_plugins`.
 
-Each line is one workload on a cluster with placed pods. A decision filters, computes both scores, picks a node and assumes the pod,
-so each decision finds one row of the node table changed. The columns are µs per decision and step; `plugins` adds up the first three.
+Each line is one workload on a cluster with placed pods. A decision filters, computes both scores, picks a node and
+assumes the pod, so each decision finds one row of the node table changed. The columns are µs per decision and step;
+`plugins` adds up the first three.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Measures what rules in CEL cost: decisions per second with and without them, in process, and the cost of single expressions.
+"""Measures what rules in CEL cost: decisions per second with and without them, in process, and the cost of single
+expressions.
 
-The policy has five filters and three scores over labels, taints and free resources. `--policies` puts as many policies into force, whose pods
-take turns. The second table has the time of one expression on all nodes: computed anew, and refreshed after one node changed; and the
-evaluator's time for one node.
+The policy has five filters and three scores over labels, taints and free resources. `--policies` puts as many policies
+into force, whose pods take turns. The second table has the time of one expression on all nodes: recomputed, and
+refreshed after one node changed; and the evaluator's time for one node.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def best(run: Callable[[], object], times: int = 20) -> float:
 
 
 def single(world: World, text: str) -> tuple[float, float, float]:
-    """µs on all nodes anew, µs after one node changed, and the evaluator's µs on one node."""
+    """µs on all nodes again, µs after one node changed, and the evaluator's µs on one node."""
     expression = Expression(text, score=text == SINGLE["arithmetic"] or text.startswith("podsInDomain"))
     owner = Owner("p", {"avoided": "zone-7"})
     kept = KeptColumns(NodeColumns(world.cache))
@@ -110,7 +111,7 @@ def single(world: World, text: str) -> tuple[float, float, float]:
         else:
             read(asked, kept, bounded=True)
 
-    def anew() -> None:
+    def again() -> None:
         kept.clear()
         column()
 
@@ -121,7 +122,7 @@ def single(world: World, text: str) -> tuple[float, float, float]:
 
     column()
     info = world.cache.node_at(17)
-    return best(anew), best(refreshed), best(lambda: expression.evaluate(asked, info, {}))
+    return best(again), best(refreshed), best(lambda: expression.evaluate(asked, info, {}))
 
 
 def main() -> None:

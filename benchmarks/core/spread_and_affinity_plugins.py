@@ -1,8 +1,8 @@
 """Measures the cost of PodTopologySpread and InterPodAffinity: `python -m benchmarks.core.spread_and_affinity_plugins`.
 
-Each line is one workload on a cluster with placed pods of the same shape: whole decisions of the default profile, each followed by
-the assumption of the pod. The columns are µs of CPU time per decision (the whole cycle, each of the two plugins, the assumption of the pod)
-and the resulting decisions per second.
+Each line is one workload on a cluster with placed pods of the same shape: whole decisions of the default profile, each
+followed by the assumption of the pod. The columns are µs of CPU time per decision (the whole cycle, each of the two
+plugins, the assumption of the pod) and the resulting decisions per second.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Podwright: a Kubernetes scheduler that people program instead of compile.
 
-The names of the library are imported when they are first used, so that the operator starts without them. `__init__.pyi` has their types.
+The names of the library are imported when they are first used, so that the operator starts without them. `__init__.pyi`
+has their types.
 """
 
 import importlib

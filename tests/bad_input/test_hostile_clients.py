@@ -1,4 +1,6 @@
-"""The operator, as a separate process with 1,024 file descriptors, under clients that open 1,100 connections and finish no request."""
+"""The operator, as a separate process with 1,024 file descriptors, under clients that open 1,100 connections and finish
+no request.
+"""
 
 from __future__ import annotations
 

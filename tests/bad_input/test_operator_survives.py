@@ -1,7 +1,7 @@
 """The operator, as a separate process, survives every object of this folder and logs each error once.
 
-The test writes the objects into the sandbox's store without validation. Some exist before the operator starts; others are added, changed and
-deleted while it runs.
+The test writes the objects into the sandbox's store without validation. Some exist before the operator starts; others
+are added, changed and deleted while it runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What is wrong with files and flags ends the start with an error that names it, and with exit status 1. No API server is asked."""
+"""What is wrong with files and flags ends the start with an error that names it, and with exit status 1. No API server
+is asked.
+"""
 
 from __future__ import annotations
 

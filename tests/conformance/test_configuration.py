@@ -32,7 +32,9 @@ COMBINED = int(os.environ.get("PODWRIGHT_CONFIGURATION_CASES") or 100)
 
 @pytest.fixture(scope="module")
 def answers(binaries, tmp_path_factory):
-    """Each file with the configuration that kube-scheduler makes of it, None if it rejects it. It writes it before it connects to a server."""
+    """Each file with the configuration that kube-scheduler makes of it, None if it rejects it. It writes it before it
+    connects to a server.
+    """
     program, folder = binaries.path("kube-scheduler"), tmp_path_factory.mktemp("answers")
 
     def answer(numbered):

@@ -1,4 +1,6 @@
-"""Compares the answers to the stored conformance cases with those of kube-scheduler. `test_oracle` compares random cases."""
+"""Compares the answers to the stored conformance cases with those of kube-scheduler. `test_oracle` compares random
+cases.
+"""
 
 import pytest
 

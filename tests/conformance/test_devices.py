@@ -1,4 +1,6 @@
-"""Random clusters with devices: each case has an answer, whatever the order in which devices are tried. `test_oracle` compares the answers."""
+"""Random clusters with devices: each case has an answer, whatever the order in which devices are tried. `test_oracle`
+compares the answers.
+"""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""`explain` agrees with what the scheduler does, over all conformance cases: the verdict, the nodes, the reasons with their counts, the
-message, and the node of a preemption. Each change that it proposes places the pod.
+"""`explain` agrees with what the scheduler does, over all conformance cases: the verdict, the nodes, the reasons with
+their counts, the message, and the node of a preemption. Each change that it proposes places the pod.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""Asks kube-scheduler's own code, which `oracle` compiles: random cases get the same answers, and the stored answers are still its own.
+"""Asks kube-scheduler's own code, which `oracle` compiles: random cases get the same answers, and the stored answers
+are still its own.
 
 PODWRIGHT_ORACLE_CASES is the number of random cases, PODWRIGHT_ORACLE_SEED changes them.
 """

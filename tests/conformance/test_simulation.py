@@ -68,7 +68,9 @@ def difference(cluster, raw, expected):
 
 
 def _after_deallocation(cluster, raw):
-    """What the core says about the pod in the next attempt, when the claims that are of no use to it have no devices any more."""
+    """What the core says about the pod in the next attempt, when the claims that are of no use to it have no devices
+    any more.
+    """
     pod = parse_pod(of_scheduler(raw), keep_raw=True)
     framework, state = cluster.policy_for(pod).framework, CycleState()
     with Trial(cluster) as trial:

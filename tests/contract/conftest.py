@@ -92,7 +92,9 @@ class WatchStream:
 
 
 class Api:
-    """A client. The path `~pods` is in the test's namespace and the core group, `~apps/v1:deployments` in another group."""
+    """A client. The path `~pods` is in the test's namespace and the core group, `~apps/v1:deployments` in another
+    group.
+    """
 
     def __init__(self, session: aiohttp.ClientSession, url: str, namespace: str) -> None:
         self.namespace = namespace

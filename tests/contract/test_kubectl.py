@@ -49,7 +49,9 @@ class Kubectl:
         return done.stderr
 
     def eventually(self, *arguments, given=None):
-        """Runs a command again until it succeeds, because a real server needs a moment to serve a new kind and to publish its schema."""
+        """Runs a command again until it succeeds, because a real server needs a moment to serve a new kind and to
+        publish its schema.
+        """
         wait_until(
             lambda: self._run(arguments, given, {}).returncode == 0, 30, f"kubectl {' '.join(arguments)} succeeds"
         )

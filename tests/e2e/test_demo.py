@@ -27,7 +27,9 @@ def demo(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def traces(cluster: ControlPlane) -> Sequence[str]:
-    """The demo's leftover objects. Without a namespace controller, deleted namespaces stay, so terminating ones do not count."""
+    """The demo's leftover objects. Without a namespace controller, deleted namespaces stay, so terminating ones do not
+    count.
+    """
     client = cluster.client
     label = "app.kubernetes.io/managed-by=podwright-demo"
     left = [item["metadata"]["name"] for item in client.items("/api/v1/pods", labelSelector=label)]

@@ -1,7 +1,8 @@
 """Every command of the pages about installation and security works, in the order of the page, on a real control plane.
 
-Controllers, a scheduler and simulated kubelets run, so that the pods of the Deployment become ready. `oc` is kubectl here: both read the same
-objects. `make` only prints what it would run; `make image-test` builds and runs the image. /etc/kubernetes is a folder with kubeadm's static pod.
+Controllers, a scheduler and simulated kubelets run, so that the pods of the Deployment become ready. `oc` is kubectl
+here: both read the same objects. `make` only prints what it would run; `make image-test` builds and runs the image.
+/etc/kubernetes is a folder with kubeadm's static pod.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Each file in manifests/examples is applied unchanged, and its pods must run where its policy wants them.
 
-`support.examples.clusters` defines the cluster. `EXPECTED` lists the correct nodes for each file; an unlisted file fails.
+`support.examples.clusters` defines the cluster. `EXPECTED` lists the correct nodes for each file; an unlisted file
+fails.
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ def active(raw: dict[str, Any]) -> bool:
 
 @pytest.fixture
 def namespace(cluster: ExampleCluster, path: Path) -> Iterator[str]:
-    """A namespace with the labels that the file needs. Afterwards, its objects are deleted from the API and the operator's cache."""
+    """A namespace with the labels that the file needs. Afterwards, its objects are deleted from the API and the
+    operator's cache.
+    """
     name = f"examples-{uuid.uuid4().hex[:8]}"
     metadata = {"name": name, "labels": NAMESPACE_LABELS.get(path.stem, {})}
     cluster.api.request("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})

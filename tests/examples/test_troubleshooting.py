@@ -1,4 +1,6 @@
-"""docs/troubleshooting.md: each text that it explains is in the code, and each section says what to look at, why, and what to do."""
+"""docs/troubleshooting.md: each text that it explains is in the code, and each section says what to look at, why, and
+what to do.
+"""
 
 from __future__ import annotations
 

@@ -155,7 +155,9 @@ def _step_while(alive: Any, clock: SteppingClock, turns: Iterator[int]) -> None:
 
 
 def _check_event_times(arena: Arena, clock: SteppingClock, prefix: str) -> None:
-    """The events of these pods have times of the stepped clock. Otherwise the clock had no effect and the test would prove nothing."""
+    """The events of these pods have times of the stepped clock. Otherwise the clock had no effect and the test would
+    prove nothing.
+    """
     times = [
         event["eventTime"]
         for event in kit.events(arena.cluster, arena.namespace, "Scheduled")

@@ -1,5 +1,5 @@
-"""Pods get devices while the operator is killed (SIGKILL), the driver republishes its slices and taints devices, the API server is gone, and
-another scheduler takes devices, too.
+"""Pods get devices while the operator is killed (SIGKILL), the driver republishes its slices and taints devices, the
+API server is gone, and another scheduler takes devices, too.
 
 PODWRIGHT_KILLS sets the number of kills in the short test (4). The slow test kills 50 times, under 1,000 pods.
 """
@@ -50,7 +50,8 @@ def is_write_to_claim(method: str, path: str) -> bool:
 def verify(arena: Arena, pods: int) -> None:
     """Each pod is bound, to the node of the device that its claim has, and each claim is reserved for its pod.
 
-    kube-controller-manager may have made a claim twice, if it has not got the answer to the first creation. The pod names the one that counts.
+    kube-controller-manager may have made a claim twice, if it has not got the answer to the first creation. The pod
+    names the one that counts.
     """
     assert dra.faults(arena.cluster) == []
     claims = {raw["metadata"]["name"]: raw for raw in dra.claims(arena.cluster, arena.namespace)}
@@ -84,7 +85,9 @@ def wait_until_writing(proxy: FaultProxy) -> int:
 
 
 def kill_repeatedly(arena: Arena, kills: int, pods: int) -> None:
-    """A quarter of the pods is deleted meanwhile, whether bound or not, and there are just enough devices for the others."""
+    """A quarter of the pods is deleted meanwhile, whether bound or not, and there are just enough devices for the
+    others.
+    """
     randomness = random.Random(kills)
     cluster = arena.cluster
     left, interrupted = pods - pods // 4, 0
@@ -168,11 +171,15 @@ CONTESTS = {
         {"counters": {f"c{i}": "1" for i in range(8)}, "define": half}, on_side("left"), on_side("right")
     ),
 }
-"""By what is contested: a device, a capacity of which a share needs more than half, or a counter of which each half of a board needs all."""
+"""By what is contested: a device, a capacity of which a share needs more than half, or a counter of which each half of
+a board needs all.
+"""
 
 
 def contested_by(arena: Arena, kind: str, nodes: int) -> dra.Driver:
-    """A driver of eight devices for each node that only one claim can have at a time, and the templates `ours` and `theirs`."""
+    """A driver of eight devices for each node that only one claim can have at a time, and the templates `ours` and
+    `theirs`.
+    """
     contest = CONTESTS[kind]
     arena.nodes(nodes, pods="100")
     for name, request in (("ours", contest.ours), ("theirs", contest.theirs)):
@@ -223,7 +230,9 @@ SLOW_KINDS = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("capacity"
 @pytest.mark.parametrize("kind", ["device", *SLOW_KINDS])
 @pytest.mark.usefixtures("claims")
 def test_each_device_that_kube_scheduler_takes_at_the_same_time_is_reported(arena: Arena, kind: str) -> None:
-    """Podwright never takes a device that it has to know is taken. kube-scheduler does not look, so the pods of both may keep one."""
+    """Podwright never takes a device that it has to know is taken. kube-scheduler does not look, so the pods of both
+    may keep one.
+    """
     cluster, pods = arena.cluster, 64
     kube_scheduler = cluster.start_scheduler()
     try:
@@ -266,7 +275,8 @@ def test_each_device_that_kube_scheduler_takes_at_the_same_time_is_reported(aren
 
 
 def disturb(arena: Arena, pods: int, outages: int) -> None:
-    """The driver republishes its slices all the time, with other devices tainted each time, and the API server is gone for 10 s, repeatedly.
+    """The driver republishes its slices all the time, with other devices tainted each time, and the API server is gone
+    for 10 s, repeatedly.
 
     Before each outage some pods are created that must be under way when it comes.
     """

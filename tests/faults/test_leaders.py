@@ -1,5 +1,5 @@
-"""Several instances with leader election. The leading one is killed, suspended, terminated or cut off, or its clock or its Lease is changed,
-while pods are created.
+"""Several instances with leader election. The leading one is killed, suspended, terminated or cut off, or its clock or
+its Lease is changed, while pods are created.
 
 The election's times are short, so that a round takes seconds. The slow tests inject 56 faults.
 """

@@ -68,7 +68,9 @@ def test_a_relist_drops_objects_that_were_deleted_while_watches_were_broken(aren
 
 @pytest.mark.parametrize("intake", ["watch", pytest.param("kopf", marks=pytest.mark.slow)])
 def test_replayed_events_of_watches_from_an_old_version_leave_the_state_correct(arena: Arena, intake: str) -> None:
-    """All events are delivered again in their old order: deleted objects are re-created and deleted, and changes are undone and redone."""
+    """All events are delivered again in their old order: deleted objects are re-created and deleted, and changes are
+    undone and redone.
+    """
     small = {"status": {"allocatable": {"cpu": "4", "memory": "64Gi", "pods": "8"}}}
     bodies = arena.nodes(10, pods="12")
     replayed = Counter[str]()
@@ -137,7 +139,8 @@ class Loss:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("intake", ["kopf", "watch"])
 def test_audits_detect_lost_events_of_bound_pods_and_nodes(arena: Arena, intake: str) -> None:
-    """A bound pod and a node are deleted, and a node is created. The watches lose these events, and no other events follow.
+    """A bound pod and a node are deleted, and a node is created. The watches lose these events, and no other events
+    follow.
 
     The deleted node is full. Otherwise the operator could not avoid binding pods to it until an audit.
     """

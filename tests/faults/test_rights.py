@@ -1,7 +1,7 @@
 """Rights: the operator uses each one that manifests/base grants, and each one that is withdrawn is named in /readyz.
 
-The API server's audit log says which rights were used. So a rule that nothing needs fails `test_every_right_is_used`, and one that nobody would miss
-fails the other tests. Without a right to nodes or pods, the operator ends with an error.
+The API server's audit log says which rights were used. So a rule that nothing needs fails `test_every_right_is_used`,
+and one that nobody would miss fails the other tests. Without a right to nodes or pods, the operator ends with an error.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ class FirstOfEach:
 
 
 def test_every_right_is_used(cluster, audit_log):
-    """One of everything: a Binding whose answer is lost, a pod that waits, a preemption, volumes, both kinds of gang, policies, an
-    election with a standby, and somebody who reads metrics."""
+    """One of everything: a Binding whose answer is lost, a pod that waits, a preemption, volumes, both kinds of gang,
+    policies, an election with a standby, and somebody who reads metrics."""
     client = cluster.client
     direct = cluster.service_account_kubeconfig(*kit.ACCOUNT)
     token = yaml.safe_load(cluster.service_account_kubeconfig("monitoring", "reader").read_text())
@@ -193,7 +193,9 @@ def test_every_right_is_used(cluster, audit_log):
 
 
 def create_pods_with_devices(cluster):
-    """Pods with a claim, with a claim beside one that nobody else may use, and with an extended resource and an old claim for it."""
+    """Pods with a claim, with a claim beside one that nobody else may use, and with an extended resource and an old
+    claim for it.
+    """
     client, gate = cluster.client, {"schedulingGates": [{"name": "wait"}]}
     for body in (make_class("gpu", extendedResourceName="example.com/gpu"), make_slice("n1", DEVICES, node="n1")):
         kind = "ResourceSlice" if "pool" in body["spec"] else "DeviceClass"

@@ -1,7 +1,8 @@
-"""Ten thousand unschedulable pods wait while nodes send heartbeats. The heartbeats must cost little CPU and cause no attempts.
+"""Ten thousand unschedulable pods wait while nodes send heartbeats. The heartbeats must cost little CPU and cause no
+attempts.
 
-After five minutes the queue retries every unschedulable pod once, in one burst. The test therefore lasts longer than that, and
-measures the CPU use of quiet intervals, which have no attempts, separately.
+After five minutes the queue retries every unschedulable pod once, in one burst. The test therefore lasts longer than
+that, and measures the CPU use of quiet intervals, which have no attempts, separately.
 """
 
 from __future__ import annotations

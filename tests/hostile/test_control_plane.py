@@ -1,4 +1,5 @@
-"""Fifty costly pods beside ordinary ones, on a real API server: the ordinary ones are bound meanwhile, and every probe is answered.
+"""Fifty costly pods beside ordinary ones, on a real API server: the ordinary ones are bound meanwhile, and every probe
+is answered.
 
 Their delay is printed only, beside that under kube-scheduler with the same pods: the machine also runs the API server.
 """

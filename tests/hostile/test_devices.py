@@ -1,7 +1,8 @@
-"""Bad slices, classes and claims: the pod that asked gets an event with kube-scheduler's words, and nothing else is harmed.
+"""Bad slices, classes and claims: the pod that asked gets an event with kube-scheduler's words, and nothing else is
+harmed.
 
-Beside each of them there is a node with sound devices, a pod that gets one, and a pod without claims. The words are those that kube-scheduler's own code gives for
-the same objects.
+Beside each of them there is a node with sound devices, a pod that gets one, and a pod without claims. The words are
+those that kube-scheduler's own code gives for the same objects.
 """
 
 from __future__ import annotations
@@ -212,7 +213,7 @@ async def test_a_pod_whose_template_was_deleted_gets_an_event_later_and_enters_t
 
 
 async def test_slices_of_a_driver_that_flaps_keep_nobody_waiting():
-    """1,000 slices are published anew between two pods. What was known of their devices stays known."""
+    """1,000 slices are published again between two pods. What was known of their devices stays known."""
     count = 1_000
     slices = [
         {**bad_slice([make_device("d0", attributes={"model": "m"})], f"s{i}"), "metadata": {"name": f"s{i}"}}

@@ -1,4 +1,6 @@
-"""Hostile LocalSchedulerPolicies: each is refused with a clear message or bounded, and the pods of other teams are all decided."""
+"""Hostile LocalSchedulerPolicies: each is refused with a clear message or bounded, and the pods of other teams are all
+decided.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Tests of the image, which only `make image-test` runs: it names the image in PODWRIGHT_IMAGE. They need root and buildah."""
+"""Tests of the image, which only `make image-test` runs: it names the image in PODWRIGHT_IMAGE. They need root and
+buildah.
+"""
 
 from __future__ import annotations
 

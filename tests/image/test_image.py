@@ -1,8 +1,9 @@
 """The image as the manifests run it: as a user without rights, without capabilities, on a read-only root.
 
-`buildah run` cannot make the root read-only with the isolation `chroot`, the only one that works without privileges of the kernel: it writes into the root
-itself. So the image runs twice: by buildah as another user, to whom nothing in it belongs, and by the same steps in a chroot whose root is mounted
-read-only. Both use this machine's network, so that they reach the control plane on loopback.
+`buildah run` cannot make the root read-only with the isolation `chroot`, the only one that works without privileges of
+the kernel: it writes into the root itself. So the image runs twice: by buildah as another user, to whom nothing in it
+belongs, and by the same steps in a chroot whose root is mounted read-only. Both use this machine's network, so that
+they reach the control plane on loopback.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class Container:
         return ["buildah", "run", f"--user={user}:0", *volumes, self.name, "--", *command]
 
     def read_only(self, *command: str, user: int = USER, volume: Path | None = None) -> list[str]:
-        """The command line that runs a command in a chroot on a read-only root, with nothing but /proc, /dev and a volume."""
+        """The command line that runs a command in a chroot on a read-only root, with nothing but /proc, /dev and a
+        volume.
+        """
         root = shlex.quote(str(self.root))
         steps = [
             f"mount --bind {root} {root}",

@@ -1,4 +1,6 @@
-"""The SchedulerPolicy CRD is deleted while the operator runs, and comes back: the operator goes on, and says so in one line."""
+"""The SchedulerPolicy CRD is deleted while the operator runs, and comes back: the operator goes on, and says so in one
+line.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The operator allocates devices on the real control plane, together with the resourceclaim controller and a driver's stand-in."""
+"""The operator allocates devices on the real control plane, together with the resourceclaim controller and a driver's
+stand-in.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +122,9 @@ def test_pods_get_the_claims_of_a_template_and_their_devices(cluster, namespace)
 
 
 def test_pods_of_a_deployment_and_of_a_job_use_the_devices_in_turn(cluster, started, namespace):
-    """There are two devices. The Deployment keeps one, and the second pod of the Job gets what the first has given back."""
+    """There are two devices. The Deployment keeps one, and the second pod of the Job gets what the first has given
+    back.
+    """
     client = cluster.client
     client.create(dra.template("one", namespace))
     started.driver.follows = True

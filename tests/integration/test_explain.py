@@ -1,4 +1,6 @@
-"""`podwright explain` on a real API server beside a running operator: ten situations, and who may ask the operator what."""
+"""`podwright explain` on a real API server beside a running operator: ten situations, and who may ask the operator
+what.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def create(cluster, raw, kind):
 
 
 def set_up(cluster, operator, situation):
-    """The situation's objects. The operator knows nodes and placed pods before the pod comes: watches have no common order."""
+    """The situation's objects. The operator knows nodes and placed pods before the pod comes: watches have no common
+    order.
+    """
     nodes, pods = (situation.cluster.objects[kind] for kind in ("nodes", "pods"))
     empty(cluster.client)
     wait_known(operator, 0, 0)

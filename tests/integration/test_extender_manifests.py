@@ -1,4 +1,6 @@
-"""manifests/examples/extender: what its Deployments run, as their service accounts, with the certificates of its script."""
+"""manifests/examples/extender: what its Deployments run, as their service accounts, with the certificates of its
+script.
+"""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""The same extenders behind kube-scheduler and behind Podwright, on one API server: what becomes of each pod, and in which words.
+"""The same extenders behind kube-scheduler and behind Podwright, on one API server: what becomes of each pod, and in
+which words.
 
 `PODWRIGHT_EXTENDER_CASES`: how many answers are generated; 300 take some two minutes.
 """

@@ -73,7 +73,9 @@ def test_kube_scheduler_places_pods_by_a_policy(cluster, namespace, node_cache):
 
 @pytest.mark.parametrize("node_cache", [True, False])
 def test_kube_scheduler_preempts_only_where_the_named_policy_would(cluster, namespace, node_cache):
-    """The policy is for pods of another scheduler; its name in the URL makes it decide here. Without node cache, victims are whole pods."""
+    """The policy is for pods of another scheduler; its name in the URL makes it decide here. Without node cache,
+    victims are whole pods.
+    """
     policy = {**POLICY, "metadata": {"name": "allowed-only"}, "spec": {**ALLOWED_ONLY, "schedulerName": "nobody"}}
     cluster.client.create(policy)
     cluster.client.add_priority_class("urgent", 1000)

@@ -38,7 +38,9 @@ def condition(cluster, namespace, name):
 
 
 def test_the_configuration_of_a_scheduler_with_an_extender_works_as_it_is(cluster, namespace, tmp_path):
-    """A plain extender: it keeps all nodes, scores each by its place in the list, and binds. Only a proxy resolves its name here."""
+    """A plain extender: it keeps all nodes, scores each by its place in the list, and binds. Only a proxy resolves its
+    name here.
+    """
     file = tmp_path / "scheduler.yaml"
     file.write_text(WITH_EXTENDER)
 
@@ -66,7 +68,8 @@ def test_podwright_can_be_the_extender_of_another_podwright(cluster, namespace, 
         "apiVersion": "podwright.dev/v1alpha1",
         "kind": "SchedulerPolicy",
         "metadata": {"name": "by-name"},
-        # Only a scheduler asks the extenders of a policy, so to the extender it does not matter that this one is defined elsewhere.
+        # Only a scheduler asks the extenders of a policy, so to the extender it does not matter that this one is
+        # defined elsewhere.
         "spec": {"schedulerName": "by-name", "strategy": {"type": "NodeName"}, "extenders": ["defined-elsewhere"]},
     }
     cluster.client.create(policy)

@@ -1,4 +1,6 @@
-"""The manifests and their overlays: the API server accepts them, they agree with themselves, and their pods meet the strictest standards."""
+"""The manifests and their overlays: the API server accepts them, they agree with themselves, and their pods meet the
+strictest standards.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ def test_the_pod_meets_the_restricted_standard(cluster, built, name):
 
 
 def test_openshift_chooses_the_user_of_the_pod(built):
-    """What the constraint restricted-v2 demands beyond the standard `restricted`: no user, group or fsGroup that the manifest fixes."""
+    """What the constraint restricted-v2 demands beyond the standard `restricted`: no user, group or fsGroup that the
+    manifest fixes.
+    """
     deployment = one(built(OVERLAYS["openshift"]), "Deployment")
     spec = deployment["spec"]["template"]["spec"]
     fixed = {"runAsUser", "runAsGroup", "fsGroup", "supplementalGroups", "seLinuxOptions"}

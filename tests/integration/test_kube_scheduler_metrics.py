@@ -1,6 +1,7 @@
 """Podwright's metrics and those of kube-scheduler itself, scraped side by side.
 
-Dashboards and alerts for kube-scheduler work if names, types, labels and buckets are the same. docs/metrics.md names what is missing.
+Dashboards and alerts for kube-scheduler work if names, types, labels and buckets are the same. docs/metrics.md names
+what is missing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What depends on the version of Kubernetes: feature gates, the API, and decisions that follow from them.
 
-The tests compare with the API server and the kube-scheduler of the version that the tests run on (`make test KUBERNETES=1.35.4`).
+The tests compare with the API server and the kube-scheduler of the version that the tests run on (`make test
+KUBERNETES=1.35.4`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def test_feature_gates_have_the_defaults_of_this_version(control_plane: ControlP
 
 
 def _kept(cluster: ControlPlane, body: dict[str, Any], path: str) -> bool:
-    """Whether the API server keeps a field of an object. An object that it rejects without the field counts as not kept."""
+    """Whether the API server keeps a field of an object. An object that it rejects without the field counts as not
+    kept.
+    """
     try:
         value: Any = cluster.client.create(body)
     except ApiError as error:
@@ -142,7 +145,9 @@ def both(operator: kit.Operator, empty_cluster: ControlPlane) -> ControlPlane:
 
 
 def _wait_known(operator: kit.Operator, nodes: int, pods: int) -> None:
-    """Waits until Podwright knows so many nodes and placed pods: watches have no common order. kube-scheduler decides later."""
+    """Waits until Podwright knows so many nodes and placed pods: watches have no common order. kube-scheduler decides
+    later.
+    """
     sizes = lambda: [operator.metric("scheduler_cache_size", type=kind) for kind in ("nodes", "pods")]
     wait_until(lambda: sizes() == [nodes, pods], 30, f"{nodes} nodes and {pods} pods are known")
 
@@ -192,7 +197,9 @@ def _chosen(cluster: ControlPlane, namespace: str, **spec: Any) -> dict[str, str
 
 
 def test_balance_counts_as_a_change_since_1_36(both, operator, namespace):
-    """On `lopsided` the pod makes the use of CPU and memory more equal, on `even` less; on `even` it is more equal afterwards."""
+    """On `lopsided` the pod makes the use of CPU and memory more equal, on `even` less; on `even` it is more equal
+    afterwards.
+    """
     both.bulk.create([node(name, cpu="10", memory="10Gi") for name in ("lopsided", "even")])
     for name, cpu, memory in (("lopsided", "6", "1Mi"), ("even", "3500m", "2560Mi")):
         both.client.create(pod(f"on-{name}", namespace, scheduler="none", cpu=cpu, memory=memory, nodeName=name))

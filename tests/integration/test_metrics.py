@@ -39,7 +39,9 @@ SINCE = {
     ("NodeUnschedulable", "PreFilter"): 37,
     ("TaintToleration", "PreFilter"): 37,
 }
-"""Extension points that a plugin of kube-scheduler does not have before this minor version. Podwright's plugins are those of 1.37."""
+"""Extension points that a plugin of kube-scheduler does not have before this minor version. Podwright's plugins are
+those of 1.37.
+"""
 MINOR = Versions.from_environ().kubernetes_minor
 
 
@@ -67,7 +69,9 @@ def series(text, name=""):
 
 
 def evaluations(text):
-    """The number of evaluations by plugin and extension point, without zeros and without those that this version does not have."""
+    """The number of evaluations by plugin and extension point, without zeros and without those that this version does
+    not have.
+    """
     counts = series(text, "scheduler_plugin_evaluation_total")
     return {
         (labels["plugin"], labels["extension_point"]): count

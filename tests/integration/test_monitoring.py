@@ -1,4 +1,6 @@
-"""A real Prometheus scrapes the operator as manifests/overlays/monitoring says: its rules load, and each panel of the dashboard has data."""
+"""A real Prometheus scrapes the operator as manifests/overlays/monitoring says: its rules load, and each panel of the
+dashboard has data.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,9 @@ def secured(cluster, empty_cluster):
 
 @pytest.fixture
 def scraping(cluster, secured, objects, prometheus, tmp_path):
-    """A Prometheus with the shipped rules, which scrapes as the ServiceMonitor says, with the token of the shipped binding's account."""
+    """A Prometheus with the shipped rules, which scrapes as the ServiceMonitor says, with the token of the shipped
+    binding's account.
+    """
     kubeconfig = yaml.safe_load(cluster.service_account_kubeconfig(*READER).read_text())
     (tmp_path / "token").write_text(kubeconfig["users"][0]["user"]["token"])
     cluster.apply(objects["ClusterRoleBinding", "podwright-metrics-reader"])

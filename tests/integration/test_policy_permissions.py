@@ -1,4 +1,6 @@
-"""Who may write SchedulerPolicies, and with what content: the roles and the admission policy of manifests/ on the real API server."""
+"""Who may write SchedulerPolicies, and with what content: the roles and the admission policy of manifests/ on the real
+API server.
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,9 @@ def requests_between(before: RequestCounts, after: RequestCounts) -> dict[tuple[
 def requests_since(
     cluster: ControlPlane, before: RequestCounts, expected: dict[tuple[str, str], int]
 ) -> dict[tuple[str, str], int]:
-    """Requests since then, once there are as many as expected, or more: the API server counts a request after it has answered."""
+    """Requests since then, once there are as many as expected, or more: the API server counts a request after it has
+    answered.
+    """
     found: dict[tuple[str, str], int] = {}
 
     def complete() -> bool:

@@ -1,4 +1,6 @@
-"""Rules of policies on the real API server: filters, scores, their reasons, and params from a ConfigMap that changes and goes."""
+"""Rules of policies on the real API server: filters, scores, their reasons, and params from a ConfigMap that changes
+and goes.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ def test_rules_decide_and_params_of_a_config_map_apply_at_once_and_stay_when_it_
 
 
 def pod_that_waits(cluster, namespace):
-    """The name of the first new pod that is rejected. Watches have no common order: the change of params may come after a pod."""
+    """The name of the first new pod that is rejected. Watches have no common order: the change of params may come after
+    a pod.
+    """
     for number in range(20):
         name = f"second-{number}"
         cluster.client.create(pod(name, namespace, scheduler=OURS))

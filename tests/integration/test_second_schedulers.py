@@ -1,7 +1,7 @@
 """Deployments of a second kube-scheduler run with only the image and the first words of the command exchanged.
 
-The Deployment, its ConfigMap and its roles are applied unchanged; the command runs as a process with the rights of its service account, and
-is probed as the kubelet would probe it.
+The Deployment, its ConfigMap and its roles are applied unchanged; the command runs as a process with the rights of its
+service account, and is probed as the kubelet would probe it.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ def test_the_deployment_of_a_second_scheduler_becomes_ready_and_schedules(
         command = [word.replace(path, folder) for word in command]
     port = free_port()
     kubeconfig = cluster.service_account_kubeconfig("kube-system", spec["serviceAccountName"])
-    # Outside of a pod: where its kubeconfig is, and a port that is free here. What the pod's own port would be is checked below.
+    # Outside of a pod: where its kubeconfig is, and a port that is free here. What the pod's own port would be is
+    # checked below.
     command += [f"--secure-port={port}"]
     process = cluster.start_process(scheduler, command, {"KUBECONFIG": str(kubeconfig)})
     operator = kit.Operator(process, port, scheme="https")

@@ -52,7 +52,9 @@ def reader(cluster):
 
 @pytest.fixture(scope="module")
 def secured(cluster):
-    """An operator with the command line and the rights of manifests/base, but alone: a leader would end without the API server."""
+    """An operator with the command line and the rights of manifests/base, but alone: a leader would end without the API
+    server.
+    """
     port = free_port()
     kubeconfig = cluster.service_account_kubeconfig(*kit.ACCOUNT)
     command = [*kit.deployed_command(port), "--leader-elect=false"]

@@ -1,4 +1,6 @@
-"""Policies in shadow mode beside a real kube-scheduler, with the rights of manifests/overlays/shadow, none of which lets anybody write on pods."""
+"""Policies in shadow mode beside a real kube-scheduler, with the rights of manifests/overlays/shadow, none of which
+lets anybody write on pods.
+"""
 
 from __future__ import annotations
 

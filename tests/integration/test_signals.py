@@ -1,4 +1,6 @@
-"""Signals of a real Prometheus and of metrics.k8s.io behind the real aggregator: they place pods, and when they fail, nothing else does."""
+"""Signals of a real Prometheus and of metrics.k8s.io behind the real aggregator: they place pods, and when they fail,
+nothing else does.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Two hosts of docs/two-hosts.md, on one machine: every command of the documents, and what they say about it.
 
-The hosts have folders and loopback addresses of their own. Their Leases are shorter than by default, so that takeovers take seconds.
+The hosts have folders and loopback addresses of their own. Their Leases are shorter than by default, so that takeovers
+take seconds.
 """
 
 from __future__ import annotations

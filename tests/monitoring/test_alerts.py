@@ -1,4 +1,6 @@
-"""The shipped alerts: promtool accepts the rules, each alert fires when it should and only then, and has a section in the runbook."""
+"""The shipped alerts: promtool accepts the rules, each alert fires when it should and only then, and has a section in
+the runbook.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """One browser for each module, one operator beside a sandbox, and pages of the browser that must not report errors.
 
-The browser ends with its module: while it runs, Playwright keeps an event loop in this thread, which other tests do not expect.
+The browser ends with its module: while it runs, Playwright keeps an event loop in this thread, which other tests do not
+expect.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Prints the test files that import, directly or not, what has changed in git: `python -m support.changed_tests main`.
 
-A text that names a module counts as an import, because the commands are imported by name. A changed file that is no module, such as a
-page of the docs, counts as imported where a text names it or its folder.
+A text that names a module counts as an import, because the commands are imported by name. A changed file that is no
+module, such as a page of the docs, counts as imported where a text names it or its folder.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def changed_files(root: Path, since: str) -> set[str]:
 
 
 def affected_by(root: Path, changed: Iterable[str]) -> list[str]:
-    """The test files below `root` that these files can affect. A changed conftest.py affects all tests beside and below it."""
+    """The test files below `root` that these files can affect. A changed conftest.py affects all tests beside and below
+    it.
+    """
     files = {
         str(path.relative_to(root)): path
         for top in ("operator", "tests", "benchmarks")

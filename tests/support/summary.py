@@ -1,4 +1,6 @@
-"""What tests have to say at the end of the run. It travels with their reports, because with pytest-xdist another process prints it."""
+"""What tests have to say at the end of the run. It travels with their reports, because with pytest-xdist another
+process prints it.
+"""
 
 from __future__ import annotations
 

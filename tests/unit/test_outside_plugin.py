@@ -1,5 +1,5 @@
-"""A plugin outside the tree says everything about itself that Podwright's own plugins say: what it costs, why it rejects a pod, what would
-help, and what policies may set of it.
+"""A plugin outside the tree says everything about itself that Podwright's own plugins say: what it costs, why it
+rejects a pod, what would help, and what policies may set of it.
 """
 
 from __future__ import annotations

@@ -40,7 +40,8 @@ def test_a_suppression_without_a_reason_is_found(tmp_path, monkeypatch):
 
 
 def test_arrays_are_made_read_only_by_a_method():
-    # An assignment to `flags.writeable` takes longer, and leaves up to 4096 names of a method in CPython's cache of attributes of types.
+    # An assignment to `flags.writeable` takes longer, and leaves up to 4096 names of a method in CPython's cache of
+    # attributes of types.
     sources = [path for path in FILES if path.suffix == ".py" and path.is_relative_to(ROOT / "operator")]
     assert [
         str(path.relative_to(ROOT)) for path in sources if re.search(r"flags\.writeable\s*=[^=]", path.read_text())

@@ -48,7 +48,8 @@ from podwright.core.plugins.rules.rule_set import RuleSet
 BUILT_IN: Final = "built-in-default"
 """The name of the policy that needs no SchedulerPolicy object."""
 PROFILE_PREFIX: Final = "profile/"
-"""The prefix of the policy names of profiles of a configuration file; the scheduler name follows. No SchedulerPolicy can have such a name.
+"""The prefix of the policy names of profiles of a configuration file; the scheduler name follows. No SchedulerPolicy
+can have such a name.
 """
 
 Classes = Mapping[str, type[Any]]
@@ -64,8 +65,9 @@ _ONLY_SCORE_PLUGIN: Final = {"Random": "RandomScore", "NodeName": "NodeNameScore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorDefinitions:
-    """What the operator's options define for policies: the extenders and signals that they may name, and the `namespace` whose ConfigMaps may
-    have their params. Where nobody `asks_extenders`, policies may name any, and only those that are defined count.
+    """What the operator's options define for policies: the extenders and signals that they may name, and the
+    `namespace` whose ConfigMaps may have their params. Where nobody `asks_extenders`, policies may name any, and only
+    those that are defined count.
     """
 
     extenders: Extenders = field(default_factory=dict)
@@ -79,11 +81,13 @@ _NOTHING_DEFINED: Final = OperatorDefinitions()
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class CompiledPolicy:
-    """A policy that can decide about pods. Hashed by identity: each generation is an object of its own. Only `adopt` changes it.
+    """A policy that can decide about pods. Hashed by identity: each generation is an object of its own. Only `adopt`
+    changes it.
 
-    `refusal`: why the policy was refused, "" if it was accepted. Of a refused policy, only its pods are known; its profile is the built-in
-    one, and places no pods. `misnamed`: the policy stands for all policies that pods name but that do not take them. `base`: the policy
-    that bounds a LocalSchedulerPolicy; `own_plugins`: plugins that run only because of the LocalSchedulerPolicy.
+    `refusal`: why the policy was refused, "" if it was accepted. Of a refused policy, only its pods are known; its
+    profile is the built-in one, and places no pods. `misnamed`: the policy stands for all policies that pods name but
+    that do not take them. `base`: the policy that bounds a LocalSchedulerPolicy; `own_plugins`: plugins that run only
+    because of the LocalSchedulerPolicy.
     """
 
     source: SchedulerPolicy
@@ -112,7 +116,7 @@ class CompiledPolicy:
 
     @property
     def shadow(self) -> bool:
-        """Whether the policy is in shadow mode, and so takes no pods."""
+        """True if the policy is in shadow mode, and so takes no pods."""
         return self.source.spec.mode == "Shadow"
 
     @property
@@ -126,7 +130,7 @@ class CompiledPolicy:
         return self.match.all
 
     def matches(self, subject: Subject) -> bool:
-        """Whether `spec.match` matches such a pod."""
+        """True if `spec.match` matches such a pod."""
         return self.match.matches(subject)
 
 
@@ -141,8 +145,8 @@ def compile_policy(
 ) -> CompiledPolicy:
     """Compiles the policy for the plugins in `classes`. Raises PolicyError naming the fields that are wrong.
 
-    `queue_sort` is the plugin that orders the queue, which all policies share; `rules`: by the plugin that runs them, instead of those in
-    the spec.
+    `queue_sort` is the plugin that orders the queue, which all policies share; `rules`: by the plugin that runs them,
+    instead of those in the spec.
     """
     spec, signals = policy.spec, defined.signals
     _check_plugin_names(policy, classes)
@@ -174,7 +178,9 @@ def compile_policy(
 
 
 def refused_policy(source: SchedulerPolicy, profile: Profile, refusal: str) -> CompiledPolicy:
-    """A refused policy. Its scheduler name, `match`, precedence and `byName` are known, nothing else. `profile`: the built-in one."""
+    """A refused policy. Its scheduler name, `match`, precedence and `byName` are known, nothing else. `profile`: the
+    built-in one.
+    """
     match = CompiledMatch.of(source.spec.match)
     return CompiledPolicy(source=source, match=match, profile=profile, refusal=refusal)
 
@@ -243,7 +249,8 @@ def _plugin_sets(spec: PolicySpec) -> PluginSets:
 
 
 def _with_queue_sort(sets: PluginSets, classes: Classes, queue_sort: str) -> PluginSets:
-    """The plugin sets, with the plugin that orders the queue where they disable the default one without another in its place.
+    """The plugin sets, with the plugin that orders the queue where they disable the default one without another in its
+    place.
 
     A profile of kube-scheduler would have to name it, but all policies share one queue.
     """
@@ -322,7 +329,9 @@ def _merged_plugin_config(spec: PolicySpec) -> Sequence[PolicyPluginArgs]:
 
 
 def with_args(config: Sequence[PolicyPluginArgs], args: StrategyArgs, owner: str) -> Sequence[PolicyPluginArgs]:
-    """Adds args to `pluginConfig`. `owner`: the part of the spec that sets the field. Raises ArgsError if `pluginConfig` sets it, too."""
+    """Adds args to `pluginConfig`. `owner`: the part of the spec that sets the field. Raises ArgsError if
+    `pluginConfig` sets it, too.
+    """
     found = list(config)
     for i, entry in enumerate(found):
         if entry.name == args.plugin:

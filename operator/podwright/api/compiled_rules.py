@@ -58,7 +58,8 @@ def compile_rules(rules: Rules, owner: Owner, signals: GivenSignals = NO_SIGNALS
 
 
 def uncompiled(spec: object, signals: tuple[str, ...] = ()) -> Iterator[tuple[str, bool]]:
-    """The expressions of a raw spec that have not been compiled yet, and whether each is a score. The spec may contain anything.
+    """The expressions of a raw spec that have not been compiled yet, and whether each is a score. The spec may contain
+    anything.
 
     `signals`: all that are defined.
     """

@@ -1,6 +1,8 @@
-"""Turns the profiles of a KubeSchedulerConfiguration into SchedulerPolicies, and names the parts that policies cannot express.
+"""Turns the profiles of a KubeSchedulerConfiguration into SchedulerPolicies, and names the parts that policies cannot
+express.
 
-Each policy compiles to the same profile as the file: the same plugins in the same order, with the same weights and args.
+Each policy compiles to the same profile as the file: the same plugins in the same order, with the same weights and
+args.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Converted:
-    """`policies`: the objects, as JSON values. `notes`: the parts of the file that are not in them, with what to write instead."""
+    """`policies`: the objects, as JSON values. `notes`: the parts of the file that are not in them, with what to write
+    instead.
+    """
 
     policies: Sequence[Mapping[str, Any]]
     notes: Sequence[str]

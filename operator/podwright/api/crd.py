@@ -1,8 +1,8 @@
 """The CustomResourceDefinitions of SchedulerPolicy and LocalSchedulerPolicy, generated from the dataclasses of
 podwright/api/scheduler_policy.py and podwright/api/local_policy.py.
 
-`python -m podwright.api.crd FILE` writes the file; with `--check` it fails if the file is out of date. The bounds on lists
-and strings keep the cost of the CEL rules within the API server's limits.
+`python -m podwright.api.crd FILE` writes the file; with `--check` it fails if the file is out of date. The bounds on
+lists and strings keep the cost of the CEL rules within the API server's limits.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The state of a policy object: its newest generation, its active generation, and the pods for which it was selected; and what both kinds of
-policies answer about the objects that they know.
+"""The state of a policy object: its newest generation, its active generation, and the pods for which it was selected;
+and what both kinds of policies answer about the objects that they know.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class Selection:
 
 
 class Known(Protocol):
-    """What is known of a policy object of either kind. `spec`: as it was written; `result`: None before the first check."""
+    """What is known of a policy object of either kind. `spec`: as it was written; `result`: None before the first
+    check.
+    """
 
     @property
     def uid(self) -> str: ...

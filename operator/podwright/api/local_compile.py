@@ -1,8 +1,8 @@
-"""Combines a LocalSchedulerPolicy with the SchedulerPolicy that would decide about its pods (the base). The result has the base's filters,
-further filters of the local policy, and the local policy's scores.
+"""Combines a LocalSchedulerPolicy with the SchedulerPolicy that would decide about its pods (the base). The result has
+the base's filters, further filters of the local policy, and the local policy's scores.
 
-`compose` first checks that the local policy stays within `spec.delegation` of the base. Each problem names the bound and its owner.
-Which of them applies to a pod: see podwright/api/local_policies.py next.
+`compose` first checks that the local policy stays within `spec.delegation` of the base. Each problem names the bound
+and its owner. Which of them applies to a pod: see podwright/api/local_policies.py next.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def compose(
     queue_sort: str,
     settings: PolicySettings,
 ) -> CompiledPolicy:
-    """The policy for the pods of `local` that `base` would decide about. Raises PolicyError naming the bounds that are exceeded, or the
-    fields that are wrong.
+    """The policy for the pods of `local` that `base` would decide about. Raises PolicyError naming the bounds that are
+    exceeded, or the fields that are wrong.
     """
     delegation = base.spec.delegation
     if delegation is None:
@@ -96,8 +96,8 @@ def compose(
 
 
 def _rules(base: CompiledPolicy, local: LocalPolicy, signals: GivenSignals) -> Mapping[str, RuleSet]:
-    """The base's filters; its scores unless the local policy has some; and the local rules, whose functions count pods of the namespace only.
-    Raises ArgsError.
+    """The base's filters; its scores unless the local policy has some; and the local rules, whose functions count pods
+    of the namespace only. Raises ArgsError.
     """
     spec, theirs = local.spec, base.profile.args.get(RULES)
     owner = owner_of(local.key, spec.params, spec.params_from, local.namespace, scope=local.namespace)
@@ -180,7 +180,9 @@ def _more_than(what: str, most: int, owner: str, field: str) -> str:
 
 
 def _merged(base: PolicySpec, local: LocalPolicy, classes: Classes) -> PolicySpec:
-    """The base's spec with the local scores. Both strategies become plugins and arguments, so that either may be merged into the other."""
+    """The base's spec with the local scores. Both strategies become plugins and arguments, so that either may be merged
+    into the other.
+    """
     own = local.spec
     strategy = base.strategy if own.strategy is None or own.strategy.type == "Custom" else own.strategy
     plugins, config = _plugins_of(base), _config_of(base)

@@ -1,10 +1,11 @@
-"""The LocalSchedulerPolicies: which of them stay within their delegation, and which of them applies to a pod. First a policy is selected
-for the pod as if there were no local policies (podwright/api/policy_set.py). That policy is the base. If it delegates something, the first
-local policy of the namespace that matches the pod applies, in the form that was compiled for this base. A local policy that was refused
-makes these pods wait, as a SchedulerPolicy does; where nothing is delegated, local policies have no effect at all.
+"""The LocalSchedulerPolicies: which of them stay within their delegation, and which of them applies to a pod. First a
+policy is selected for the pod as if there were no local policies (podwright/api/policy_set.py). That policy is the
+base. If it delegates something, the first local policy of the namespace that matches the pod applies, in the form that
+was compiled for this base. A local policy that was refused makes these pods wait, as a SchedulerPolicy does; where
+nothing is delegated, local policies have no effect at all.
 
-What a local policy may do depends on its bases. So it is checked again when they change, and until then its pods wait: none of its filters is
-ever left out.
+What a local policy may do depends on its bases. So it is checked again when they change, and until then its pods wait:
+none of its filters is ever left out.
 """
 
 from __future__ import annotations
@@ -44,9 +45,10 @@ Bases = Callable[[LocalPolicy], Sequence[CompiledPolicy]]
 
 @dataclass(slots=True, eq=False)
 class _Known:
-    """A local policy. `newest`: decoded, None if that failed with `problem`. `claim`: which pods it selects, None if that cannot be read.
-    `active`: the generation that applies, as it was written; `variants`: its compiled forms, by base. `refused`: what its pods get while no
-    generation is active, `unchecked`: while none is compiled for their base yet.
+    """A local policy. `newest`: decoded, None if that failed with `problem`. `claim`: which pods it selects, None if
+    that cannot be read. `active`: the generation that applies, as it was written; `variants`: its compiled forms, by
+    base. `refused`: what its pods get while no generation is active, `unchecked`: while none is compiled for their base
+    yet.
     """
 
     key: str
@@ -100,14 +102,16 @@ class _Known:
 
 
 class LocalPolicies(KnownPolicies[_Known]):
-    """See the module. `version` rises whenever another policy may apply to a pod. `due`: the keys of policies that are to be checked."""
+    """See the module. `version` rises whenever another policy may apply to a pod. `due`: the keys of policies that are
+    to be checked.
+    """
 
     def __init__(
         self, bases: Bases, compose: Compose, profile: Profile, *, waits: bool, changed: Callable[[], None]
     ) -> None:
-        """`bases`: the policies that may otherwise decide about the pods of a local policy, each in force or refused. `compose`: raises
-        PolicyError, or whatever a plugin raises. `profile`: of the built-in policy, for pods that wait. `waits`: the pods of refused policies do.
-        `changed` is called when `version` rises.
+        """`bases`: the policies that may otherwise decide about the pods of a local policy, each in force or refused.
+        `compose`: raises PolicyError, or whatever a plugin raises. `profile`: of the built-in policy, for pods that
+        wait. `waits`: the pods of refused policies do. `changed` is called when `version` rises.
         """
         super().__init__()
         self._bases = bases
@@ -197,7 +201,8 @@ class LocalPolicies(KnownPolicies[_Known]):
         self._make_due(known.key for known in self.namespaces.get(namespace, ()))
 
     def plugins_changed(self, profile: Profile) -> None:
-        """Uses other plugin classes, for which the active policies are already compiled. Marks policies that were not accepted for a check.
+        """Uses other plugin classes, for which the active policies are already compiled. Marks policies that were not
+        accepted for a check.
 
         `profile`: see the constructor.
         """
@@ -244,8 +249,8 @@ class LocalPolicies(KnownPolicies[_Known]):
 
     @staticmethod
     def _relate(policies: Sequence[_Known]) -> None:
-        """Sets `shadow` and `overlap` of the policies of a namespace, which are given in their order. Only active ones count: at most
-        MAX_IN_NAMESPACE.
+        """Sets `shadow` and `overlap` of the policies of a namespace, which are given in their order. Only active ones
+        count: at most MAX_IN_NAMESPACE.
         """
         active = [known for known in policies if known.active is not None]
         for known in policies:
@@ -320,7 +325,8 @@ class LocalPolicies(KnownPolicies[_Known]):
     # Which one applies
 
     def select(self, base: CompiledPolicy, subject: Subject, *, waits: bool | None = None) -> CompiledPolicy:
-        """The policy for a pod about which `base` would decide: a local policy, one with a refusal if the pod waits, or `base`.
+        """The policy for a pod about which `base` would decide: a local policy, one with a refusal if the pod waits, or
+        `base`.
 
         `waits`: whether the pods of refused policies wait, if not as given to the constructor.
         """
@@ -361,12 +367,16 @@ class LocalPolicies(KnownPolicies[_Known]):
         return None if known is None else (known.refused, *known.variants.values())
 
     def shadowed_by(self, key: str) -> str | None:
-        """The active policy of the same namespace that hides this one, because it takes every pod that this one matches. None if no policy does."""
+        """The active policy of the same namespace that hides this one, because it takes every pod that this one
+        matches. None if no policy does.
+        """
         known = self._known.get(key)
         return None if known is None else known.shadow
 
     def overlapping(self, key: str) -> Overlap | None:
-        """The active policies of the same namespace and precedence that may match the same pods; None if there are none."""
+        """The active policies of the same namespace and precedence that may match the same pods; None if there are
+        none.
+        """
         known = self._known.get(key)
         return None if known is None else known.overlap
 
@@ -385,7 +395,7 @@ class LocalPolicies(KnownPolicies[_Known]):
         return () if known is None else known.bases
 
     def makes_pods_wait(self, key: str) -> bool:
-        """Whether the policy was refused, and its pods wait for it."""
+        """True if the policy was refused, and its pods wait for it."""
         known = self._known.get(key)
         return known is not None and known.refused is not None and self._waits and bool(known.bases)
 

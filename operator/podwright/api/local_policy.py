@@ -1,7 +1,9 @@
-"""LocalSchedulerPolicy v1alpha1: how a team lets the pods of its own namespace be scheduled, within the delegation of the cluster's policy.
+"""LocalSchedulerPolicy v1alpha1: how a team lets the pods of its own namespace be scheduled, within the delegation of
+the cluster's policy.
 
-`parse_local_policy` decodes and validates with the dataclasses below, and podwright/api/crd.py derives the CustomResourceDefinition from
-them. What a local policy may do is checked in podwright/api/local_compile.py: read that next.
+`parse_local_policy` decodes and validates with the dataclasses below, and podwright/api/crd.py derives the
+CustomResourceDefinition from them. What a local policy may do is checked in podwright/api/local_compile.py: read that
+next.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ LOCAL_KIND: Final = "LocalSchedulerPolicy"
 LOCAL_PLURAL: Final = "localschedulerpolicies"
 _CLAIM: Final = ("schedulerName", "match", "precedence")
 MAX_RULES_TEXT: Final = 16 * 1024
-"""The most characters of all expressions of a local policy together. Compiling that many takes some tenths of a second."""
+"""The most characters of all expressions of a local policy together. Compiling that many takes some tenths of a second.
+"""
 _ADDING: Final = (Point.PRE_FILTER.key, Point.FILTER.key)
 LOCAL_POINTS: Final[Mapping[str, str]] = {
     point.key: POINTS[point.key] for point in (Point.PRE_FILTER, Point.FILTER, Point.PRE_SCORE, Point.SCORE)

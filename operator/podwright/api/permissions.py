@@ -1,8 +1,9 @@
-"""What the operator's own options say about policies: what the built-in policy serves, and what SchedulerPolicies may do.
+"""What the operator's own options say about policies: what the built-in policy serves, and what SchedulerPolicies may
+do.
 
-Users of the cluster write SchedulerPolicies; the people who run the operator set its options. So only the options can let policies take
-pods of the default scheduler, or disable the filters that keep pods off nodes where they cannot run. The checks run for each policy before
-it becomes active: see podwright/api/policy_set.py next.
+Users of the cluster write SchedulerPolicies; the people who run the operator set its options. So only the options can
+let policies take pods of the default scheduler, or disable the filters that keep pods off nodes where they cannot run.
+The checks run for each policy before it becomes active: see podwright/api/policy_set.py next.
 """
 
 from __future__ import annotations
@@ -45,19 +46,22 @@ INSTALLED_NAMESPACE: Final = "podwright-system"
 
 @dataclass(frozen=True, slots=True)
 class PolicySettings:
-    """`scheduler_name`: the scheduler name that the built-in policy serves; `queue_sort`: the plugin that orders the queue.
+    """`scheduler_name`: the scheduler name that the built-in policy serves; `queue_sort`: the plugin that orders the
+    queue.
 
     `configuration`: a KubeSchedulerConfiguration, whose profiles are the built-in policies instead.
 
-    `allowed_scheduler_names`: patterns of the scheduler names that policies may serve, where `*` stands for any text. Policies may
-    always serve the names of built-in policies. No pattern with `*` matches `default-scheduler`: it has to be listed by its name.
+    `allowed_scheduler_names`: patterns of the scheduler names that policies may serve, where `*` stands for any text.
+    Policies may always serve the names of built-in policies. No pattern with `*` matches `default-scheduler`: it has to
+    be listed by its name.
 
     `allow_unsafe`: policies may disable any filter; see `check_safety`.
 
-    `extenders` and `signals`: those that policies may name; see `OperatorDefinitions` for `asks_extenders`. `namespace`: the operator's own, whose ConfigMaps policies may take params from.
+    `extenders` and `signals`: those that policies may name; see `OperatorDefinitions` for `asks_extenders`.
+    `namespace`: the operator's own, whose ConfigMaps policies may take params from.
 
-    `waits_for_bad_policies`: the pods of a policy without an accepted generation wait. Otherwise the next policy that matches decides
-    about them, in the end the built-in one.
+    `waits_for_bad_policies`: the pods of a policy without an accepted generation wait. Otherwise the next policy that
+    matches decides about them, in the end the built-in one.
 
     `shadow_only`: only policies in shadow mode have an effect. No policy takes pods, not even a built-in one.
     """
@@ -90,7 +94,7 @@ class PolicySettings:
         )
 
     def allows_scheduler_name(self, name: str) -> bool:
-        """Whether policies may serve this scheduler name."""
+        """True if policies may serve this scheduler name."""
         if name in self.scheduler_names or name in self.allowed_scheduler_names:
             return True
         return name != KUBERNETES_DEFAULT_SCHEDULER_NAME and any(
@@ -103,7 +107,9 @@ class PolicySettings:
         return (self.scheduler_name,) if self.configuration is None else self.configuration.scheduler_names
 
     def built_in(self, classes: Classes, features: Features) -> Sequence[CompiledPolicy]:
-        """The built-in policies. Raises ProfileError for what they need and `classes` lacks, and ArgsError for invalid args."""
+        """The built-in policies. Raises ProfileError for what they need and `classes` lacks, and ArgsError for invalid
+        args.
+        """
         if self.configuration is None:
             return (built_in_policy(classes, features, self.scheduler_name, self.queue_sort),)
         return [
@@ -139,8 +145,8 @@ def check_safety(policy: CompiledPolicy, default: Profile, classes: Classes) -> 
 
 
 def safety_problems(policy: CompiledPolicy, default: Profile, classes: Classes) -> list[Problem]:
-    """The problems that would let the policy bind pods to nodes where they cannot run: each extension point that lacks a filter of the
-    default profile, except optional ones, and each of the plugins' unsafe args.
+    """The problems that would let the policy bind pods to nodes where they cannot run: each extension point that lacks
+    a filter of the default profile, except optional ones, and each of the plugins' unsafe args.
     """
     needed, found = expand(default.plugins, classes).points, expand(policy.profile.plugins, classes).points
     filters = [name for name in needed[Point.FILTER] if not classes[name].optional]

@@ -1,7 +1,8 @@
-"""Compiles policies for the operator's plugins and options: SchedulerPolicies, local ones within them, and those that were refused.
+"""Compiles policies for the operator's plugins and options: SchedulerPolicies, local ones within them, and those that
+were refused.
 
-What is compiled has passed every check: whether the operator's options allow it (permissions.py), and `check`. Nothing is remembered here but the
-plugins and options in use: see policy_set.py next.
+What is compiled has passed every check: whether the operator's options allow it (permissions.py), and `check`. Nothing
+is remembered here but the plugins and options in use: see policy_set.py next.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ Check = Callable[[CompiledPolicy], object]
 
 
 class PolicyCompiler:
-    """See the module. `built_in`: the built-in policies, already compiled; the first of them is also for scheduler names that only
-    SchedulerPolicies serve. `check` is called with each policy that is compiled to become active. If it raises, the policy is not accepted.
+    """See the module. `built_in`: the built-in policies, already compiled; the first of them is also for scheduler
+    names that only SchedulerPolicies serve. `check` is called with each policy that is compiled to become active. If it
+    raises, the policy is not accepted.
     """
 
     def __init__(
@@ -71,8 +73,8 @@ class PolicyCompiler:
         return None if found is None else self.accept(found[0], found[1].generation)
 
     def refused(self, raw: Mapping[str, Any], message: str) -> CompiledPolicy | None:
-        """The refused policy, which stands for the pods about which it would decide. None if these are unknown, or may belong to another
-        scheduler.
+        """The refused policy, which stands for the pods about which it would decide. None if these are unknown, or may
+        belong to another scheduler.
         """
         try:
             source = parse_claim(raw)
@@ -102,8 +104,8 @@ class PolicyCompiler:
     ) -> CompiledPolicy:
         """The same generation compiled for other plugin classes, beside the one that decides.
 
-        `fresh`: what this returned for others: for the built-in policies first, and for a base before the local policies that it bounds.
-        `source_of`: the source of a local policy. Raises what `accept` raises.
+        `fresh`: what this returned for others: for the built-in policies first, and for a base before the local
+        policies that it bounds. `source_of`: the source of a local policy. Raises what `accept` raises.
         """
         if policy in self.built_in.values():
             found = self.settings.built_in(classes, self._features)

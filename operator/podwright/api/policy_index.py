@@ -1,7 +1,8 @@
 """Finds the first policy that matches a pod, without asking every policy.
 
-A policy that requires a label, a namespace or a priority class is only asked about pods that have it, or whose namespace has it. Of all that
-a policy requires, the index uses what the fewest policies require. Policies that require nothing are always asked.
+A policy that requires a label, a namespace or a priority class is only asked about pods that have it, or whose
+namespace has it. Of all that a policy requires, the index uses what the fewest policies require. Policies that require
+nothing are always asked.
 """
 
 from __future__ import annotations

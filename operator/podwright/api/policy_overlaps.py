@@ -1,7 +1,8 @@
-"""Which policies of equal precedence may match the same pods: only their age decides between them, and their status says so.
+"""Which policies of equal precedence may match the same pods: only their age decides between them, and their status
+says so.
 
-Two policies overlap if labels, a namespace and a priority class are possible that both match, whatever exists in the cluster. When a policy
-is added, it is compared once with each other policy of its scheduler name and precedence.
+Two policies overlap if labels, a namespace and a priority class are possible that both match, whatever exists in the
+cluster. When a policy is added, it is compared once with each other policy of its scheduler name and precedence.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """The policies of the same precedence that may match the same pods as a policy: the names of policies before and after it in their
-    order. `more`: whether there are further ones.
+    """The policies of the same precedence that may match the same pods as a policy: the names of policies before and
+    after it in their order. `more`: whether there are further ones.
     """
 
     precedence: int
@@ -37,7 +38,9 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """What the requirements allow for one label. `only`: these values, None for any but `without`; `absent`: the label may be missing."""
+    """What the requirements allow for one label. `only`: these values, None for any but `without`; `absent`: the label
+    may be missing.
+    """
 
     only: frozenset[str] | None
     without: frozenset[str]
@@ -63,11 +66,11 @@ class _Values:
         return _Values(None if only is None else only - without, without, absent=self.absent and other.absent)
 
     def agrees_with(self, other: _Values) -> bool:
-        """Whether both allow some value."""
+        """True if both allow some value."""
         return self.meet(other).possible
 
     def within(self, other: _Values) -> bool:
-        """Whether the other allows everything that this one allows."""
+        """True if the other allows everything that this one allows."""
         if self.absent and not other.absent:
             return False
         if self.only is None:
@@ -104,7 +107,7 @@ class _Member:
 
 
 def may_take_the_same_pods(first: CompiledMatch, second: CompiledMatch) -> bool:
-    """Whether a pod is possible that both match, whatever they say about namespaces."""
+    """True if a pod is possible that both match, whatever they say about namespaces."""
     ours, theirs = _allowed_pods(first), _allowed_pods(second)
     if not all(values.possible for values in (*ours.values(), *theirs.values())):
         return False
@@ -112,7 +115,7 @@ def may_take_the_same_pods(first: CompiledMatch, second: CompiledMatch) -> bool:
 
 
 def takes_all_pods_of(first: CompiledMatch, second: CompiledMatch) -> bool:
-    """Whether the first matches all pods that the second matches, whatever they say about namespaces."""
+    """True if the first matches all pods that the second matches, whatever they say about namespaces."""
     theirs = _allowed_pods(second)
     return all(key in theirs and theirs[key].within(values) for key, values in _allowed_pods(first).items())
 
@@ -167,7 +170,9 @@ class Overlaps:
         member.count = wanted
 
     def of(self, policy: CompiledPolicy) -> tuple[Sequence[CompiledPolicy], int]:
-        """At most KEPT policies of the same precedence that may match the same pods, and how many such policies there are."""
+        """At most KEPT policies of the same precedence that may match the same pods, and how many such policies there
+        are.
+        """
         member = self._groups.get(_group(policy), {}).get(policy)
         return ((), 0) if member is None else (member.others, member.count)
 

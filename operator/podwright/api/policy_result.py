@@ -33,7 +33,9 @@ class ApplyResult:
 def verdict(
     name: str, generation: int, error: BaseException | None, *, consequence: str, active_generation: int | None
 ) -> ApplyResult:
-    """The result for a generation that was refused because of `error`, or accepted. `consequence`: a sentence about what decides instead."""
+    """The result for a generation that was refused because of `error`, or accepted. `consequence`: a sentence about
+    what decides instead.
+    """
     reason, message = "Accepted", "The policy is valid."
     if error is not None:
         reason, problem = error.reason if isinstance(error, PolicyError) else "Invalid", problem_of(error)

@@ -1,10 +1,10 @@
 """The active policies: which SchedulerPolicy objects are accepted, and which of them decides about a pod.
 
-A policy that cannot be accepted changes nothing: its last accepted generation stays active, and the policy's status keeps
-that generation through a restart. If there is no such generation, the pods that the policy is for wait until it is accepted or deleted,
-or the option --when-policy-is-bad lets other policies decide about them. Every scheduler name that an accepted policy serves
-falls back to the built-in default policy, kube-scheduler's default profile. How policies are compiled and checked: see
-policy_compiler.py next; what is written into their status: policy_status.py.
+A policy that cannot be accepted changes nothing: its last accepted generation stays active, and the policy's status
+keeps that generation through a restart. If there is no such generation, the pods that the policy is for wait until it
+is accepted or deleted, or the option --when-policy-is-bad lets other policies decide about them. Every scheduler name
+that an accepted policy serves falls back to the built-in default policy, kube-scheduler's default profile. How policies
+are compiled and checked: see policy_compiler.py next; what is written into their status: policy_status.py.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ def _unlabelled(_namespace: str) -> Mapping[str, str]:
 class PolicySet(KnownPolicies[KnownPolicy]):
     """The active policies, the built-in policies, and in `local` the policies of namespaces.
 
-    `settings`: what the operator's options say about policies. `built_in`: the built-in policies, already compiled; the first of them is
-    also for scheduler names that only SchedulerPolicies serve. `check` is called with each compiled policy before it becomes active. If it
-    raises, for example a ProfileError or a PluginError, the policy is not accepted. `namespace_labels`: the labels of a namespace as they
-    are now. `version` rises whenever the active policies change, including the local ones.
+    `settings`: what the operator's options say about policies. `built_in`: the built-in policies, already compiled; the
+    first of them is also for scheduler names that only SchedulerPolicies serve. `check` is called with each compiled
+    policy before it becomes active. If it raises, for example a ProfileError or a PluginError, the policy is not
+    accepted. `namespace_labels`: the labels of a namespace as they are now. `version` rises whenever the active
+    policies change, including the local ones.
     """
 
     def __init__(
@@ -97,8 +98,8 @@ class PolicySet(KnownPolicies[KnownPolicy]):
     def apply(self, raw: Mapping[str, Any]) -> ApplyResult:
         """Accepts or rejects a policy object. Idempotent, and never raises for the content of the object.
 
-        A rejected policy keeps the generation that is active. If none is, for example after a restart, the generation in
-        `status.lastAccepted` becomes active.
+        A rejected policy keeps the generation that is active. If none is, for example after a restart, the generation
+        in `status.lastAccepted` becomes active.
         """
         name, uid, generation = identity_of(raw)
         known, result = self._before(name, raw)
@@ -197,11 +198,13 @@ class PolicySet(KnownPolicies[KnownPolicy]):
 
     @property
     def passes_over(self) -> bool:
-        """Whether refused policies are ignored when a policy is selected for a pod."""
+        """True if refused policies are ignored when a policy is selected for a pod."""
         return not self._waits
 
     def passed_over(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> CompiledPolicy | None:
-        """With --when-policy-is-bad=default: the policy with a refusal that the pod would wait for, instead of the one that decides."""
+        """With --when-policy-is-bad=default: the policy with a refusal that the pod would wait for, instead of the one
+        that decides.
+        """
         served = self._served.get(pod.scheduler_name)
         local = pod.namespace in self.local.namespaces
         if served is None or not (self._refused or pod.policy or local):
@@ -213,16 +216,16 @@ class PolicySet(KnownPolicies[KnownPolicy]):
         return found if found is not None and found.refusal else None
 
     def makes_pods_wait(self, name: str) -> bool:
-        """Whether the named policy was refused, and its pods wait for it."""
+        """True if the named policy was refused, and its pods wait for it."""
         policy = self.decider(name)
         return self._takes(policy) and bool(policy.refusal) and self._waits
 
     def _takes(self, policy: CompiledPolicy | None) -> TypeGuard[CompiledPolicy]:
-        """Whether the policy exists and takes pods."""
+        """True if the policy exists and takes pods."""
         return policy is not None and not policy.shadow and not self._shadow_only
 
     def is_concerned(self, name: str) -> bool:
-        """Whether the policy of this name has an effect in this process, which may run only policies in shadow mode."""
+        """True if the policy of this name has an effect in this process, which may run only policies in shadow mode."""
         policy = self.decider(name)
         return policy is None or policy.shadow or not self._shadow_only
 
@@ -232,7 +235,9 @@ class PolicySet(KnownPolicies[KnownPolicy]):
         return self._shadows.values()
 
     def decider(self, name: str) -> CompiledPolicy | None:
-        """What decides about the named policy's pods: its active generation, or a refused policy; None if it takes no pods."""
+        """What decides about the named policy's pods: its active generation, or a refused policy; None if it takes no
+        pods.
+        """
         known = self._known.get(name)
         return None if known is None else known.decider
 
@@ -308,7 +313,9 @@ class PolicySet(KnownPolicies[KnownPolicy]):
         return self.compiler.recompiled(policy, classes, fresh, self.local.source_of)
 
     def adopt(self, classes: Classes, fresh: Mapping[CompiledPolicy, CompiledPolicy]) -> None:
-        """Uses these plugin classes from now on, and the policies that were compiled for them. Refused policies become outdated."""
+        """Uses these plugin classes from now on, and the policies that were compiled for them. Refused policies become
+        outdated.
+        """
         self.compiler.use_classes(classes)
         for policy, compiled in fresh.items():
             policy.adopt(compiled)
@@ -318,7 +325,9 @@ class PolicySet(KnownPolicies[KnownPolicy]):
         self._outdate_refused()
 
     def define_signals(self, signals: Signals) -> None:
-        """Changes the definitions of signals to these, which all active policies can use. Refused policies become outdated."""
+        """Changes the definitions of signals to these, which all active policies can use. Refused policies become
+        outdated.
+        """
         self.compiler.define_signals(signals)
         self.local.recheck_all()
         self._outdate_refused()

@@ -1,10 +1,11 @@
 """The status of a SchedulerPolicy: observedGeneration, its conditions, and lastAccepted.
 
-Accepted says whether the newest generation is valid, Active whether the policy decides about pods. Each other condition exists only while it holds:
-PluginFailed (a plugin of the active generation raised an exception), PluginOutdated (newer versions of its plugins cannot be loaded), PluginSwitchedOff
-(some of its plugins are off), ParamsMissing, OverBudget, and Conflict (only the age decides between this policy and others). With lastAccepted, an
-operator that restarts can go back to the last accepted generation when the newest one is invalid. The caller passes the time; a condition keeps its lastTransitionTime while its
-status stays the same.
+Accepted says whether the newest generation is valid, Active whether the policy decides about pods. Each other condition
+exists only while it holds: PluginFailed (a plugin of the active generation raised an exception), PluginOutdated (newer
+versions of its plugins cannot be loaded), PluginSwitchedOff (some of its plugins are off), ParamsMissing, OverBudget,
+and Conflict (only the age decides between this policy and others). With lastAccepted, an operator that restarts can go
+back to the last accepted generation when the newest one is invalid. The caller passes the time; a condition keeps its
+lastTransitionTime while its status stays the same.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ _FAULTS: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowWork:
-    """What a policy in shadow mode has found. `since`: seconds since the epoch. `agreed`, `tied`, `disagreed`: numbers of comparisons."""
+    """What a policy in shadow mode has found. `since`: seconds since the epoch. `agreed`, `tied`, `disagreed`: numbers
+    of comparisons.
+    """
 
     since: float
     agreed: int = 0
@@ -50,12 +53,13 @@ class ShadowWork:
 class Work:
     """What a policy has done since the operator started, all generations together.
 
-    Problems of the active generation, each "" if there is none: `exceptions` that its plugins raised, in short; `outdated_plugins`: why newer
-    versions of them are not loaded; `switched_off`: which of them are off, and why; `over_budget`: why a local policy is over its time budget;
-    `missing_params`: what is wrong with the ConfigMaps of its params.
+    Problems of the active generation, each "" if there is none: `exceptions` that its plugins raised, in short;
+    `outdated_plugins`: why newer versions of them are not loaded; `switched_off`: which of them are off, and why;
+    `over_budget`: why a local policy is over its time budget; `missing_params`: what is wrong with the ConfigMaps of
+    its params.
 
-    `faults`: times in seconds since the epoch, and texts; `causes`: the plugins and rules that caused them. `interpreted`: rules that are
-    evaluated node by node, with the reason.
+    `faults`: times in seconds since the epoch, and texts; `causes`: the plugins and rules that caused them.
+    `interpreted`: rules that are evaluated node by node, with the reason.
     """
 
     exceptions: str = ""
@@ -246,8 +250,8 @@ def status_of(
 ) -> dict[str, Any]:
     """The status of the policy that `applied` is about. If it equals `previous`, nothing has to be written.
 
-    `now` is an RFC 3339 time. One policy can shadow another, so the status of each policy depends on all of them: compute
-    a status again when its `basis_of` has changed.
+    `now` is an RFC 3339 time. One policy can shadow another, so the status of each policy depends on all of them:
+    compute a status again when its `basis_of` has changed.
     """
     before = _conditions_by_type(previous)
     # Keep a generation that cannot be accepted now, because a missing plugin may come back.
@@ -284,7 +288,9 @@ def status_of(
 
 
 def says_accepted(raw: Mapping[str, Any]) -> bool:
-    """Whether the operator has accepted this generation of the raw policy, by its status. Never raises, whatever the status contains."""
+    """True if the operator has accepted this generation of the raw policy, by its status. Never raises, whatever the
+    status contains.
+    """
     status = raw.get("status")
     found = _conditions_by_type(status if isinstance(status, Mapping) else None).get(ACCEPTED, {})
     return found.get("status") == "True" and found.get("observedGeneration") == identity_of(raw)[2]

@@ -1,8 +1,8 @@
 """SchedulerPolicy v1alpha1: its fields, their defaults and bounds, and the rules that make a policy valid by itself.
 
-Each is declared once, in the dataclasses below: `parse_policy` decodes and validates with them, and podwright/api/crd.py
-derives the CustomResourceDefinition from them. Checks that depend on the operator, such as which plugins exist and what
-their args are, follow in podwright/api/compile.py: read that next.
+Each is declared once, in the dataclasses below: `parse_policy` decodes and validates with them, and
+podwright/api/crd.py derives the CustomResourceDefinition from them. Checks that depend on the operator, such as which
+plugins exist and what their args are, follow in podwright/api/compile.py: read that next.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ Mode = Literal["Enforce", "Shadow"]
 OnPluginFailure = Literal["Reject", "Ignore"]
 
 SCHEDULER_NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
-"""The form of a scheduler name: a DNS subdomain. With other characters, such as a comma, field selectors would not work."""
+"""The form of a scheduler name: a DNS subdomain. With other characters, such as a comma, field selectors would not
+work.
+"""
 
 
 class PolicyError(ValueError):
@@ -286,8 +288,8 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Policy(Generic[S]):
-    """A decoded policy object. `generation` is 0 if the object has none. `created`: in seconds since the epoch, 0 if not known.
-    `namespace`: of a LocalSchedulerPolicy.
+    """A decoded policy object. `generation` is 0 if the object has none. `created`: in seconds since the epoch, 0 if
+    not known. `namespace`: of a LocalSchedulerPolicy.
     """
 
     name: str
@@ -358,7 +360,9 @@ def namespace_of(raw: Mapping[str, Any]) -> str:
 
 
 def last_accepted_of(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], LastAccepted] | None:
-    """The object as it was when it was accepted last, by its `status.lastAccepted`; None if that is what it is now. Raises PolicyError."""
+    """The object as it was when it was accepted last, by its `status.lastAccepted`; None if that is what it is now.
+    Raises PolicyError.
+    """
     last = parse_last_accepted(raw)
     if last is None or last.spec == raw.get("spec"):
         return None
@@ -366,7 +370,9 @@ def last_accepted_of(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], LastAcc
 
 
 def parse_claim(raw: Mapping[str, Any]) -> SchedulerPolicy:
-    """Decodes only the fields that select pods: scheduler name, `match`, precedence, `byName`, `mode`. Raises PolicyError."""
+    """Decodes only the fields that select pods: scheduler name, `match`, precedence, `byName`, `mode`. Raises
+    PolicyError.
+    """
     spec = raw.get("spec")
     if not isinstance(spec, Mapping):
         raise PolicyError(identity_of(raw)[0], "Invalid", [("spec", "expected an object")])

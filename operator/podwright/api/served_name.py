@@ -1,6 +1,7 @@
 """The policies of one scheduler name: in their order, and prepared for finding the one that decides about a pod.
 
-They are prepared when they are needed, so that applying a thousand policies in a row costs no more than a thousand times one.
+They are prepared when they are needed, so that applying a thousand policies in a row costs no more than a thousand
+times one.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class ServedName:
     """See the module. The policies are active or refused; the built-in policy is not among them."""
 
     def __init__(self, built_in: CompiledPolicy, *, always: bool, waits: bool, shadows: Collection[str] = ()) -> None:
-        """`built_in`: the policy for pods that no other takes. `shadows`: the names of the policies in shadow mode, kept
-        up to date. `always`: the name is served without any policy.
+        """`built_in`: the policy for pods that no other takes. `shadows`: the names of the policies in shadow mode,
+        kept up to date. `always`: the name is served without any policy.
 
         `waits`: the pods of refused policies wait for them; otherwise refused policies are passed over.
         """
@@ -54,7 +55,7 @@ class ServedName:
 
     @property
     def served(self) -> bool:
-        """Whether pods may ask for the name."""
+        """True if pods may ask for the name."""
         return self._always or bool(self._policies)
 
     def add(self, policy: CompiledPolicy) -> None:
@@ -96,7 +97,9 @@ class ServedName:
         return named if named.matches(subject) else self._misnamed[NOT_MATCHED]
 
     def bases_of(self, match: CompiledMatch, namespace: str, labels: Mapping[str, str]) -> Sequence[CompiledPolicy]:
-        """The policies that may decide about pods of this namespace which `match` matches, refused ones included, in their order."""
+        """The policies that may decide about pods of this namespace which `match` matches, refused ones included, in
+        their order.
+        """
         found, all_taken = [], False
         for policy in self._policies:
             own = policy.match

@@ -1,4 +1,4 @@
-"""Whether an active policy could go on with other definitions of signals."""
+"""True if an active policy could go on with other definitions of signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`kubectl_complete-podwright`: completes `kubectl podwright …`. kubectl runs the program of this name, with the words so far.
+"""`kubectl_complete-podwright`: completes `kubectl podwright …`. kubectl runs the program of this name, with the words
+so far.
 
 The last line is a colon and cobra's directive for the shell: 4, not to complete names of files, or 0.
 """

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """A context without garbage collection. All objects that exist at its end are excluded from later collections. For imports, which leave
-    no garbage: the collector would examine some 80,000 objects again and again, which takes a tenth of the start.
+    """A context without garbage collection. All objects that exist at its end are excluded from later collections. For
+    imports, which leave no garbage: the collector would examine some 80,000 objects again and again, which takes a
+    tenth of the start.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -1,6 +1,8 @@
-"""The command `podwright` (also `kubectl podwright`). Each subcommand is a module, which is imported when the subcommand is used.
+"""The command `podwright` (also `kubectl podwright`). Each subcommand is a module, which is imported when the
+subcommand is used.
 
-So `podwright run` starts without importing what only the others need. To add a subcommand, write the module and add it to COMMANDS.
+So `podwright run` starts without importing what only the others need. To add a subcommand, write the module and add it
+to COMMANDS.
 
 Every error ends the process with status 1, as kube-scheduler's errors do.
 """

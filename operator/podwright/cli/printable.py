@@ -1,4 +1,6 @@
-"""Results for a terminal. Names and messages in them come from clusters and files of others: an escape sequence could change what the terminal shows."""
+"""Results for a terminal. Names and messages in them come from clusters and files of others: an escape sequence could
+change what the terminal shows.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,8 @@ def plain(text: str) -> str:
 
 
 def printable_texts(value: T) -> T:
-    """The same value, in which everything that is not printable has escape sequences, as in Python's literals. `value`: texts, numbers,
-    enumerations, and dataclasses, mappings, lists and tuples of these.
+    """The same value, in which everything that is not printable has escape sequences, as in Python's literals. `value`:
+    texts, numbers, enumerations, and dataclasses, mappings, lists and tuples of these.
     """
     return cast(T, _printable(value))
 

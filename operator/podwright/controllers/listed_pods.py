@@ -1,8 +1,9 @@
 """Takes the pods of Kopf's lists in page by page, so that Kopf starts no worker for each of them.
 
-Kopf makes an event of each listed object, with a task, a queue and memory for it, which costs many times as much as reading the object.
-When Kopf starts with many pending pods, and whenever it lists again, these tasks would compete with decisions for seconds, mostly for
-pods that the queue has already. Kopf gets the page without its pods, and watches from the list's resourceVersion as always.
+Kopf makes an event of each listed object, with a task, a queue and memory for it, which costs many times as much as
+reading the object. When Kopf starts with many pending pods, and whenever it lists again, these tasks would compete with
+decisions for seconds, mostly for pods that the queue has already. Kopf gets the page without its pods, and watches from
+the list's resourceVersion as always.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from podwright.kube.kinds import POD
 
 
 def response_class(take_in: Callable[[Mapping[str, Any]], None]) -> type[aiohttp.ClientResponse]:
-    """The class of responses for Kopf's HTTP session. `take_in` gets each raw pod of a list; it is called in the lists' order."""
+    """The class of responses for Kopf's HTTP session. `take_in` gets each raw pod of a list; it is called in the lists'
+    order.
+    """
 
     class ListedPods(aiohttp.ClientResponse):
         """Its `json` returns lists of pods without their items."""
@@ -37,7 +40,7 @@ def response_class(take_in: Callable[[Mapping[str, Any]], None]) -> type[aiohttp
 
 
 def _lists_pods(path: str) -> bool:
-    """Whether the path is that of all pods, or of a namespace's pods."""
+    """True if the path is that of all pods, or of a namespace's pods."""
     if path == POD.collection:
         return True
     parent, _, plural = path.rpartition("/")

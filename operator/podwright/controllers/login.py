@@ -20,7 +20,8 @@ from podwright.kube.kinds import LOCAL_POLICY, POLICY
 LOGIN_SECONDS: Final = 1.0
 """Kopf logs in again whenever a request is refused (401). There is at most one login in this time."""
 REFUSED_SECONDS: Final = 10.0
-"""How long a login waits for the runtime's own requests to be accepted, before Kopf tries refused credentials itself."""
+"""How long a login waits for the runtime's own requests to be accepted, before Kopf tries refused credentials itself.
+"""
 
 
 class KopfLogin:

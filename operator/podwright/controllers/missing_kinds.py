@@ -1,7 +1,8 @@
 """Keeps Kopf running while a kind that it watches is not served, because its CRD was deleted.
 
-Kopf ends with a traceback when a list or watch is answered with 404, and `kopf run` ends with it. So Kopf does not get this answer:
-the request is sent again until it gets another one, or until Kopf cancels it because it has noticed that the kind is gone.
+Kopf ends with a traceback when a list or watch is answered with 404, and `kopf run` ends with it. So Kopf does not get
+this answer: the request is sent again until it gets another one, or until Kopf cancels it because it has noticed that
+the kind is gone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Kopf's settings: fast for many small events, patient with failing requests, and no annotations or finalizers on objects.
+"""Kopf's settings: fast for many small events, patient with failing requests, and no annotations or finalizers on
+objects.
 
 docs/adr says where the figures come from. Do not set `worker_limit`: throughput would then depend on `idle_timeout`.
 """
@@ -14,7 +15,9 @@ import kopf
 from podwright.kube.runtime import Runtime
 
 WORKER_IDLE_SECONDS: Final = 0.1
-"""A worker with a much shorter timeout exits before it has processed anything; a much longer one costs memory in bursts."""
+"""A worker with a much shorter timeout exits before it has processed anything; a much longer one costs memory in
+bursts.
+"""
 FIRST_BACKOFF: Final = 0.2
 LONGEST_BACKOFF: Final = 10.0
 """Seconds."""

@@ -26,13 +26,17 @@ RESTART_SECONDS: Final = (0.5, 30.0)
 STOP_SECONDS: Final = 7.0
 """How long Kopf may take to stop; it waits 5 s for its watches."""
 IDENTITY: Final = "podwright"
-"""What Kopf calls this instance among its peers, of which there are none. Kopf's own choice needs a user with a name, whom a container lacks."""
+"""What Kopf calls this instance among its peers, of which there are none. Kopf's own choice needs a user with a name,
+whom a container lacks.
+"""
 STABLE_SECONDS: Final = 60.0
 """After Kopf has run this long, the pauses begin with the shortest again."""
 
 
 class ProtectedTasks(Collection["asyncio.Task[Any]"]):
-    """The tasks that Kopf must not cancel when it stops: those older than Kopf, and the runtime's own, which it knows by name."""
+    """The tasks that Kopf must not cancel when it stops: those older than Kopf, and the runtime's own, which it knows
+    by name.
+    """
 
     def __init__(self) -> None:
         self._older = asyncio.all_tasks()
@@ -106,7 +110,8 @@ async def _run_kopf(stop: asyncio.Event, runtime: Runtime, login: KopfLogin) -> 
 async def _wait_for_kopf(tasks: Collection[asyncio.Task[Any]], protected: ProtectedTasks) -> None:
     """Returns when Kopf has stopped. STOP_SECONDS after one of its root tasks has ended, the others are cancelled.
 
-    Without that limit, Kopf can hang: a watch that breaks while Kopf stops asks for a new login, which nothing answers any more.
+    Without that limit, Kopf can hang: a watch that breaks while Kopf stops asks for a new login, which nothing answers
+    any more.
     """
     runner = asyncio.create_task(kopf.run_tasks(tasks, ignored=protected), name="podwright Kopf")
     await asyncio.wait({runner, *tasks}, return_when=asyncio.FIRST_COMPLETED)
@@ -140,7 +145,9 @@ async def _first_of(*events: asyncio.Event) -> None:
 
 
 def handle_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Handles errors of the event loop as by default, except for Kopf's generators, which cannot be closed during an event."""
+    """Handles errors of the event loop as by default, except for Kopf's generators, which cannot be closed during an
+    event.
+    """
     generator = context.get("asyncgen")
     if generator is not None and "kopf" in Path(generator.ag_code.co_filename).parts:
         log.debug("%s", context.get("message"))

@@ -4,8 +4,8 @@
                                                   └─► none: PostFilter ─────────────────► Rejection
                     a plugin raises ────────────────────────────────────────────────────► Fault
 
-`schedule` changes nothing. Its caller carries the decision out: it assumes, reserves, permits and binds the pod, or nominates it
-and evicts victims. The simulator runs the same filters and scores and reports every step.
+`schedule` changes nothing. Its caller carries the decision out: it assumes, reserves, permits and binds the pod, or
+nominates it and evicts victims. The simulator runs the same filters and scores and reports every step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ RandomBelow = Callable[[int], int]
 """`below(n)`: a random whole number from 0 to n - 1."""
 
 FEW_NODES: Final = 32
-"""If PreFilter names at most this many nodes, they are filtered one by one, as for pods of DaemonSets: no column is built for them."""
+"""If PreFilter names at most this many nodes, they are filtered one by one, as for pods of DaemonSets: no column is
+built for them.
+"""
 NO_NODES: Final = "no nodes available to schedule pods"
 
 
@@ -114,8 +116,8 @@ def schedule(
 ) -> Decision:
     """Decides on which node the pod should run. `below` chooses among equal scores; `observer`: see CycleState.
 
-    `within`: bool[nodes], the only nodes that may be taken; None: all. Without `preempt`, PostFilter does not run: a pod group
-    preempts as a whole.
+    `within`: bool[nodes], the only nodes that may be taken; None: all. Without `preempt`, PostFilter does not run: a
+    pod group preempts as a whole.
     """
     state = CycleState(observer)
     try:
@@ -138,7 +140,8 @@ def find_feasible(
 ) -> Search:
     """PreFilter and Filter. Raises PluginError.
 
-    If the nominated node is feasible, it is the only result, unless `take_nominated` is False. `within`: see `schedule`.
+    If the nominated node is feasible, it is the only result, unless `take_nominated` is False. `within`: see
+    `schedule`.
     """
     search = _search(framework, cache, pod, state, take_nominated=take_nominated, within=within)
     if within is not None:
@@ -200,7 +203,8 @@ def _with_nominated(
     diagnosis: NodeDiagnosis,
     alive: Bools,
 ) -> Bools:
-    """Filters nodes to which other pods are nominated with these, and replaces the verdicts of those that do not pass in the diagnosis.
+    """Filters nodes to which other pods are nominated with these, and replaces the verdicts of those that do not pass
+    in the diagnosis.
 
     All other nodes keep the verdict that `filter_all` gave without nominated pods.
     """
@@ -250,10 +254,11 @@ def _search_some(
 def still_fits(
     framework: Framework, cache: Cache, placement: Placement, *, unchanged: bool = False
 ) -> CycleState | None:
-    """The state of a new cycle for a placement that was decided on an earlier state of the cluster; None if its node does not take the pod any more.
+    """The state of a new cycle for a placement that was decided on an earlier state of the cluster; None if its node
+    does not take the pod any more.
 
-    `unchanged`: pod and node are the same as then, though not the pods of the node. Filters that only look at these are not run again: a rule may
-    take long even for one node. Raises PluginError.
+    `unchanged`: pod and node are the same as then, though not the pods of the node. Filters that only look at these are
+    not run again: a rule may take long even for one node. Raises PluginError.
     """
     pod, info = placement.pod, cache.present(placement.node_name)
     if info is None:
@@ -316,7 +321,9 @@ def place(
 
 
 def select_host(total: Int64s, below: RandomBelow) -> tuple[int, int | None]:
-    """The index of the greatest total and of the runner-up. Among equals, `below` chooses; the runner-up may be equal, too."""
+    """The index of the greatest total and of the runner-up. Among equals, `below` chooses; the runner-up may be equal,
+    too.
+    """
     first = int(np.argmax(total))
     best = np.flatnonzero(total == total[first])
     if len(best) > 1:

@@ -3,8 +3,9 @@
     begin ─► PreFilter, Filter ─┬─► feasible nodes ─► Question ─► (the engine asks) ─► finish ─► Placement, Rejection or Changed
                                 └─► none: PostFilter ─► Rejection
 
-`finish` runs the whole cycle again, on the current state, and considers only nodes that the extenders have kept. So no pod is placed on a
-node that no longer fits. Source of the rules: `findNodesThatFitPod` and `prioritizeNodes` in kube-scheduler's schedule_one.go.
+`finish` runs the whole cycle again, on the current state, and considers only nodes that the extenders have kept. So no
+pod is placed on a node that no longer fits. Source of the rules: `findNodesThatFitPod` and `prioritizeNodes` in
+kube-scheduler's schedule_one.go.
 """
 
 from __future__ import annotations
@@ -138,7 +139,9 @@ def _explain(cache: Cache, diagnosis: NodeDiagnosis, answers: ExtenderAnswers, f
 
 
 def preempting(rejection: Rejection, candidates: Sequence[Candidate], failure: Status | None, now: float) -> Rejection:
-    """The rejection with the best of these candidates to preempt, or with the `failure` to find one. `now`: seconds since the epoch."""
+    """The rejection with the best of these candidates to preempt, or with the `failure` to find one. `now`: seconds
+    since the epoch.
+    """
     if failure is None and candidates:
         best = acceptable(candidates, now)[0]
         result = PostFilterResult(best.node_name, best.victims, None, best.violations)

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from podwright.core.objects.pod import PodInfo
 
 Listener = Callable[[PodInfo, str, bool], None]
-"""(pod, node, whether a scheduler has certainly placed it) → nothing. The cache has the pod on its node already. Must not raise."""
+"""(pod, node, whether a scheduler has certainly placed it) → nothing. The cache has the pod on its node already. Must
+not raise.
+"""
 
 
 class Arrivals:
@@ -23,6 +25,8 @@ class Arrivals:
         """Counts the changes that decisions may depend on, except for pods that got nodes."""
 
     def placed(self, pod: PodInfo, node_name: str, *, certain: bool) -> None:
-        """Reports that the pod is on the node. `certain`: a scheduler has placed it; otherwise it may have been created there."""
+        """Reports that the pod is on the node. `certain`: a scheduler has placed it; otherwise it may have been created
+        there.
+        """
         if self.listener is not None:
             self.listener(pod, node_name, certain)

@@ -4,9 +4,9 @@
                                                                                        └─► Rejection, Fault: failures ─► kube
 
 Decisions are plain calls, and only this thread changes the state, so there are no locks. The loop yields every few
-milliseconds to watches and bindings, and pauses for them after a slow attempt: one turn of the event loop
-between two slow attempts would serve them only after half a dozen of these. What takes longer than a slice is decided in a child process
-(`planning`). The loop starts when all caches are complete.
+milliseconds to watches and bindings, and pauses for them after a slow attempt: one turn of the event loop between two
+slow attempts would serve them only after half a dozen of these. What takes longer than a slice is decided in a child
+process (`planning`). The loop starts when all caches are complete.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ PAUSE_SHARE: Final = 0.05
 PAUSE_SECONDS: Final = (0.01, 0.1)
 """The shortest and the longest of these pauses. An answer to a health check takes some turns of the event loop."""
 FLUSH_SECONDS: Final = 1.0
-"""The longest time between two calls of `queue.pop`, which also moves the pods whose backoff or maximum wait is over."""
+"""The longest time between two calls of `queue.pop`, which also moves the pods whose backoff or maximum wait is over.
+"""
 
 
 class Engine:
@@ -188,8 +189,8 @@ class Engine:
         self.wake()
 
     def policies_changed(self, namespaces: Collection[str] | None = None) -> None:
-        """Retries the waiting pods about which another policy, or another generation, now decides. `namespaces`: only pods of these may be
-        concerned; None: all pods.
+        """Retries the waiting pods about which another policy, or another generation, now decides. `namespaces`: only
+        pods of these may be concerned; None: all pods.
         """
         self._extended.release_all()
         if self._started:  # objects of the first lists are no events
@@ -251,7 +252,9 @@ class Engine:
         self.planning.start()
 
     async def _pause_after(self, queued: QueuedPod, seconds: float) -> None:
-        """Gives other tasks time, and pods of other policies a turn, because an attempt at an ordinary pod took this long."""
+        """Gives other tasks time, and pods of other policies a turn, because an attempt at an ordinary pod took this
+        long.
+        """
         policy = self.policies.of(queued.pod)
         if policy is not None:
             self.slow_plugins.attempt_was_slow(policy.compiled.name, queued.pod, seconds)

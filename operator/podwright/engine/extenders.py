@@ -22,7 +22,9 @@ T = TypeVar("T")
 
 
 class PolicyExtenders:
-    """See the module. Raises MissingRawError for a pod whose raw object is not known: it is unknown whether an extender is interested."""
+    """See the module. Raises MissingRawError for a pod whose raw object is not known: it is unknown whether an extender
+    is interested.
+    """
 
     def __init__(self, ports: Ports) -> None:
         self._extenders = {name: _Measured(extender, ports.metrics) for name, extender in ports.extenders.items()}

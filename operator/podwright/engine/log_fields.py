@@ -3,8 +3,8 @@
     log.warning("The node of a bound pod is gone", extra=fields(pod=pod, node=name))
     if log.isEnabledFor(V3): log.log(V3, "Chose a node", extra=fields(pod=pod, node=name))
 
-Numbers of verbosity are klog's (`--v`). They lie below Python's INFO: v=0 is INFO, v=10 is DEBUG. `kube/log_format.py` writes the
-fields. Source: Kubernetes' conventions for logging (contributors/devel/sig-instrumentation/logging.md).
+Numbers of verbosity are klog's (`--v`). They lie below Python's INFO: v=0 is INFO, v=10 is DEBUG. `kube/log_format.py`
+writes the fields. Source: Kubernetes' conventions for logging (contributors/devel/sig-instrumentation/logging.md).
 
 | v | lines |
 | --- | --- |
@@ -59,7 +59,9 @@ V6: Final = level_of(6)
 
 
 def fields(**values: Any) -> Mapping[str, Any]:
-    """The argument `extra` of a log call. Pods, and other objects with `name` and `namespace`, are replaced by references."""
+    """The argument `extra` of a log call. Pods, and other objects with `name` and `namespace`, are replaced by
+    references.
+    """
     return {FIELDS: {key: _plain(value) for key, value in values.items()}}
 
 
@@ -70,7 +72,7 @@ def fields_of(record: logging.LogRecord) -> Mapping[str, Any]:
 
 
 def is_written_each_time(record: logging.LogRecord) -> bool:
-    """Whether the line was logged with EACH_TIME."""
+    """True if the line was logged with EACH_TIME."""
     return any(hasattr(record, name) for name in EACH_TIME)
 
 

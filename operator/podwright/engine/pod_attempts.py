@@ -123,7 +123,7 @@ class PodAttempts:
         return schedule(policy.framework, self._cache, queued.pod, self._sources.below, observer=observer)
 
     def _is_slowed(self, queued: QueuedPod, policy: ActivePolicy, account: Account) -> bool:
-        """Whether the pod goes to the lane first, because its local policy is over its budget or on trial."""
+        """True if the pod goes to the lane first, because its local policy is over its budget or on trial."""
         group = self._cache.groups.get(queued.pod.group) if queued.pod.group else None
         pods = 1 if group is None else max(1, group.min_count)
         if self._budgets.begin(account, in_lane=queued.costly, pods=pods):
@@ -137,7 +137,7 @@ class PodAttempts:
         return queued.pod, self._cache.table.static_changes.seq
 
     def _is_unchanged(self, placement: Placement, pod: PodInfo, seq: int) -> bool:
-        """Whether pod and node are those that were seen."""
+        """True if pod and node are those that were seen."""
         changed, info = self._cache.table.static_changes.since(seq), self._cache.present(placement.node_name)
         return placement.pod is pod and info is not None and changed is not None and info.slot not in changed
 
@@ -151,7 +151,7 @@ class PodAttempts:
     # Decisions of child processes
 
     def may_decide(self, queued: QueuedPod, policy: ActivePolicy) -> bool:
-        """Whether a pod in flight still waits for a decision under this policy."""
+        """True if a pod in flight still waits for a decision under this policy."""
         return (
             self._queue.get(queued.uid) is queued
             and not queued.pod.terminating

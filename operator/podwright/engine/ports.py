@@ -1,6 +1,7 @@
 """The ports: what the engine needs from the outside. `podwright.kube` implements them; tests bring fakes.
 
-All calls but those of `Cluster` (core/framework/interface.py) and `PodReader` return at once. Their requests are sent later, after Bindings.
+All calls but those of `Cluster` (core/framework/interface.py) and `PodReader` return at once. Their requests are sent
+later, after Bindings.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ class Recorder(Protocol):
         policy: str = "",
         reporter: str = "",
     ) -> None:
-        """Queues an event of events.k8s.io/v1. Never blocks and never fails. It has no `related` object: readers of the event may be no
-        readers of that, and kube-scheduler's have none.
+        """Queues an event of events.k8s.io/v1. Never blocks and never fails. It has no `related` object: readers of the
+        event may be no readers of that, and kube-scheduler's have none.
 
         `reporter`: the scheduler name that reports it; empty: that of the object.
         `policy`: name and generation of the policy that decided, for an annotation; empty if none did.
@@ -105,7 +106,9 @@ class StatusWriter(Protocol):
         """Writes nothing more for the pod, because it is deleted or has a node."""
 
     def write(self, pod: PodInfo, verdict: Verdict | None, nominated_node: str | None) -> None:
-        """Sets the condition PodScheduled=False and `nominatedNodeName` ("" clears it); None leaves the field unchanged."""
+        """Sets the condition PodScheduled=False and `nominatedNodeName` ("" clears it); None leaves the field
+        unchanged.
+        """
 
 
 class GroupWriter(Protocol):
@@ -118,12 +121,14 @@ class GroupWriter(Protocol):
         """Sets the condition PodGroupInitiallyScheduled to False, with the verdict's reason and message."""
 
     def below_minimum(self, group: PodGroup, verdict: Verdict) -> None:
-        """Fewer than the minimum of a gang have a node, or will have one soon. If the group was scheduled once, another condition says so:
-        it is False until `scheduled`.
+        """Fewer than the minimum of a gang have a node, or will have one soon. If the group was scheduled once, another
+        condition says so: it is False until `scheduled`.
         """
 
     def disrupted(self, group: PodGroup, message: str) -> None:
-        """Sets the condition DisruptionTarget to True, reason PreemptionByScheduler: all pods of the group are preempted."""
+        """Sets the condition DisruptionTarget to True, reason PreemptionByScheduler: all pods of the group are
+        preempted.
+        """
 
 
 class NoGroups:
@@ -156,19 +161,24 @@ class PodReader(Protocol):
     async def read(self, pod: PodInfo, parse: Callable[[Mapping[str, Any] | None], T]) -> T:
         """What `parse` makes of the object that has the pod's name now, or of None if there is none.
 
-        Any error is retried, also one that `parse` raises: without an answer the pod would be neither in the queue nor on its node.
+        Any error is retried, also one that `parse` raises: without an answer the pod would be neither in the queue nor
+        on its node.
         """
 
 
 class ExtenderError(Exception):
-    """A call of an extender failed. The message is kube-scheduler's. At most MAX_EXTENDER_TEXT bytes of it are kept: an extender may have written it."""
+    """A call of an extender failed. The message is kube-scheduler's. At most MAX_EXTENDER_TEXT bytes of it are kept: an
+    extender may have written it.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(bounded(message))
 
 
 MAX_EXTENDER_TEXT: Final = 8 << 10
-"""The most bytes of a text of an extender. An object of the API server, in whose status it is written, has 1.5 MB at most."""
+"""The most bytes of a text of an extender. An object of the API server, in whose status it is written, has 1.5 MB at
+most.
+"""
 
 
 def bounded(text: str) -> str:
@@ -180,7 +190,9 @@ def bounded(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterAnswer:
-    """The nodes that an extender keeps, all of them among those that it was asked about, and its messages about others, by node name."""
+    """The nodes that an extender keeps, all of them among those that it was asked about, and its messages about others,
+    by node name.
+    """
 
     kept: Sequence[str]
     failed: Mapping[str, str]
@@ -190,14 +202,17 @@ class FilterAnswer:
 
 @dataclass(frozen=True, slots=True)
 class NodeVictims:
-    """The uids of the pods to evict from one node, the most important first, and how many of them violate a PodDisruptionBudget."""
+    """The uids of the pods to evict from one node, the most important first, and how many of them violate a
+    PodDisruptionBudget.
+    """
 
     uids: Sequence[str]
     violations: int
 
 
 class Extender(Protocol):
-    """An HTTP server that filters, scores, chooses victims or binds. Each call raises ExtenderError, and ends within its timeout.
+    """An HTTP server that filters, scores, chooses victims or binds. Each call raises ExtenderError, and ends within
+    its timeout.
 
     `nodes`: names. The adapter takes everything else about nodes and pods from `raw`.
     """
@@ -208,8 +223,8 @@ class Extender(Protocol):
         """Asks which of the nodes to keep."""
 
     async def prioritize(self, pod: PodInfo, nodes: Sequence[str], raw: RawObjects) -> Mapping[str, int]:
-        """Asks for scores of nodes. Returns what to add to the total scores, by node: weighted, and on the scale of plugins' scores. It may
-        contain unknown nodes.
+        """Asks for scores of nodes. Returns what to add to the total scores, by node: weighted, and on the scale of
+        plugins' scores. It may contain unknown nodes.
         """
 
     async def preempt(

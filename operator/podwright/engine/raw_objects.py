@@ -1,6 +1,7 @@
 """RawObjects: nodes and placed pods as JSON, for extenders that have no cache of their own.
 
-Nothing is kept unless an extender needs it, because this is several times what the scheduler itself needs of these objects.
+Nothing is kept unless an extender needs it, because this is several times what the scheduler itself needs of these
+objects.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from podwright.core.state.nodeinfo import NodeInfo
 
 
 class RawObjects:
-    """See the module. `keep_nodes`, `keep_pods`: which of them to keep. `placement`: the node of a pod, as the cache has it."""
+    """See the module. `keep_nodes`, `keep_pods`: which of them to keep. `placement`: the node of a pod, as the cache
+    has it.
+    """
 
     def __init__(
         self,
@@ -82,7 +85,9 @@ def raw_of(pod: PodInfo) -> Mapping[str, Any]:
 
 
 def as_sent(raw: Mapping[str, Any]) -> bytes:
-    """An object's JSON without managed fields, which kube-scheduler does not keep either. Copied: orjson's bytes keep a larger buffer."""
+    """An object's JSON without managed fields, which kube-scheduler does not keep either. Copied: orjson's bytes keep a
+    larger buffer.
+    """
     metadata = raw.get("metadata")
     if isinstance(metadata, Mapping) and "managedFields" in metadata:
         raw = {**raw, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}

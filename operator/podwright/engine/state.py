@@ -1,7 +1,7 @@
 """The state that the engine's parts share: cache, queue, binding cycles, and the clock.
 
-`lay_foundation` builds it once, and `Engine` hands it to each part together with the ports (engine/ports.py). Only the event loop's thread
-changes it, so there are no locks.
+`lay_foundation` builds it once, and `Engine` hands it to each part together with the ports (engine/ports.py). Only the
+event loop's thread changes it, so there are no locks.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from podwright.engine.raw_objects import RawObjects
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Sources of time and random numbers. `clock` never steps back; `wall` is seconds since the epoch; `cpu` is the CPU time in seconds of
-    the thread that decides, `waits` the number of its voluntary context switches; `below(n)`: a random 0 to n - 1.
+    """Sources of time and random numbers. `clock` never steps back; `wall` is seconds since the epoch; `cpu` is the CPU
+    time in seconds of the thread that decides, `waits` the number of its voluntary context switches; `below(n)`: a
+    random 0 to n - 1.
     """
 
     clock: Callable[[], float]
@@ -48,7 +49,7 @@ class BindingCycles(Protocol):
     def __len__(self) -> int: ...
 
     def has(self, uid: str) -> bool:
-        """Whether the pod's binding cycle is in progress."""
+        """True if the pod's binding cycle is in progress."""
 
     def preempt(self, uid: str, plugin: str) -> bool:
         """Stops a cycle in favour of a more important pod. False if there is none, or its Binding was posted already."""
@@ -57,7 +58,9 @@ class BindingCycles(Protocol):
         """Stops a cycle. False if there is none, or its Binding was posted already."""
 
     def pod_left(self, uid: str) -> bool:
-        """The pod left the stream of pending pods. True if we cannot have bound it, because nothing was posted for it yet."""
+        """The pod left the stream of pending pods. True if we cannot have bound it, because nothing was posted for it
+        yet.
+        """
 
     def pod_returned(self, uid: str, readmit: Callable[[], None]) -> None:
         """The pod is pending again. If its cycle was stopped, the cycle calls `readmit` when it ends."""

@@ -1,8 +1,8 @@
 """Calls extenders over HTTP, as kube-scheduler does: the adapter of the engine's port `Extender`.
 
-Errors carry kube-scheduler's words where pods' conditions show them. Unlike kube-scheduler, the client follows no redirects, which could
-send pods' contents elsewhere, reads no answer beyond a bound, and accepts no node that it did not ask about. Source: `HTTPExtender` in
-kube-scheduler's extender.go.
+Errors carry kube-scheduler's words where pods' conditions show them. Unlike kube-scheduler, the client follows no
+redirects, which could send pods' contents elsewhere, reads no answer beyond a bound, and accepts no node that it did
+not ask about. Source: `HTTPExtender` in kube-scheduler's extender.go.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ T = TypeVar("T")
 DEFAULT_SECONDS: Final = 5.0
 """The timeout of a call if the configuration gives none. Source: `DefaultExtenderTimeout`."""
 MAX_ANSWER: Final = 4 << 20
-"""The most bytes of an answer, in addition to twice the bytes of the question: a valid answer repeats nodes and gives reasons."""
+"""The most bytes of an answer, in addition to twice the bytes of the question: a valid answer repeats nodes and gives
+reasons.
+"""
 DECODED_HERE: Final = 64 << 10
 """Longer answers are decoded in a thread, so that the loop goes on meanwhile."""
 MAX_REASONS: Final = 1_000
@@ -56,7 +58,9 @@ class HTTPExtender:
     def __init__(
         self, defined: DefinedExtender, *, context: ssl.SSLContext | None, proxy: str | None, connections: int
     ) -> None:
-        """`context`: None for the system's authorities; `proxy`: its URL; `connections`: how many requests may be on their way at once."""
+        """`context`: None for the system's authorities; `proxy`: its URL; `connections`: how many requests may be on
+        their way at once.
+        """
         self.defined = defined
         self._settings = defined.settings
         self._timeout = _seconds(defined.settings.http_timeout)
@@ -132,8 +136,8 @@ class HTTPExtender:
     async def _ask(
         self, verb: str, message: wire.Message, decode: Callable[[bytes], T], *, repeatable: bool = True
     ) -> T:
-        """Sends the request and returns the decoded answer. A `repeatable` request is sent again if the server closes a reused connection,
-        because it may have closed it before the request arrived.
+        """Sends the request and returns the decoded answer. A `repeatable` request is sent again if the server closes a
+        reused connection, because it may have closed it before the request arrived.
         """
         url = f"{self._settings.url_prefix.rstrip('/')}/{verb}"
         body = wire.encode(message)
@@ -209,7 +213,8 @@ class _Connection:
 
 
 class _Reasons:
-    """Bounds why an answer rejects nodes: each text by MAX_EXTENDER_TEXT, and all that differ by MAX_REASONS and MAX_REASONS_TEXT.
+    """Bounds why an answer rejects nodes: each text by MAX_EXTENDER_TEXT, and all that differ by MAX_REASONS and
+    MAX_REASONS_TEXT.
 
     They all become part of one message, in the pod's status.
     """
@@ -272,7 +277,9 @@ def _words(error: aiohttp.ClientConnectorError) -> str:
 
 
 def _plain(error: Exception) -> str:
-    """What has failed, without Python's and OpenSSL's numbers and names of constants. Of TLS, in the form of Go's words."""
+    """What has failed, without Python's and OpenSSL's numbers and names of constants. Of TLS, in the form of Go's
+    words.
+    """
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"tls: failed to verify certificate: {error.verify_message}"
     text = (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__

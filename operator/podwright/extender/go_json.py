@@ -1,8 +1,9 @@
 """JSON as Go's encoding/json reads it, with Go's words in errors.
 
-The extender protocol has no specification but the Go types of k8s.io/kube-scheduler/extender/v1. So this reader accepts what Go accepts:
-keys in any case, null for every type, unknown keys, and anything after the first value. Errors end up in pods' conditions, where operators
-search for the words that kube-scheduler writes there. Source: https://pkg.go.dev/encoding/json
+The extender protocol has no specification but the Go types of k8s.io/kube-scheduler/extender/v1. So this reader accepts
+what Go accepts: keys in any case, null for every type, unknown keys, and anything after the first value. Errors end up
+in pods' conditions, where operators search for the words that kube-scheduler writes there. Source:
+https://pkg.go.dev/encoding/json
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from podwright.kube.client.json_text import innermost_open, loads
 T = TypeVar("T")
 
 Reader = Callable[[Any, str], T]
-"""Reads one value. The text is the value's path as in Go's errors; empty for the outermost value. Raises GoJSONError."""
+"""Reads one value. The text is the value's path as in Go's errors; empty for the outermost value. Raises GoJSONError.
+"""
 
 _LITERALS: Final = {"n": "null", "t": "true", "f": "false"}
 _EXPECTED: Final = {
@@ -38,8 +40,8 @@ class GoJSONError(ValueError):
 def read(body: bytes) -> Any:
     """The first JSON value of a body. Raises GoJSONError.
 
-    Python's reader, which takes ten times as long, reads only what orjson refuses: invalid UTF-8, lone surrogates, long numbers, a value
-    with something after it.
+    Python's reader, which takes ten times as long, reads only what orjson refuses: invalid UTF-8, lone surrogates, long
+    numbers, a value with something after it.
     """
     try:
         return loads(body)
@@ -198,7 +200,8 @@ _strings: Final = list_of(string, "[]string")
 
 
 def struct(value: Any, where: str, name: str, fields: Mapping[str, Reader[Any]]) -> dict[str, Any]:
-    """Reads the fields of a Go struct of the package v1, by names in any case; later keys win. A field that is missing reads as null.
+    """Reads the fields of a Go struct of the package v1, by names in any case; later keys win. A field that is missing
+    reads as null.
 
     `where`: the path of the struct from the outermost one, if it is inside another.
     """

@@ -1,9 +1,9 @@
 """The messages between a scheduler and its extenders, as k8s.io/kube-scheduler/extender/v1 defines them.
 
-One dataclass per message. `encode` writes any of them; `decode_…` reads one, from untrusted bytes: it returns the message or raises
-GoJSONError, in time linear in the bytes. Callers bound the size first. Both sides of the protocol use this module: client.py and server/.
-The arguments of `filter`, `prioritize` and `preempt` may be long: server/requests.py reads them in steps. Pods and nodes stay raw objects
-here.
+One dataclass per message. `encode` writes any of them; `decode_…` reads one, from untrusted bytes: it returns the
+message or raises GoJSONError, in time linear in the bytes. Callers bound the size first. Both sides of the protocol use
+this module: client.py and server/. The arguments of `filter`, `prioritize` and `preempt` may be long:
+server/requests.py reads them in steps. Pods and nodes stay raw objects here.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ RawObject = Mapping[str, Any] | orjson.Fragment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtenderArgs:
-    """The arguments of `filter` and `prioritize`. One of `nodes` and `node_names` is None: `node_names` is set with nodeCacheCapable."""
+    """The arguments of `filter` and `prioritize`. One of `nodes` and `node_names` is None: `node_names` is set with
+    nodeCacheCapable.
+    """
 
     pod: RawObject | None
     nodes: Sequence[RawObject] | None = None
@@ -105,7 +107,9 @@ class MetaVictims:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreemptionArgs:
-    """What `preempt` is asked: the victims by node name. `meta_victims` is set with nodeCacheCapable, otherwise `victims` is."""
+    """What `preempt` is asked: the victims by node name. `meta_victims` is set with nodeCacheCapable, otherwise
+    `victims` is.
+    """
 
     pod: RawObject | None
     victims: Mapping[str, Victims] | None = None

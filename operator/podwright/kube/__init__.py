@@ -6,5 +6,6 @@
 * `serve/`: our own HTTP server, with health and metrics.
 * `api_cluster`: the `Cluster` that plugins call; `policies`: SchedulerPolicies and their status.
 * `runtime`: starts and stops everything; `parts` builds it; `background` runs its tasks.
-* `options`: the definition of each option, and how their values are written. `kinds`: API resources. `signals`: SIGTERM and SIGINT.
+* `options`: the definition of each option, and how their values are written. `kinds`: API resources. `signals`: SIGTERM
+  and SIGINT.
 """

@@ -1,8 +1,8 @@
 """The `Cluster` of plugins (core/framework/interface.py) on the API server: reads, updates, waits and Bindings.
 
-Unlike everything else in kube/, it is called by plugins. Reads are sent once, and updates are retried a few times; kube/write/bindings
-retries Bindings. Waits poll, but for objects that are in the cache the engine waits there (engine/binding/plugin_cluster).
-`RetryingPodReader` retries reads, for the engine.
+Unlike everything else in kube/, it is called by plugins. Reads are sent once, and updates are retried a few times;
+kube/write/bindings retries Bindings. Waits poll, but for objects that are in the cache the engine waits there
+(engine/binding/plugin_cluster). `RetryingPodReader` retries reads, for the engine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Files that options name are read up to a bound, and without waiting: a path may be that of a device or a pipe without an end."""
+"""Files that options name are read up to a bound, and without waiting: a path may be that of a device or a pipe without
+an end.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,11 @@ LONGEST_FILE: Final = 1 << 20
 
 
 def read_at_most(path: Path, longest: int = LONGEST_FILE, *, pipes: bool = False) -> bytes:
-    """The content of a regular file, or of one that a symbolic link leads to. Raises OSError, also for a file that is longer than `longest` bytes.
+    """The content of a regular file, or of one that a symbolic link leads to. Raises OSError, also for a file that is
+    longer than `longest` bytes.
 
-    `pipes`: files of any other kind may be read as well, however long that takes. For commands, whose users wait for them.
+    `pipes`: files of any other kind may be read as well, however long that takes. For commands, whose users wait for
+    them.
     """
     with open(path, "rb", opener=None if pipes else _open_at_once) as file:
         if not pipes and not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

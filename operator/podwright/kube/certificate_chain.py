@@ -10,7 +10,9 @@ from collections.abc import Iterator
 
 
 def load_certificate_chain(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    """Lets the context identify itself with these PEM texts. Raises ssl.SSLError, and ValueError for a key that needs a passphrase."""
+    """Lets the context identify itself with these PEM texts. Raises ssl.SSLError, and ValueError for a key that needs a
+    passphrase.
+    """
     with _file(f"{certificate}\n{key}\n".encode()) as path:
         context.load_cert_chain(path, password=_no_passphrase)
 
@@ -22,7 +24,9 @@ def _no_passphrase() -> str:
 
 @contextlib.contextmanager
 def _file(content: bytes) -> Iterator[str]:
-    """The name of a file with this content, while the block runs. Python's ssl module reads private keys from files only."""
+    """The name of a file with this content, while the block runs. Python's ssl module reads private keys from files
+    only.
+    """
     if not hasattr(os, "memfd_create"):
         with tempfile.NamedTemporaryFile(suffix=".pem") as file:
             file.write(content)

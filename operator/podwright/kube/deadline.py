@@ -1,4 +1,6 @@
-"""A deadline that is put off often, as by each request of a connection. Putting it off costs no timer of the loop each time."""
+"""A deadline that is put off often, as by each request of a connection. Putting it off costs no timer of the loop each
+time.
+"""
 
 from __future__ import annotations
 

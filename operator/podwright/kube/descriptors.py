@@ -9,11 +9,14 @@ from typing import Final
 log = logging.getLogger(__name__)
 
 MOST: Final = 1 << 16
-"""More is not needed, and some programs that credentials may need close all possible files one by one when they start."""
+"""More is not needed, and some programs that credentials may need close all possible files one by one when they start.
+"""
 
 
 def raise_descriptor_limit() -> None:
-    """Raises the soft limit, up to the hard one. Go programs do so too; the soft limit is meant for programs that use select()."""
+    """Raises the soft limit, up to the hard one. Go programs do so too; the soft limit is meant for programs that use
+    select().
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST if hard == resource.RLIM_INFINITY else min(hard, MOST)
     if soft == resource.RLIM_INFINITY or soft >= wanted:

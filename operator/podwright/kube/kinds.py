@@ -1,7 +1,7 @@
 """The API resources that the scheduler reads and writes, with their URL paths.
 
-Those that it watches come from the registry in `core/objects/watched_kinds.py`. `kube/client/access.py` finds out which of them the
-API server serves and RBAC allows.
+Those that it watches come from the registry in `core/objects/watched_kinds.py`. `kube/client/access.py` finds out which
+of them the API server serves and RBAC allows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class Resource:
         return f"{self.root}/namespaces/{_segment(namespace)}/{self.plural}"
 
     def path(self, name: str, namespace: str = "", subresource: str = "") -> str:
-        """The URL path of one object, or of one of its subresources. Raises ClusterError if the name is not a valid path segment."""
+        """The URL path of one object, or of one of its subresources. Raises ClusterError if the name is not a valid
+        path segment.
+        """
         parent = self.collection_in(namespace) if self.namespaced else self.collection
         own = f"{parent}/{_segment(name)}"
         return f"{own}/{subresource}" if subresource else own
@@ -65,7 +67,7 @@ def params_in(namespace: str) -> InNamespace:
 
 
 _NEEDS_NO_QUOTES: Final = re.compile(r"[A-Za-z0-9.-]+").fullmatch
-"""Whether a name has only characters that stay as they are in a path, as nearly all names do."""
+"""True if a name has only characters that stay as they are in a path, as nearly all names do."""
 
 
 def _segment(name: str) -> str:

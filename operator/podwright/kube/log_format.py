@@ -1,9 +1,10 @@
 """The form of log lines: a message is one line, has no control characters, and is of bounded length. So are its fields.
 
-Names, labels and messages of errors come from users. A line break in them could forge a log line, an escape sequence could
-change what a terminal shows, and a long one could fill the disk. `podwright run` writes klog's text format or component-base's JSON
-format (`configure_logging`); Kopf has formats of its own, around which `make_safe` puts `SafeFormatter`. `engine/log_fields.py` says
-how lines and their fields are logged. Sources: k8s.io/klog, "structured logging"; k8s.io/component-base/logs/json.
+Names, labels and messages of errors come from users. A line break in them could forge a log line, an escape sequence
+could change what a terminal shows, and a long one could fill the disk. `podwright run` writes klog's text format or
+component-base's JSON format (`configure_logging`); Kopf has formats of its own, around which `make_safe` puts
+`SafeFormatter`. `engine/log_fields.py` says how lines and their fields are logged. Sources: k8s.io/klog, "structured
+logging"; k8s.io/component-base/logs/json.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ class TextFormatter(logging.Formatter):
 class JSONFormatter(logging.Formatter):
     """component-base's JSON: `ts` in milliseconds, `caller`, `msg`, `v` (not for errors), the fields, and `err`.
 
-    Pods are objects with name and namespace. `severity` tells warnings from other lines, and `stacktrace` has the traceback.
+    Pods are objects with name and namespace. `severity` tells warnings from other lines, and `stacktrace` has the
+    traceback.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -96,8 +98,8 @@ def configure_logging(
 ) -> None:
     """Sets up the root logger for lines on standard error.
 
-    `modules`: patterns of modules with a verbosity of their own, see `--vmodule`. `level`: nothing below is logged, unless it is INFO or
-    lower.
+    `modules`: patterns of modules with a verbosity of their own, see `--vmodule`. `level`: nothing below is logged,
+    unless it is INFO or lower.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(FORMATS[log_format]())
@@ -120,7 +122,9 @@ def module_names() -> list[str]:
 
 
 def make_safe(logger: logging.Logger) -> None:
-    """Puts a SafeFormatter around the formatter of each handler of this logger that has none yet, and is not safe by itself."""
+    """Puts a SafeFormatter around the formatter of each handler of this logger that has none yet, and is not safe by
+    itself.
+    """
     for handler in logger.handlers:
         if not isinstance(handler.formatter, SafeFormatter | TextFormatter | JSONFormatter):
             handler.setFormatter(SafeFormatter(handler.formatter or logging.Formatter()))

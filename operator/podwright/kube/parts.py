@@ -1,7 +1,7 @@
 """The parts of a runtime that need the API server's version, built in one place.
 
-The engine decides; around it are the controllers that feed it and the writers that carry out its decisions. `Runtime` connects before
-it builds them, and starts and stops them.
+The engine decides; around it are the controllers that feed it and the writers that carry out its decisions. `Runtime`
+connects before it builds them, and starts and stops them.
 """
 
 from __future__ import annotations
@@ -247,7 +247,9 @@ def _watches_params(base: Base, namespace: str) -> bool:
 
 
 def check_profiles(options: Options, classes: Classes) -> None:
-    """Raises RegistryError for a profile of the configuration file that these plugins cannot be: before the Lease is taken."""
+    """Raises RegistryError for a profile of the configuration file that these plugins cannot be: before the Lease is
+    taken.
+    """
     if options.config is not None:
         try:
             options.config.profiles(classes, Features({**AUTOMATIC, **options.feature_gates}))
@@ -257,7 +259,9 @@ def check_profiles(options: Options, classes: Classes) -> None:
 
 
 def enabled_features(options: Options, server_minor: int | None) -> Features:
-    """The feature gates that are on. Logs those that are set but have no effect, and what the API server's version lacks."""
+    """The feature gates that are on. Logs those that are set but have no effect, and what the API server's version
+    lacks.
+    """
     minors = [minor for minor in (server_minor, options.emulated_version) if minor is not None]
     features = Features({**AUTOMATIC, **options.feature_gates}, min(minors, default=None))
     if features.without_effect:

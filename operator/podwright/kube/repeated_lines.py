@@ -1,11 +1,13 @@
-"""Log lines that repeat are counted, not repeated: the first one is written, then summaries with a count, at growing intervals.
+"""Log lines that repeat are counted, not repeated: the first one is written, then summaries with a count, at growing
+intervals.
 
     09:00:00 WARNING name: the text
     09:00:10 WARNING name: the text (57 times more in 10 s)
 
-`RepeatedLines` stands before another handler. Two lines are the same if logger, level, text, fields and exception are. A line is
-forgotten once an interval passes without it, so its next occurrence is written at once. Memory is bounded. Lines of a higher verbosity
-than 0 are all written: whoever asks for them wants each one. So are lines that tell an order of events, such as who was elected after whom.
+`RepeatedLines` stands before another handler. Two lines are the same if logger, level, text, fields and exception are.
+A line is forgotten once an interval passes without it, so its next occurrence is written at once. Memory is bounded.
+Lines of a higher verbosity than 0 are all written: whoever asks for them wants each one. So are lines that tell an
+order of events, such as who was elected after whom.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ def call_later(seconds: float, work: Callable[[], None]) -> None:
 
 @dataclass(slots=True)
 class _Line:
-    """A line that was written at `written`. `source`: file and line number. `count`: how often it came since; the interval ends at `ends`."""
+    """A line that was written at `written`. `source`: file and line number. `count`: how often it came since; the
+    interval ends at `ends`.
+    """
 
     name: str
     level: int

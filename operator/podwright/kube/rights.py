@@ -1,7 +1,9 @@
-"""Every right that the scheduler uses on the API server, with what is lost without it, and the check that names those it lacks.
+"""Every right that the scheduler uses on the API server, with what is lost without it, and the check that names those
+it lacks.
 
-The table is complete: the roles of manifests/base grant these rights and no others (a test compares them, and another one compares
-both with the requests that the API server sees). To use another right, add it here and there. `access` asks the API server.
+The table is complete: the roles of manifests/base grant these rights and no others (a test compares them, and another
+one compares both with the requests that the API server sees). To use another right, add it here and there. `access`
+asks the API server.
 """
 
 from __future__ import annotations
@@ -45,8 +47,8 @@ CHECK_SECONDS: Final = 600.0
 MISSING_SECONDS: Final = 30.0
 """How often while one is missing."""
 REFUSED_SECONDS: Final = 3.0
-"""The shortest pause between two checks, if the API server refuses writes. It doubles, up to MISSING_SECONDS, while no right is found
-missing: admission and namespaces that end refuse writes, too.
+"""The shortest pause between two checks, if the API server refuses writes. It doubles, up to MISSING_SECONDS, while no
+right is found missing: admission and namespaces that end refuse writes, too.
 """
 
 LEASE: Final = Resource("Lease", "coordination.k8s.io", "v1", "leases", namespaced=True)
@@ -76,7 +78,7 @@ class Right:
     since: int = OLDEST_MINOR
 
     def used_with(self, features: Features) -> bool:
-        """Whether the scheduler uses it with these feature gates, on their version of Kubernetes."""
+        """True if the scheduler uses it with these feature gates, on their version of Kubernetes."""
         return features.minor >= self.since and (not self.gate or features.enabled(self.gate))
 
     @property
@@ -171,9 +173,11 @@ class ForbiddenWriteError(UnreachableError):
 
 
 def refuse_writes(then: BeforeWrite | None) -> BeforeWrite:
-    """What is called before each request of an instance with --shadow-only that is not a GET; `then` is called afterwards.
+    """What is called before each request of an instance with --shadow-only that is not a GET; `then` is called
+    afterwards.
 
-    It raises ForbiddenWriteError unless the request is a review, or writes the status of a policy or a Lease. RBAC should forbid all others, too.
+    It raises ForbiddenWriteError unless the request is a review, or writes the status of a policy or a Lease. RBAC
+    should forbid all others, too.
     """
 
     def check(path: str) -> None:

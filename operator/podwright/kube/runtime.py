@@ -87,7 +87,9 @@ class Runtime:
     """See the module. A process has one, created in its event loop."""
 
     def __init__(self, options: Options, extenders: Mapping[str, Extender] = _NO_EXTENDERS) -> None:
-        """`extenders`: by name; it closes them at the end. Raises ConfigError for unusable credentials and RegistryError for plugins that cannot be loaded."""
+        """`extenders`: by name; it closes them at the end. Raises ConfigError for unusable credentials and
+        RegistryError for plugins that cannot be loaded.
+        """
         self.options = options
         for warning in options.warnings:
             log.warning("%s", warning)
@@ -150,7 +152,7 @@ class Runtime:
         self._crds_watchable = False
         self._params = params_in(options.policies.namespace)
         self._writing = False
-        """Whether the background tasks that write run."""
+        """True if the background tasks that write run."""
         self._started = False
         self._pending_complete = asyncio.Event()
         """Set when all pods that were pending at the start are known."""
@@ -188,21 +190,23 @@ class Runtime:
 
     @property
     def kopf_watches_pods(self) -> bool:
-        """Whether pending pods come in through Kopf."""
+        """True if pending pods come in through Kopf."""
         return self.options.pod_intake == "kopf" and not self.options.shadow_only
 
     @property
     def crds_watchable(self) -> bool:
-        """Whether RBAC allows us to watch CustomResourceDefinitions."""
+        """True if RBAC allows us to watch CustomResourceDefinitions."""
         return self._crds_watchable
 
     @property
     def pending_selector(self) -> str:
-        """The field selector of the watch of pending pods. It leaves out pods of the default scheduler unless they are ours."""
+        """The field selector of the watch of pending pods. It leaves out pods of the default scheduler unless they are
+        ours.
+        """
         return pods_that_may_ask_for(self.engine.policies.policy_set.scheduler_names)
 
     def serves(self, pod: Mapping[str, Any]) -> bool:
-        """Whether a policy serves the scheduler name that the raw pod asks for."""
+        """True if a policy serves the scheduler name that the raw pod asks for."""
         spec = pod.get("spec")
         name = spec.get("schedulerName") if isinstance(spec, Mapping) else None
         return isinstance(name, str) and self.engine.policies.serves(name)
@@ -313,7 +317,9 @@ class Runtime:
         self._deciding = self._tasks.start("decisions", lambda: self._decide(parts))
 
     async def _ask(self) -> tuple[int | None, access.Problems]:
-        """What the start must know of the API server: its minor version, and which kinds can be read. Raises AccessError and ClusterError."""
+        """What the start must know of the API server: its minor version, and which kinds can be read. Raises
+        AccessError and ClusterError.
+        """
         kinds = {*REQUIRED, *STORED, CRD, self._params}
         minor, problems = await asyncio.gather(
             access.server_minor(self._http), access.access_problems(self._http, kinds)
@@ -438,7 +444,8 @@ class Runtime:
     # Stop
 
     async def stop(self) -> None:
-        """Ends decisions, lets bindings and evictions finish, writes the last events and statuses, and closes all connections.
+        """Ends decisions, lets bindings and evictions finish, writes the last events and statuses, and closes all
+        connections.
 
         It takes at most the grace period. A second call does nothing. After the Lease is lost, nothing is written.
         """
@@ -469,7 +476,7 @@ class Runtime:
             await http.close()
 
     async def _finish(self, parts: Parts, ends: float) -> bool:
-        """Whether all Bindings have ended: none was broken off, which the API server might still carry out."""
+        """True if all Bindings have ended: none was broken off, which the API server might still carry out."""
         bound = True
         if self._started:
             seconds = binding_seconds(self.options.grace)

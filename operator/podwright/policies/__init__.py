@@ -1,1 +1,3 @@
-"""Tools for people who write policies: lint, tests and comparison. The commands are in podwright/cli/commands/policy.py."""
+"""Tools for people who write policies: lint, tests and comparison. The commands are in
+podwright/cli/commands/policy.py.
+"""

@@ -1,4 +1,5 @@
-"""Tests of policies, written in YAML: nodes, pods and policies, and where the pods should go. docs/policy-tools.md has the format.
+"""Tests of policies, written in YAML: nodes, pods and policies, and where the pods should go. docs/policy-tools.md has
+the format.
 
 `read_suite` reads a file, `run_case` runs one test of it: the production core schedules the pods in memory, one by one.
 """
@@ -64,8 +65,8 @@ class _Suite(_Surroundings):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What is expected of a pod. `nodes`: the pod gets one of these nodes; empty: any. `pending`: a part of the message; None if the pod
-    should get a node.
+    """What is expected of a pod. `nodes`: the pod gets one of these nodes; empty: any. `pending`: a part of the
+    message; None if the pod should get a node.
     """
 
     nodes: tuple[str, ...] = ()
@@ -77,8 +78,8 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One test: the objects of its cluster, its pods in order, what is expected, by namespace/name, signals besides those of the options, and
-    the time in seconds since the epoch, if the test says it.
+    """One test: the objects of its cluster, its pods in order, what is expected, by namespace/name, signals besides
+    those of the options, and the time in seconds since the epoch, if the test says it.
     """
 
     name: str
@@ -203,8 +204,8 @@ def _pod(raw: Raw, path: Path, where: str) -> Raw:
 
 
 def run_case(case: Case, options: LoadOptions) -> Sequence[str]:
-    """Runs a test. Returns what is not as expected, with the exceptions of plugins; empty if the test passes. A policy that is not accepted
-    fails every test.
+    """Runs a test. Returns what is not as expected, with the exceptions of plugins; empty if the test passes. A policy
+    that is not accepted fails every test.
     """
     settings = replace(options.settings, signals={**options.settings.signals, **case.signals})
     cluster = load(
@@ -238,7 +239,9 @@ def run_case(case: Case, options: LoadOptions) -> Sequence[str]:
 def _place(
     pod: PodInfo, expected: Expected | None, cluster: LoadedCluster, trial: Trial, scheduling: Scheduling
 ) -> Mapping[str, Any]:
-    """Schedules the pod, on its node if it has one. Returns the verdict on each node before that, if the test asks for it."""
+    """Schedules the pod, on its node if it has one. Returns the verdict on each node before that, if the test asks for
+    it.
+    """
     if pod.node_name:
         cluster.cache.set_pod(pod)
         return {}

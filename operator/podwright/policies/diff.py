@@ -1,8 +1,8 @@
-"""What other policies would change: each pod is decided about once under the policies of one cluster and once under those of another, and
-the answers are compared.
+"""What other policies would change: each pod is decided about once under the policies of one cluster and once under
+those of another, and the answers are compared.
 
-A pod that has a node is decided about as if it were created anew, while all others stay where they are. Only sets of best nodes are
-compared, so ties make no difference.
+A pod that has a node is decided about as if it were recreated, while all others stay where they are. Only sets of best
+nodes are compared, so ties make no difference.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _POLICY_KINDS: Final = (KIND, LOCAL_KIND)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a policy decides about a pod. `best`: the nodes with the highest score; empty if the pod would wait, with `message` saying why."""
+    """What a policy decides about a pod. `best`: the nodes with the highest score; empty if the pod would wait, with
+    `message` saying why.
+    """
 
     policy: str
     best: frozenset[str]
@@ -77,7 +79,9 @@ def pods_of(cluster: LoadedCluster) -> Iterator[PodInfo]:
 
 
 def difference(before: LoadedCluster, after: LoadedCluster, pod: PodInfo) -> Difference | None:
-    """What differs for this pod; None if nothing differs. Both clusters must have the same nodes and pods. They are not changed."""
+    """What differs for this pod; None if nothing differs. Both clusters must have the same nodes and pods. They are not
+    changed.
+    """
     with Trial(before) as old, Trial(after) as new:
         for trial in (old, new):
             if (placed := trial.cluster.cache.placement(pod.uid)) is not None:

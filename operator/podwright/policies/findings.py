@@ -16,7 +16,9 @@ _SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/sch
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """Something about a policy file. `line` and `column` count from 1; `rule`: the reason, as in the condition Accepted, or YAML."""
+    """Something about a policy file. `line` and `column` count from 1; `rule`: the reason, as in the condition
+    Accepted, or YAML.
+    """
 
     file: str
     line: int

@@ -1,7 +1,8 @@
-"""Checks policy files offline, with the operator's own code: what the operator would refuse is an error, with its place in the file.
+"""Checks policy files offline, with the operator's own code: what the operator would refuse is an error, with its place
+in the file.
 
-A LocalSchedulerPolicy is checked against the SchedulerPolicies of the same files that would bound it. If there are none, the delegation is
-not checked, and a note says so.
+A LocalSchedulerPolicy is checked against the SchedulerPolicies of the same files that would bound it. If there are
+none, the delegation is not checked, and a note says so.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ class _Policy:
 
 
 def lint(files: Iterable[str], options: LoadOptions) -> Sequence[Finding]:
-    """The findings about the policies of these files, ordered by place. Objects of other API groups are ignored. Raises OSError and
-    ProfileError.
+    """The findings about the policies of these files, ordered by place. Objects of other API groups are ignored. Raises
+    OSError and ProfileError.
     """
     findings: list[Finding] = []
     policies: list[_Policy] = []

@@ -1,4 +1,6 @@
-"""The files of a new plugin: its code, a policy that enables it, and a test of both. `podwright plugin new` writes them."""
+"""The files of a new plugin: its code, a policy that enables it, and a test of both. `podwright plugin new` writes
+them.
+"""
 
 from __future__ import annotations
 
@@ -131,7 +133,9 @@ _SCORE_TESTS: Final = """\
 
 
 def files_of(name: str, *, filters: bool = True, scores: bool = False, vectors: bool = False) -> Mapping[Path, str]:
-    """The files of a new plugin, relative to its directory. `vectors`: with the versions for all nodes at once. Raises ValueError."""
+    """The files of a new plugin, relative to its directory. `vectors`: with the versions for all nodes at once. Raises
+    ValueError.
+    """
     if NAME.fullmatch(name) is None:
         raise ValueError(f"{name!r:.80} is not a name such as TeamNodes: letters and digits, the first a capital")
     if name in IN_TREE:

@@ -29,8 +29,8 @@ class Position:
         return self.node.start_mark.line + 1, self.node.start_mark.column + 1
 
     def at(self, path: str) -> Position:
-        """The value at a field's path, such as `spec.rules.filters[0].expression`. If it does not exist, the innermost existing value on
-        the path.
+        """The value at a field's path, such as `spec.rules.filters[0].expression`. If it does not exist, the innermost
+        existing value on the path.
         """
         node = self.node
         for key, index in _STEP.findall(path):
@@ -56,7 +56,7 @@ class Position:
 
     @property
     def _escaped(self) -> bool:
-        """Whether the text is written with escapes, so that its positions differ from those of the file."""
+        """True if the text is written with escapes, so that its positions differ from those of the file."""
         node: Any = self.node
         quotes = 2 if node.style in ("'", '"') else 0
         return bool(node.end_mark.column - node.start_mark.column - quotes != len(node.value))

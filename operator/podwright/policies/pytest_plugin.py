@@ -1,4 +1,6 @@
-"""A pytest plugin: `pytest` runs the tests of files named `test_policies.yaml` or `test_*.policies.yaml`, each as a test of its own."""
+"""A pytest plugin: `pytest` runs the tests of files named `test_policies.yaml` or `test_*.policies.yaml`, each as a
+test of its own.
+"""
 
 from __future__ import annotations
 

@@ -159,7 +159,9 @@ class Cluster:
         return self._write(kind, new)
 
     def delete(self, kind: Kind, namespace: str, name: str, body: Obj, options: Options = WRITE) -> Entry:
-        """Deletes an object, or sets its deletionTimestamp if it has finalizers or a grace period. `body`: DeleteOptions."""
+        """Deletes an object, or sets its deletionTimestamp if it has finalizers or a grace period. `body`:
+        DeleteOptions.
+        """
         entry = self.get(kind, namespace, name)
         metadata = entry.obj["metadata"]
         _check(kind, entry, body.get("preconditions") or {})
@@ -231,7 +233,9 @@ def _grace(kind: Kind, obj: Obj, requested: int | None) -> int:
 
 
 def _desired(kind: Kind, obj: Obj) -> Any:
-    """The fields whose change increments the generation: the spec, or all fields of a custom object but metadata and status."""
+    """The fields whose change increments the generation: the spec, or all fields of a custom object but metadata and
+    status.
+    """
     if not kind.crd:
         return obj.get("spec")
     dropped = ("metadata", "status") if "status" in kind.subresources else ("metadata",)

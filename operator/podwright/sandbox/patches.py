@@ -43,7 +43,9 @@ def json_patch(target: Any, operations: Any) -> Any:
 
 
 def strategic(target: Any, patch: Any, kind: str = "") -> Any:
-    """Merges `patch` into `target`. `kind` is the object's kind: a Service's ports merge by `port`, a container's by `containerPort`."""
+    """Merges `patch` into `target`. `kind` is the object's kind: a Service's ports merge by `port`, a container's by
+    `containerPort`.
+    """
     if not isinstance(patch, dict):
         return patch
     directive = patch.get("$patch")

@@ -99,7 +99,7 @@ def _field_predicate(path: str, wanted: str, *, equal: bool) -> Predicate:
 
 
 def selects(selector: Obj, labels: Obj) -> bool:
-    """Whether a LabelSelector object selects these labels. An empty selector selects everything."""
+    """True if a LabelSelector object selects these labels. An empty selector selects everything."""
     terms = [
         {"key": key, "operator": "In", "values": [value]} for key, value in (selector.get("matchLabels") or {}).items()
     ]

@@ -52,7 +52,9 @@ class Change:
         return self.new or self.removed()
 
     def seen(self, selection: Selection) -> tuple[str, Entry] | None:
-        """The event and entry that a watch with this selection gets. For an object that leaves the selection: DELETED and the old one."""
+        """The event and entry that a watch with this selection gets. For an object that leaves the selection: DELETED
+        and the old one.
+        """
         before = self.old is not None and selection.matches(self.old.obj)
         if self.new is not None and selection.matches(self.new.obj):
             return ("MODIFIED" if before else "ADDED"), self.new

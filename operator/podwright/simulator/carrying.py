@@ -1,5 +1,5 @@
-"""How decisions are carried out: in a trial, which rolls everything back (`trial`), or permanently (`Committed`). Both do the same to the
-ResourceClaims of the pods: see `claims`.
+"""How decisions are carried out: in a trial, which rolls everything back (`trial`), or permanently (`Committed`). Both
+do the same to the ResourceClaims of the pods: see `claims`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Carrier(Protocol):
     """Carries decisions out."""
 
     def place(self, framework: Framework, placement: Placement) -> Status | None:
-        """Puts the pod on its node, and allocates its claims. Returns the rejection of a Reserve plugin, or None. Raises
-        PluginError.
+        """Puts the pod on its node, and allocates its claims. Returns the rejection of a Reserve plugin, or None.
+        Raises PluginError.
         """
 
     def evict(self, pods: Sequence[PodInfo]) -> Sequence[Change]:

@@ -2,7 +2,8 @@
 
     a pod comes ─► claims of its templates ─► it gets a node: allocated, reserved for it ─► it leaves: its own claims go, shared ones are free of it
 
-Source: the claim controller and the garbage collector of kube-controller-manager, and PreBind of kube-scheduler's plugin DynamicResources.
+Source: the claim controller and the garbage collector of kube-controller-manager, and PreBind of kube-scheduler's
+plugin DynamicResources.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class Objects(Protocol):
 
 
 def with_claims(cluster: LoadedCluster, objects: Objects, pod: PodInfo) -> PodInfo:
-    """Creates and stores the claims of the pod's templates. Returns the pod with these claims. If a template is not known, the pod's status
-    names the claim.
+    """Creates and stores the claims of the pod's templates. Returns the pod with these claims. If a template is not
+    known, the pod's status names the claim.
     """
     if not pod.resource_claims:
         return pod
@@ -58,7 +59,7 @@ def with_claims(cluster: LoadedCluster, objects: Objects, pod: PodInfo) -> PodIn
 
 
 def _is_made(cluster: LoadedCluster, pod: PodInfo, entry: str) -> bool:
-    """Whether the pod has the claim of this entry already, or needs none."""
+    """True if the pod has the claim of this entry already, or needs none."""
     name = pod.generated_claims.get(entry)
     if not name:
         return name is not None
@@ -127,8 +128,8 @@ def free_claims(cluster: LoadedCluster, objects: Objects, pods: Iterable[PodInfo
 
 
 def take_back(cluster: LoadedCluster, objects: Objects, follow_ups: Iterable[FollowUp]) -> Sequence[Change]:
-    """Deallocates claims that are of no use to a rejected pod, or deletes them if they are for extended resources. Other follow-ups only
-    write events.
+    """Deallocates claims that are of no use to a rejected pod, or deletes them if they are for extended resources.
+    Other follow-ups only write events.
     """
     changes: list[Change] = []
     for wanted in follow_ups:

@@ -1,5 +1,5 @@
-"""The interface of `import podwright`: clusters and policies as objects, and functions that answer questions about them. Results are typed
-and immutable.
+"""The interface of `import podwright`: clusters and policies as objects, and functions that answer questions about
+them. Results are typed and immutable.
 
 Nothing here writes to a cluster. docs/library.md shows how it is used.
 """
@@ -67,7 +67,9 @@ class Policy:
         return str((self.raw.get("metadata") or {}).get("name") or "")
 
     def problem(self, cluster: Cluster | None = None) -> str:
-        """Why the operator would not accept the policy; empty if it would. `cluster`: gives the options and the version of Kubernetes."""
+        """Why the operator would not accept the policy; empty if it would. `cluster`: gives the options and the version
+        of Kubernetes.
+        """
         cluster = cluster or Cluster.of([])
         options = cluster.options
         result = PolicySet(options.classes, options.features, settings=options.settings).apply(self.raw)
@@ -78,7 +80,8 @@ class Policy:
 class Cluster:
     """Everything about a cluster that scheduling depends on. The functions of this module do not change it.
 
-    `classes`: the plugin classes, if policies use others than the built-in ones; `settings`: what the operator's options say about policies.
+    `classes`: the plugin classes, if policies use others than the built-in ones; `settings`: what the operator's
+    options say about policies.
     """
 
     snapshot: Snapshot
@@ -156,7 +159,8 @@ class Cluster:
 def explain(
     cluster: Cluster, target: str, *, namespace: str = "default", changes: bool = True
 ) -> Explanation | WorkloadExplanation:
-    """Why a pod waits or why it is on its node, and what would help. `target`: `pod/web-0`, `deploy/web`, `job/…`, `podgroup/…`.
+    """Why a pod waits or why it is on its node, and what would help. `target`: `pod/web-0`, `deploy/web`, `job/…`,
+    `podgroup/…`.
 
     Raises TargetError.
     """
@@ -174,7 +178,8 @@ def simulate(
     policies: Sequence[Policy] = (),
     seed: int = 0,
 ) -> SimulationResult:
-    """What would happen. `add_nodes`: how many nodes like each named one; `scale`: `deploy/web=50`; `pods`: further pods or workloads.
+    """What would happen. `add_nodes`: how many nodes like each named one; `scale`: `deploy/web=50`; `pods`: further
+    pods or workloads.
 
     Raises HypothesisError.
     """
@@ -199,11 +204,11 @@ def replay(
     nodes: str | Path | Cluster | None = None,
     seed: int = 0,
 ) -> list[Scorecard]:
-    """Replays the same stream of pods under several sets of policies. Returns a scorecard for each, in the order of `policies`. An empty
-    set means kube-scheduler's profile.
+    """Replays the same stream of pods under several sets of policies. Returns a scorecard for each, in the order of
+    `policies`. An empty set means kube-scheduler's profile.
 
-    `stream`: a recording, or a list of tasks as CSV, which needs `nodes`: a list as CSV, or a cluster, of which only the nodes count. Raises
-    StreamError and ReplayError.
+    `stream`: a recording, or a list of tasks as CSV, which needs `nodes`: a list as CSV, or a cluster, of which only
+    the nodes count. Raises StreamError and ReplayError.
     """
     path = str(stream)
     if isinstance(nodes, Cluster):

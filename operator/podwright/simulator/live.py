@@ -1,6 +1,7 @@
 """Takes a snapshot from an API server, with the caller's own credentials and permissions.
 
-A kind that the server does not serve, or that RBAC does not let the caller list, is left out, and the snapshot says so. Nothing is written.
+A kind that the server does not serve, or that RBAC does not let the caller list, is left out, and the snapshot says so.
+Nothing is written.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ WORKLOADS: Final = (
     Resource("Job", "batch", "v1", "jobs", namespaced=True),
     Resource("ResourceClaimTemplate", "resource.k8s.io", "v1", "resourceclaimtemplates", namespaced=True),
 )
-"""Scheduling does not depend on these kinds. A simulation takes the templates of further pods, and of their claims, from them."""
+"""Scheduling does not depend on these kinds. A simulation takes the templates of further pods, and of their claims,
+from them.
+"""
 _KINDS: Final[Sequence[Sequence[Resource]]] = (
     *((resource,) for resource in WATCHED.values()),
     (POLICY,),
@@ -71,7 +74,7 @@ class Connection:
     """The user to impersonate, as with kubectl's --as; `as_groups`: the groups of that user."""
     as_groups: Sequence[str] = ()
     messages: bool = False
-    """Whether to keep the messages of `redaction.redacted`."""
+    """True to keep the messages of `redaction.redacted`."""
     operator_namespace: str = INSTALLED_NAMESPACE
     """The namespace of the ConfigMaps from which SchedulerPolicies take params."""
     signals: Signals = field(default_factory=dict)

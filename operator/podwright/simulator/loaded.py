@@ -1,8 +1,8 @@
 """LoadedCluster: a snapshot as the core sees it, with its policies built. Simulations and explanations begin here.
 
-Objects are read as the operator reads them: a pod that has a node takes room even if parts of it cannot be understood, and an invalid
-object affects no other one. `problems` lists all errors. Policies are accepted or rejected, and selected, by the operator's code
-(engine/policies/active_policies.py). Nothing is ever written to a cluster.
+Objects are read as the operator reads them: a pod that has a node takes room even if parts of it cannot be understood,
+and an invalid object affects no other one. `problems` lists all errors. Policies are accepted or rejected, and
+selected, by the operator's code (engine/policies/active_policies.py). Nothing is ever written to a cluster.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ CLAIM_TEMPLATE_KIND: Final = "ResourceClaimTemplate"
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """`classes`: the plugin classes; `settings`: the built-in policy, and what other policies may do, as the operator's options say it.
+    """`classes`: the plugin classes; `settings`: the built-in policy, and what other policies may do, as the operator's
+    options say it.
 
     `guard`: watches plugins that are not Podwright's own.
     """
@@ -74,7 +75,9 @@ class LoadOptions:
 def features_of(
     snapshot: Snapshot | None, gates: Mapping[str, bool] | None = None, emulated: int | None = None
 ) -> Features:
-    """The feature gates of the operator on the snapshot's cluster. `gates`: those that are set; `emulated`: another minor version."""
+    """The feature gates of the operator on the snapshot's cluster. `gates`: those that are set; `emulated`: another
+    minor version.
+    """
     known = emulated if emulated is not None else None if snapshot is None else snapshot.minor
     minor = NEWEST_MINOR if known is None else max(OLDEST_MINOR, min(known, NEWEST_MINOR))
     return Features({**AUTOMATIC, **(gates or {})}, minor)
@@ -101,9 +104,11 @@ class LoadedCluster:
     workloads: Mapping[tuple[str, str, str], Raw]
     """The workloads by kind, namespace and name."""
     assigned: Mapping[str, Raw]
-    """The raw objects of pods that have nodes, by uid. A pod that is created anew is made from them."""
+    """The raw objects of pods that have nodes, by uid. A pod that is recreated is made from them."""
     claim_templates: dict[tuple[str, str], Raw]
-    """By namespace and name of a ResourceClaimTemplate: the spec of its claims, from a claim that was made of it if the snapshot lacks the template."""
+    """By namespace and name of a ResourceClaimTemplate: the spec of its claims, from a claim that was made of it if the
+    snapshot lacks the template.
+    """
     policy_objects: dict[str, Raw]
     """The SchedulerPolicies as they were written, by name."""
     problems: Sequence[str]
@@ -111,7 +116,9 @@ class LoadedCluster:
     refused: Sequence[ApplyResult]
     """The policies that are not accepted."""
     accepted_by_operator: Mapping[str, str]
-    """Those of them that the operator has accepted, by name, and what to say about them. Options of the operator are missing here."""
+    """Those of them that the operator has accepted, by name, and what to say about them. Options of the operator are
+    missing here.
+    """
     missing: Mapping[str, str]
     """Kinds that the snapshot could not contain, with the reason."""
     unread: Mapping[ConfigMap, str]
@@ -129,14 +136,16 @@ class LoadedCluster:
         return self.world.cache
 
     def policy_for(self, pod: PodInfo) -> ActivePolicy:
-        """The policy that decides about the pod. If none serves its scheduler name, it is the built-in one, as another scheduler would decide."""
+        """The policy that decides about the pod. If none serves its scheduler name, it is the built-in one, as another
+        scheduler would decide.
+        """
         found = self.policies.of(pod)
         return self.policies.default if found is None else found
 
     @property
     def missing_notes(self) -> Sequence[str]:
-        """Which kinds count as empty, for each reason why they could not be read. A kind that the API server does not serve is not
-        mentioned, because there can be no objects of it.
+        """Which kinds count as empty, for each reason why they could not be read. A kind that the API server does not
+        serve is not mentioned, because there can be no objects of it.
         """
         by_reason: dict[str, list[str]] = {}
         for kind, why in self.missing.items():
@@ -145,7 +154,7 @@ class LoadedCluster:
         return [f"without {', '.join(kinds)}: {_of(why, len(kinds))}" for why, kinds in by_reason.items()]
 
     def lacks_groups_of(self, pod: PodInfo) -> bool:
-        """Whether the pod names a PodGroup of an API whose groups could not be read."""
+        """True if the pod names a PodGroup of an API whose groups could not be read."""
         why = self.missing.get(group_kind(pod.group.partition(":")[0]), NOT_SERVED)
         return bool(pod.group) and why != NOT_SERVED
 
@@ -160,8 +169,8 @@ class LoadedCluster:
 
 
 def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluster:
-    """Makes a cluster of a snapshot. Raises ProfileError or PluginError if the built-in policy cannot be built. All other errors are in
-    `problems` and `refused`.
+    """Makes a cluster of a snapshot. Raises ProfileError or PluginError if the built-in policy cannot be built. All
+    other errors are in `problems` and `refused`.
     """
     options = options or LoadOptions()
     clock = Clock(NOW if snapshot.taken_at is None else snapshot.taken_at)
@@ -210,7 +219,9 @@ def _as_recorded(definitions: Definitions, numbers: Numbers) -> Definitions:
 
 
 class _Reading:
-    """Takes in the objects of a snapshot, kind by kind. Pods come last, because the operator also waits for all other kinds first."""
+    """Takes in the objects of a snapshot, kind by kind. Pods come last, because the operator also waits for all other
+    kinds first.
+    """
 
     def __init__(self, world: World, policies: ActivePolicies, namespace: str) -> None:
         self.unread: dict[ConfigMap, str] = {}
@@ -297,7 +308,9 @@ class _Reading:
                 self._cache.groups.serve(api)
 
     def _group(self, raw: Raw) -> None:
-        """As in the operator, feature gates say whether groups of the Workload API, and their topology constraints, count."""
+        """As in the operator, feature gates say whether groups of the Workload API, and their topology constraints,
+        count.
+        """
         group, gates = str(raw.get("apiVersion") or "").partition("/")[0], self._world.features
         kind = next((kind for kind, api in APIS.items() if api == group), None)
         if kind is None:

@@ -1,7 +1,8 @@
-"""Reads objects from YAML or JSON: manifests of pods and policies, and snapshots that are YAML. Values are those of JSON.
+"""Reads objects from YAML or JSON: manifests of pods and policies, and snapshots that are YAML. Values are those of
+JSON.
 
-What YAML reads as a date stays a string. Aliases are copies of what they stand for, as for kubectl; what they add is bounded, so that a small
-file cannot become a large object.
+What YAML reads as a date stays a string. Aliases are copies of what they stand for, as for kubectl; what they add is
+bounded, so that a small file cannot become a large object.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def read_manifests(path: str) -> Sequence[Manifest]:
 
 
 def parse_manifests(content: bytes, where: str) -> Sequence[Manifest]:
-    """The objects of YAML documents, or of JSON, those of lists one by one. `where` names the file in errors. Raises ManifestError."""
+    """The objects of YAML documents, or of JSON, those of lists one by one. `where` names the file in errors. Raises
+    ManifestError.
+    """
     found = [*_objects(documents_of(content, where), where)]
     if not found:
         raise ManifestError(f"{where}: has no objects")
@@ -103,8 +106,8 @@ class _Part:
 
 
 def _check_events(content: bytes, where: str) -> bool:
-    """Whether the documents have aliases. Raises ManifestError for aliases that add too much, and for a document that is nested too deeply:
-    libyaml would end the process.
+    """True if the documents have aliases. Raises ManifestError for aliases that add too much, and for a document that
+    is nested too deeply: libyaml would end the process.
     """
     has_aliases, aliased = False, 0
     parts: list[_Part] = []

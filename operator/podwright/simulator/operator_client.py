@@ -29,8 +29,8 @@ class OperatorError(Exception):
 def ask(url: str, path: str, query: Mapping[str, str], connection: Connection, *, ca_file: str | None = None) -> Answer:
     """The operator's answer; empty if it answers 404. Raises OperatorError.
 
-    `url`: `https://HOST:PORT`, or `http://127.0.0.1:PORT`, which is sent no credentials. `ca_file`: the authorities of the operator's
-    certificate, besides those of the API server.
+    `url`: `https://HOST:PORT`, or `http://127.0.0.1:PORT`, which is sent no credentials. `ca_file`: the authorities of
+    the operator's certificate, besides those of the API server.
     """
     try:
         return asyncio.run(_asked(url, path, query, connection, ca_file))

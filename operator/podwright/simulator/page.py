@@ -1,4 +1,5 @@
-"""The page of `podwright simulate --serve`: the loaded cluster, and explanations of its pods. It tries hypotheses with the HTTP API beside it.
+"""The page of `podwright simulate --serve`: the loaded cluster, and explanations of its pods. It tries hypotheses with
+the HTTP API beside it.
 
 Everything is read in the worker's thread, between simulations, when the cluster is in the state in which it was loaded.
 """
@@ -79,8 +80,8 @@ class SimulationPage:
 
 
 def prepare(request: web.Request) -> bool:
-    """Notes which pods a request may see: all, or those of the namespace that it asks for. Returns True for a request about the cluster,
-    and False for one for a file of the page.
+    """Notes which pods a request may see: all, or those of the namespace that it asks for. Returns True for a request
+    about the cluster, and False for one for a file of the page.
     """
     if request.path in DATA:
         request[SIGHT] = Sight(wanted_namespace(request))
@@ -88,7 +89,9 @@ def prepare(request: web.Request) -> bool:
 
 
 def _pending(cluster: LoadedCluster) -> Iterator[PendingPod]:
-    """No pod was tried, so pods are active unless gates hold them back. If the time of the snapshot is not known, pods count as new."""
+    """No pod was tried, so pods are active unless gates hold them back. If the time of the snapshot is not known, pods
+    count as new.
+    """
     now = cluster.clock.now
     for pod in [*cluster.pending.values()]:
         since = pod.creation if pod.creation and now != NOW else now

@@ -1,7 +1,7 @@
 """ConfigMaps from which policies take params, in snapshots and simulations.
 
-A snapshot has the ConfigMaps that policies name, with the keys that their rules read. A simulation takes them as the operator does.
-`notes_of` names those that are missing. Secrets are never read.
+A snapshot has the ConfigMaps that policies name, with the keys that their rules read. A simulation takes them as the
+operator does. `notes_of` names those that are missing. Secrets are never read.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def named_in(objects: Iterable[Raw], namespace: str) -> dict[ConfigMap, Keys]:
 
 
 def relevant_in(objects: Iterable[Raw], namespace: str) -> Callable[[ConfigMap], bool]:
-    """Whether a ConfigMap may matter: because a policy names it, or because it is in the operator's `namespace`, so that a policy that is
-    tried later may name it.
+    """True if a ConfigMap may matter: because a policy names it, or because it is in the operator's `namespace`, so
+    that a policy that is tried later may name it.
     """
     named = {config_map for config_map, _ in _references(objects, namespace)}
     return lambda config_map: config_map[0] == namespace or config_map in named
@@ -125,7 +125,9 @@ def kept_in(snapshot: Snapshot, namespace: str) -> tuple[list[dict[str, Any]], d
 
 
 def problem_of(raw: Raw, namespace: str) -> str:
-    """Why the operator refuses the ConfigMap; "" if it accepts it. `namespace`: the operator's, whose ConfigMaps may have any size."""
+    """Why the operator refuses the ConfigMap; "" if it accepts it. `namespace`: the operator's, whose ConfigMaps may
+    have any size.
+    """
     return "" if key_of(raw)[0] == namespace else config_map_problem(raw)
 
 
@@ -172,7 +174,9 @@ def _text(raw: Any, *path: str) -> str:
 
 
 def take(raw: Raw, cache: Cache, namespace: str) -> str:
-    """Adds a ConfigMap to the cluster. Returns why the operator would refuse it; "" if it would not. `namespace`: the operator's."""
+    """Adds a ConfigMap to the cluster. Returns why the operator would refuse it; "" if it would not. `namespace`: the
+    operator's.
+    """
     problem = problem_of(raw, namespace)
     if not problem:
         cache.set_object(CONFIG_MAP, kept_of(raw, _ALL))

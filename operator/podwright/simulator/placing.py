@@ -12,7 +12,9 @@ from podwright.simulator.trial import Trial
 
 
 def place(trial: Trial, policy: ActivePolicy, pod: PodInfo, only: str = "") -> str:
-    """Places the pod without preemption. Returns its node, or "" if no node is feasible. `only`: the one node that may be chosen."""
+    """Places the pod without preemption. Returns its node, or "" if no node is feasible. `only`: the one node that may
+    be chosen.
+    """
     if policy.refusal:
         return ""
     framework, cache = policy.framework, trial.cluster.cache

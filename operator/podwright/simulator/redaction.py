@@ -1,8 +1,8 @@
 """What a snapshot keeps of each object: the fields that scheduling depends on, and none that may hold a secret.
 
-Environment variables, commands, probes, names of secrets, free texts and unknown annotations are left out. Of pods, and of the pod
-templates of workloads, only listed fields are kept, so a field of a later Kubernetes is left out, too. A test evaluates every conformance case with and
-without redaction and compares the answers.
+Environment variables, commands, probes, names of secrets, free texts and unknown annotations are left out. Of pods, and
+of the pod templates of workloads, only listed fields are kept, so a field of a later Kubernetes is left out, too. A
+test evaluates every conformance case with and without redaction and compares the answers.
 """
 
 from __future__ import annotations
@@ -87,8 +87,9 @@ _OPAQUE: Final = frozenset(("volumeAttributes", "parameters", "mountOptions", "o
 
 
 def redacted(kind: str, raw: Raw, annotations: Sequence[str] = (), *, messages: bool = False) -> dict[str, Any]:
-    """A copy of an object with the fields that are kept. `annotations`: patterns of further annotations to keep. `messages`: whether to
-    keep why a controller cannot create pods, which is a quota's or an admission webhook's own text.
+    """A copy of an object with the fields that are kept. `annotations`: patterns of further annotations to keep.
+    `messages`: whether to keep why a controller cannot create pods, which is a quota's or an admission webhook's own
+    text.
 
     A value of a wrong type is kept unchanged, so that reading the snapshot gives the same error as reading the object.
     """
@@ -228,7 +229,9 @@ def _workload(raw: Raw, keep: Sequence[str]) -> dict[str, Any]:
 
 
 def replica_failures(raw: Raw) -> list[Raw]:
-    """The condition with which a workload says that its controller cannot create pods; [] if it says nothing of that kind."""
+    """The condition with which a workload says that its controller cannot create pods; [] if it says nothing of that
+    kind.
+    """
     status = raw.get("status")
     conditions = status.get("conditions") if isinstance(status, Mapping) else None
     found = (each for each in (conditions if isinstance(conditions, list) else ()) if isinstance(each, Mapping))
@@ -262,6 +265,8 @@ _KINDS: Final[Mapping[str, Callable[[Raw, Sequence[str]], dict[str, Any]]]] = {
         ("ReplicationController", "ReplicaSet", "StatefulSet", "Deployment", "DaemonSet", "Job"), _workload
     ),
 }
-"""By kind: what is kept besides `apiVersion`, `kind` and `metadata`. Of other known kinds, everything but opaque fields is kept."""
+"""By kind: what is kept besides `apiVersion`, `kind` and `metadata`. Of other known kinds, everything but opaque fields
+is kept.
+"""
 KNOWN_KINDS: Final = frozenset((*_KINDS, "PodGroup", *(watched.kind for watched in WATCHED_KINDS)))
 """Of other kinds, on which scheduling does not depend, only the metadata is kept."""

@@ -12,7 +12,9 @@ from podwright.core.objects.quantity import MAX_INT64
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """A pod that gets a node. `cause`: pending, added, scaled, drained, removed or preempted; `came_from`: the node it had before."""
+    """A pod that gets a node. `cause`: pending, added, scaled, drained, removed or preempted; `came_from`: the node it
+    had before.
+    """
 
     pod: str
     node: str
@@ -23,7 +25,9 @@ class Landing:
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """A pod that gets no node. `message`: why, in the words of the event FailedScheduling; `plugins`: those that rejected it."""
+    """A pod that gets no node. `message`: why, in the words of the event FailedScheduling; `plugins`: those that
+    rejected it.
+    """
 
     pod: str
     cause: str
@@ -53,8 +57,8 @@ class BlockedEviction:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What pods request of a resource, and what nodes offer: milli-CPU, bytes, or units. `in_use`: the offer of the nodes that are not
-    empty.
+    """What pods request of a resource, and what nodes offer: milli-CPU, bytes, or units. `in_use`: the offer of the
+    nodes that are not empty.
     """
 
     allocatable: int
@@ -84,7 +88,9 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """A node before and after: its number of pods, and what they request, by resource. None: there is no such node then."""
+    """A node before and after: its number of pods, and what they request, by resource. None: there is no such node
+    then.
+    """
 
     node: str
     allocatable: Mapping[str, int]
@@ -96,8 +102,8 @@ class NodeChange:
 
 @dataclass(frozen=True, slots=True)
 class Emptied:
-    """Nodes whose pods all fit on other nodes. `together`: nodes that can all be emptied, in this order. `tried`: how many nodes were
-    tried, beginning with the least used.
+    """Nodes whose pods all fit on other nodes. `together`: nodes that can all be emptied, in this order. `tried`: how
+    many nodes were tried, beginning with the least used.
     """
 
     together: Sequence[str]
@@ -106,7 +112,9 @@ class Emptied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationResult:
-    """The result of a simulation. `complete`: False if there was no time for all pods; `notes`: limitations of the answer."""
+    """The result of a simulation. `complete`: False if there was no time for all pods; `notes`: limitations of the
+    answer.
+    """
 
     name: str
     landed: Sequence[Landing]
@@ -140,7 +148,7 @@ class NodeResult:
 
     @property
     def fits(self) -> bool:
-        """Whether all its pods get another node without preemption."""
+        """True if all its pods get another node without preemption."""
         return self.complete and not self.pending and not self.preempted
 
     def as_dict(self) -> dict[str, Any]:
@@ -149,8 +157,8 @@ class NodeResult:
 
 
 def as_json(value: Any) -> Any:
-    """Dataclasses as objects with keys in camel case, and everything else as it is. Larger sums are cut to 64 bits, the largest integers of
-    orjson.
+    """Dataclasses as objects with keys in camel case, and everything else as it is. Larger sums are cut to 64 bits, the
+    largest integers of orjson.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         own = {_camel(each.name): as_json(getattr(value, each.name)) for each in dataclasses.fields(value)}

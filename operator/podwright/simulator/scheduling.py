@@ -2,9 +2,9 @@
 
     pop ─► policy ─► core.cycle.schedule, or core.gangs for a group ─► place, or reject ─► victims leave at once, events retry others
 
-The core decides, with the policies, filters, scores, queue order and preemption of the operator. Only the execution differs: a Binding
-always succeeds, a victim leaves at once, and a pod that would wait in Permit is approved. Time is the cluster's clock, which advances only
-to the next pod that is due. Extenders are not called.
+The core decides, with the policies, filters, scores, queue order and preemption of the operator. Only the execution
+differs: a Binding always succeeds, a victim leaves at once, and a pod that would wait in Permit is approved. Time is
+the cluster's clock, which advances only to the next pod that is due. Extenders are not called.
 """
 
 from __future__ import annotations
@@ -42,14 +42,18 @@ from podwright.simulator.loaded import LoadedCluster
 MAX_FAULTS: Final = 3
 """After this number of attempts that fail with an error, a pod is not tried again."""
 MAX_PREEMPTIONS: Final = 3
-"""How often a pod, or a group, may evict others. Their controllers create these anew, so that two pods could evict each other's for ever."""
+"""How often a pod, or a group, may evict others. Their controllers create these again, so that two pods could evict
+each other's for ever.
+"""
 NOT_TRIED: Final = "the simulation ended before the pod was tried"
 TERMINATING: Final = "the pod is being deleted"
 
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """The pod has a node. `policy`: name and generation of the policy that decided. `score`: None if only one node was feasible."""
+    """The pod has a node. `policy`: name and generation of the policy that decided. `score`: None if only one node was
+    feasible.
+    """
 
     pod: PodInfo
     node_name: str
@@ -59,7 +63,9 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class StillPending:
-    """The pod has no node. `message`: why, in the words of the event FailedScheduling. `plugins`: those that rejected or gate it."""
+    """The pod has no node. `message`: why, in the words of the event FailedScheduling. `plugins`: those that rejected
+    or gate it.
+    """
 
     pod: PodInfo
     message: str
@@ -174,7 +180,7 @@ class Scheduling:
 
     @property
     def is_due_later(self) -> bool:
-        """Whether a pod will be tried again without an event."""
+        """True if a pod will be tried again without an event."""
         counts = self.queue.counts()
         return bool(counts[Place.ACTIVE.value] or counts[Place.BACKOFF.value])
 
@@ -186,7 +192,9 @@ class Scheduling:
                 self.outcome.pending[uid] = found
 
     def why_waits(self, uid: str) -> StillPending | None:
-        """Why the pod waits: why it is not tried, or else the result of the last attempt. None for a pod that does not wait."""
+        """Why the pod waits: why it is not tried, or else the result of the last attempt. None for a pod that does not
+        wait.
+        """
         known, queued = self.outcome.pending.get(uid), self.queue.get(uid)
         if queued is None:
             return known

@@ -1,4 +1,5 @@
-"""The HTTP API of `podwright simulate --serve`: many hypotheses in one request, on one loaded cluster, each rolled back.
+"""The HTTP API of `podwright simulate --serve`: many hypotheses in one request, on one loaded cluster, each rolled
+back.
 
     GET  /healthz        ok
     GET  /v1/cluster     the cluster in numbers
@@ -7,8 +8,8 @@
     POST /v1/reload      reads the cluster again
     GET  /page/          the page: see page.py
 
-Simulations run one at a time in one thread, because they share the cluster; the event loop only waits. Sizes, counts and times are bounded.
-If the client gives up a request, its simulation stops.
+Simulations run one at a time in one thread, because they share the cluster; the event loop only waits. Sizes, counts
+and times are bounded. If the client gives up a request, its simulation stops.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one request, and of the number of open requests. `body_seconds`: how long a body may take to arrive; `listed`: how many
-    pods all results of a request list; further ones are summaries.
+    """Bounds of one request, and of the number of open requests. `body_seconds`: how long a body may take to arrive;
+    `listed`: how many pods all results of a request list; further ones are summaries.
     """
 
     request_bytes: int = 16 << 20
@@ -75,8 +76,8 @@ class RequestError(Exception):
 
 
 class SimulationServer:
-    """See the module. `read` reads the cluster; it may take long, and raise. `token`: what requests must contain; empty: no token is
-    needed.
+    """See the module. `read` reads the cluster; it may take long, and raise. `token`: what requests must contain;
+    empty: no token is needed.
     """
 
     def __init__(
@@ -142,8 +143,8 @@ class SimulationServer:
             raise web.HTTPUnsupportedMediaType(reason="the content type must be application/json")
 
     def _counted(self, handler: Handler) -> Handler:
-        """The handler, bounded to the number of requests that may be open. A request counts before its body is read, because bodies take
-        memory.
+        """The handler, bounded to the number of requests that may be open. A request counts before its body is read,
+        because bodies take memory.
         """
 
         async def handle(request: web.Request) -> web.StreamResponse:

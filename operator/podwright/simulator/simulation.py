@@ -1,8 +1,10 @@
-"""Simulations: a hypothesis is applied to a loaded cluster, pods are scheduled, and everything is rolled back. Start here.
+"""Simulations: a hypothesis is applied to a loaded cluster, pods are scheduled, and everything is rolled back. Start
+here.
 
     simulate ─► Trial: changes.apply ─► Scheduling.settle: every waiting pod, in the queue's order ─► SimulationResult
 
-The decisions are those of the scheduler: see `scheduling`. `simulate_each_node` drains or removes each node in turn, on one loaded cluster.
+The decisions are those of the scheduler: see `scheduling`. `simulate_each_node` drains or removes each node in turn, on
+one loaded cluster.
 """
 
 from __future__ import annotations
@@ -48,10 +50,11 @@ def simulate(
     try_to_empty: int = 0,
     stopped: Stopped = never,
 ) -> SimulationResult:
-    """Simulates a hypothesis. `seed` decides among equal scores; `try_to_empty`: how many nodes to try to empty afterwards.
+    """Simulates a hypothesis. `seed` decides among equal scores; `try_to_empty`: how many nodes to try to empty
+    afterwards.
 
-    `stopped` is asked before each attempt; once it is True, the result is incomplete. Raises HypothesisError, also if the time is up
-    before all changes are made. The cluster is left as it was.
+    `stopped` is asked before each attempt; once it is True, the result is incomplete. Raises HypothesisError, also if
+    the time is up before all changes are made. The cluster is left as it was.
     """
     before, nodes_before = totals(cluster), node_usage(cluster)
     with Trial(cluster) as trial:
@@ -86,10 +89,11 @@ def simulate_each_node(
     seed: int = 0,
     stopped: Stopped = never,
 ) -> Iterator[NodeResult]:
-    """Drains or removes each node on its own, or each of the given nodes, and yields the results. Raises HypothesisError.
+    """Drains or removes each node on its own, or each of the given nodes, and yields the results. Raises
+    HypothesisError.
 
-    Pods that are pending are scheduled first, once. Those that stay pending are not tried again for each node. Consume the iterator, or
-    close it: when it ends, the cluster is as before.
+    Pods that are pending are scheduled first, once. Those that stay pending are not tried again for each node. Consume
+    the iterator, or close it: when it ends, the cluster is as before.
     """
     change = drain_node if action == "drain" else remove_node
     with Trial(cluster) as base:
@@ -190,8 +194,8 @@ def _blocked(blockers: Iterable[Blocker]) -> Sequence[BlockedEviction]:
 
 
 def _empty(cluster: LoadedCluster, most: int, seed: int, stopped: Stopped) -> Emptied:
-    """Drains nodes one by one, the least used first, and keeps each drain after which all pods have a node. No pod preempts, and no
-    PodDisruptionBudget is violated. Rolls everything back.
+    """Drains nodes one by one, the least used first, and keeps each drain after which all pods have a node. No pod
+    preempts, and no PodDisruptionBudget is violated. Rolls everything back.
     """
     order = _by_usage(cluster)[:most]
     together = []
@@ -212,7 +216,9 @@ def _empty(cluster: LoadedCluster, most: int, seed: int, stopped: Stopped) -> Em
 
 
 def _by_usage(cluster: LoadedCluster) -> Sequence[str]:
-    """The nodes that have pods to move and are not cordoned, the least used first: by their greatest share of CPU and memory."""
+    """The nodes that have pods to move and are not cordoned, the least used first: by their greatest share of CPU and
+    memory.
+    """
     table = cluster.cache.table
     shares = np.zeros(table.size)
     for resource in (CPU, MEMORY):
@@ -226,7 +232,7 @@ def _by_usage(cluster: LoadedCluster) -> Sequence[str]:
 
 
 def _is_used(cluster: LoadedCluster, slot: int) -> bool:
-    """Whether the node has a pod that could run elsewhere."""
+    """True if the node has a pod that could run elsewhere."""
     return any(not belongs_to_node(pod) for pod in cluster.cache.node_at(slot).pods.values())
 
 

@@ -1,8 +1,8 @@
 """Snapshot: everything about a cluster that scheduling depends on, as plain objects.
 
-`podwright snapshot` writes one; the lists that `kubectl get … -o json` prints are snapshots, too. `live` takes one from an API server,
-`loaded` makes a cluster of it that can be simulated. The file is a v1 List, with a field `podwright` that says when it was taken and
-which kinds are missing. It holds no secrets: see `redaction`.
+`podwright snapshot` writes one; the lists that `kubectl get … -o json` prints are snapshots, too. `live` takes one from
+an API server, `loaded` makes a cluster of it that can be simulated. The file is a v1 List, with a field `podwright`
+that says when it was taken and which kinds are missing. It holds no secrets: see `redaction`.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class SnapshotError(Exception):
 class Snapshot:
     """See the module. `objects` have `apiVersion` and `kind`.
 
-    `missing`: the kinds that are missing, each with the reason. `taken_at`: seconds since the epoch, None if not known. `minor`: the API
-    server's minor version, None if not known. `signals`: the numbers of signals, by signal and node.
+    `missing`: the kinds that are missing, each with the reason. `taken_at`: seconds since the epoch, None if not known.
+    `minor`: the API server's minor version, None if not known. `signals`: the numbers of signals, by signal and node.
     """
 
     objects: Sequence[Raw]
@@ -89,7 +89,9 @@ def write_snapshot(snapshot: Snapshot, path: str) -> None:
 
 
 def read_snapshot(paths: Sequence[str]) -> Snapshot:
-    """The objects of all files together; `-` is standard input. Files may be packed with gzip. Raises SnapshotError and OSError."""
+    """The objects of all files together; `-` is standard input. Files may be packed with gzip. Raises SnapshotError and
+    OSError.
+    """
     found = [parse_snapshot(_content(path), "standard input" if path == "-" else path) for path in paths]
     times = [each.taken_at for each in found if each.taken_at is not None]
     objects = [raw for each in found for raw in each.objects]

@@ -2,9 +2,10 @@
 
     with Trial(cluster) as trial: nodes, pods, objects and policies change ─► pods are scheduled ─► everything is as it was
 
-Invariant: after a trial the cluster is as before it, down to the order of nodes and pods. Pods are placed and removed in transactions on the
-cache (core/state/transaction.py), in which nodes must not change. So a change of another kind ends the transaction at hand; the next
-placement begins another one inside it. All are undone in reverse order. Nothing is copied: a trial costs what it changes.
+Invariant: after a trial the cluster is as before it, down to the order of nodes and pods. Pods are placed and removed
+in transactions on the cache (core/state/transaction.py), in which nodes must not change. So a change of another kind
+ends the transaction at hand; the next placement begins another one inside it. All are undone in reverse order. Nothing
+is copied: a trial costs what it changes.
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ class Trial:
             self._changed(lambda: self._cache.set_object(kind, before))
 
     def remove_objects(self, kind: str, keys: Sequence[tuple[str, str]]) -> None:
-        """Removes objects by namespace and name; unknown ones are ignored. The first call costs as much as all objects of the kind in these namespaces."""
+        """Removes objects by namespace and name; unknown ones are ignored. The first call costs as much as all objects
+        of the kind in these namespaces.
+        """
         store = self._cache.store
         known = [raw for namespace, name in keys if (raw := store.get(kind, name, namespace)) is not None]
         if not known:
@@ -132,7 +135,9 @@ class Trial:
         self._changed(undo)
 
     def apply_policy(self, raw: Raw) -> ApplyResult:
-        """Applies a SchedulerPolicy in place of one of the same name, even of the same generation. The result says what is wrong with it."""
+        """Applies a SchedulerPolicy in place of one of the same name, even of the same generation. The result says what
+        is wrong with it.
+        """
         known, policies = self.cluster.policy_objects, self.cluster.policies
         name, _, _ = identity_of(raw)
         before = known.get(name)
@@ -191,7 +196,9 @@ class Trial:
         self._changed(undo)
 
     def drop_pending(self, pods: Sequence[PodInfo]) -> None:
-        """These pods no longer wait. Raises KeyError if one did not. Costs as much as all that wait, so drop many at once."""
+        """These pods no longer wait. Raises KeyError if one did not. Costs as much as all that wait, so drop many at
+        once.
+        """
         pending, groups, nominator = self.cluster.pending, self._cache.groups, self._cache.nominator
         order, before = dict(pending), nominator.copy()
         for pod in pods:
@@ -274,9 +281,11 @@ def pods_on(cluster: LoadedCluster, node_name: str) -> Sequence[PodInfo]:
 
 
 def created_anew(cluster: LoadedCluster, pod: PodInfo, name: str, uid: str = "") -> PodInfo:
-    """The pod that a controller creates in place of this one. It has no claims of its templates yet. `uid`: empty for one made of the pod's."""
+    """The pod that a controller creates in place of this one. It has no claims of its templates yet. `uid`: empty for
+    one made of the pod's.
+    """
     raw = pod.raw or cluster.assigned.get(pod.uid)
-    uid = uid or f"{pod.uid}/{name}/anew"
+    uid = uid or f"{pod.uid}/{name}/again"
     return replace(
         pod,
         name=name,

@@ -1,4 +1,5 @@
-"""Policies that are given to be tried: in shadow mode they would decide nothing, so they are tried as if their mode were Enforce.
+"""Policies that are given to be tried: in shadow mode they would decide nothing, so they are tried as if their mode
+were Enforce.
 
 Those that a snapshot contains are as they are in the cluster.
 """

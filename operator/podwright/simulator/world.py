@@ -52,7 +52,9 @@ class NoCluster:
 
 
 class World:
-    """A cache and everything else that plugins ask their Handle for. `clock` returns seconds since the epoch; `store` is empty; `signals`: all that exist."""
+    """A cache and everything else that plugins ask their Handle for. `clock` returns seconds since the epoch; `store`
+    is empty; `signals`: all that exist.
+    """
 
     def __init__(
         self,

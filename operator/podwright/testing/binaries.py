@@ -1,7 +1,8 @@
 """Finds the control plane's programs on this machine.
 
-It searches `KUBEBUILDER_ASSETS` (any version, unless the environment chooses one), then `PATH` (only the same minor version, because a
-distribution's kubectl can be years old), then the cache. Last, it builds the program with Go. Read `build` next.
+It searches `KUBEBUILDER_ASSETS` (any version, unless the environment chooses one), then `PATH` (only the same minor
+version, because a distribution's kubectl can be years old), then the cache. Last, it builds the program with Go. Read
+`build` next.
 """
 
 import os
@@ -35,7 +36,9 @@ class Binaries:
         return self._found[name]
 
     def path(self, name: str) -> Path:
-        """The path of a program. Builds it if necessary, which takes minutes. Raises BinariesMissingError and BuildError."""
+        """The path of a program. Builds it if necessary, which takes minutes. Raises BinariesMissingError and
+        BuildError.
+        """
         path = self.find(name)
         if path is None:
             self.require([name])

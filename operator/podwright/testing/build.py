@@ -57,12 +57,14 @@ def cache_folder() -> Path:
 
 
 def family_folder(family: Family, versions: Versions) -> Path:
-    """The folder in the cache for the programs of this family, in the version that `versions` has of it. It may not exist."""
+    """The folder in the cache for the programs of this family, in the version that `versions` has of it. It may not
+    exist.
+    """
     return cache_folder() / f"{family}-{versions.of(family)}"
 
 
 def complete(path: Path, program: Program) -> bool:
-    """Whether `path` is executable and the program's companion files are in its folder."""
+    """True if `path` is executable and the program's companion files are in its folder."""
     return os.access(path, os.X_OK) and all((path.parent / file).exists() for file in program.companions)
 
 
@@ -97,8 +99,8 @@ def build(program: Program, versions: Versions, report: Report = report_to_stder
 def build_source(source: Path, versions: Versions, report: Report = report_to_stderr) -> Path:
     """Builds Go code that imports packages of `k8s.io/kubernetes`. Raises BuildError.
 
-    `source` is a folder with a main package, or a test main, which may also import test packages and whose name must end in
-    `_test.go`. The program is cached by the content of `source`.
+    `source` is a folder with a main package, or a test main, which may also import test packages and whose name must
+    end in `_test.go`. The program is cached by the content of `source`.
     """
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in _go_files(source))).hexdigest()[:12]
     return build(Program(f"{source.stem}-{digest}", "kubernetes", ".", source=source), versions, report)

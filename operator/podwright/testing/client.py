@@ -82,7 +82,7 @@ class Client:
             raise
 
     def ready(self) -> bool:
-        """Whether the server is reachable and ready."""
+        """True if the server is reachable and ready."""
         try:
             return self.raw("GET", "/readyz")[0] == 200
         except (OSError, http.client.HTTPException):
@@ -102,7 +102,9 @@ class Client:
         return self.request("POST", collection_path(body), body)
 
     def add_priority_class(self, name: str, value: int, preemption_policy: str = "PreemptLowerPriority") -> None:
-        """Creates a PriorityClass unless it exists, and returns when pods may name it: the API server's admission learns of it by a watch."""
+        """Creates a PriorityClass unless it exists, and returns when pods may name it: the API server's admission
+        learns of it by a watch.
+        """
         body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
         with suppress_status(409):
             self.create({**body, "value": value, "preemptionPolicy": preemption_policy})

@@ -4,8 +4,9 @@
         cluster.client.create(node("node-1"))
         print(cluster.kubectl("get", "nodes"))
 
-It listens only on loopback, enforces RBAC and starts within seconds. It is cleaned up however this process ends (see `processes`).
-After a failure, it keeps the logs and prints their path. `servers` holds the command lines, `binaries` finds the programs.
+It listens only on loopback, enforces RBAC and starts within seconds. It is cleaned up however this process ends (see
+`processes`). After a failure, it keeps the logs and prints their path. `servers` holds the command lines, `binaries`
+finds the programs.
 """
 
 import os
@@ -53,7 +54,9 @@ class ControlPlane:
     """One cluster. Attributes: `kubeconfig` (the admin's), `url`, `client`, `bulk`, `etcd`, `api_server`, `logs`."""
 
     def __init__(self, options: Options | None = None, binaries: Binaries | None = None, **changes: Any) -> None:
-        """Prepares the processes but starts none. `changes` are fields of Options. Raises BinariesMissingError and BuildError."""
+        """Prepares the processes but starts none. `changes` are fields of Options. Raises BinariesMissingError and
+        BuildError.
+        """
         self.options = replace(options or Options(), **changes)
         self.binaries = binaries or Binaries()
         self.binaries.require(["etcd", "kube-apiserver", "kubectl"])
@@ -104,7 +107,9 @@ class ControlPlane:
         return self.folder / "etcd"
 
     def start(self) -> Self:
-        """Starts etcd and the API server, and returns when both are ready. Raises ProcessError after stopping everything."""
+        """Starts etcd and the API server, and returns when both are ready. Raises ProcessError after stopping
+        everything.
+        """
         try:
             if self.options.etcd_data is not None:
                 shutil.copytree(self.options.etcd_data, self._etcd_data)
@@ -246,7 +251,8 @@ class ControlPlane:
         return self.binaries.path("kwok").parent / "stages.yaml"
 
     def start_kwok(self, flags: Sequence[str] = (), stages: Path | None = None) -> Server:
-        """Starts KWOK, which simulates the kubelets of all nodes: bound pods run, nodes are ready and renew their leases.
+        """Starts KWOK, which simulates the kubelets of all nodes: bound pods run, nodes are ready and renew their
+        leases.
 
         `stages` is a file of Stages to use instead of `kwok_stages`.
         """
@@ -282,7 +288,9 @@ class ControlPlane:
         )
 
     def user_kubeconfig(self, name: str) -> Path:
-        """The kubeconfig of `system:kube-scheduler` or `system:kube-controller-manager`, who have the rights that Kubernetes gives them."""
+        """The kubeconfig of `system:kube-scheduler` or `system:kube-controller-manager`, who have the rights that
+        Kubernetes gives them.
+        """
         user = self._users[name]
         return self._kubeconfig(user.name.replace(":", "-"), user.token)
 

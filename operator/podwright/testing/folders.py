@@ -1,8 +1,9 @@
 """The working folder of a control plane, and the removal of folders whose owners were killed.
 
 An owner locks a file in its folder while it lives. The kernel releases the lock when the process ends, so an unlocked
-folder is stale, unless it was kept for its logs. A folder without that file belongs to an owner that was killed before it
-took the lock, or its removal was incomplete because programs were still running. It is stale if it is unchanged for a while.
+folder is stale, unless it was kept for its logs. A folder without that file belongs to an owner that was killed before
+it took the lock, or its removal was incomplete because programs were still running. It is stale if it is unchanged for
+a while.
 """
 
 import contextlib

@@ -57,7 +57,8 @@ class Process:
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
         environ = dict(os.environ if self._environ is None else self._environ)
-        # As in the image, where everything is compiled: to compile the operator's modules at each start would take half of the start's time.
+        # As in the image, where everything is compiled: to compile the operator's modules at each start would take half
+        # of the start's time.
         environ.pop("PYTHONDONTWRITEBYTECODE", None)
         launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *self.command]
         with self.log.open("ab") as log:

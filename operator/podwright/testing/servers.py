@@ -12,8 +12,8 @@ from pathlib import Path
 from podwright.testing.processes import Process
 
 DISABLED_ADMISSION = ("TaintNodesByCondition", "ServiceAccount")
-"""These plugins need controllers that do not run here: the node lifecycle controller, which removes the not-ready taint of new nodes, and the
-service account controller, which creates the default account of each namespace."""
+"""These plugins need controllers that do not run here: the node lifecycle controller, which removes the not-ready taint
+of new nodes, and the service account controller, which creates the default account of each namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Options:
     """Options of a control plane. Extra flags have the form of the command line."""
 
     fsync: bool = False
-    """Whether etcd syncs each write to disk. Tests do not need this; benchmarks may."""
+    """True if etcd syncs each write to disk. Tests do not need this; benchmarks may."""
     etcd_data: Path | None = None
     """A data folder to start from, written by `ControlPlane.save_data`. It is copied and never modified."""
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
@@ -145,7 +145,7 @@ def feature_gate_flags(gates: Mapping[str, bool]) -> list[str]:
 
 
 def answers_ok(url: str) -> bool:
-    """Whether a GET of `url`, on loopback, returns 200. The certificate is not verified."""
+    """True if a GET of `url`, on loopback, returns 200. The certificate is not verified."""
     context = ssl._create_unverified_context() if url.startswith("https:") else None  # noqa: S323, SLF001 -- loopback; there is no public one
     try:
         with urllib.request.urlopen(url, timeout=5, context=context) as answer:  # noqa: S310 -- loopback

@@ -1,7 +1,8 @@
 """The programs of the control plane, and Helm, with their pinned versions.
 
-The environment variables `KUBERNETES_VERSION` (for example 1.36.3, or 1.36 for the release of that minor version in RELEASES),
-`ETCD_VERSION`, `KWOK_VERSION` and `HELM_VERSION` override the versions. Read `binaries` next, which finds the programs.
+The environment variables `KUBERNETES_VERSION` (for example 1.36.3, or 1.36 for the release of that minor version in
+RELEASES), `ETCD_VERSION`, `KWOK_VERSION` and `HELM_VERSION` override the versions. Read `binaries` next, which finds
+the programs.
 """
 
 import os
@@ -15,7 +16,9 @@ from typing import Final, Literal
 Family = Literal["kubernetes", "etcd", "kwok", "helm"]
 
 RELEASES: Final = ("1.34.4", "1.35.4", "1.36.3", "1.37.2")
-"""The releases of Kubernetes with which Podwright is tested, oldest first: one of each supported minor version. The last is the default."""
+"""The releases of Kubernetes with which Podwright is tested, oldest first: one of each supported minor version. The
+last is the default.
+"""
 
 _VERSION = re.compile(r"v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.]+)?)")
 
@@ -26,7 +29,9 @@ class VersionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The version of each family of programs, without a leading `v`. `chosen`: the families whose version the environment gives."""
+    """The version of each family of programs, without a leading `v`. `chosen`: the families whose version the
+    environment gives.
+    """
 
     kubernetes: str = RELEASES[-1]
     etcd: str = "3.6.12"
@@ -78,8 +83,8 @@ def _chosen(family: Family, variable: str, text: str) -> str:
 class Program:
     """A program of the control plane: its file name, its Go package, and the arguments that print its version.
 
-    `companions` are files that it needs in its folder. `source` is Go code to compile instead of a published package: a folder with
-    a main package, or a test main.
+    `companions` are files that it needs in its folder. `source` is Go code to compile instead of a published package: a
+    folder with a main package, or a test main.
     """
 
     name: str
@@ -116,5 +121,5 @@ PROGRAMS: dict[str, Program] = {
 
 
 def same_minor(version: str, pinned: str) -> bool:
-    """Whether two versions differ only in the patch; close enough for an installed program."""
+    """True if two versions differ only in the patch; close enough for an installed program."""
     return version.split(".")[:2] == pinned.split(".")[:2]

@@ -10,7 +10,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class WorkloadApi:
-    """The PodGroups of Kubernetes' Workload API. `version`: the newest that is served, for example `scheduling.k8s.io/v1beta1`.
+    """The PodGroups of Kubernetes' Workload API. `version`: the newest that is served, for example
+    `scheduling.k8s.io/v1beta1`.
 
     `controllers`: those without which a deleted PodGroup stays, because it keeps its finalizer.
     """

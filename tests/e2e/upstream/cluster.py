@@ -98,8 +98,8 @@ def _daemon_set(name: str) -> Json:
 def kubelet_stages(published: str) -> str:
     """KWOK's Stages, extended by the kubelet behaviour that specs rely on.
 
-    KWOK deletes pods by name. It must not delete a pod that is being force-deleted, because a new pod of the same name may
-    already exist.
+    KWOK deletes pods by name. It must not delete a pod that is being force-deleted, because a new pod of the same name
+    may already exist.
     """
     stages = [stage for stage in yaml.safe_load_all(published) if stage]
     for stage in stages:

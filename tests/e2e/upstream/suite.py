@@ -25,7 +25,9 @@ _TIMEOUT = "30m"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a spec. `state` is Ginkgo's (passed, failed, skipped, timedout, …); `message` is the failure, or the reason for the skip."""
+    """The result of a spec. `state` is Ginkgo's (passed, failed, skipped, timedout, …); `message` is the failure, or
+    the reason for the skip.
+    """
 
     name: str
     state: str
@@ -44,7 +46,8 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether each spec that passes with kube-scheduler also passes with Podwright; without kube-scheduler, whether all pass.
+    """Whether each spec that passes with kube-scheduler also passes with Podwright; without kube-scheduler, whether all
+    pass.
 
     With fewer than `minimum` required specs, which is at least 1, the verdict is not good even if all pass.
     """
@@ -105,9 +108,9 @@ def run(
 ) -> list[Result]:
     """Runs the specs on a new cluster with this default scheduler.
 
-    `focus` and `without` are parts of the names of specs to run (by default all) and to leave out. `report` is called as
-    each spec ends. Without `pod_groups`, or if this version of Kubernetes has none, the cluster has no pod groups, and their
-    specs do not run. Raises ProcessError.
+    `focus` and `without` are parts of the names of specs to run (by default all) and to leave out. `report` is called
+    as each spec ends. Without `pod_groups`, or if this version of Kubernetes has none, the cluster has no pod groups,
+    and their specs do not run. Raises ProcessError.
     """
     program = build(binaries)
     pod_groups = pod_groups and workload_api(binaries.versions.kubernetes_minor) is not None

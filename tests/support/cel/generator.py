@@ -1,4 +1,6 @@
-"""Generates expressions over given variables: mostly well-typed, with values at their limits, and some that are refused or fail."""
+"""Generates expressions over given variables: mostly well-typed, with values at their limits, and some that are refused
+or fail.
+"""
 
 import random
 

@@ -58,7 +58,9 @@ def declared(declaration):
 
 
 def ask(variables, questions):
-    """The oracle's answers. `variables` are JSON declarations, each question is an expression with variables or a device."""
+    """The oracle's answers. `variables` are JSON declarations, each question is an expression with variables or a
+    device.
+    """
     lines = [json.dumps(variables), *(json.dumps(question) for question in questions)]
     done = subprocess.run([program()], input="\n".join(lines).encode(), capture_output=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -170,7 +172,9 @@ def encode(value):
 
 
 def differences(variables, environment, questions):
-    """The questions with another answer, each with the oracle's answer and ours. cel-go iterates maps at random: several orders count."""
+    """The questions with another answer, each with the oracle's answer and ours. cel-go iterates maps at random:
+    several orders count.
+    """
     found = [
         (question, theirs, ours)
         for question, theirs in zip(questions, ask(variables, questions), strict=True)
@@ -227,7 +231,9 @@ def _outcome(found):
 
 
 def normalized(found):
-    """An answer without what has no meaning: the order of maps, the notation of quantities, the place and words of a refusal."""
+    """An answer without what has no meaning: the order of maps, the notation of quantities, the place and words of a
+    refusal.
+    """
     if "refusal" in found:
         return {"refusal": True}
     kept = {name: found[name] for name in ("type", "error", "estimate") if name in found}

@@ -1,4 +1,6 @@
-"""What generated expressions are made of: literals and calls by the type of their value. `{int}` stands for a part of that type."""
+"""What generated expressions are made of: literals and calls by the type of their value. `{int}` stands for a part of
+that type.
+"""
 
 VARIABLES = {
     "x": {"type": "int"},

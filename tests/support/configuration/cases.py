@@ -1,4 +1,6 @@
-"""Some 200 KubeSchedulerConfiguration files of v1: each is the smallest file, changed in one place, or a few of these together."""
+"""Some 200 KubeSchedulerConfiguration files of v1: each is the smallest file, changed in one place, or a few of these
+together.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Configuration files of schedulers that run beside the default one, as their authors write them: nothing in them is for Podwright."""
+"""Configuration files of schedulers that run beside the default one, as their authors write them: nothing in them is
+for Podwright.
+"""
 
 from typing import Final
 

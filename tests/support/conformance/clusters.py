@@ -1,7 +1,9 @@
-"""Random conformance cases about all of the default plugins but DynamicResources: small clusters, each with a pending pod or with steps.
+"""Random conformance cases about all of the default plugins but DynamicResources: small clusters, each with a pending
+pod or with steps.
 
-A case depends only on its seed and number. Its group is the topic of the case, `mixed` for several topics, or `sequence`. Objects are such
-as the API server accepts, and refer to others that may be missing. `devices` and `pod_resources` have further cases.
+A case depends only on its seed and number. Its group is the topic of the case, `mixed` for several topics, or
+`sequence`. Objects are such as the API server accepts, and refer to others that may be missing. `devices` and
+`pod_resources` have further cases.
 """
 
 from __future__ import annotations
@@ -447,7 +449,9 @@ class _Generator:
         return {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": {"phase": "Available"}}
 
     def _preemption(self, pending: Object) -> None:
-        """Nodes full of pods of lower and higher priority, some with a disruption budget, and a pending pod with a priority."""
+        """Nodes full of pods of lower and higher priority, some with a disruption budget, and a pending pod with a
+        priority.
+        """
         pods: list[Object] = []
         for node in self._case["nodes"]:
             name = node["metadata"]["name"]

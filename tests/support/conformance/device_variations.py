@@ -1,6 +1,8 @@
-"""Cases with devices that are varied at random: each takes a case, and changes some parts of it or gives it parts of others.
+"""Cases with devices that are varied at random: each takes a case, and changes some parts of it or gives it parts of
+others.
 
-So new cases look like the given ones, and combine what these have apart. What the API server would refuse may occur where kube-scheduler has an answer to it.
+So new cases look like the given ones, and combine what these have apart. What the API server would refuse may occur
+where kube-scheduler has an answer to it.
 """
 
 from __future__ import annotations
@@ -419,7 +421,9 @@ class _Variation:
 
     @_change
     def name_an_extended_resource(self) -> None:
-        """Not of a class whose implicit resource the pod asks for: kube-scheduler forgets that if another class has the same name and is newer."""
+        """Not of a class whose implicit resource the pod asks for: kube-scheduler forgets that if another class has the
+        same name and is newer.
+        """
         asked = str(self.case["pod"])
         classes = [raw for raw in self.case.get("deviceClasses", ()) if f"/{raw['metadata']['name']}'" not in asked]
         if (found := self.any(classes)) is not None:

@@ -1,7 +1,8 @@
-"""Random clusters with devices and a pod that asks for some, as cases for `podwright evaluate` and for kube-scheduler's own code.
+"""Random clusters with devices and a pod that asks for some, as cases for `podwright evaluate` and for kube-scheduler's
+own code.
 
-Everything that kube-scheduler's allocator looks at occurs, and often the cluster is too small or something is wrong with it. Expressions are such that
-the API server accepts them. Objects are small, so that searches end.
+Everything that kube-scheduler's allocator looks at occurs, and often the cluster is too small or something is wrong
+with it. Expressions are such that the API server accepts them. Objects are small, so that searches end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Asks kube-scheduler's own code for the answers of conformance cases, and compares them with Podwright's.
 
-The program is built from `tests/conformance/oracle` with Go into the cache, like the control plane, against the reference release of
-Kubernetes. `make conformance` runs this module.
+The program is built from `tests/conformance/oracle` with Go into the cache, like the control plane, against the
+reference release of Kubernetes. `make conformance` runs this module.
 """
 
 import random

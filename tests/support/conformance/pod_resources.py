@@ -1,6 +1,7 @@
 """Random conformance cases about what a pod requests: pod-level resources, overhead, sidecars and in-place resize.
 
-A case depends only on its seed and number. All quantities are in canonical notation, as the API server serves them (see quantities.py).
+A case depends only on its seed and number. All quantities are in canonical notation, as the API server serves them (see
+quantities.py).
 """
 
 from __future__ import annotations

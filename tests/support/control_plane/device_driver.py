@@ -1,7 +1,8 @@
 """A stand-in for a DRA driver on the real control plane, and the objects of resource.k8s.io that tests create there.
 
-`Driver` publishes ResourceSlices for each node and follows the claims, as kubelet plugins do: `prepared` are the claims whose devices it has
-prepared for a pod on their node, and it sets the binding conditions of devices that have them. `excesses` counts what claims have together that is more than there is.
+`Driver` publishes ResourceSlices for each node and follows the claims, as kubelet plugins do: `prepared` are the claims
+whose devices it has prepared for a pod on their node, and it sets the binding conditions of devices that have them.
+`excesses` counts what claims have together that is more than there is.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class Driver:
         define: Callable[[str], Raw] = lambda _name: {},
         **device: Any,
     ) -> None:
-        """`devices`: the names of the devices of each node. `define` gives further fields of a device, `device` those of all.
-        `counters`: those of the counter set `board` of each node.
+        """`devices`: the names of the devices of each node. `define` gives further fields of a device, `device` those
+        of all. `counters`: those of the counter set `board` of each node.
 
         `name` is that of the class of these devices, which stands for the extended resource `resource`, too.
         """

@@ -1,10 +1,12 @@
 """Fixtures for tests on a real control plane, for every folder under `tests/`.
 
-`control_plane` is one cluster for the whole run, `empty_cluster` the same cluster without nodes, workloads and policies, `namespace`
-a new namespace in it. Tests that use one of them are marked `control_plane`. Missing programs are built before the first test,
-outside its time limit. Without the programs and without Go, these tests are skipped; in CI (`CI=true`) they fail.
+`control_plane` is one cluster for the whole run, `empty_cluster` the same cluster without nodes, workloads and
+policies, `namespace` a new namespace in it. Tests that use one of them are marked `control_plane`. Missing programs are
+built before the first test, outside its time limit. Without the programs and without Go, these tests are skipped; in CI
+(`CI=true`) they fail.
 
-`KUBERNETES_VERSION` chooses the version of the cluster. A test marked `kubernetes(36, "what it needs")` is skipped before 1.36.
+`KUBERNETES_VERSION` chooses the version of the cluster. A test marked `kubernetes(36, "what it needs")` is skipped
+before 1.36.
 """
 
 import os

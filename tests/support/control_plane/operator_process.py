@@ -56,7 +56,9 @@ class Operator:
     scheme: str = "http"
 
     def get(self, path: str, token: str = "", seconds: float = 5) -> tuple[int, str]:
-        """GET from its port. Returns the status and the body; status 0 without a response within these seconds. Does not verify certificates."""
+        """GET from its port. Returns the status and the body; status 0 without a response within these seconds. Does
+        not verify certificates.
+        """
         request = urllib.request.Request(f"{self.scheme}://127.0.0.1:{self.port}{path}")
         if token:
             request.add_header("Authorization", f"Bearer {token}")
@@ -73,7 +75,9 @@ class Operator:
         return self.get("/readyz")[0] == 200
 
     def metric(self, name: str, /, **labels: str) -> float:
-        """The sum of a metric's samples with these labels. Without a response NaN, which equals no number and is neither less nor greater."""
+        """The sum of a metric's samples with these labels. Without a response NaN, which equals no number and is
+        neither less nor greater.
+        """
         wanted = [f'{key}="{value}"' for key, value in labels.items()]
         status, text = self.get("/metrics", seconds=30)
         if status == 0:
@@ -174,7 +178,8 @@ _reused: dict[ControlPlane, tuple[Sequence[str], Operator]] = {}
 def reused(cluster: ControlPlane, *arguments: str) -> Iterator[Operator]:
     """An operator with these arguments that goes on after the block, for the next one with the same arguments.
 
-    Any other start of an operator on the cluster stops it, and so does the end of the test's module. Its log starts with the block.
+    Any other start of an operator on the cluster stops it, and so does the end of the test's module. Its log starts
+    with the block.
     """
     known, operator = _reused.get(cluster, (None, None))
     if operator is None or known != arguments or not operator.process.alive:

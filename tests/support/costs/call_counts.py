@@ -1,4 +1,6 @@
-"""Counts the calls of Python and C functions that an action makes. Unlike times, they do not depend on the machine or its load."""
+"""Counts the calls of Python and C functions that an action makes. Unlike times, they do not depend on the machine or
+its load.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Counts the operations of a decision: calls, passes over arrays and memory. Unlike times, they do not depend on the machine or its load."""
+"""Counts the operations of a decision: calls, passes over arrays and memory. Unlike times, they do not depend on the
+machine or its load.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,9 @@ _MAKERS = ("empty", "zeros", "ones", "full", "arange", "array", "asarray", "from
 class Operations:
     """Averages for one decision.
 
-    `calls` of Python functions, `c_calls` of C functions, `passes` over an array with a value for each node, the median peak of temporary
-    memory, and the number of memory blocks that stay allocated, which include the pod's entry in the cache.
+    `calls` of Python functions, `c_calls` of C functions, `passes` over an array with a value for each node, the median
+    peak of temporary memory, and the number of memory blocks that stay allocated, which include the pod's entry in the
+    cache.
     """
 
     calls: float
@@ -43,7 +46,9 @@ class Operations:
 
 
 def count(placed: MakePod, pending: MakePod, nodes: int, decisions: int = 20) -> Operations:
-    """Counts the operations of decisions on a cluster with `PLACED` pods, after `WARM_UP` decisions that are not counted."""
+    """Counts the operations of decisions on a cluster with `PLACED` pods, after `WARM_UP` decisions that are not
+    counted.
+    """
     decide = _decider(placed, pending, nodes)
     calls = _calls(decide, decisions)
     blocks = _blocks(decide, decisions)

@@ -32,9 +32,11 @@ class Clock:
 
 
 class FakeChildren:
-    """Computes at once, and hands the messages over after `meanwhile` was called with the number of the child, from 1 on.
+    """Computes at once, and hands the messages over after `meanwhile` was called with the number of the child, from 1
+    on.
 
-    Meanwhile the `now` of `clock` stands still. `refuse`: there can be no child. `end`: children end before their first message, for this reason.
+    Meanwhile the `now` of `clock` stands still. `refuse`: there can be no child. `end`: children end before their first
+    message, for this reason.
     """
 
     apart = False

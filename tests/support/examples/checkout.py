@@ -14,7 +14,9 @@ READ_ONLY = ("manifests", "charts", "crds", "Makefile", "Containerfile", ".ci", 
 
 
 class Checkout:
-    """Runs commands in a copy of the checkout, with their own programs first in PATH. `host` stands for /etc/kubernetes."""
+    """Runs commands in a copy of the checkout, with their own programs first in PATH. `host` stands for
+    /etc/kubernetes.
+    """
 
     def __init__(
         self, folder: Path, kubeconfig: Path, programs: Mapping[str, Path], scripts: Mapping[str, str] | None = None

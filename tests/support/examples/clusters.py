@@ -32,7 +32,9 @@ SIGNALS = f"--signals={Path(__file__).with_name('signals.yaml')}"
 
 
 def nodes() -> list[dict[str, Any]]:
-    """Nodes of 8 CPUs and 32 GiB: two with four GPUs and a taint, one cordoned, one with a large image, and three others."""
+    """Nodes of 8 CPUs and 32 GiB: two with four GPUs and a taint, one cordoned, one with a large image, and three
+    others.
+    """
     found = []
     for name, zone in (
         ("closed", "a"), ("empty-1", "a"), ("used-memory", "a"), ("used-both", "b"), ("with-image", "b"), ("gpu-free", "c"), ("gpu-half", "c"),

@@ -1,7 +1,7 @@
 """Records docs/first-policy.svg, the recording in the README: `make recording`.
 
-Runs the commands of `STEPS` on a real control plane with an operator, and shows each with what it printed. Nothing of it is written by hand, so names of
-pods and times differ a little each time.
+Runs the commands of `STEPS` on a real control plane with an operator, and shows each with what it printed. Nothing of
+it is written by hand, so names of pods and times differ a little each time.
 """
 
 from __future__ import annotations
@@ -123,7 +123,9 @@ def _tried(cluster: ControlPlane) -> bool:
 
 
 def svg(steps: Sequence[tuple[str, str, float]]) -> str:
-    """The recording as a picture that moves by itself: each frame is a group of lines, visible for its part of the time."""
+    """The recording as a picture that moves by itself: each frame is a group of lines, visible for its part of the
+    time.
+    """
     whole = sum(seconds for _, _, seconds in steps)
     lines: list[tuple[str, str]] = []
     frames, styles, begins = [], [], 0.0

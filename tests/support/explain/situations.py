@@ -1,4 +1,5 @@
-"""Thirty situations in which a pod waits, each with its true cause. They are explained on a World, and ten of them on a real API server.
+"""Thirty situations in which a pod waits, each with its true cause. They are explained on a World, and ten of them on a
+real API server.
 
 `pod` is the pod that waits. `bound`: whether a change is proposed that places it.
 """

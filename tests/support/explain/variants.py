@@ -1,4 +1,6 @@
-"""Variants of the situations: two causes at once, two objects of a kind, names that are misspelt elsewhere, other ways to say the same."""
+"""Variants of the situations: two causes at once, two objects of a kind, names that are misspelt elsewhere, other ways
+to say the same.
+"""
 
 from __future__ import annotations
 

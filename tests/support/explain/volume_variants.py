@@ -38,7 +38,7 @@ VOLUME_VARIANTS = (
         "volume disk-1 of claim data-1 is only in topology.kubernetes.io/zone In (b); volume disk-2 of claim data-2",
     ),
     Situation(
-        "two volumes in two zones, one of which may be provisioned anew",
+        "two volumes in two zones, one of which may be provisioned again",
         cluster(
             [node("one", "a"), node("two", "b")],
             storageClasses=[storage_class("fast", "example.com/disks")],
@@ -51,7 +51,7 @@ VOLUME_VARIANTS = (
         waiting(spec=mounting("data-1", "data-2")),
         "VolumeElsewhere",
         "volume disk-1 of claim data-1 is only in topology.kubernetes.io/zone In (b)",
-        ("create the claim default/data-1 anew, without its data, for a new volume where the pod goes",),
+        ("create the claim default/data-1 again, without its data, for a new volume where the pod goes",),
     ),
     Situation(
         "two volumes that only nodes of one zone reach, which has none",
@@ -76,7 +76,7 @@ VOLUME_VARIANTS = (
         waiting(spec=mounting("data")),
         "VolumeElsewhere",
         "volume disk of claim data is only in kubernetes.io/hostname In (gone)",
-        ("create the claim default/data anew, without its data, for a new volume where the pod goes",),
+        ("create the claim default/data again, without its data, for a new volume where the pod goes",),
     ),
     Situation(
         "a storage class for a zone without nodes",
@@ -133,7 +133,7 @@ VOLUME_VARIANTS = (
         waiting(spec=mounting("data")),
         "ClaimUnbound",
         "fastt, which does not exist; did you mean 'fast'?",
-        ("create the claim default/data anew, of storage class fast instead of fastt",),
+        ("create the claim default/data again, of storage class fast instead of fastt",),
     ),
     Situation(
         "two claims of a storage class without provisioner",

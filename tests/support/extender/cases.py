@@ -1,7 +1,7 @@
 """Generated answers of extenders, for a comparison of two schedulers: what becomes of a pod, and in which words.
 
-Each case is for one pod, whose name has the case's number. The answer depends on the pod and the nodes alone, so that it is the same however
-often it is asked for.
+Each case is for one pod, whose name has the case's number. The answer depends on the pod and the nodes alone, so that
+it is the same however often it is asked for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ EXTENDERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "whole-victims": {"preemptVerb": "preempt"},
     "binder": {"bindVerb": "bind"},
 }
-"""Extenders by the path of their URL. Each manages a resource of its name, so that a pod's requests choose its extender."""
+"""Extenders by the path of their URL. Each manages a resource of its name, so that a pod's requests choose its
+extender.
+"""
 HIGH: Final = "high"
 """The PriorityClass of pods that preempt."""
 

@@ -57,7 +57,9 @@ ALL = {**FILTER, "prioritizeVerb": "prioritize", "preemptVerb": "preempt", "weig
 
 
 def rig_with(*extenders, attempts=32, plugins=None, filters=()):
-    """An engine whose policy has these extenders, and a fake of each. `filters`: the names of those of `plugins` that it has as filters."""
+    """An engine whose policy has these extenders, and a fake of each. `filters`: the names of those of `plugins` that
+    it has as filters.
+    """
     lines = "".join(f"- {{urlPrefix: '{URL}/{i}', {_flow(each)}}}\n" for i, each in enumerate(extenders))
     enabled = ", ".join(f"{{name: {name}}}" for name in filters)
     text = (

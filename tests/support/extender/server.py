@@ -17,7 +17,8 @@ from podwright.testing import Client
 
 @dataclass(frozen=True)
 class Reply:
-    """`body`: bytes, or a value that becomes JSON. `delay` in seconds. With `drop`, the connection ends without an answer.
+    """`body`: bytes, or a value that becomes JSON. `delay` in seconds. With `drop`, the connection ends without an
+    answer.
 
     `missing`: how many bytes of the body are announced, but never come.
     """

@@ -1,7 +1,9 @@
-"""The steps that fault tests share: create nodes and pods, run operators, wait until the cluster settles, and verify the outcome.
+"""The steps that fault tests share: create nodes and pods, run operators, wait until the cluster settles, and verify
+the outcome.
 
-To add a fault test, write a test in `tests/faults` that takes the `arena` fixture, injects the fault, and ends with `Arena.verify` and
-`Arena.report`. `verify` checks the same invariants after every fault, on the API server's own data. A new kind of network fault goes to `proxy`.
+To add a fault test, write a test in `tests/faults` that takes the `arena` fixture, injects the fault, and ends with
+`Arena.verify` and `Arena.report`. `verify` checks the same invariants after every fault, on the API server's own data.
+A new kind of network fault goes to `proxy`.
 """
 
 from __future__ import annotations
@@ -28,11 +30,14 @@ WARM_UP = 100
 MAX_GROWTH = 1.2
 """The allowed ratio of memory after a fault to memory before it."""
 SPARE_MIB = 4
-"""Further resident memory that is allowed after a fault, for partly used pages. Memory in use gets no such allowance."""
+"""Further resident memory that is allowed after a fault, for partly used pages. Memory in use gets no such allowance.
+"""
 
 
 def memory(operator: kit.Operator, field: str = "RssAnon") -> float:
-    """A field of /proc/PID/status of the operator, in MiB. RssAnon is its private memory, VmHWM the peak including shared memory."""
+    """A field of /proc/PID/status of the operator, in MiB. RssAnon is its private memory, VmHWM the peak including
+    shared memory.
+    """
     status = Path(f"/proc/{operator.process.pid}/status").read_text()
     found = re.search(rf"^{field}:\s+(\d+) kB", status, re.MULTILINE)
     assert found is not None
@@ -237,8 +242,9 @@ class Arena:
     def verify(self, *, disturbed: bool = False, single_instance: bool = True) -> None:
         """Check that no pod is lost or bound twice, and that no node is over-committed.
 
-        `disturbed`: another scheduler or a shrinking node may have over-committed nodes. Then Podwright must have bound no more pods to
-        them once it had to know. `single_instance`: one instance made all bindings of Podwright's scheduler name.
+        `disturbed`: another scheduler or a shrinking node may have over-committed nodes. Then Podwright must have bound
+        no more pods to them once it had to know. `single_instance`: one instance made all bindings of Podwright's
+        scheduler name.
         """
         ledger = self.ledger
         waiting, stale = self.unsettled(), ledger.stale_bindings({OURS}, single_instance=single_instance)

@@ -1,4 +1,6 @@
-"""Records from a watch of its own which claims had more of something than there was, however short, and which of them got it later."""
+"""Records from a watch of its own which claims had more of something than there was, however short, and which of them
+got it later.
+"""
 
 from __future__ import annotations
 

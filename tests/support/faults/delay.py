@@ -1,4 +1,5 @@
-"""A proxy that makes the network between the operator and the API server take time. It passes bytes on, and TLS with them.
+"""A proxy that makes the network between the operator and the API server take time. It passes bytes on, and TLS with
+them.
 
     with DelayProxy(cluster, seconds=0.05) as proxy:
         operator_kit.start(cluster, kubeconfig=proxy.kubeconfig(direct))

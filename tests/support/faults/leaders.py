@@ -1,4 +1,5 @@
-"""Several instances with leader election, each behind a proxy of its own and with a wall clock of its own, and what can happen to the leader.
+"""Several instances with leader election, each behind a proxy of its own and with a wall clock of its own, and what can
+happen to the leader.
 
 To add a fault, add a function of (Instances, place) and a `Fault` with it to the table that should have it.
 """
@@ -111,7 +112,9 @@ class Instances:
         return min(found, default=None)
 
     def restart_ended(self, besides: int | None = None) -> None:
-        """Start operators again that have lost the Lease because the machine is busy, as a supervisor does. `besides`: the one with a fault."""
+        """Start operators again that have lost the Lease because the machine is busy, as a supervisor does. `besides`:
+        the one with a fault.
+        """
         for place, operator in enumerate(self.operators):
             if place != besides and not operator.process.alive:
                 assert operator.process.returncode == 1, operator.process.log_tail(40)
@@ -120,7 +123,9 @@ class Instances:
                 self.operators[place] = self.start(place, ready=False)
 
     def takeover(self, fault: Fault, place: int) -> float:
-        """Inject a fault into the leader, and wait until another instance binds. Returns the seconds from one to the other."""
+        """Inject a fault into the leader, and wait until another instance binds. Returns the seconds from one to the
+        other.
+        """
         former = self.holder
         began = time.monotonic()
         fault.inject(self, place)
@@ -136,9 +141,11 @@ class Instances:
         return first - began
 
     def undisturbed(self, fault: Fault, place: int) -> None:
-        """Inject a fault that must not end the leadership, and wait until it would have, and the leader has bound another pod.
+        """Inject a fault that must not end the leadership, and wait until it would have, and the leader has bound
+        another pod.
 
-        On a machine that delayed everything by half of the renewal deadline, the leader may have lost the Lease for that reason. Then again.
+        On a machine that delayed everything by half of the renewal deadline, the leader may have lost the Lease for
+        that reason. Then again.
         """
         for _ in range(3):
             holder, began = self.holder, time.monotonic()
@@ -159,7 +166,9 @@ class Instances:
         return [line for line in since.splitlines() if line.startswith("import time:")]
 
     def interleaved(self) -> list[str]:
-        """Bindings by an instance after the first one by its successor. Two instances have decided at the same time, if there are any."""
+        """Bindings by an instance after the first one by its successor. Two instances have decided at the same time, if
+        there are any.
+        """
         spans: dict[str, list[int]] = {}
         for binding in list(self.arena.ledger.bindings.values()):
             if binding.instance:
@@ -178,7 +187,8 @@ def instances(
 ) -> Iterator[Instances]:
     """`count` instances, started at once.
 
-    Not `behind_proxies`: for thousands of pods at once, for which the proxies, threads of the test's own process, would be too slow.
+    Not `behind_proxies`: for thousands of pods at once, for which the proxies, threads of the test's own process, would
+    be too slow.
     """
     with ExitStack() as stack:
         proxies = [stack.enter_context(FaultProxy(arena.cluster)) if behind_proxies else None for _ in range(count)]
@@ -296,7 +306,9 @@ DELETED = Fault("Lease deleted", delete_the_lease, None)
 
 
 def undergo(among: Instances, fault: Fault) -> float | None:
-    """One round: the fault, and what has to follow from it. Returns the seconds to the first Binding of another leader, if there has to be one."""
+    """One round: the fault, and what has to follow from it. Returns the seconds to the first Binding of another leader,
+    if there has to be one.
+    """
     place = among.leader()
     if fault.status is None:
         among.undisturbed(fault, place)

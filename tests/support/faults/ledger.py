@@ -1,8 +1,8 @@
 """Records what really happened in a cluster, from its own watches of the API server, which bypass the fault proxy.
 
-`Ledger` records when each pod got its node and what each node could hold at that time. Afterwards it answers: was a pod moved, and was
-a pod bound to a node that the scheduler had to know was full, tainted or deleted. `pods_that_would_fit` finds pods that wait without reason.
-The ledger uses nothing of Podwright's cache or queue; only its parsers.
+`Ledger` records when each pod got its node and what each node could hold at that time. Afterwards it answers: was a pod
+moved, and was a pod bound to a node that the scheduler had to know was full, tainted or deleted. `pods_that_would_fit`
+finds pods that wait without reason. The ledger uses nothing of Podwright's cache or queue; only its parsers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ NOTICE_SECONDS: float = 1.0
 
 @dataclass(frozen=True)
 class Binding:
-    """A pod got its node. `at`: seconds of the monotonic clock; `version`: the resourceVersion of the pod with its node.
+    """A pod got its node. `at`: seconds of the monotonic clock; `version`: the resourceVersion of the pod with its
+    node.
 
     `instance`: the instance of Podwright that decided, from the pod's annotation; empty for other schedulers.
     """
@@ -56,10 +57,11 @@ class NodeChange:
 
 
 class Ledger:
-    """Records bindings and node changes while it is entered as a context manager. Times are seconds of this process's monotonic clock.
+    """Records bindings and node changes while it is entered as a context manager. Times are seconds of this process's
+    monotonic clock.
 
-    `bindings` maps pod UIDs to bindings, `moved` lists pods whose node changed, `deleted_at` maps UIDs of deleted pods to times, and
-    `nodes` maps node names to their changes.
+    `bindings` maps pod UIDs to bindings, `moved` lists pods whose node changed, `deleted_at` maps UIDs of deleted pods
+    to times, and `nodes` maps node names to their changes.
     """
 
     def __init__(self, cluster: ControlPlane) -> None:
@@ -152,11 +154,12 @@ class Ledger:
     def stale_bindings(
         self, schedulers: set[str], *, single_instance: bool = True, within: float | None = None
     ) -> list[str]:
-        """Bindings by these schedulers to nodes that had been full, tainted or deleted for longer than `within` seconds.
+        """Bindings by these schedulers to nodes that had been full, tainted or deleted for longer than `within`
+        seconds.
 
-        Room on a node is counted from all pods whose binding was at least that old, whichever scheduler bound them. With
-        `single_instance`, bindings by these schedulers count at once, since a single instance knows its own bindings.
-        Without `within`: NOTICE_SECONDS plus the machine's delay.
+        Room on a node is counted from all pods whose binding was at least that old, whichever scheduler bound them.
+        With `single_instance`, bindings by these schedulers count at once, since a single instance knows its own
+        bindings. Without `within`: NOTICE_SECONDS plus the machine's delay.
         """
         own = schedulers if single_instance else set()
         by_node: dict[str, list[Binding]] = {}
@@ -209,7 +212,9 @@ class Ledger:
 
 
 def watched(cluster: ControlPlane, path: str, version: str) -> Iterator[dict[str, Any]]:
-    """The events of a watch from this resourceVersion on, until the API server closes it or sends nothing for 2 s. Raises OSError."""
+    """The events of a watch from this resourceVersion on, until the API server closes it or sends nothing for 2 s.
+    Raises OSError.
+    """
     config = yaml.safe_load(cluster.kubeconfig.read_text())
     token = config["users"][0]["user"]["token"]
     host, _, port = cluster.url.removeprefix("https://").rpartition(":")

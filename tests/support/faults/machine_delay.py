@@ -1,7 +1,7 @@
 """Measures how much a busy machine delays everything, so that tests do not blame the operator for it.
 
-A thread writes a small object to the API server again and again, and measures how long each write takes. The kernel reports how long each
-operator was ready to run but waited for a CPU (/proc/PID/schedstat, Linux only).
+A thread writes a small object to the API server again and again, and measures how long each write takes. The kernel
+reports how long each operator was ready to run but waited for a CPU (/proc/PID/schedstat, Linux only).
 """
 
 from __future__ import annotations

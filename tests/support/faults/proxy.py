@@ -1,13 +1,14 @@
-"""A proxy between the operator and the API server that injects the faults of bad networks and overloaded servers, at given rates.
+"""A proxy between the operator and the API server that injects the faults of bad networks and overloaded servers, at
+given rates.
 
     with FaultProxy(cluster) as proxy:
         proxy.faults = [Faults(only=is_binding, rates={"500": 0.1, "response lost": 0.1})]
         operator_kit.start(cluster, kubeconfig=proxy.kubeconfig(admin))
         proxy.close_watches()
 
-It speaks plain HTTP to the operator, and TLS to the API server. Credentials are not sent over plain HTTP, so it adds the token of the
-service account to each request. `injected` counts the injected faults. The proxy runs in its own thread,
-and tests may call its methods from theirs.
+It speaks plain HTTP to the operator, and TLS to the API server. Credentials are not sent over plain HTTP, so it adds
+the token of the service account to each request. `injected` counts the injected faults. The proxy runs in its own
+thread, and tests may call its methods from theirs.
 """
 
 from __future__ import annotations
@@ -80,10 +81,11 @@ def _query(path: str) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class Faults:
-    """Faults for the requests that match `only`. `rates` maps `cut`, `response lost` or a status code to its share, from 0 to 1.
+    """Faults for the requests that match `only`. `rates` maps `cut`, `response lost` or a status code to its share,
+    from 0 to 1.
 
-    `cut` closes the connection before the request reaches the API server, `response lost` after the API server has executed it.
-    `delay` is the longest random delay of a request, `response_delay` that of a response, in seconds.
+    `cut` closes the connection before the request reaches the API server, `response lost` after the API server has
+    executed it. `delay` is the longest random delay of a request, `response_delay` that of a response, in seconds.
     `retry_after`: the seconds in the Retry-After header of a 429.
     """
 
@@ -214,7 +216,9 @@ class FaultProxy:
         return int(self._run(count()))
 
     def early_retries(self, only: RequestFilter) -> list[str]:
-        """Paths of requests that were retried before Retry-After. Meaningful only if a path has one such request at a time."""
+        """Paths of requests that were retried before Retry-After. Meaningful only if a path has one such request at a
+        time.
+        """
         return [path for method, path in self._early_retries if only(method, path)]
 
     # Held requests

@@ -1,4 +1,6 @@
-"""The sockets of a client that must all be closed when it ends, also those whose TLS handshake or shutdown nobody answers."""
+"""The sockets of a client that must all be closed when it ends, also those whose TLS handshake or shutdown nobody
+answers.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ class Sockets:
     async def close(self) -> None:
         """Ends the connections, and returns when their transports have closed them. Raises TimeoutError if they do not.
 
-        A transport whose request was cancelled waits for its peer for up to 30 s. It sees the end of the connection at once.
+        A transport whose request was cancelled waits for its peer for up to 30 s. It sees the end of the connection at
+        once.
         """
         async with asyncio.timeout(_OPEN):
             while remaining := self.open():

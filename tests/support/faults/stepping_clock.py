@@ -1,4 +1,5 @@
-"""A wall clock that tests step while the operator runs. A small C library, preloaded into its process, shifts it (Linux, C compiler).
+"""A wall clock that tests step while the operator runs. A small C library, preloaded into its process, shifts it
+(Linux, C compiler).
 
 clock = SteppingClock(tmp_path)
 operator_kit.start(cluster, environ=clock.environ)

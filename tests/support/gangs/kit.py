@@ -49,7 +49,9 @@ def budget(name: str, allowed: int, labels: Mapping[str, str]) -> dict[str, Any]
 
 
 class FullCluster:
-    """See the module. `members` pods wait, of one CPU each unless `member` overrides it; `plugins` and `config` as in a profile."""
+    """See the module. `members` pods wait, of one CPU each unless `member` overrides it; `plugins` and `config` as in a
+    profile.
+    """
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
-"""Measures attempts at hostile pods with the whole engine on fakes: intake, policy, decision, and what follows a rejection.
+"""Measures attempts at hostile pods with the whole engine on fakes: intake, policy, decision, and what follows a
+rejection.
 
-`HostileCluster.attempt` returns what became of the pod and the CPU time, which is printed only. `work` counts the operations of the same
-attempt: tests compare these.
+`HostileCluster.attempt` returns what became of the pod and the CPU time, which is printed only. `work` counts the
+operations of the same attempt: tests compare these.
 """
 
 from __future__ import annotations
@@ -105,7 +106,8 @@ class HostileCluster:
 
 
 async def work(subject: Subject, nodes: int, placed: int, *, warm: bool = False) -> float:
-    """The operations of the first attempt, or with `warm` of the second one: lines of Python, calls of C functions, and array elements.
+    """The operations of the first attempt, or with `warm` of the second one: lines of Python, calls of C functions, and
+    array elements.
 
     A search for devices that took its share of an attempt goes on in the next one: these count together.
     """
@@ -161,7 +163,8 @@ async def measure(row: Row, nodes: int = NODES, placed: int = PLACED) -> tuple[A
     cluster = HostileCluster(row.subject, nodes, placed)
     before = gc.get_threshold()
     gc.set_threshold(*THRESHOLDS)
-    # Instead of the operator's `freeze_objects`, which could be undone only together with what this process froze before.
+    # Instead of the operator's `freeze_objects`, which could be undone only together with what this process froze
+    # before.
     gc.collect()
     try:
         return await cluster.attempt(), await cluster.attempt()

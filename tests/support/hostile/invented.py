@@ -1,4 +1,6 @@
-"""Subjects for hostile objects beyond those of one pod: volumes, Services, nominations, gangs, and pods that are placed already."""
+"""Subjects for hostile objects beyond those of one pod: volumes, Services, nominations, gangs, and pods that are placed
+already.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Objects that any user of a namespace may create, and that cost a scheduler a lot: each function makes one of a given size.
+"""Objects that any user of a namespace may create, and that cost a scheduler a lot: each function makes one of a given
+size.
 
 The pods are parts of a spec, without containers. They are valid for the API server.
 """

@@ -1,4 +1,6 @@
-"""The rows of the table of hostile objects. To add a row, add an entry to ROWS: tests and `make hostile` take it from there."""
+"""The rows of the table of hostile objects. To add a row, add an entry to ROWS: tests and `make hostile` take it from
+there.
+"""
 
 from __future__ import annotations
 

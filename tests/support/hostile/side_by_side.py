@@ -1,8 +1,8 @@
 """Measures kube-scheduler and Podwright with the same hostile pods, one after the other, on one real API server.
 
-The time is from the answer to the pod's creation to its Binding or its first condition, as a watch sees them. It includes what the API
-server needs for either. Before each row, either scheduler is given the time in which the pods of earlier rows close Podwright's lane: a row is a
-pod alone, not one after others.
+The time is from the answer to the pod's creation to its Binding or its first condition, as a watch sees them. It
+includes what the API server needs for either. Before each row, either scheduler is given the time in which the pods of
+earlier rows close Podwright's lane: a row is a pod alone, not one after others.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def distinct_devices(size: int) -> Subject:
 
 
 def a_pool_that_flaps(size: int) -> Subject:
-    """A pod without claims, while a driver publishes a slice for each of so many pools anew before each attempt."""
+    """A pod without claims, while a driver publishes a slice for each of so many pools again before each attempt."""
 
     def publish(rig: Rig, generation: int) -> None:
         for i in range(size):
@@ -90,7 +90,7 @@ def a_pool_that_flaps(size: int) -> Subject:
 
 
 def claims_beside_a_pool_that_flaps(size: int) -> Subject:
-    """A pod with a claim, while a driver publishes a slice for each of so many pools anew before each attempt."""
+    """A pod with a claim, while a driver publishes a slice for each of so many pools again before each attempt."""
     flapping = a_pool_that_flaps(size)
 
     def prepare(rig: Rig, nodes: int) -> None:

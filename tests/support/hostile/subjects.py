@@ -36,8 +36,8 @@ class Subject:
     """What is measured: attempts at pods, or with `act` an action, which gets a number as the pods do.
 
     `spec` makes the spec of the pod with this number; `labels` its labels. `expected` is the outcome on a cluster of
-    `support.hostile.harness`: "bound", "preempts", or the beginning of the event. `prepare` changes the cluster before the first attempt,
-    and `change` before each attempt.
+    `support.hostile.harness`: "bound", "preempts", or the beginning of the event. `prepare` changes the cluster before
+    the first attempt, and `change` before each attempt.
     """
 
     spec: Callable[[int], Raw] = lambda _number: {}
@@ -52,8 +52,8 @@ class Subject:
 class Row:
     """One row. `make` returns a subject whose hostile part has this size; `size` is that of the row.
 
-    `before` is what Podwright 0.9 needed, and `kube_scheduler` what kube-scheduler needs on a real API server with 1,000 nodes.
-    `live`: whether `make hostile` creates the pod on a real API server, too.
+    `before` is what Podwright 0.9 needed, and `kube_scheduler` what kube-scheduler needs on a real API server with
+    1,000 nodes. `live`: whether `make hostile` creates the pod on a real API server, too.
     """
 
     name: str

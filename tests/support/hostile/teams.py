@@ -1,9 +1,10 @@
 """What 100 hostile LocalSchedulerPolicies cost the pods of other teams, in process: `python -m support.hostile.teams`.
 
-Each hostile team has a policy and pods of its own. Another team, whose policy is ordinary, has as many pending pods as all of them. Nodes change
-meanwhile. The rate is that at which the other team's pods are decided, per second of CPU time: all clocks are that of the thread, so that
-other processes of the machine change little. It is compared with its rate alone, in runs that take turns, and with its rate beside the same
-pods of these teams without policies. Measurement begins when the lane of costly pods has been open for some seconds.
+Each hostile team has a policy and pods of its own. Another team, whose policy is ordinary, has as many pending pods as
+all of them. Nodes change meanwhile. The rate is that at which the other team's pods are decided, per second of CPU
+time: all clocks are that of the thread, so that other processes of the machine change little. It is compared with its
+rate alone, in runs that take turns, and with its rate beside the same pods of these teams without policies. Measurement
+begins when the lane of costly pods has been open for some seconds.
 """
 
 from __future__ import annotations
@@ -87,8 +88,8 @@ def hostile_specs() -> Iterator[tuple[str, dict[str, Any]]]:
 
 @dataclass(frozen=True)
 class Run:
-    """What became of one run. `rate`: pods of the other team decided per second of CPU time; `hostile`: those of hostile teams that were;
-    `over_budget`: how many policies went over their budget.
+    """What became of one run. `rate`: pods of the other team decided per second of CPU time; `hostile`: those of
+    hostile teams that were; `over_budget`: how many policies went over their budget.
     """
 
     rate: float
@@ -133,7 +134,9 @@ class Teams:
         self.rig.engine.pending.put(ours(name, namespace=team, uid=name, labels={"app": label}))
 
     async def run(self, warm_up: float, seconds: float, *, pods: bool) -> Run:
-        """Keeps BACKLOG pods of the other team pending and, with `pods`, as many of hostile teams. Measures after the warm-up."""
+        """Keeps BACKLOG pods of the other team pending and, with `pods`, as many of hostile teams. Measures after the
+        warm-up.
+        """
         engine, bound = self.rig.engine, self.rig.cluster.bound
         clock = time.thread_time
         gc.unfreeze()

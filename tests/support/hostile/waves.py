@@ -1,6 +1,7 @@
 """Waves of objects with names and values of their own, which come and go through the whole engine.
 
-Each wave is of one stream. Its objects differ in everything that the engine, the event recorder or the status writer could remember.
+Each wave is of one stream. Its objects differ in everything that the engine, the event recorder or the status writer
+could remember.
 """
 
 from __future__ import annotations

@@ -126,7 +126,9 @@ class Host:
         return re.sub(r"(user=|User=|-o )podwright\b", rf"\g<1>{getpass.getuser()}", text)
 
     def run(self, command: str) -> str:
-        """Runs a command of a document, and returns what it prints. A file that it installs is adapted to this host afterwards."""
+        """Runs a command of a document, and returns what it prints. A file that it installs is adapted to this host
+        afterwards.
+        """
         environ = {**os.environ, "PATH": f"{self._tools}:{os.environ['PATH']}"}
         done = subprocess.run(
             self.local(command), shell=True, cwd=CHECKOUT, env=environ, capture_output=True, text=True, check=False
@@ -161,7 +163,9 @@ class Host:
             return False
 
     def says(self, text: str) -> bool:
-        """Whether its Podwright has logged this. supervisor may rename a file meanwhile, so wait for what must be there."""
+        """Whether its Podwright has logged this. supervisor may rename a file meanwhile, so wait for what must be
+        there.
+        """
         for path in sorted(self.log.parent.glob("podwright.log*")):
             with suppress(FileNotFoundError):
                 if text in path.read_text():

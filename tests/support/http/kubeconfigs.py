@@ -1,7 +1,8 @@
-"""More than 200 kubeconfigs, for a comparison with kubectl: credentials, servers, proxies, plugins, several files, and nonsense.
+"""More than 200 kubeconfigs, for a comparison with kubectl: credentials, servers, proxies, plugins, several files, and
+nonsense.
 
-Each case is written by `write` into a folder with certificates, tokens and plugins (`prepare`). `{TLS}`, `{PLAIN}`, `{PROXY}` and
-`{PROXY_TLS}` in it stand for the addresses of the recording servers, `{FOLDER}` for the folder.
+Each case is written by `write` into a folder with certificates, tokens and plugins (`prepare`). `{TLS}`, `{PLAIN}`,
+`{PROXY}` and `{PROXY_TLS}` in it stand for the addresses of the recording servers, `{FOLDER}` for the folder.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ V1, V1BETA1 = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v
 class Case:
     """`files`: name to content, an object or text. `kubeconfig`: the files that KUBECONFIG lists.
 
-    `stricter`: why we refuse what kubectl takes. `asks`: kubectl would ask the user for a name, and we are anonymous instead.
+    `stricter`: why we refuse what kubectl takes. `asks`: kubectl would ask the user for a name, and we are anonymous
+    instead.
     """
 
     name: str

@@ -1,6 +1,7 @@
 """API servers that record who asks them for what: one with TLS, one without, and an HTTP proxy before both.
 
-The certificates are new for each folder: a CA, a server for 127.0.0.1, localhost and api.test, a client, and a CA of somebody else.
+The certificates are new for each folder: a CA, a server for 127.0.0.1, localhost and api.test, a client, and a CA of
+somebody else.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A corpus of HTTP responses, well-formed and hostile, with what a strict client makes of each.
 
-Each row is a sentence, the bytes, and what is expected: the status and body of an answer, or a part of the error's text. `KEPT` and
-`CLOSED` say whether another request may follow on the connection. An answer is `by_end` if it is complete only when the server ends the
-connection. `LENIENT` has the errors of h11 of which llhttp makes an answer.
+Each row is a sentence, the bytes, and what is expected: the status and body of an answer, or a part of the error's
+text. `KEPT` and `CLOSED` say whether another request may follow on the connection. An answer is `by_end` if it is
+complete only when the server ends the connection. `LENIENT` has the errors of h11 of which llhttp makes an answer.
 """
 
 from __future__ import annotations
@@ -430,4 +430,6 @@ CORPUS: list[Case] = [
 ]
 
 LENIENT = ("illegal status line", "no response line received", "bad Content-Length")
-"""Errors of h11 where llhttp reads an answer: a NUL in the reason, a line end before the response, a length of more than 20 digits."""
+"""Errors of h11 where llhttp reads an answer: a NUL in the reason, a line end before the response, a length of more
+than 20 digits.
+"""

@@ -9,7 +9,9 @@ from podwright.kube.client.wire import ConnectionPool
 
 
 class Server:
-    """Answers each request with the next of `answers`: bytes, or a list of pieces; None closes the connection, "wait" hangs."""
+    """Answers each request with the next of `answers`: bytes, or a list of pieces; None closes the connection, "wait"
+    hangs.
+    """
 
     def __init__(self, answers):
         self.answers = list(answers)

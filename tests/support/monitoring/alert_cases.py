@@ -1,6 +1,7 @@
 """For each shipped alert, series under which it fires, and series under which it does not.
 
-Values are written as promtool takes them: `0+1x10` begins with 0 and adds 1 ten times, one value a minute; `_` is no value.
+Values are written as promtool takes them: `0+1x10` begins with 0 and adds 1 ten times, one value a minute; `_` is no
+value.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ Series = Mapping[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """`fires`: series under which the alert fires at `at`, with these labels and summary, but not at `not_yet` (empty: no such time).
+    """`fires`: series under which the alert fires at `at`, with these labels and summary, but not at `not_yet` (empty:
+    no such time).
 
     `quiet`: further sets of series, under none of which it fires at `at`.
     """

@@ -11,7 +11,9 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 @dataclass
 class Family:
-    """`labels`: the values of each label but `le`; `buckets`: the values of `le`, as texts; `sampled`: whether it has a series."""
+    """`labels`: the values of each label but `le`; `buckets`: the values of `le`, as texts; `sampled`: whether it has a
+    series.
+    """
 
     kind: str
     labels: dict[str, set[str]] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Prometheus and promtool, from PATH or from Debian's package, and what they read of manifests/overlays/monitoring.
 
-`prometheus` is the folder of the programs. The package is unpacked into the cache, not installed. Without it, tests are skipped; in CI
-(`CI=true`) they fail.
+`prometheus` is the folder of the programs. The package is unpacked into the cache, not installed. Without it, tests are
+skipped; in CI (`CI=true`) they fail.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python -m support.objects.api_schema FILE    # writes api_schema.json again, from api/openapi-spec/swagger.json
 
-A type is a name (`string`, `int32`, `time`, ...), `#` and the name of a definition, a list with the type of its items, an object with
-the types of its fields, or an object with the single key `*` and the type of its values.
+A type is a name (`string`, `int32`, `time`, ...), `#` and the name of a definition, a list with the type of its items,
+an object with the types of its fields, or an object with the single key `*` and the type of its values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Generates objects of the watched kinds from the API's schema, with every field at its limits.
 
-Values are of the right type, but extreme: huge and negative numbers, odd quantities and times, long and strange strings, null, empty lists and
-objects, duplicates. With `malformed`, some values also have a wrong type, as an API server would never send them.
+Values are of the right type, but extreme: huge and negative numbers, odd quantities and times, long and strange
+strings, null, empty lists and objects, duplicates. With `malformed`, some values also have a wrong type, as an API
+server would never send them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A Cluster port with ResourceClaims in memory: versions, conflicts, generated names. What it stores reaches the cache only by `deliver`."""
+"""A Cluster port with ResourceClaims in memory: versions, conflicts, generated names. What it stores reaches the cache
+only by `deliver`.
+"""
 
 from __future__ import annotations
 

@@ -74,7 +74,9 @@ def make_claim(
     metadata: Mapping[str, Any] | None = None,
     status: Mapping[str, Any] | None = None,
 ) -> Raw:
-    """A PersistentVolumeClaim. `volume`: its volume, to which it is bound by default. `owner`: the uid of the controlling pod."""
+    """A PersistentVolumeClaim. `volume`: its volume, to which it is bound by default. `owner`: the uid of the
+    controlling pod.
+    """
     annotations = {}
     if volume and bound:
         annotations["pv.kubernetes.io/bind-completed"] = "yes"
@@ -120,7 +122,9 @@ def make_class(
 
 
 def make_csi_node(name: str, migrated: Sequence[str] = (), **limits: int | None) -> Raw:
-    """A CSINode. `limits`: by driver, with `_` instead of `.`; None: no limit. `migrated`: in-tree plugins that CSI drivers replace."""
+    """A CSINode. `limits`: by driver, with `_` instead of `.`; None: no limit. `migrated`: in-tree plugins that CSI
+    drivers replace.
+    """
     drivers = [
         {"name": driver.replace("_", "."), "nodeID": name, **({} if n is None else {"allocatable": {"count": n}})}
         for driver, n in limits.items()
@@ -179,7 +183,9 @@ def cluster(
 
 
 def outcome(plugin: Any, pod: PodInfo) -> str | dict[str, str]:
-    """ "Skip", the reason why PreFilter rejects the pod, or the verdicts by node name (checked against the vectorised filter)."""
+    """ "Skip", the reason why PreFilter rejects the pod, or the verdicts by node name (checked against the vectorised
+    filter).
+    """
     answer = plugin.pre_filter(CycleState(), pod)
     if isinstance(answer, Status):
         assert answer.code in (Code.SKIP, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)

@@ -1,4 +1,6 @@
-"""Generates policies that the API server accepts: from the schemas of the CRDs, with every field at its limits, and with generated expressions."""
+"""Generates policies that the API server accepts: from the schemas of the CRDs, with every field at its limits, and
+with generated expressions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""QueueModel: a simple model of the scheduling queue, without heaps, buckets or recorded events. It only tracks the place of each pod.
+"""QueueModel: a simple model of the scheduling queue, without heaps, buckets or recorded events. It only tracks the
+place of each pod.
 
 `test_queue_machine` applies the same steps to a queue and to this model, and compares them.
 """
@@ -26,7 +27,9 @@ HINTS = {
     "Size": (EventHint(ClusterEvent(POD, Action.UPDATE_POD_SCALE_DOWN)),),
     "Other": (EventHint(ClusterEvent(POD, Action.UPDATE_POD_OTHER)),),
 }
-"""Hints in addition to those of the kit. `Extender` has no hints, so every event helps it. `Hold` is a PreEnqueue plugin."""
+"""Hints in addition to those of the kit. `Extender` has no hints, so every event helps it. `Hold` is a PreEnqueue
+plugin.
+"""
 
 
 def helped_by(event: ClusterEvent, what: str) -> frozenset[str]:
@@ -66,7 +69,9 @@ class Spec:
 
 @dataclass
 class Pod:
-    """`missed`: for each event since its attempt began, the plugins that it helped. `start`: the number of events before the attempt."""
+    """`missed`: for each event since its attempt began, the plugins that it helped. `start`: the number of events
+    before the attempt.
+    """
 
     name: str
     spec: Spec
@@ -130,7 +135,9 @@ class QueueModel:
         return [pod for pod in self.at(BACKOFF) if pod.rejected_by]
 
     def recorded(self) -> Counter[str]:
-        """The number of recorded events by label: those since the oldest attempt began. `PodPopped` counts the attempts."""
+        """The number of recorded events by label: those since the oldest attempt began. `PodPopped` counts the
+        attempts.
+        """
         recording = [pod for pod in self.pods.values() if pod.records]
         counted = Counter(self._events[min(pod.start for pod in recording) :] if recording else ())
         if recording:

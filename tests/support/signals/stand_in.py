@@ -1,4 +1,6 @@
-"""A stand-in for what measures nodes: it serves metrics.k8s.io as an aggregated API, and the same numbers for Prometheus to scrape."""
+"""A stand-in for what measures nodes: it serves metrics.k8s.io as an aggregated API, and the same numbers for
+Prometheus to scrape.
+"""
 
 from __future__ import annotations
 

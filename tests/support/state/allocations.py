@@ -16,8 +16,9 @@ def bytes_left_by(call: Callable[[], object]) -> int:
     if started_here:
         tracemalloc.start()
     try:
-        # Each compaction replaces containers of every structure that lives, also of those that other tests have left. Only what was allocated
-        # while memory is traced counts when it is freed, so all are replaced before: those of caches pass through two generations.
+        # Each compaction replaces containers of every structure that lives, also of those that other tests have left.
+        # Only what was allocated while memory is traced counts when it is freed, so all are replaced before: those of
+        # caches pass through two generations.
         for _ in range(3):
             compact_all()
         _free_unused()
@@ -33,8 +34,8 @@ def bytes_left_by(call: Callable[[], object]) -> int:
 def _free_unused() -> None:
     """Frees garbage, and the names of attributes that CPython keeps in its cache of the attributes of types.
 
-    The cache has 4096 entries, and the place of an entry depends on the address of the name. C code that makes the name anew for each call,
-    as NumPy does for some methods, so leaves from none to all of them filled.
+    The cache has 4096 entries, and the place of an entry depends on the address of the name. C code that makes the name
+    again for each call, as NumPy does for some methods, so leaves from none to all of them filled.
     """
     gc.collect()
     if sys.version_info >= (3, 13):

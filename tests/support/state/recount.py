@@ -1,7 +1,8 @@
-"""Verdicts and scores of spread constraints and pod affinity, counted from all pods each time: slow, simple, and independent of the plugins.
+"""Verdicts and scores of spread constraints and pod affinity, counted from all pods each time: slow, simple, and
+independent of the plugins.
 
-The rules are those of the Kubernetes documentation and of kube-scheduler 1.37. Verdicts are reasons by node name, "" for a
-node that passes. Scores are normalised.
+The rules are those of the Kubernetes documentation and of kube-scheduler 1.37. Verdicts are reasons by node name, ""
+for a node that passes. Scores are normalised.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def world_of(cache: Cache) -> World:
 
 @dataclass
 class Rule:
-    """A spread constraint. `matches`: whether the selector matches a pod's labels. `counts_none`: the selector is empty."""
+    """A spread constraint. `matches`: whether the selector matches a pod's labels. `counts_none`: the selector is
+    empty.
+    """
 
     key: str
     skew: int
@@ -149,7 +152,9 @@ def spread_scores(
 
 
 def matched_by_pending(world: World, term: PodAffinityTerm, pod: PodInfo) -> bool:
-    """Whether a pending pod's term matches a pod. A namespace selector matches only known namespaces, unless it is empty."""
+    """Whether a pending pod's term matches a pod. A namespace selector matches only known namespaces, unless it is
+    empty.
+    """
     labels = world.namespaces.get(pod.namespace)
     selector = term.namespace_selector
     within = pod.namespace in term.namespaces or selector.empty or (labels is not None and selector.matches(labels))

@@ -46,7 +46,9 @@ History = tuple[list[dict[str, str]], list[dict[str, str]], list[tuple[list[Any]
 
 
 def histories() -> st.SearchStrategy[History]:
-    """(allocatable resources of nodes, requests of pending pods, bursts of changes, each with the pending pod to check after it)."""
+    """(allocatable resources of nodes, requests of pending pods, bursts of changes, each with the pending pod to check
+    after it).
+    """
     bursts = st.lists(st.tuples(st.lists(_changes, max_size=12), st.integers(0, 4)), min_size=1, max_size=8)
     return st.tuples(
         st.lists(_allocatable, min_size=1, max_size=4),

@@ -12,7 +12,9 @@ def event(kind, version):
 
 
 async def watch(responses, requested):
-    """The versions that a watch from version 1 sees, from a server that closes the connection after each of `responses`."""
+    """The versions that a watch from version 1 sees, from a server that closes the connection after each of
+    `responses`.
+    """
     responses = iter(responses)
 
     async def serve(request):

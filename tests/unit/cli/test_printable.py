@@ -1,4 +1,6 @@
-"""What commands print of the objects of others cannot change what a terminal shows: everything that is not printable has an escape sequence."""
+"""What commands print of the objects of others cannot change what a terminal shows: everything that is not printable
+has an escape sequence.
+"""
 
 from __future__ import annotations
 

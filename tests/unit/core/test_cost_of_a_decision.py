@@ -1,7 +1,8 @@
 """The cost of a decision in calls, passes over arrays and bytes. Unlike times, these do not vary between runs.
 
-How many calls a decision makes changes with every refactoring, so they have one bound for all shapes of pods, and must not grow with the
-nodes. Passes over arrays and their bytes are what costs in a large cluster: each shape has its own bound.
+How many calls a decision makes changes with every refactoring, so they have one bound for all shapes of pods, and must
+not grow with the nodes. Passes over arrays and their bytes are what costs in a large cluster: each shape has its own
+bound.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,9 @@ MOST_CALLS, MOST_C_CALLS = 500, 400
 
 @dataclass(frozen=True)
 class Bound:
-    """Counts on Python 3.13. A pass more, and 3 bytes per node, are allowed: less than one more temporary array of int64."""
+    """Counts on Python 3.13. A pass more, and 3 bytes per node, are allowed: less than one more temporary array of
+    int64.
+    """
 
     passes: int
     bytes_per_node: int

@@ -18,7 +18,9 @@ VICTIM = parse_pod(make_pod("victim", node="a"))
 
 
 class Cycle:
-    """A cycle over the nodes a, b and c. `scores`, `rejects` and the others say what the recorder answers; `calls` is what it was asked."""
+    """A cycle over the nodes a, b and c. `scores`, `rejects` and the others say what the recorder answers; `calls` is
+    what it was asked.
+    """
 
     def __init__(
         self, nodes="abc", *, scores=None, rejects="", pre_filter=None, pre_score=None, post_filter=None, fails=""

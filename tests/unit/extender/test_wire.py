@@ -1,4 +1,6 @@
-"""Messages of the extender protocol. The words of errors were recorded from Go's encoding/json with the types of extender/v1."""
+"""Messages of the extender protocol. The words of errors were recorded from Go's encoding/json with the types of
+extender/v1.
+"""
 
 import contextlib
 import json

@@ -1,4 +1,6 @@
-"""RetryingPodReader reads a pod until there is an answer, whatever goes wrong. ApiCluster's updates and waits survive transient errors."""
+"""RetryingPodReader reads a pod until there is an answer, whatever goes wrong. ApiCluster's updates and waits survive
+transient errors.
+"""
 
 from __future__ import annotations
 

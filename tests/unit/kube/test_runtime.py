@@ -233,7 +233,8 @@ async def test_a_name_whose_pods_cannot_be_listed_holds_up_nothing(server, monke
             for raw in policies:
                 runtime.policies.apply(raw)
         await until(lambda: {"ours", "of-other"} <= set(server.bound))
-        # With --pod-intake=watch, one list of the pods of all schedulers is the first; later, each name has a list of its own.
+        # With --pod-intake=watch, one list of the pods of all schedulers is the first; later, each name has a list of
+        # its own.
         seen = when == "at the start" and intake == "watch"
         assert (f"of-{name}" in server.bound) == seen
         await until(runtime.parts.unseen_names.problem)

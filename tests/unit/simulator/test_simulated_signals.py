@@ -1,4 +1,6 @@
-"""Signals in simulations, explanations, replays and tests of policies: numbers come from annotations, from `values`, or are the default."""
+"""Signals in simulations, explanations, replays and tests of policies: numbers come from annotations, from `values`, or
+are the default.
+"""
 
 from __future__ import annotations
 

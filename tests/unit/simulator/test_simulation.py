@@ -102,7 +102,7 @@ NO_DISRUPTION = {"default/web-0": "PodDisruptionBudget b allows no disruption"}
 @pytest.mark.parametrize(
     "objects, why",
     [
-        pytest.param([pod("bare", on="a", owner="")], {"default/bare": "no controller would create it anew"}, id="a pod without a controller"),
+        pytest.param([pod("bare", on="a", owner="")], {"default/bare": "no controller would create it again"}, id="a pod without a controller"),
         pytest.param([running("web-0"), budget()], NO_DISRUPTION, id="a budget that allows no disruption"),
         pytest.param([*(running(f"web-{i}") for i in range(15)), budget(allowed=1, currentHealthy=15, desiredHealthy=14)], {}, id="a budget that allows one disruption at a time"),
         pytest.param([running("web-0"), budget("b", allowed=1), budget("c", allowed=1)], {"default/web-0": "several PodDisruptionBudgets select it, and the eviction API then refuses"}, id="several budgets"),

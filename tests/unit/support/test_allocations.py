@@ -11,7 +11,7 @@ def test_names_that_only_an_interpreter_cache_keeps_do_not_count():
     def set_often():
         between = []
         for number in range(3_000):
-            column.flags.writeable = False  # NumPy makes the name "setflags" anew
+            column.flags.writeable = False  # NumPy makes the name "setflags" again
             between.append(f"name-{number:03}")  # so that the next one has another address
 
     assert bytes_left_by(set_often) < 2_000

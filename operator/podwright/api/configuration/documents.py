@@ -1,7 +1,7 @@
 """Reads a configuration file strictly: one YAML or JSON object, every key once, of bounded size.
 
-Values are those of JSON: what YAML reads as a date stays a string, and keys that are not strings become strings. Source:
-kube-scheduler decodes with sigs.k8s.io/yaml in strict mode.
+Values are those of JSON: what YAML reads as a date stays a string, and keys that are not strings become strings.
+Source: kube-scheduler decodes with sigs.k8s.io/yaml in strict mode.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ class _GoValues:
 
 
 class Dumper(_GoValues, yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper):  # type: ignore[misc]  # as for the loader
-    """Writes YAML that kubectl, the kubelet and kube-scheduler read as the same values, and other readers of YAML 1.1, too."""
+    """Writes YAML that kubectl, the kubelet and kube-scheduler read as the same values, and other readers of YAML 1.1,
+    too.
+    """
 
     def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> Any:
         tag = super().resolve(kind, value, implicit)
@@ -158,7 +160,9 @@ def _yaml(content: bytes) -> Any:
 
 
 def _check_depth(content: bytes) -> None:
-    """Raises ProfileError for a document that is nested too deeply: libyaml would end the process. Its events need no recursion."""
+    """Raises ProfileError for a document that is nested too deeply: libyaml would end the process. Its events need no
+    recursion.
+    """
     depth = 0
     for event in yaml.parse(content, Loader=_StrictLoader):
         if isinstance(event, yaml.DocumentStartEvent) and event.version not in (None, (1, 1)):
@@ -172,7 +176,9 @@ def _check_depth(content: bytes) -> None:
 
 
 class _Plain:
-    """Values as JSON has them. In YAML, 16.0 is the whole number 16, as in the JSON that Go makes of it; in JSON it is not."""
+    """Values as JSON has them. In YAML, 16.0 is the whole number 16, as in the JSON that Go makes of it; in JSON it is
+    not.
+    """
 
     def __init__(self, *, is_json: bool) -> None:
         self._is_json = is_json

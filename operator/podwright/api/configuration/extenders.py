@@ -1,8 +1,8 @@
 """Which extenders exist, and what they change about a profile.
 
-Only the operator's options define extenders. Those of the KubeSchedulerConfiguration of `--config` are for all of its profiles, and are
-named by their URLs. The file of `--extenders` gives them names. A SchedulerPolicy only names those to use. How they are called: see
-podwright/extender/client.py.
+Only the operator's options define extenders. Those of the KubeSchedulerConfiguration of `--config` are for all of its
+profiles, and are named by their URLs. The file of `--extenders` gives them names. A SchedulerPolicy only names those to
+use. How they are called: see podwright/extender/client.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ _SCHEMES: Final = ("http", "https")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinedExtender:
-    """An extender and its name. `attempts`: how many attempts may wait for it at the same time; None: as the operator's option says."""
+    """An extender and its name. `attempts`: how many attempts may wait for it at the same time; None: as the operator's
+    option says.
+    """
 
     name: str
     settings: Extender
@@ -39,7 +41,9 @@ class DefinedExtender:
 
 
 def shown_url(url: str) -> str:
-    """The URL without the password or token before its host, also if it is malformed. As in Go, a name beside a password is shown."""
+    """The URL without the password or token before its host, also if it is malformed. As in Go, a name beside a
+    password is shown.
+    """
     if "@" not in url:
         return url
     try:
@@ -106,7 +110,8 @@ def extenders_of(configured: Sequence[Extender]) -> Extenders:
 
 
 def with_extenders(profile: Profile, extenders: Iterable[DefinedExtender], classes: Mapping[str, type[Any]]) -> Profile:
-    """The profile with these extenders: those that may be ignored come last, and NodeResourcesFit ignores the resources that it is told to.
+    """The profile with these extenders: those that may be ignored come last, and NodeResourcesFit ignores the resources
+    that it is told to.
 
     Source: `buildExtenders` in kube-scheduler.
     """
@@ -127,7 +132,9 @@ def with_extenders(profile: Profile, extenders: Iterable[DefinedExtender], class
 
 
 def named_extenders(names: Sequence[str], defined: Extenders, where: str) -> Sequence[DefinedExtender]:
-    """The extenders that a policy names. Raises ArgsError for a name that is not defined, and for a choice that cannot work."""
+    """The extenders that a policy names. Raises ArgsError for a name that is not defined, and for a choice that cannot
+    work.
+    """
     unknown: list[Problem] = [
         (
             f"{where}[{i}]",

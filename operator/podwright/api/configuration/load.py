@@ -73,7 +73,9 @@ class Configuration:
 
 
 def load_configuration(content: bytes, *, path: str = "") -> Configuration:
-    """The settings of the file at `path`. Raises ProfileError, or ArgsError with all problems, each with the path of its field."""
+    """The settings of the file at `path`. Raises ProfileError, or ArgsError with all problems, each with the path of
+    its field.
+    """
     warnings: list[str] = []
     settings = decode(SchedulerConfiguration, to_v1(read_document(content), warnings.append), "")
     return Configuration(settings=settings, warnings=(*warnings, *_without_effect(settings)), path=path)

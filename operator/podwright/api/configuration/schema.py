@@ -1,7 +1,7 @@
 """The fields of a KubeSchedulerConfiguration v1, with kube-scheduler's defaults and validation messages.
 
-Decoded by core/framework/args.py. Plugins and their args are checked when profiles are built: see load.py next. Source: the Kubernetes
-documentation, "kube-scheduler Configuration (v1)", and what kube-scheduler 1.37 accepts.
+Decoded by core/framework/args.py. Plugins and their args are checked when profiles are built: see load.py next. Source:
+the Kubernetes documentation, "kube-scheduler Configuration (v1)", and what kube-scheduler 1.37 accepts.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def invalid(value: object, problem: str) -> str:
 class LeaderElection:
     """An empty lock and durations of zero have the defaults. Durations are in Go's format.
 
-    The name and the namespace of the Lease are empty if the file does not give them: `podwright run` then has a Lease of its own, where
-    kube-scheduler's default is `kube-system/kube-scheduler`.
+    The name and the namespace of the Lease are empty if the file does not give them: `podwright run` then has a Lease
+    of its own, where kube-scheduler's default is `kube-system/kube-scheduler`.
     """
 
     leader_elect: bool = True
@@ -226,7 +226,9 @@ class SchedulerConfiguration:
     delay_cache_until_active: bool = False
 
     def __post_init__(self) -> None:
-        """A single profile without a name serves the default scheduler's. Contention is profiled if profiling is enabled."""
+        """A single profile without a name serves the default scheduler's. Contention is profiled if profiling is
+        enabled.
+        """
         if self.enable_contention_profiling is None:
             object.__setattr__(self, "enable_contention_profiling", self.enable_profiling)
         profiles = self.profiles or (ConfiguredProfile(),)

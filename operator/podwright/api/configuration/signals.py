@@ -1,7 +1,7 @@
 """The file of --signals: which signals exist, what each means, and where its numbers come from.
 
-Only the operator's options define signals, because a source is an address to which the operator sends requests, perhaps with a token. A
-policy only names the signals that it uses. podwright/kube/node_signals asks the sources.
+Only the operator's options define signals, because a source is an address to which the operator sends requests, perhaps
+with a token. A policy only names the signals that it uses. podwright/kube/node_signals asks the sources.
 """
 
 from __future__ import annotations
@@ -229,7 +229,9 @@ class SignalsFile:
 
 
 def load_signals(content: bytes) -> Signals:
-    """What the file of `--signals` defines. Raises ProfileError, or ArgsError with all problems, each with the path of its field."""
+    """What the file of `--signals` defines. Raises ProfileError, or ArgsError with all problems, each with the path of
+    its field.
+    """
     return parse_signals(read_document(content))
 
 

@@ -1,7 +1,7 @@
 """Converts older versions of KubeSchedulerConfiguration to v1.
 
-A file gives the same profiles in every version that can express them: those of kube-scheduler 1.37. Source: the types of k8s.io/kube-scheduler
-0.17 (v1alpha1) and 0.25 (v1beta2, v1beta3).
+A file gives the same profiles in every version that can express them: those of kube-scheduler 1.37. Source: the types
+of k8s.io/kube-scheduler 0.17 (v1alpha1) and 0.25 (v1beta2, v1beta3).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ Warn = Callable[[str], None]
 def to_v1(document: Mapping[str, Any], warn: Warn) -> dict[str, Any]:
     """The fields of the document as in v1, without apiVersion and kind.
 
-    Calls `warn` for fields whose meaning changes. Raises ProfileError for another kind or version, and for fields that v1 cannot express.
+    Calls `warn` for fields whose meaning changes. Raises ProfileError for another kind or version, and for fields that
+    v1 cannot express.
     """
     kind, version = document.get("kind"), document.get("apiVersion")
     if kind != KIND:

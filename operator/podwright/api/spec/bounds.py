@@ -1,7 +1,8 @@
 """Bounds of the size of a SchedulerPolicy: the cost to check and to keep a policy is proportional to its size.
 
-The API server checks the bounds of lists and strings, which are in the schema. Those of plugin arguments are here, the others beside the
-fields in scheduler_policy.py. The operator checks them as well, after the bounds of the whole spec, which no schema can express.
+The API server checks the bounds of lists and strings, which are in the schema. Those of plugin arguments are here, the
+others beside the fields in scheduler_policy.py. The operator checks them as well, after the bounds of the whole spec,
+which no schema can express.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 MAX_SPEC_BYTES: Final = 128 * 1024
-"""The largest spec as JSON. `status.lastAccepted` repeats the spec, and `managedFields` repeats the field names of both: with a larger
-spec, the object could exceed what etcd accepts."""
+"""The largest spec as JSON. `status.lastAccepted` repeats the spec, and `managedFields` repeats the field names of
+both: with a larger spec, the object could exceed what etcd accepts."""
 MAX_SPEC_VALUES: Final = 3_000
 """How many values a spec may consist of: objects, lists, texts, numbers. Decoding takes some microseconds for each."""
 MAX_SPEC_DEPTH: Final = 32
@@ -48,14 +49,14 @@ BOUNDS_OF_ARGS: Final[Mapping[str, Any]] = _in(
     scoringStrategy=_in(resources=_RESOURCES, requestedToCapacityRatio=_in(shape=_SHAPE)),
     shape=_SHAPE,
 )
-"""The schema of a plugin's args: bounds of the lists in the args of default plugins. A third-party plugin may have a field of the same name
-and another type.
+"""The schema of a plugin's args: bounds of the lists in the args of default plugins. A third-party plugin may have a
+field of the same name and another type.
 """
 
 
 def size_problem(spec: object) -> str:
-    """Why a spec, or a part of one, is too large; "" if it is not. Stops at the first bound that is exceeded, so a far larger spec takes no
-    longer.
+    """Why a spec, or a part of one, is too large; "" if it is not. Stops at the first bound that is exceeded, so a far
+    larger spec takes no longer.
     """
     values, level = 1, [spec]
     for _ in range(MAX_SPEC_DEPTH):

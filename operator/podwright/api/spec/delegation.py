@@ -1,4 +1,5 @@
-"""`spec.delegation` of a SchedulerPolicy: what LocalSchedulerPolicies may do for the pods about which that policy would decide.
+"""`spec.delegation` of a SchedulerPolicy: what LocalSchedulerPolicies may do for the pods about which that policy would
+decide.
 
 Here are the fields. Whether a local policy stays within them is checked in podwright/api/local_compile.py.
 """
@@ -17,7 +18,9 @@ DEFAULT_BUDGET: Final = "1ms"
 _DURATION: Final = r"^[1-9][0-9]{0,3}(us|ms)$"
 _UNITS: Final = {"us": 1e-6, "ms": 1e-3}
 NodeField = Literal["labels", "taints", "annotations", "images"]
-"""The fields of `node` that a local rule reads only if they are delegated: their texts may be none of the team's business."""
+"""The fields of `node` that a local rule reads only if they are delegated: their texts may be none of the team's
+business.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,6 @@
-"""`spec.devices` of a SchedulerPolicy: which devices its pods get, and which nodes are preferred for that. See docs/devices.md."""
+"""`spec.devices` of a SchedulerPolicy: which devices its pods get, and which nodes are preferred for that. See
+docs/devices.md.
+"""
 
 from __future__ import annotations
 

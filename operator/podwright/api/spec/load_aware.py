@@ -1,4 +1,6 @@
-"""Strategy LoadAware, and the args of its plugin: they may use only signals that the policy names, and that measure a resource."""
+"""Strategy LoadAware, and the args of its plugin: they may use only signals that the policy names, and that measure a
+resource.
+"""
 
 from __future__ import annotations
 

@@ -33,7 +33,9 @@ _SUBDOMAIN: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The data by which policies are selected: the parts of a pod that `match` reads, and the policy that the pod names, if any."""
+    """The data by which policies are selected: the parts of a pod that `match` reads, and the policy that the pod
+    names, if any.
+    """
 
     labels: Mapping[str, str]
     namespace_labels: Mapping[str, str]
@@ -144,7 +146,7 @@ class CompiledMatch:
 
     @property
     def all(self) -> bool:
-        """Whether `match` selects every pod."""
+        """True if `match` selects every pod."""
         return self.pods is None and not self.priority_classes and self.all_namespaces
 
     @property
@@ -152,7 +154,7 @@ class CompiledMatch:
         return self.namespaces is None and not self.namespace_names
 
     def takes_namespace(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether `match` can select pods of this namespace."""
+        """True if `match` can select pods of this namespace."""
         if self.namespace_names and name not in self.namespace_names:
             return False
         return self.namespaces is None or self.namespaces.matches(labels)

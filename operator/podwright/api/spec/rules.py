@@ -1,4 +1,5 @@
-"""`spec.rules`, `spec.params` and `spec.paramsFrom` of a policy: filters and scores written in CEL, and the texts that they read.
+"""`spec.rules`, `spec.params` and `spec.paramsFrom` of a policy: filters and scores written in CEL, and the texts that
+they read.
 
 This module has the fields with their bounds. `core/plugins/rules` checks the expressions when the policy is compiled.
 """

@@ -24,7 +24,8 @@ from podwright.kube.plugins.guarded import load_in_time
 @plugin_dirs("A directory of plugin files (*.py) that the file names.")
 @feature_gates("Kubernetes 1.37")
 def convert(file: str, plugin_dirs: tuple[Path, ...], feature_gates: str) -> None:
-    """Turn the profiles of a KubeSchedulerConfiguration FILE into SchedulerPolicies, for `kubectl apply -f -`. - reads standard input.
+    """Turn the profiles of a KubeSchedulerConfiguration FILE into SchedulerPolicies, for `kubectl apply -f -`. - reads
+    standard input.
 
     Settings that a SchedulerPolicy cannot contain are named on standard error, with the option to use instead. If
     policies cannot express the file, the exit status is 1, and there is no output.

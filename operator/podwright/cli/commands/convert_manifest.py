@@ -29,9 +29,9 @@ _COMMAND = ["podwright", _KUBE_SCHEDULER]
 def convert_manifest(file: str, image: str, output: Path | None) -> None:
     """Print the static pod in FILE with Podwright in the place of kube-scheduler. - reads standard input.
 
-    Changes the image and the first word of the command. The container runs as root, as kube-scheduler does, unless FILE names a user. All else stays
-    the same. FILE may also run Podwright already: then only the image changes. --output replaces the file as a whole, and
-    only if FILE could be converted.
+    Changes the image and the first word of the command. The container runs as root, as kube-scheduler does, unless FILE
+    names a user. All else stays the same. FILE may also run Podwright already: then only the image changes. --output
+    replaces the file as a whole, and only if FILE could be converted.
     """
     with click.open_file(file, "rb") as opened:
         content = opened.read()

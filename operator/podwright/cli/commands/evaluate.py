@@ -96,13 +96,14 @@ def evaluate(
     feature_gates: str,
     emulated_version: str,
 ) -> None:
-    """Show where a pod would go in a dumped cluster, or answer scheduling cases. Reads standard input if there are no FILES.
+    """Show where a pod would go in a dumped cluster, or answer scheduling cases. Reads standard input if there are no
+    FILES.
 
-    With --pod, FILES is one dump of a cluster: shows on which of its nodes the pod can run, and which of its SchedulerPolicies
-    decides about the pod.
+    With --pod, FILES is one dump of a cluster: shows on which of its nodes the pod can run, and which of its
+    SchedulerPolicies decides about the pod.
 
-    Without --pod, FILES are scheduling cases: JSON lines, also gzipped. Prints one JSON line for each case: the feasible nodes,
-    why the other nodes were rejected, the scores, the message and the result of preemption.
+    Without --pod, FILES are scheduling cases: JSON lines, also gzipped. Prints one JSON line for each case: the
+    feasible nodes, why the other nodes were rejected, the scores, the message and the result of preemption.
     """
     try:
         if kinds:

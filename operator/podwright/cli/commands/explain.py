@@ -1,4 +1,6 @@
-"""`podwright explain`: why a pod waits, or why it is on its node, and the least change that would help. Also `kubectl podwright explain`."""
+"""`podwright explain`: why a pod waits, or why it is on its node, and the least change that would help. Also `kubectl
+podwright explain`.
+"""
 
 from __future__ import annotations
 
@@ -97,8 +99,8 @@ def explain(
 ) -> None:
     """Explain why a pod waits or why it is on its node, and prove what would help.
 
-    KIND/NAME is a pod, a deployment, a replicaset, a statefulset, a daemonset, a job or a podgroup, as in `explain pod/web-0` or
-    `explain pod web-0`; `pods` with -A or -l is all pods that these flags select.
+    KIND/NAME is a pod, a deployment, a replicaset, a statefulset, a daemonset, a job or a podgroup, as in `explain
+    pod/web-0` or `explain pod web-0`; `pods` with -A or -l is all pods that these flags select.
 
     Reads the cluster from FILES (see `podwright snapshot`), or from its API server with your own permissions, and
     writes nothing to it. Each change that is shown has been tried on a copy of the cluster's state: the scheduler would

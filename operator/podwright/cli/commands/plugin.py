@@ -33,7 +33,8 @@ def plugin() -> None:
 @click.option("--score", "scores", is_flag=True, help="It scores nodes; with --filter, both.")
 @click.option("--vector", "vectors", is_flag=True, help="Add the versions for all nodes at once, which are faster.")
 def new(name: str, directory: str | None, *, filters: bool, scores: bool, vectors: bool) -> None:
-    """Write a plugin NAME, such as TeamNodes, with a policy that enables it and a test of both. All of it works as it is; change it as you need.
+    """Write a plugin NAME, such as TeamNodes, with a policy that enables it and a test of both. All of it works as it
+    is; change it as you need.
 
     Existing files are not replaced.
     """
@@ -62,10 +63,11 @@ def new(name: str, directory: str | None, *, filters: bool, scores: bool, vector
 @with_policies
 @with_report
 def test(directory: str, report: str | None, **values: Any) -> None:
-    """Load the plugins of DIRECTORY (its subdirectory `plugins`, if there is one) as the operator does, and run its tests. Needs no cluster.
+    """Load the plugins of DIRECTORY (its subdirectory `plugins`, if there is one) as the operator does, and run its
+    tests. Needs no cluster.
 
-    The tests are files named test_policies.yaml or test_*.policies.yaml, also in subdirectories. Exit status 1 if a plugin cannot be loaded or a
-    test fails.
+    The tests are files named test_policies.yaml or test_*.policies.yaml, also in subdirectories. Exit status 1 if a
+    plugin cannot be loaded or a test fails.
     """
     folder = Path(directory)
     own = folder / PLUGINS

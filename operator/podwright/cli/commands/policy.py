@@ -45,8 +45,8 @@ def policy() -> None:
     help="The file of `podwright run --extenders`. A policy that names another extender is an error.",
 )
 def lint(files: tuple[str, ...], output: str, extenders: str | None, **values: Any) -> None:
-    """Check the SchedulerPolicies and LocalSchedulerPolicies of FILES, without a cluster, as the operator would. Objects of other API groups are
-    ignored.
+    """Check the SchedulerPolicies and LocalSchedulerPolicies of FILES, without a cluster, as the operator would.
+    Objects of other API groups are ignored.
 
     Exit status 1 if the operator would refuse a policy. Warnings and notes do not change the status.
     """
@@ -72,7 +72,8 @@ def lint(files: tuple[str, ...], output: str, extenders: str | None, **values: A
 @with_policies
 @with_report
 def test(files: tuple[str, ...], report: str | None, **values: Any) -> None:
-    """Run the tests of policies in FILES: which nodes pods get, which nodes are rejected, and in which words. Needs no cluster.
+    """Run the tests of policies in FILES: which nodes pods get, which nodes are rejected, and in which words. Needs no
+    cluster.
 
     Exit status 1 if a test fails.
     """
@@ -91,7 +92,7 @@ def diff(old: tuple[str, ...], new: tuple[str, ...], output: str, **values: Any)
     """Show which pods of a cluster would go elsewhere under other policies, and why.
 
     Reads the cluster from FILES (see `podwright snapshot`), or from its API server with your own permissions. Changes
-    nothing. Each pod is decided about as if it were created anew, while the others stay where they are. Exit status 1
+    nothing. Each pod is decided about as if it were recreated, while the others stay where they are. Exit status 1
     if a policy is not accepted.
     """
     try:

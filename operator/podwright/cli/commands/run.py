@@ -48,7 +48,8 @@ def start(values: dict[str, Any], *, as_kube_scheduler: bool) -> None:
 def _run(**values: Any) -> None:
     """Schedule pods until SIGTERM, SIGINT or SIGQUIT.
 
-    Each option can also be set by an environment variable: PODWRIGHT_POD_INTAKE for --pod-intake, PODWRIGHT_PLUGIN_DIRS for --plugin-dir.
+    Each option can also be set by an environment variable: PODWRIGHT_POD_INTAKE for --pod-intake, PODWRIGHT_PLUGIN_DIRS
+    for --plugin-dir.
     """
     start(values, as_kube_scheduler=False)
 

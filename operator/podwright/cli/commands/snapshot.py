@@ -66,9 +66,9 @@ def snapshot(
 ) -> None:
     """Write down everything about a cluster that scheduling depends on, without secrets, for `podwright simulate`.
 
-    Reads the cluster with your own permissions, as kubectl does, and writes nothing to it. What you may not list is left out and named.
-    Of the ConfigMaps, the snapshot has those that policies name in `paramsFrom`, with the keys that their rules read.
-    With FILES, which are outputs of `kubectl get … -o json`, writes a snapshot of these instead.
+    Reads the cluster with your own permissions, as kubectl does, and writes nothing to it. What you may not list is
+    left out and named. Of the ConfigMaps, the snapshot has those that policies name in `paramsFrom`, with the keys that
+    their rules read. With FILES, which are outputs of `kubectl get … -o json`, writes a snapshot of these instead.
     """
     if files and signals is not None:
         raise click.UsageError("--signals asks the sources of a running cluster, so it cannot be used with FILES")

@@ -37,7 +37,9 @@ class NotInTimeError(DemoError):
 
 
 class Api:
-    """Reads and writes objects as JSON. Retries answers 429 and 503; other errors raise podwright.kube.client.errors.ApiError."""
+    """Reads and writes objects as JSON. Retries answers 429 and 503; other errors raise
+    podwright.kube.client.errors.ApiError.
+    """
 
     def __init__(self, http: Http) -> None:
         self._http = http
@@ -79,7 +81,7 @@ class Api:
                 raise
 
     async def exists(self, path: str) -> bool:
-        """Whether a path exists and we may read it."""
+        """True if a path exists and we may read it."""
         try:
             await self.read(path)
         except ApiError as error:
@@ -100,9 +102,11 @@ async def wait_until(
     seconds: float | None = None,
     check_alive: Callable[[], None] | None = None,
 ) -> float:
-    """Polls until the condition holds, and returns the seconds this took. Raises NotInTimeError, naming what was `expected`.
+    """Polls until the condition holds, and returns the seconds this took. Raises NotInTimeError, naming what was
+    `expected`.
 
-    `seconds` defaults to TIMEOUT_SECONDS. `check_alive` is called before each pause, and raises when waiting is pointless.
+    `seconds` defaults to TIMEOUT_SECONDS. `check_alive` is called before each pause, and raises when waiting is
+    pointless.
     """
     seconds = TIMEOUT_SECONDS if seconds is None else seconds
     clock = asyncio.get_running_loop().time

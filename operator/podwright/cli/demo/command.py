@@ -64,8 +64,8 @@ def demo(
 ) -> None:
     """Run a demo: policies place pods in a sandbox.
 
-    The sandbox needs only Python. With --kubeconfig the demo runs on a cluster. It checks every placement: the exit status
-    is 1 if a placement contradicts its policy, or if anything else goes wrong.
+    The sandbox needs only Python. With --kubeconfig the demo runs on a cluster. It checks every placement: the exit
+    status is 1 if a placement contradicts its policy, or if anything else goes wrong.
     """
     console = Console()
     live = console.is_terminal and not plain

@@ -1,7 +1,8 @@
 """Where the demo runs: in its own sandbox, or on an existing cluster that it leaves unchanged.
 
-On a cluster, all objects of the demo have unique names and a label. The demo removes them at the end: its pods, namespace and
-policies, and also the CRD if the demo created it. It uses the operator that is installed there, or else starts its own.
+On a cluster, all objects of the demo have unique names and a label. The demo removes them at the end: its pods,
+namespace and policies, and also the CRD if the demo created it. It uses the operator that is installed there, or else
+starts its own.
 """
 
 from __future__ import annotations
@@ -223,7 +224,9 @@ async def _ready(session: aiohttp.ClientSession, port: int) -> bool:
 
 
 async def _installed(api: Api) -> tuple[str, str] | None:
-    """Namespace and name of an installed operator's Deployment with ready replicas. None also if listing is not allowed."""
+    """Namespace and name of an installed operator's Deployment with ready replicas. None also if listing is not
+    allowed.
+    """
     try:
         deployments = await api.read("/apis/apps/v1/deployments", labelSelector=INSTALLED)
     except ApiError:

@@ -1,4 +1,6 @@
-"""Renders the demo's state with rich: nodes by zone, pods with the reason for their placement, the edit, and the check results."""
+"""Renders the demo's state with rich: nodes by zone, pods with the reason for their placement, the edit, and the check
+results.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,9 @@ def _node_rows(state: DemoState) -> int:
 
 
 def _pods(pods: Iterable[DemoPod], samples: Mapping[str, int], *, wrap: bool = True) -> Table:
-    """A table of pods, with at most `samples[group]` rows for a group and a count of its other pods. Without `wrap`, reasons are cut off."""
+    """A table of pods, with at most `samples[group]` rows for a group and a count of its other pods. Without `wrap`,
+    reasons are cut off.
+    """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True)
     for title, width in WIDTHS.items():
         table.add_column(title, no_wrap=True, min_width=width)

@@ -45,7 +45,9 @@ SMALLEST_UNIT: Final = 10
 SHARE: Final = 160
 """A unit is at most 1/160 of the free CPU, so that all pods together request less than half of it."""
 SLACK: Final = 0.1
-"""On a cluster, nodes differ in shape, and other plugins may prefer a node whose usage is higher by up to this fraction."""
+"""On a cluster, nodes differ in shape, and other plugins may prefer a node whose usage is higher by up to this
+fraction.
+"""
 
 
 class Scenario:
@@ -212,7 +214,9 @@ class Scenario:
         return notes[-1] if notes else ""
 
     async def _wait_until_active(self, name: str, generation: int) -> float:
-        """Waits until this generation of a policy is active, and returns the seconds this took. Raises DemoError if it is rejected."""
+        """Waits until this generation of a policy is active, and returns the seconds this took. Raises DemoError if it
+        is rejected.
+        """
 
         async def active() -> bool:
             status = (await self._api.read(POLICY.path(name))).get("status") or {}
@@ -227,7 +231,9 @@ class Scenario:
         return await wait_until(active, expected, check_alive=self._environment.check_operator)
 
     def _unit(self) -> Size:
-        """The unit of the pods' requests, small against the free capacity. Raises DemoError if there is too little room."""
+        """The unit of the pods' requests, small against the free capacity. Raises DemoError if there is too little
+        room.
+        """
         usable = self._state.usable()
         if len(usable) < 2:
             raise DemoError(f"the demo needs at least two nodes that accept pods; this cluster has {len(usable)}")

@@ -1,4 +1,5 @@
-"""What the demo knows: the cluster's nodes and their pods, the demo's own pods and their decisions, and the check results.
+"""What the demo knows: the cluster's nodes and their pods, the demo's own pods and their decisions, and the check
+results.
 
 `set_cluster` refreshes everything; `set_pods` refreshes only the given pods.
 """
@@ -25,7 +26,9 @@ _NO_DECISION: Final[Mapping[str, Any]] = {}
 
 @dataclass(slots=True)
 class DemoPod:
-    """A pod of the demo. `uid` is empty until the pod exists, `node` until it is bound. `failure` is the note of FailedScheduling."""
+    """A pod of the demo. `uid` is empty until the pod exists, `node` until it is bound. `failure` is the note of
+    FailedScheduling.
+    """
 
     name: str
     group: str
@@ -117,7 +120,7 @@ class DemoState:
 
 
 def takes_pods(info: NodeInfo) -> bool:
-    """Whether a node is neither cordoned, nor terminating, nor has taints that repel pods."""
+    """True if a node is neither cordoned, nor terminating, nor has taints that repel pods."""
     node = info.present
     hard = any(taint.effect != PREFER_NO_SCHEDULE for taint in node.taints)
     return not node.unschedulable and not hard and not node.terminating
@@ -129,7 +132,7 @@ def free(info: NodeInfo, resource: str) -> int:
 
 
 def fits(info: NodeInfo, request: Mapping[str, int]) -> bool:
-    """Whether the node has room for one more pod with this request."""
+    """True if the node has room for one more pod with this request."""
     room = all(free(info, resource) >= amount for resource, amount in request.items())
     return room and len(info.pods) < info.allocatable("pods")
 

@@ -1,7 +1,8 @@
-"""The pictures of docs/strategies.md: each policy on that page schedules the same 200 pods on the same 20 nodes, in a simulation.
+"""The pictures of docs/strategies.md: each policy on that page schedules the same 200 pods on the same 20 nodes, in a
+simulation.
 
-`python -m podwright.cli.docs.strategy_pictures PAGE` draws them; with `--check` it fails if one is out of date. A policy belongs to the picture that
-follows it. The same page always gives the same bytes.
+`python -m podwright.cli.docs.strategy_pictures PAGE` draws them; with `--check` it fails if one is out of date. A
+policy belongs to the picture that follows it. The same page always gives the same bytes.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _SHAPES: Final = {"busy": ("1", "1Gi", 80), "large": ("250m", "3Gi", 80), "small
 _SEED: Final = 1
 BUSY: Final = {f"node-{number:02}": 60 for number in (*range(1, 6), *range(15, 18))}
 IDLE: Final = 5
-"""The measured use of CPU in percent, for policies that read the signal `load`. It does not show in what pods request."""
+"""The measured use of CPU in percent, for policies that read the signal `load`. It does not show in what pods request.
+"""
 _LOAD: Final = "example.com/load"
 _SETTINGS: Final = PolicySettings(
     signals=parse_signals({"signals": [{"name": "load", "resource": "cpu", "annotation": {"key": _LOAD}}]})
@@ -59,7 +61,9 @@ class PicturedPolicy:
 
 
 def policies_of(page: str) -> Iterator[PicturedPolicy]:
-    """The policies of the page that a picture follows. Raises ManifestError and InvalidObjectError for YAML that is no policy."""
+    """The policies of the page that a picture follows. Raises ManifestError and InvalidObjectError for YAML that is no
+    policy.
+    """
     for section in _SECTION.finditer(page):
         for found in _PICTURED.finditer(section["text"]):
             yield PicturedPolicy(section["title"], Policy.parse(found["policy"]), found["file"])
@@ -114,7 +118,9 @@ def _pod(name: str, shape: str) -> Raw:
 
 
 def draw(title: str, result: SimulationResult, *, measured: bool = False) -> str:
-    """The whole SVG document: for each node a bar for CPU and one for memory, and its number of pods. `measured`: with the measured use."""
+    """The whole SVG document: for each node a bar for CPU and one for memory, and its number of pods. `measured`: with
+    the measured use.
+    """
     changes = {change.node: change for change in result.changes}
     summary = f"{len(result.landed)} pods on {len(changes)} of {len(NODES)} nodes"
     if measured:

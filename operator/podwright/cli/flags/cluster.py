@@ -1,4 +1,6 @@
-"""Flags of the commands that read a cluster: from snapshots, or from its API server; and what decides about policies in it."""
+"""Flags of the commands that read a cluster: from snapshots, or from its API server; and what decides about policies in
+it.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +63,8 @@ def with_cluster(command: Command) -> Command:
 
 
 def namespace_in(given: str | None, files: Sequence[str], kubeconfig: str | None, context: str | None) -> str:
-    """The namespace of the command: the given one, or else that of the kubeconfig's context, as for kubectl. `default` if no kubeconfig can
-    be read; the error appears when the cluster is read.
+    """The namespace of the command: the given one, or else that of the kubeconfig's context, as for kubectl. `default`
+    if no kubeconfig can be read; the error appears when the cluster is read.
     """
     if given or files:
         return given or "default"
@@ -80,13 +82,17 @@ def with_policies(command: Command) -> Command:
 
 
 def cluster_of(values: dict[str, Any]) -> LoadedCluster:
-    """The cluster that the flags name; takes their values out of `values`. Problems go to standard error. Raises ClickException."""
+    """The cluster that the flags name; takes their values out of `values`. Problems go to standard error. Raises
+    ClickException.
+    """
     (cluster,) = clusters_of(values, lambda snapshot: (snapshot,))
     return cluster
 
 
 def clusters_of(values: dict[str, Any], variants: Callable[[Snapshot], Sequence[Snapshot]]) -> Sequence[LoadedCluster]:
-    """The clusters that are made of the snapshot that the flags name, as `cluster_of`. The problems are those of the last one."""
+    """The clusters that are made of the snapshot that the flags name, as `cluster_of`. The problems are those of the
+    last one.
+    """
     names = ("files", "kubeconfig", "context", "as_user", "as_groups")
     files, kubeconfig, context, as_user, as_groups = (values.pop(name) for name in names)
     try:

@@ -17,8 +17,8 @@ Flag = Callable[[Any], Any]
 
 
 def policy_flags(signals: str, when: str = "") -> Sequence[Flag]:
-    """The flags about policies and their plugins. `signals`: the help of `--signals`; `when`: the condition under which the flags have an
-    effect, such as "With --pod".
+    """The flags about policies and their plugins. `signals`: the help of `--signals`; `when`: the condition under which
+    the flags have an effect, such as "With --pod".
     """
     return (
         click.option(

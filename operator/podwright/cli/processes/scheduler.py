@@ -1,8 +1,9 @@
 """The process of `podwright run`: starts the runtime first, then Kopf beside it.
 
-Kopf watches policies, and pending pods with `--pod-intake=kopf`. Importing it takes as long as the rest of the start. It
-therefore starts only after the first decisions, or at once on a standby; the runtime lists policies and pending pods before the first decision.
-CEL is imported then, too: only pods with claims, and policies with rules, need it, which import it themselves if they come earlier.
+Kopf watches policies, and pending pods with `--pod-intake=kopf`. Importing it takes as long as the rest of the start.
+It therefore starts only after the first decisions, or at once on a standby; the runtime lists policies and pending pods
+before the first decision. CEL is imported then, too: only pods with claims, and policies with rules, need it, which
+import it themselves if they come earlier.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ SETTLE_SECONDS: Final = 2.0
 FIRST_PODS_SECONDS: Final = 1.0
 """How long it waits at most if it watches the pods: those that are created meanwhile wait with it."""
 KOPF_STOP_SECONDS: Final = 2.0
-"""How long Kopf may take to stop after everything else. It only watches, and can wait 5 s or more for a broken watch."""
+"""How long Kopf may take to stop after everything else. It only watches, and can wait 5 s or more for a broken watch.
+"""
 CEL: Final = ("podwright.core.devices.compiling", "podwright.core.plugins.rules.expression")
 """The modules that compile expressions: for selectors of devices, and for rules."""
 
@@ -42,7 +44,8 @@ class LeadershipLostError(Exception):
 async def run(options: Options) -> None:
     """Runs until SIGTERM, SIGINT or SIGQUIT.
 
-    Raises ConfigError, AccessError, RegistryError and OSError if it cannot start, and LeadershipLostError when another instance may lead.
+    Raises ConfigError, AccessError, RegistryError and OSError if it cannot start, and LeadershipLostError when another
+    instance may lead.
     """
     stop = asyncio.Event()
     catch_signals(stop)
@@ -112,8 +115,8 @@ async def _wait_for_first_burst(stop: asyncio.Event, runtime: Runtime) -> None:
 def import_supervisor() -> ModuleType:
     """Imports `controllers/supervisor.py`, and with it Kopf.
 
-    Kopf imports the Kubernetes client library if it is installed, to recognize its objects. Podwright passes it none, and the import
-    would take 18 MB and a quarter of a second.
+    Kopf imports the Kubernetes client library if it is installed, to recognize its objects. Podwright passes it none,
+    and the import would take 18 MB and a quarter of a second.
     """
     with _hidden("kubernetes"):
         from podwright.controllers import supervisor  # noqa: PLC0415 -- Kopf is imported late, see the module

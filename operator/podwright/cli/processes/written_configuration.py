@@ -25,7 +25,8 @@ log = logging.getLogger(__name__)
 def write_configuration(options: Options, path: Path) -> None:
     """Writes the file, without asking the API server, and logs what in the options and in `--config` has no effect.
 
-    Raises OSError, RegistryError for plugins or profiles that cannot be used, and ConfigError for extenders that cannot be.
+    Raises OSError, RegistryError for plugins or profiles that cannot be used, and ConfigError for extenders that cannot
+    be.
     """
     for warning in options.warnings:
         log.warning("%s", warning)
@@ -43,7 +44,9 @@ def write_configuration(options: Options, path: Path) -> None:
 
 
 def _without_gangs(profile: Profile) -> Profile:
-    """The profile without the default plugin that kube-scheduler has only with a feature gate. Podwright adds it again to what it reads."""
+    """The profile without the default plugin that kube-scheduler has only with a feature gate. Podwright adds it again
+    to what it reads.
+    """
     own = profile.plugins[MULTI_POINT]
     if {"*", GangScheduling.name} & {*own.disabled}:
         return profile

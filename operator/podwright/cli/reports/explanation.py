@@ -1,5 +1,5 @@
-"""The report of `podwright explain` for people: why the pod waits, which plugins rejected nodes, and what would help. Colours are used only
-on a terminal. In a pipe, no line is broken.
+"""The report of `podwright explain` for people: why the pod waits, which plugins rejected nodes, and what would help.
+Colours are used only on a terminal. In a pipe, no line is broken.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ _GOOD: Final = frozenset((State.PLACED, State.FITS, State.FINISHED))
 
 
 class Report:
-    """Prints explanations. `wide`: with the nearest nodes, the events, all scores and the message of the scheduler's event."""
+    """Prints explanations. `wide`: with the nearest nodes, the events, all scores and the message of the scheduler's
+    event.
+    """
 
     def __init__(self, *, wide: bool) -> None:
         self._wide = wide

@@ -1,4 +1,5 @@
-"""The report of `podwright evaluate --pod`: a table of nodes, then which policy decides, what limits the answer, and where the pod would go.
+"""The report of `podwright evaluate --pod`: a table of nodes, then which policy decides, what limits the answer, and
+where the pod would go.
 
 Names are never cut. If the columns do not fit the terminal, each node's scores are listed as text instead.
 """
@@ -38,7 +39,8 @@ def report(answer: Answer, width: int | None, top: int | None) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """The nodes in the table, best first: the `top` best feasible nodes, and the first `top` of the others; all if it is None.
+    """The nodes in the table, best first: the `top` best feasible nodes, and the first `top` of the others; all if it
+    is None.
 
     `rest`: lines that count the other nodes.
     """

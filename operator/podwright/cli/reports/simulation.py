@@ -29,7 +29,7 @@ def report(result: SimulationResult, *, wide: bool) -> Iterator[str]:
         yield from _cut([f"  {each.pod} on {each.node}, by {each.by}" for each in result.preempted], most)
     if result.gone:
         yield ""
-        yield f"{_count(len(result.gone), 'pod')} would be gone and not created anew"
+        yield f"{_count(len(result.gone), 'pod')} would be gone and not recreated"
         yield from _cut([f"  {pod}" for pod in result.gone], most)
     if result.blockers:
         yield ""

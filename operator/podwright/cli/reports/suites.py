@@ -28,7 +28,8 @@ with_report: Final = click.option(
 
 
 def run_suites(files: Sequence[str], options: LoadOptions, report: str | None) -> None:
-    """Runs the tests in these files. A plugin that does not return is stopped, as in the operator. `report`: where to write the results as JUnit XML.
+    """Runs the tests in these files. A plugin that does not return is stopped, as in the operator. `report`: where to
+    write the results as JUnit XML.
 
     Raises ClickException for files that cannot be used, and SystemExit if a test fails.
     """

@@ -3,8 +3,8 @@
     program = compile_selector("device.driver == 'gpu.example.com'")
     matches(program, device_variables("gpu.example.com", device))
 
-Sources: `k8s.io/dynamic-resource-allocation/cel`, `resource/v1/types.go`. As in kube-scheduler, which reads stored expressions, attributes
-may be lists, and `includes` and `allowMultipleAllocations` are always known.
+Sources: `k8s.io/dynamic-resource-allocation/cel`, `resource/v1/types.go`. As in kube-scheduler, which reads stored
+expressions, attributes may be lists, and `includes` and `allowMultipleAllocations` are always known.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def environment() -> Environment:
 
 
 def compile_selector(text: str) -> Program:
-    """Compiles a selector. Raises CelError if its syntax or types are wrong, or if its result is neither a bool nor of unknown type."""
+    """Compiles a selector. Raises CelError if its syntax or types are wrong, or if its result is neither a bool nor of
+    unknown type.
+    """
     program = environment().compile(text)
     kind = program.result_type
     if kind not in (types.BOOL, types.DYN):
@@ -70,8 +72,8 @@ def device_variables(
     *,
     allow_multiple_allocations: bool = False,
 ) -> dict[str, Value]:
-    """The variables of a device's selectors. `attributes` are as in the API: `{"name": {"version": "1.0.0"}}`; `capacity` has
-    the text of quantities. Names without a domain belong to the driver's.
+    """The variables of a device's selectors. `attributes` are as in the API: `{"name": {"version": "1.0.0"}}`;
+    `capacity` has the text of quantities. Names without a domain belong to the driver's.
 
     Raises EvaluationError with kube-scheduler's text if an attribute has no value that Kubernetes knows.
     """
@@ -101,7 +103,9 @@ def matches(
     limit: int = COST_LIMIT,
     interrupted: Callable[[], bool] | None = None,
 ) -> bool:
-    """Whether a selector selects a device. Raises EvaluationError with kube-scheduler's text. `limit`, `interrupted`: see Program.evaluate."""
+    """True if a selector selects a device. Raises EvaluationError with kube-scheduler's text. `limit`, `interrupted`:
+    see Program.evaluate.
+    """
     value = program.evaluate(variables, limit, interrupted)
     if value.__class__ is bool:
         return value

@@ -155,7 +155,9 @@ class Environment:
         return Checker(self.variables, self._overloads)
 
     def compile(self, text: str) -> Program:
-        """Compiles an expression. Raises CelError, with line and column, if its syntax, its types or a constant part are wrong."""
+        """Compiles an expression. Raises CelError, with line and column, if its syntax, its types or a constant part
+        are wrong.
+        """
         try:
             tree = self._checker.check(text)
             validate(tree, is_exact="sortBy(" not in text or "flatten(" not in text)
@@ -170,7 +172,9 @@ class Environment:
         return Program(text, tree, self.variables, step, compiler.scope.count)
 
     def part(self, tree: Node) -> Program:
-        """Compiles a part of a checked tree. Its evaluations take the variables of the macros around it from their `variables`."""
+        """Compiles a part of a checked tree. Its evaluations take the variables of the macros around it from their
+        `variables`.
+        """
         compiler = Compiler(self._functions)
         step = compiler.compile(tree).step
         return Program("", tree, self.variables, step, compiler.scope.count)

@@ -78,7 +78,9 @@ class EvaluationError(Exception):
 
 
 def fault(error: Exception) -> str:
-    """The text of an error that is no expected one: a mistake in an implementation. It becomes the error of the expression alone."""
+    """The text of an error that is no expected one: a mistake in an implementation. It becomes the error of the
+    expression alone.
+    """
     return f"internal error: {type(error).__name__}: {error}"[:MAX_FAULT]
 
 

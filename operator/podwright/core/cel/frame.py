@@ -9,7 +9,9 @@ from podwright.core.cel.errors import CancelledError, CostLimitError
 from podwright.core.cel.values import Value
 
 ROOM: Final = 16_000_000
-"""The most that one evaluation may allocate: a byte of a string counts 1, an element of a list ELEMENT. cel-go has no such limit."""
+"""The most that one evaluation may allocate: a byte of a string counts 1, an element of a list ELEMENT. cel-go has no
+such limit.
+"""
 ELEMENT: Final = 8
 VISITS: Final = 1_000_000
 """The most parts of nested lists and maps that one evaluation may compare or walk through. cel-go has no such limit."""
@@ -45,7 +47,9 @@ class Frame:
                     raise CancelledError("operation interrupted")
 
     def visit(self, parts: int) -> None:
-        """Counts the parts of lists and maps that a function reads, where cel-go's cost does not. Raises CostLimitError."""
+        """Counts the parts of lists and maps that a function reads, where cel-go's cost does not. Raises
+        CostLimitError.
+        """
         self._visits -= parts
         if self._visits < 0:
             raise CostLimitError("operation cancelled: work limit exceeded")

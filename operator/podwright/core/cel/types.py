@@ -1,7 +1,7 @@
 """The types of CEL, as a checked tree and declarations of variables use them.
 
-A type is immutable and compares by its name and parameters. `fields` and `size` only describe declarations: the fields of an
-object type, and the greatest size of a value, which the estimate of the cost needs.
+A type is immutable and compares by its name and parameters. `fields` and `size` only describe declarations: the fields
+of an object type, and the greatest size of a value, which the estimate of the cost needs.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _NO_FIELDS: Final[Mapping[str, Type]] = MappingProxyType({})
 class Type:
     """A type. `name` is as in CEL's error messages: `int`, `list`, `map`, `kubernetes.Quantity`.
 
-    `is_object` says that the type has fields and can be compared with null, as messages can. `size` is the greatest number
-    of code points, bytes or elements of a value, None if it has no bound.
+    `is_object` says that the type has fields and can be compared with null, as messages can. `size` is the greatest
+    number of code points, bytes or elements of a value, None if it has no bound.
     """
 
     name: str
@@ -82,5 +82,7 @@ def optional_of(value: Type) -> Type:
 
 
 def object_of(name: str, fields: Mapping[str, Type]) -> Type:
-    """An object with typed fields. A field that is not listed is an error in every expression. `name` has a dot: `podwright.Pod`."""
+    """An object with typed fields. A field that is not listed is an error in every expression. `name` has a dot:
+    `podwright.Pod`.
+    """
     return Type(name, is_object=True, fields=MappingProxyType(dict(fields)))

@@ -101,7 +101,7 @@ class Opaque:
     cel_type: Type
 
     def equals(self, other: Value) -> bool:
-        """Whether the value equals another one. Raises EvaluationError if the two cannot be compared."""
+        """True if the value equals another one. Raises EvaluationError if the two cannot be compared."""
         raise NotImplementedError
 
     def go_size(self) -> int:
@@ -177,7 +177,7 @@ def find(entries: dict[Value, Value], key: Value) -> tuple[Value, bool]:
 
 
 def has_key(entries: dict[Value, Value], key: Value) -> bool:
-    """Whether a map itself has a key, without its default."""
+    """True if a map itself has a key, without its default."""
     return to_key(key) in entries
 
 

@@ -1,6 +1,8 @@
-"""Arithmetic over columns, with CEL's errors: integers overflow instead of wrapping, and division truncates towards zero.
+"""Arithmetic over columns, with CEL's errors: integers overflow instead of wrapping, and division truncates towards
+zero.
 
-Each function takes two arrays, or an array and a number, of one type. It returns the result and the rows where it is an error.
+Each function takes two arrays, or an array and a number, of one type. It returns the result and the rows where it is an
+error.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ def _multiply(a: Any, b: Any) -> Answer:
 
 
 def _within(values: Any, bound: int) -> bool:
-    """Whether all values lie between -bound and bound."""
+    """True if all values lie between -bound and bound."""
     if not np.size(values):
         return True
     return bool(np.max(values) < bound) and bool(np.min(values) > -bound)

@@ -80,7 +80,8 @@ class Signal(Operation):
 class Entry(Operation):
     """`node.labels.key`, or another map: the entry under a key that does not depend on the node.
 
-    `test`: whether there is one, as `has()` and `in` ask; `default`: the value where there is none, instead of an error.
+    `test`: whether there is one, as `has()` and `in` ask; `default`: the value where there is none, instead of an
+    error.
     """
 
     def __init__(self, field: str, key: Fixed, *, test: bool = False, default: str | None = None) -> None:
@@ -130,7 +131,9 @@ class Whole(Operation):
 
 
 class Counted(Operation):
-    """`podsOnNode(selector)`, or `podsInDomain(key, selector)` with a `key`, of a selector that does not depend on the node."""
+    """`podsOnNode(selector)`, or `podsInDomain(key, selector)` with a `key`, of a selector that does not depend on the
+    node.
+    """
 
     def __init__(self, selector: Fixed, key: Fixed | None = None) -> None:
         self._selector = selector

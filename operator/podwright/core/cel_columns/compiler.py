@@ -6,7 +6,8 @@
     `exists`, `all` and `exists_one` over a fixed list ──► Unrolled
     anything else ───────────────────────────────────────► Lift: evaluated once for all nodes with the same inputs
 
-A part that reads a whole map of the node has different inputs on each node, so it is evaluated for each: it is `interpreted`.
+A part that reads a whole map of the node has different inputs on each node, so it is evaluated for each: it is
+`interpreted`.
 """
 
 from __future__ import annotations
@@ -94,7 +95,9 @@ class Compiled:
 
 @dataclass(frozen=True)
 class _Scope:
-    """The macros around a part that are unrolled: their variables, which are fixed, and their accumulators with what these read."""
+    """The macros around a part that are unrolled: their variables, which are fixed, and their accumulators with what
+    these read.
+    """
 
     fixed: frozenset[str] = frozenset()
     accumulators: Mapping[str, Reads] = field(default_factory=dict)
@@ -119,7 +122,7 @@ class Compiler:
         self._depth = 0
         """The greatest number of loops around a part whose cost is limited."""
         self._counts = False
-        """Whether a loop counts pods."""
+        """True if a loop counts pods."""
 
     def compile(self) -> Compiled:
         tree = self._tree
@@ -136,7 +139,7 @@ class Compiler:
         return Lift(self._evaluator(tree), [Whole(reads)], kind_of_type(tree.type), reads)
 
     def _depends(self, node: Node, scope: _Scope) -> bool:
-        """Whether the part depends on the node, on an accumulator, or on a variable of a macro that is not unrolled."""
+        """True if the part depends on the node, on an accumulator, or on a variable of a macro that is not unrolled."""
         free = self._free[id(node)]
         return any(name not in scope.fixed and self._varies(name, scope) for name in free)
 
@@ -283,11 +286,13 @@ class Compiler:
         return lift
 
     def _is_of_nodes(self, node: Node, operation: Operation) -> bool:
-        """Whether the result is the same for all pods, and stays the same as long as the nodes do."""
+        """True if the result is the same for all pods, and stays the same as long as the nodes do."""
         return self._free[id(node)] <= self._of_node and not operation.reads.usage
 
     def _inputs(self, node: Node, scope: _Scope, bound: frozenset[str], found: dict[object, Operation]) -> Reads:
-        """Adds the columns that a part depends on, and returns what they read. `bound`: the variables of macros within the part."""
+        """Adds the columns that a part depends on, and returns what they read. `bound`: the variables of macros within
+        the part.
+        """
         if isinstance(node, Ident) and node.name in bound:
             return Reads(0)
         if not self._depends(node, scope):
@@ -398,7 +403,7 @@ def _identity(node: Node) -> object:
 
 
 def _is_choice(args: Sequence[Node]) -> bool:
-    """Whether both sides have one type, which is known."""
+    """True if both sides have one type, which is known."""
     return args[1].type == args[2].type and not _is_dynamic(args[1].type)
 
 
@@ -411,7 +416,9 @@ def _is_among_texts(args: Sequence[Node]) -> bool:
 
 
 def _runs_to_the_end(node: Comprehension) -> bool:
-    """Whether the steps that the loop's condition would skip change nothing: in `exists` and `all`, or if it is always true."""
+    """True if the steps that the loop's condition would skip change nothing: in `exists` and `all`, or if it is always
+    true.
+    """
     condition, step = node.condition, node.step
     if isinstance(condition, Const):
         return condition.value is True

@@ -1,7 +1,8 @@
 """`podsOnNode(selector)` and `podsInDomain(key, selector)`: how many placed pods match a label selector.
 
-Pods count as soon as they are assumed, and until they are gone. The selector has kubectl's form: `app=web,tier!=db,env in (a,b),!old`.
-Which namespaces' pods count, and what a dry run has changed, are variables of the evaluation whose names no expression can use.
+Pods count as soon as they are assumed, and until they are gone. The selector has kubectl's form: `app=web,tier!=db,env
+in (a,b),!old`. Which namespaces' pods count, and what a dry run has changed, are variables of the evaluation whose
+names no expression can use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """KeptColumns: the results of operations, kept and refreshed for the rows that have changed since.
 
-The key of a column has the values of everything that it depends on besides the nodes. The least recently used columns are dropped.
-Invariant: a kept column equals one that is computed anew.
+The key of a column has the values of everything that it depends on besides the nodes. The least recently used columns
+are dropped. Invariant: a kept column equals one that is recomputed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from podwright.core.state.nodeinfo import NodeInfo
 MAX_BYTES: Final = 64 << 20
 _MAX_COLUMNS: Final = 1 << 16
 _WORTH_UPDATING: Final = 4
-"""A column is refreshed if at most one row in this many has changed; otherwise it is computed anew."""
+"""A column is refreshed if at most one row in this many has changed; otherwise it is recomputed."""
 ENTRY_BYTES: Final = 1_000
 """What a column costs besides its rows."""
 
@@ -46,8 +46,8 @@ FEW_ROWS: Final = 4
 class Column:
     """The result on all rows. Its arrays are never changed in place.
 
-    `failing`: a row with a node whose result is an error, or None. `passing`: bool[nodes], for expressions of type bool: the result is true.
-    `log`: of the changes that can put the column out of date; `seq`: what of them it knows.
+    `failing`: a row with a node whose result is an error, or None. `passing`: bool[nodes], for expressions of type
+    bool: the result is true. `log`: of the changes that can put the column out of date; `seq`: what of them it knows.
     """
 
     vec: Vec
@@ -87,9 +87,11 @@ class KeptColumns:
     def column(
         self, operation: Operation, key: Hashable, variables: Callable[[], Variables], one: OneNode | None = None
     ) -> Column:
-        """The up-to-date result of an operation on all rows. `key`: the values of the variables, as far as the operation reads them.
+        """The up-to-date result of an operation on all rows. `key`: the values of the variables, as far as the
+        operation reads them.
 
-        `variables` is only called if something has to be computed. `one` gives the result for a single node, which is faster for few.
+        `variables` is only called if something has to be computed. `one` gives the result for a single node, which is
+        faster for few.
         """
         known = operation, key, self.nodes.limit
         column = self._columns.get(known)
@@ -107,7 +109,9 @@ class KeptColumns:
         return self._keep(known, self._computed(operation, None, variables()))
 
     def _asked(self, known: _Known, column: Column, rows: set[int], one: OneNode) -> bool:
-        """Brings a column up to date with the results of single nodes. False if one of them is an error, or the table has grown."""
+        """Brings a column up to date with the results of single nodes. False if one of them is an error, or the table
+        has grown.
+        """
         nodes, data = self.nodes.table.nodes, column.vec.data
         if len(data) != len(nodes) or column.vec.errors is not None:
             return False

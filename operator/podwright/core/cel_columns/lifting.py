@@ -1,4 +1,6 @@
-"""Operations that ask the evaluator, but only once for all nodes that have the same inputs; and macros over fixed lists."""
+"""Operations that ask the evaluator, but only once for all nodes that have the same inputs; and macros over fixed
+lists.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,8 @@ _FEW_CODES: Final = 8
 class Lift(Operation):
     """A part of an expression that depends on nothing of the node but `inputs`.
 
-    The evaluator is asked for one node of each different combination of inputs. An input that cannot be evaluated is an input, too: the
-    evaluator says what its error means.
+    The evaluator is asked for one node of each different combination of inputs. An input that cannot be evaluated is an
+    input, too: the evaluator says what its error means.
     """
 
     def __init__(self, evaluate: Evaluate, inputs: Sequence[Operation], kind: Kind, reads: Reads) -> None:
@@ -77,7 +79,9 @@ class Lift(Operation):
 
 
 def distinct(inputs: Sequence[Operand], run: Run) -> tuple[Rows, list[int]]:
-    """Numbers the different combinations of inputs: intp[rows] numbers, and one entry for each. Rows without a node have any number."""
+    """Numbers the different combinations of inputs: intp[rows] numbers, and one entry for each. Rows without a node
+    have any number.
+    """
     combined = np.zeros(run.count, np.int64)
     count = 1
     for operand in inputs:
@@ -121,7 +125,9 @@ def _numbered(vec: Vec) -> tuple[np.ndarray, int]:
 def _gathered(
     kind: Kind, values: list[object], errors: list[int], codes: Rows
 ) -> tuple[np.ndarray, Codes | None, Sequence[object]]:
-    """The data, errors and table of a Vec. `values`, `errors`: of each combination; `codes`: the combination of each row."""
+    """The data, errors and table of a Vec. `values`, `errors`: of each combination; `codes`: the combination of each
+    row.
+    """
     if not values:
         return np.zeros(len(codes), kind.value), None, ()
     failing = np.array(errors, np.int32)[codes] if any(errors) else None

@@ -1,6 +1,7 @@
 """What the evaluations of one expression may cost, in units of CEL: about 1 us each.
 
-The limit on a node depends on nothing but the number of nodes, so that all ways to evaluate an expression give one answer.
+The limit on a node depends on nothing but the number of nodes, so that all ways to evaluate an expression give one
+answer.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ LEAST_LIMIT: Final = 500
 
 
 def node_limit(nodes: int) -> int:
-    """The greatest cost of an evaluation on one node, in a cluster with this many nodes. It changes only when the number doubles, so that
-    kept results last.
+    """The greatest cost of an evaluation on one node, in a cluster with this many nodes. It changes only when the
+    number doubles, so that kept results last.
     """
     rounded = 1 << max(nodes - 1, 0).bit_length()
     return min(COST_LIMIT, max(LEAST_LIMIT, TOTAL_COST // rounded))

@@ -1,7 +1,7 @@
 """NodeColumns: what expressions read of the nodes, as columns over the node table, and of one node, as a value of CEL.
 
-Labels, taints and amounts are the table's own columns. Annotations, conditions and images are numbered here, once they are read.
-Invariant: a column and a Viewer say the same about each node.
+Labels, taints and amounts are the table's own columns. Annotations, conditions and images are numbered here, once they
+are read. Invariant: a column and a Viewer say the same about each node.
 """
 
 from __future__ import annotations

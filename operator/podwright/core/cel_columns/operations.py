@@ -1,7 +1,7 @@
 """Operators over columns: logic, comparisons, arithmetic, `in`, `?:` and conversions of numbers.
 
-Each gives on every row what the evaluator gives for that node, value or error. Operands that have an error on a row give the first
-of these errors, except where CEL absorbs it.
+Each gives on every row what the evaluator gives for that node, value or error. Operands that have an error on a row
+give the first of these errors, except where CEL absorbs it.
 """
 
 from __future__ import annotations

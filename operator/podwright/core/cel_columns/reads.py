@@ -1,4 +1,6 @@
-"""Reads: what an expression reads of the cluster. It says when a kept result is out of date, and which events may change it."""
+"""Reads: what an expression reads of the cluster. It says when a kept result is out of date, and which events may
+change it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ class Reads(IntFlag):
 
     @property
     def usage(self) -> bool:
-        """Whether pods that come and go can change the result."""
+        """True if pods that come and go can change the result."""
         return bool(self & (Reads.USAGE | Reads.PLACED))
 
 

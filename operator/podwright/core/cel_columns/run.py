@@ -29,7 +29,9 @@ class Keeper(Protocol):
 
 @dataclass(slots=True)
 class Run:
-    """`rows`: the rows of the table to evaluate, None for all of them. `variables`: everything but the node, the same for all rows."""
+    """`rows`: the rows of the table to evaluate, None for all of them. `variables`: everything but the node, the same
+    for all rows.
+    """
 
     nodes: NodeColumns | LoneNode
     rows: Rows | None

@@ -1,8 +1,9 @@
 """The values of an expression on many nodes at once.
 
-An operand is a Scalar or a Failure, which are the same on all nodes, or a Vec with one entry for each row that is asked for. A Vec of
-numbers or bools holds them itself; any other one holds positions in a list of values, of which there are few different ones. An entry may
-be an error instead of a value: its code stands in `errors`. Invariant: where `errors` is not 0, nothing reads the value.
+An operand is a Scalar or a Failure, which are the same on all nodes, or a Vec with one entry for each row that is asked
+for. A Vec of numbers or bools holds them itself; any other one holds positions in a list of values, of which there are
+few different ones. An entry may be an error instead of a value: its code stands in `errors`. Invariant: where `errors`
+is not 0, nothing reads the value.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class ErrorTexts:
 
     @property
     def full(self) -> bool:
-        """Whether new texts get no code of their own any more."""
+        """True if new texts get no code of their own any more."""
         return len(self._texts) > MAX_TEXTS
 
 

@@ -17,7 +17,9 @@ MAX_VIEWS: Final = 16
 
 
 class NodeViews:
-    """See the module. `reads`: of all these expressions. Only for the nodes of the table themselves, not for those that a dry run changes."""
+    """See the module. `reads`: of all these expressions. Only for the nodes of the table themselves, not for those that
+    a dry run changes.
+    """
 
     def __init__(self, table: NodeTable, reads: Reads) -> None:
         self._table = table

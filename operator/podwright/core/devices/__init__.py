@@ -2,5 +2,6 @@
 
     problem (what claims ask for) ─► candidates (what a node offers for it) ─► search ─► allocation (what is written to the claims)
 
-`verdicts` keeps the results for all nodes. Source: k8s.io/dynamic-resource-allocation/structured and kube-scheduler's plugin DynamicResources.
+`verdicts` keeps the results for all nodes. Source: k8s.io/dynamic-resource-allocation/structured and kube-scheduler's
+plugin DynamicResources.
 """

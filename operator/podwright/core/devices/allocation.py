@@ -18,7 +18,8 @@ Result = dict[str, Any]
 
 
 def allocations_of(search: Search, claims: Sequence[str], share_id: Callable[[], str]) -> list[Result]:
-    """A v1.AllocationResult for each claim of a solved search. `claims`: their names, for errors; `share_id`: makes a new one.
+    """A v1.AllocationResult for each claim of a solved search. `claims`: their names, for errors; `share_id`: makes a
+    new one.
 
     Raises AllocationError.
     """
@@ -86,7 +87,7 @@ def _config(claim: PreparedClaim, chosen: Sequence[PreparedAsk]) -> list[Result]
 
 
 def _named(ask: PreparedAsk, requests: Sequence[str]) -> bool:
-    """Whether a list of requests names the request of the ask, or the alternative."""
+    """True if a list of requests names the request of the ask, or the alternative."""
     return (ask.ask.parent or ask.ask.name) in requests or ask.ask.reference in requests
 
 

@@ -50,7 +50,9 @@ class Allocator:
         return found
 
     def verdicts(self, problem: Problem, choice: Choice = AS_KUBE_SCHEDULER) -> Verdicts:
-        """The verdicts for a problem and all problems that differ from it only in names. `choice`: of the policy that decides."""
+        """The verdicts for a problem and all problems that differ from it only in names. `choice`: of the policy that
+        decides.
+        """
         key = problem.signature, choice
         found = self._verdicts.get(key)
         if found is None:

@@ -1,7 +1,7 @@
 """What a request consumes of a device's capacities, by the rules of their request policies.
 
-Source: `consumable_capacity.go` in k8s.io/dynamic-resource-allocation/structured. Fractions in ranges are rounded up to whole numbers first,
-because the gate DRAFractionalCapacityRange is off by default.
+Source: `consumable_capacity.go` in k8s.io/dynamic-resource-allocation/structured. Fractions in ranges are rounded up to
+whole numbers first, because the gate DRAFractionalCapacityRange is off by default.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ class CapacityError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Consumption:
-    """What an ask consumes of each capacity of a device: (name, nano-units, the capacity's value in nano-units), and as text."""
+    """What an ask consumes of each capacity of a device: (name, nano-units, the capacity's value in nano-units), and as
+    text.
+    """
 
     amounts: tuple[tuple[str, int, int], ...]
     texts: Mapping[str, str]
@@ -88,7 +90,7 @@ def _whole(nanos: int) -> int:
 
 
 def _violates(nanos: int, policy: RequestPolicy | None) -> bool:
-    """Whether the policy does not allow the amount. The default is always allowed."""
+    """True if the policy does not allow the amount. The default is always allowed."""
     if policy is None or (policy.default is not None and nanos == policy.default.nanos):
         return False
     valid = policy.valid_range

@@ -11,8 +11,8 @@ Scoring = Literal["Default", "BestFit", "MostAllocated", "LeastAllocated"]
 """Which nodes score best. Default: those with more preferred alternatives, as in kube-scheduler."""
 
 Preempting = Literal["Default", "FreeDevices"]
-"""Whether pods preempt for devices. Default: no, as in kube-scheduler. FreeDevices: in a dry run, devices that only victims use count as
-free.
+"""True if pods preempt for devices. Default: no, as in kube-scheduler. FreeDevices: in a dry run, devices that only
+victims use count as free.
 """
 
 

@@ -1,6 +1,7 @@
 """Constraints on the devices of one claim: the same value of an attribute, or all different ones.
 
-A device without the attribute satisfies neither. Source: `constraint.go` in k8s.io/dynamic-resource-allocation/structured.
+A device without the attribute satisfies neither. Source: `constraint.go` in
+k8s.io/dynamic-resource-allocation/structured.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class ConstraintState:
         self._values: list[list[Attribute]] = [[] for _ in constraints]
 
     def allow(self, ask: Ask, shape: DeviceShape) -> bool:
-        """Whether a device can be added for the ask."""
+        """True if a device can be added for the ask."""
         for constraint, values in zip(self._constraints, self._values, strict=True):
             if not constraint.covers(ask):
                 continue

@@ -14,7 +14,9 @@ Counter = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Available:
-    """Nano-units by counter. `overdrawn`: some counter is below 0, which blocks all devices of the pool that consume counters."""
+    """Nano-units by counter. `overdrawn`: some counter is below 0, which blocks all devices of the pool that consume
+    counters.
+    """
 
     amounts: Mapping[Counter, int]
     overdrawn: bool

@@ -1,7 +1,8 @@
 """The requests for devices in place of a pod's extended resources, and which container gets which device.
 
-Containers that run at the same time get requests of their own; init containers use those of later containers, and one more request for what these
-do not cover. Source: `createRequestsAndMappings` in kube-scheduler's plugin DynamicResources (KEP-5004).
+Containers that run at the same time get requests of their own; init containers use those of later containers, and one
+more request for what these do not cover. Source: `createRequestsAndMappings` in kube-scheduler's plugin
+DynamicResources (KEP-5004).
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ class _Own(NamedTuple):
 
 
 def can_stand_for(resource: str) -> bool:
-    """Whether a device class can stand for a resource with this name."""
+    """True if a device class can stand for a resource with this name."""
     return is_extended_resource(resource) or resource.startswith(IMPLICIT_RESOURCE)
 
 
 def requests_for(spec: Raw, classes: Mapping[str, str]) -> Mapped:
-    """`spec`: the pod's; `classes`: the names of the classes by extended resource. A container that cannot be read asks for nothing."""
+    """`spec`: the pod's; `classes`: the names of the classes by extended resource. A container that cannot be read asks
+    for nothing.
+    """
     try:
         inits, containers = containers_of(spec, "initContainers"), containers_of(spec, "containers")
     except InvalidObjectError:

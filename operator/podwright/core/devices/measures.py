@@ -1,7 +1,8 @@
 """Measures: how large the devices of an offer are, and how full the units are to which they belong.
 
-A unit is what can be filled up: the counter sets of a pool from which partitions take, or else a device, whole or in shares. The order in which devices
-are tried follows from this (`order`), and so does what a solution is worth (`fit`). Nothing here decides whether a device can be allocated.
+A unit is what can be filled up: the counter sets of a pool from which partitions take, or else a device, whole or in
+shares. The order in which devices are tried follows from this (`order`), and so does what a solution is worth (`fit`).
+Nothing here decides whether a device can be allocated.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ _NO_SIZE: Final = (0.0, 0.0)
 class Fit:
     """The value of a solution's devices for a policy.
 
-    `amounts`: their capacities, as far as the claims get them; `opens`: whether a partition or a share is the first one of its unit; `left`: what stays
-    free in the units of partitions and shares, from 0 to 1; `utilization`: the share of all units of the drivers that is then in use.
+    `amounts`: their capacities, as far as the claims get them; `opens`: whether a partition or a share is the first one
+    of its unit; `left`: what stays free in the units of partitions and shares, from 0 to 1; `utilization`: the share of
+    all units of the drivers that is then in use.
     """
 
     amounts: tuple[tuple[Dimension, int], ...]

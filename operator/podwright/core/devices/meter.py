@@ -1,4 +1,5 @@
-"""Meter: what evaluations of selectors cost, in steps of a search, so that a search that evaluates costly selectors times out, too.
+"""Meter: what evaluations of selectors cost, in steps of a search, so that a search that evaluates costly selectors
+times out, too.
 
 An evaluation that has begun is completed; the API's bound of cost bounds it. So each attempt makes progress.
 """

@@ -1,6 +1,8 @@
-"""NodeFits: how well the devices that nodes would give to the claims of a problem suit a policy, as scores from 0 to 100.
+"""NodeFits: how well the devices that nodes would give to the claims of a problem suit a policy, as scores from 0 to
+100.
 
-BestFit prefers, in this order: smaller devices; no partition or share that is the first one of its board or device; less free space.
+BestFit prefers, in this order: smaller devices; no partition or share that is the first one of its board or device;
+less free space.
 """
 
 from __future__ import annotations
@@ -62,7 +64,9 @@ class NodeFits:
         self._utilization[slot] = fit.utilization
 
     def scores(self, slots: Slots, fitting: Bools) -> Int64s:
-        """int64[slots]: from 0 to 100. `fitting`: bool[nodes], the rows that can serve the claims, with which BestFit compares."""
+        """int64[slots]: from 0 to 100. `fitting`: bool[nodes], the rows that can serve the claims, with which BestFit
+        compares.
+        """
         if self._scoring == "BestFit":
             return self._best_fit(slots, fitting)
         share = self._utilization[slots]
@@ -107,7 +111,9 @@ class NodeFits:
 
 
 def _sizes(combinations: list[dict[Dimension, int]]) -> NDArray[np.float64]:
-    """float64[combinations]: for each driver the largest share of the greatest amount of a capacity, and the mean of that over all drivers."""
+    """float64[combinations]: for each driver the largest share of the greatest amount of a capacity, and the mean of
+    that over all drivers.
+    """
     columns = {dimension: i for i, dimension in enumerate(sorted({d for each in combinations for d in each}))}
     if not columns:
         return np.zeros(len(combinations))

@@ -1,6 +1,7 @@
 """Offer: the devices of one node for one problem, and the checks of single devices that do not change during a search.
 
-Making an offer can fail, as kube-scheduler's validation of requests on a node does. Order matters: the first error counts.
+Making an offer can fail, as kube-scheduler's validation of requests on a node does. Order matters: the first error
+counts.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ MAX_RESULTS: Final = 32
 
 
 class Offer:
-    """See the module. `devices`: those of all usable pools, in the order in which they are tried; `pools`: the pool of each."""
+    """See the module. `devices`: those of all usable pools, in the order in which they are tried; `pools`: the pool of
+    each.
+    """
 
     def __init__(self, problem: Problem, node: Node, pools: Pools, usage: DeviceUsage) -> None:
         self.problem = problem
@@ -65,7 +68,7 @@ class Offer:
         return self._wanted[ask]
 
     def matches(self, ask: PreparedAsk, position: int, claim: int) -> bool:
-        """Whether the ask selects the device, and the node reaches it. Raises AllocationError."""
+        """True if the ask selects the device, and the node reaches it. Raises AllocationError."""
         item = self.devices[position]
         result = self.outcome(ask, position)
         if result == FAILS:
@@ -153,7 +156,7 @@ class Offer:
 
 
 def needs_no_check(ask: PreparedAsk, shape: DeviceShape) -> bool:
-    """Whether the ask can have the device whatever its capacities are, unless it is shared."""
+    """True if the ask can have the device whatever its capacities are, unless it is shared."""
     return ask.plain and shape.plain_capacity and not shape.allow_multiple
 
 

@@ -1,7 +1,9 @@
-"""Problem: what the claims of a pod ask for, prepared for the search. It does not depend on the node, and not on the claims' names.
+"""Problem: what the claims of a pod ask for, prepared for the search. It does not depend on the node, and not on the
+claims' names.
 
-Problems are kept and shared: the claims of one template have one spec, so the pods of a workload have one problem. Problems that differ
-only in names, such as those of extended resources whose classes have the same selectors, share their verdicts (`Signature`).
+Problems are kept and shared: the claims of one template have one spec, so the pods of a workload have one problem.
+Problems that differ only in names, such as those of extended resources whose classes have the same selectors, share
+their verdicts (`Signature`).
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class PreparedAsk:
         self.matcher = matcher
         self.all_devices = ask.mode == ALL
         self.plain = not ask.capacity
-        """Whether it asks for no part of a capacity."""
+        """True if it asks for no part of a capacity."""
         self._consumptions = consumptions
 
     def consumption(self, shape: DeviceShape) -> Consumption | None:
@@ -76,7 +78,9 @@ class PreparedClaim:
 
 
 class Signature:
-    """Equal for problems that ask for the same under other names of requests and classes: then they have the same verdicts on every node."""
+    """Equal for problems that ask for the same under other names of requests and classes: then they have the same
+    verdicts on every node.
+    """
 
     __slots__ = ("_hash", "_parts")
 

@@ -1,7 +1,7 @@
 """The parts of a device that a selector reads, found in its checked tree.
 
-Most selectors read the driver and a few attributes. So they are evaluated once for all devices that are equal in these, however many other attributes
-(a uuid, an address) make every device another one.
+Most selectors read the driver and a few attributes. So they are evaluated once for all devices that are equal in these,
+however many other attributes (a uuid, an address) make every device another one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ class _ReadsEverythingError(Exception):
 
 
 def projection_of(tree: Node) -> Callable[[DeviceShape], Hashable] | None:
-    """A function whose result is equal for devices that the selector cannot distinguish; None if the selector may read everything."""
+    """A function whose result is equal for devices that the selector cannot distinguish; None if the selector may read
+    everything.
+    """
     parts: dict[Part, None] = {}
     try:
         _collect(tree, parts)

@@ -4,10 +4,10 @@
                   │ no device left              ▲
                   └─► backward: the next device, or the next alternative, of what was decided last
 
-The order is kube-scheduler's, and so is the result: claims, requests and alternatives in their order, devices in the order of the pools
-unless the policy has another one, and within one request ascending combinations only. After a device has failed, an equivalent device is
-not tried: it would fail as well. The search has no recursion. It can stop after any number of steps and go on later. Source: `allocateOne`
-in k8s.io/dynamic-resource-allocation/structured.
+The order is kube-scheduler's, and so is the result: claims, requests and alternatives in their order, devices in the
+order of the pools unless the policy has another one, and within one request ascending combinations only. After a device
+has failed, an equivalent device is not tried: it would fail as well. The search has no recursion. It can stop after any
+number of steps and go on later. Source: `allocateOne` in k8s.io/dynamic-resource-allocation/structured.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _Frame:
         self.next = start
         self.position = -1
         self.counted = False
-        """Whether the device was charged to its counters."""
+        """True if the device was charged to its counters."""
         self.failed: set[Hashable] = set()
         """The roles of devices with which everything after this decision fails."""
         self.all_exceeded = True
@@ -99,7 +99,9 @@ class Search:
             claim.spec.constraints and any(ask.all_devices for request in claim.requests for ask in request.asks)
             for claim in offer.problem.claims
         )
-        """Not where a constraint on all devices can fail the attempt: which device it names depends on what is tried first."""
+        """Not where a constraint on all devices can fail the attempt: which device it names depends on what is tried
+        first.
+        """
         self._roles: dict[int, tuple[Hashable, ...]] = {}
         self._pool_numbers = {pool: number for number, pool in enumerate(dict.fromkeys(offer.pools))}
         self._meter = meter
@@ -305,7 +307,8 @@ class Search:
     # Equivalent devices
 
     def signature(self, *, shapes: bool = False) -> Hashable | None:
-        """Equal for nodes on which the search has the same result. None: an ask fails on a device, so they cannot be compared.
+        """Equal for nodes on which the search has the same result. None: an ask fails on a device, so they cannot be
+        compared.
 
         `shapes`: also equal shapes of the devices.
         """

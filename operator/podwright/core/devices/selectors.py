@@ -1,7 +1,7 @@
 """CEL selectors of device classes and requests, evaluated once for each distinct device.
 
-A `Matcher` keeps a result for each number of a device shape (see `core.state.devices.shapes`), so as one byte, and for as long as a slice has a device
-of that shape.
+A `Matcher` keeps a result for each number of a device shape (see `core.state.devices.shapes`), so as one byte, and for
+as long as a slice has a device of that shape.
 """
 
 from __future__ import annotations
@@ -24,19 +24,23 @@ MAX_MATCHERS: Final = 512
 
 
 class SelectorError(Exception):
-    """A selector cannot be compiled, or fails on a device. The message is kube-scheduler's, without the object that has the selector."""
+    """A selector cannot be compiled, or fails on a device. The message is kube-scheduler's, without the object that has
+    the selector.
+    """
 
 
 Pause = Callable[[], object]
 Evaluate = Callable[[DeviceShape, Pause], bool]
-"""Whether a device matches. Calls `pause` now and then. Raises SelectorError."""
+"""True if a device matches. Calls `pause` now and then. Raises SelectorError."""
 Compile = Callable[[str], Evaluate]
 """Compiles an expression. Raises SelectorError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The selector at `index` of the class (`of_class`) or of the request fails: `text` says how. `compiling`: on every device."""
+    """The selector at `index` of the class (`of_class`) or of the request fails: `text` says how. `compiling`: on every
+    device.
+    """
 
     of_class: bool
     index: int
@@ -45,7 +49,7 @@ class Failure:
 
 
 class Matcher:
-    """Whether devices match the selectors of a class and then those of a request."""
+    """True if devices match the selectors of a class and then those of a request."""
 
     __slots__ = ("_failures", "_meter", "_numbers", "_passed", "_results", "_selectors", "_seq", "evaluations")
 
@@ -85,7 +89,9 @@ class Matcher:
         return results
 
     def match(self, number: int) -> int:
-        """Evaluates the selectors on the shape with this number. May pause. Raises SearchTimeoutError; the next call goes on from there."""
+        """Evaluates the selectors on the shape with this number. May pause. Raises SearchTimeoutError; the next call
+        goes on from there.
+        """
         result = self._evaluate(number)
         self._passed.pop(number, None)
         self._results[number] = result

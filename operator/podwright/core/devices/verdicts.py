@@ -1,6 +1,7 @@
 """Verdicts: whether the nodes can serve a problem, kept for each node as long as nothing about its devices changes.
 
-So a decision searches only on nodes whose devices have changed since the last pod with the same claims. A search that was interrupted goes on where it was.
+So a decision searches only on nodes whose devices have changed since the last pod with the same claims. A search that
+was interrupted goes on where it was.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ STEPS_AT_ONCE: Final = 256
 HARD: Final = 512
 """The results of searches with more steps than this are shared with equivalent nodes."""
 STEPS_PER_SECOND: Final = 300_000
-"""How many steps of a search count as a second of the filter's timeout, on every machine, so that decisions can be reproduced."""
+"""How many steps of a search count as a second of the filter's timeout, on every machine, so that decisions can be
+reproduced.
+"""
 STEPS_OF_START: Final = 24
 """How many steps the start of a search counts as."""
 STEPS_OF_DEVICE: Final = 6
@@ -45,12 +48,16 @@ STEPS_OF_DEVICE: Final = 6
 STEPS_BETWEEN_PAUSES: Final = 3_072
 """How many steps of short searches on many nodes run between two points."""
 NODES_AT_ONCE: Final = 50
-"""An attempt that cannot pause may take this many times the steps that it may take on one node. The next attempt continues from there."""
+"""An attempt that cannot pause may take this many times the steps that it may take on one node. The next attempt
+continues from there.
+"""
 MAX_PAUSED: Final = 16
 MAX_ALIKE: Final = 64
 MAX_ERRORS: Final = 64
 MOST_PREFERRED: Final = 8
-"""The score of the first alternative of a request. Source: `FirstAvailableDeviceRequestMaxSize` in k8s.io/api/resource/v1."""
+"""The score of the first alternative of a request. Source: `FirstAvailableDeviceRequestMaxSize` in
+k8s.io/api/resource/v1.
+"""
 
 Codes = NDArray[np.int8]
 Bools = NDArray[np.bool_]
@@ -75,7 +82,8 @@ class _Result:
 
 
 class Verdicts:
-    """The verdicts for one problem and all problems that differ from it only in names, for one way to choose among devices.
+    """The verdicts for one problem and all problems that differ from it only in names, for one way to choose among
+    devices.
 
     Where names matter, the problem is an argument.
     """
@@ -126,7 +134,7 @@ class Verdicts:
             self._decide(slot, limits)
             if self._spent - paused > STEPS_BETWEEN_PAUSES:
                 paused = self._spent
-                # Else the first attempt for a new template, which searches all nodes, would often have to start anew.
+                # Else the first attempt for a new template, which searches all nodes, would often have to start over.
                 self._cache.deadline.point()
             if limits.steps_at_once is not None and self._spent - began > NODES_AT_ONCE * limits.steps_at_once:
                 raise SearchTimeoutError(self._cache.table.names[slot])
@@ -156,11 +164,15 @@ class Verdicts:
         return self._scores
 
     def fits(self, slots: NDArray[np.intp]) -> Int64s | int:
-        """int64[slots]: scores from 0 to 100 of rows with the code FITS, by what the policy's choice says; 0 if it says nothing."""
+        """int64[slots]: scores from 0 to 100 of rows with the code FITS, by what the policy's choice says; 0 if it says
+        nothing.
+        """
         return 0 if self._fits is None else self._fits.scores(slots, self._codes == FITS)
 
     def solve(self, problem: Problem, slot: int, limits: Limits) -> Search:
-        """The solved search of a row with the code FITS. Raises AllocationError or SearchTimeoutError if devices have changed."""
+        """The solved search of a row with the code FITS. Raises AllocationError or SearchTimeoutError if devices have
+        changed.
+        """
         search = self._start(problem, slot, limits)
         self._run(search, slot, limits)
         if not search.solved:
@@ -168,8 +180,8 @@ class Verdicts:
         return search
 
     def would_fit(self, problem: Problem, slot: int, usage: DeviceUsage, steps: int) -> bool:
-        """Whether the node in this row could serve the claims with this use of devices. False if the search takes more than `steps`. Raises
-        AllocationError.
+        """True if the node in this row could serve the claims with this use of devices. False if the search takes more
+        than `steps`. Raises AllocationError.
         """
         try:
             search = self._start(problem, slot, Limits(steps, steps), usage)

@@ -1,8 +1,9 @@
-"""Decodes plugin args and SchedulerPolicies into frozen dataclasses, and derives their schemas from the same dataclasses.
+"""Decodes plugin args and SchedulerPolicies into frozen dataclasses, and derives their schemas from the same
+dataclasses.
 
-A field `min_candidates` is `minCandidates` in YAML, unless its metadata gives a `name`. Field types: bool, int, float, str,
-`Literal`, `X | None`, `tuple[X, ...]`, `Sequence[X]`, `Mapping[str, X]`, `Any` and nested dataclasses. Other metadata, which
-`validation.describe` builds:
+A field `min_candidates` is `minCandidates` in YAML, unless its metadata gives a `name`. Field types: bool, int, float,
+str, `Literal`, `X | None`, `tuple[X, ...]`, `Sequence[X]`, `Mapping[str, X]`, `Any` and nested dataclasses. Other
+metadata, which `validation.describe` builds:
 
 * `description`: text for people;
 * `schema`: JSON schema keywords, which `decode` enforces and `json_schema_of` repeats: those of `_CHECKS`, `items`,
@@ -43,7 +44,9 @@ _INT64: Final = range(-(2**63), 2**63)
 
 
 class ArgsError(ProfileError):
-    """Args that cannot be decoded. `problems` lists everything that is wrong; `where` and `problem` are the first entry."""
+    """Args that cannot be decoded. `problems` lists everything that is wrong; `where` and `problem` are the first
+    entry.
+    """
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__(*problems[0])
@@ -56,9 +59,9 @@ class ArgsError(ProfileError):
 def decode_args(cls: type[T], raw: object, where: str, kind: str = "") -> T:
     """Decodes the `args` of a `pluginConfig` entry into the plugin's dataclass; None gives the defaults.
 
-    `cls` is the plugin's `args_type`, `where` the path of `args`. `kind` is what `args.kind` must be when given; without
-    it, the name of the dataclass. The dataclass's `validate(where)`, if it has one, yields further problems; that of a
-    nested dataclass is for the outer one to call. Raises ArgsError, whatever the plugin's code raises.
+    `cls` is the plugin's `args_type`, `where` the path of `args`. `kind` is what `args.kind` must be when given;
+    without it, the name of the dataclass. The dataclass's `validate(where)`, if it has one, yields further problems;
+    that of a nested dataclass is for the outer one to call. Raises ArgsError, whatever the plugin's code raises.
     """
     if isinstance(raw, Mapping):
         expected = {"apiVersion": API_VERSION, "kind": kind or cls.__name__}
@@ -84,8 +87,8 @@ def decode_args(cls: type[T], raw: object, where: str, kind: str = "") -> T:
 def decode(cls: type[T], raw: object, where: str) -> T:
     """Decodes a mapping with camelCase keys into a dataclass; None counts as an empty mapping.
 
-    A null counts as not given. Raises ArgsError with all problems found: unknown keys, fields out of bounds, and a ValueError
-    of the dataclass. Only without these does it check the rules and call `validate(where)`.
+    A null counts as not given. Raises ArgsError with all problems found: unknown keys, fields out of bounds, and a
+    ValueError of the dataclass. Only without these does it check the rules and call `validate(where)`.
     """
     problems: list[Problem] = []
     value = _dataclass(cls, {} if raw is None else raw, where, problems)

@@ -41,7 +41,9 @@ from podwright.core.objects.pod import PodInfo
 
 
 class BuiltPlugins:
-    """The base of the framework. Raises ProfileError for a profile that cannot work, PluginError for a plugin that cannot be built."""
+    """The base of the framework. Raises ProfileError for a profile that cannot work, PluginError for a plugin that
+    cannot be built.
+    """
 
     def __init__(
         self,
@@ -53,7 +55,9 @@ class BuiltPlugins:
         """`report_exception` receives every exception that a plugin raises."""
         self.profile = profile
         self.interrupts: Callable[[BaseException], bool] = may_interrupt
-        """Whether an exception in an awaited method cancels the task, and is not the plugin's own. The owner of the task sets it."""
+        """True if an exception in an awaited method cancels the task, and is not the plugin's own. The owner of the
+        task sets it.
+        """
         self.handle = handle
         expanded = expand(profile.plugins, classes)
         self.weights = expanded.weights
@@ -92,7 +96,9 @@ class BuiltPlugins:
         self.only_node_filters = frozenset(
             p.name for p in self.filter_plugins if p.scope is Scope.NODE and not isinstance(p, ReservePlugin)
         )
-        """The filters that look at the pod and the node, and at no pods there. Without those that keep something for Reserve."""
+        """The filters that look at the pod and the node, and at no pods there. Without those that keep something for
+        Reserve.
+        """
         self.beyond_node = frozenset(p.name for p in self.filter_plugins if p.scope > Scope.NODE_PODS)
 
     def costs(self, pod: PodInfo) -> list[PluginCost]:

@@ -42,7 +42,9 @@ NODE: Final = "Node"
 POD: Final = "Pod"
 """The unscheduled pod itself that waits."""
 UNSCHEDULED_POD: Final = "UnscheduledPod"
-"""Another member of the pod's group, waiting or placed. Reported once the group has enough members. Only GangScheduling uses it."""
+"""Another member of the pod's group, waiting or placed. Reported once the group has enough members. Only GangScheduling
+uses it.
+"""
 ASSIGNED_POD: Final = "AssignedPod"
 SIGNAL: Final = "Signal"
 """A number that comes from outside. Reported once for all nodes whose numbers have changed."""
@@ -56,7 +58,9 @@ _GROUPS: Final = {
     **dict.fromkeys(("ResourceClaim", "ResourceSlice"), "resource.k8s.io"),
     **dict.fromkeys(("PodGroup", "CompositePodGroup"), WORKLOAD_API),
 }
-"""The API groups that event labels name, as in kube-scheduler. Plugins may register hints for kinds that are not watched."""
+"""The API groups that event labels name, as in kube-scheduler. Plugins may register hints for kinds that are not
+watched.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,9 @@ class ClusterEvent:
 
     @property
     def label(self) -> str:
-        """Its label in metrics, as in kube-scheduler: `NodeAdd`, `TargetPodUpdatePodLabel`, `storage.k8s.io/CSINodeUpdate`."""
+        """Its label in metrics, as in kube-scheduler: `NodeAdd`, `TargetPodUpdatePodLabel`,
+        `storage.k8s.io/CSINodeUpdate`.
+        """
         return _label(self.resource, self.action)
 
     @property
@@ -77,7 +83,7 @@ class ClusterEvent:
         return tuple(ClusterEvent(self.resource, part) for part in self.action)
 
     def matches(self, happened: ClusterEvent) -> bool:
-        """Whether this registration covers an event that happened."""
+        """True if this registration covers an event that happened."""
         return self.resource in (ANY, happened.resource) and bool(self.action & happened.action)
 
 
@@ -108,8 +114,8 @@ HintFunction = Callable[[PodInfo, Any, Any], Hint]
 class HintKeys:
     """Which pods an event may help at all, so that the function of a hint is not called for all others.
 
-    `of_event`: (the object before or None, the object after or None) → the key of these pods; None: all pods. `of_pod`: the keys of a waiting pod.
-    Source: `PreQueueingHintFn` in kube-scheduler.
+    `of_event`: (the object before or None, the object after or None) → the key of these pods; None: all pods. `of_pod`:
+    the keys of a waiting pod. Source: `PreQueueingHintFn` in kube-scheduler.
     """
 
     of_event: Callable[[Any, Any], Hashable | None]
@@ -118,13 +124,15 @@ class HintKeys:
 
 @dataclass(frozen=True, slots=True)
 class EventHint:
-    """An event, and optionally a function that decides whether it helps the pod. Without one, every such event requeues the pod."""
+    """An event, and optionally a function that decides whether it helps the pod. Without one, every such event requeues
+    the pod.
+    """
 
     event: ClusterEvent
     function: HintFunction | None = None
     opens_gate: bool = True
-    """Whether the event may change the plugin's answer at PreEnqueue. If not, the event does not retry pods that the plugin keeps out of
-    the active queue.
+    """True if the event may change the plugin's answer at PreEnqueue. If not, the event does not retry pods that the
+    plugin keeps out of the active queue.
     """
     keys: HintKeys | None = None
     """None: the event may help any pod."""

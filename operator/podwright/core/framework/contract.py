@@ -112,7 +112,9 @@ def fault(plugin: ExtensionPoint, point: Point, problem: str) -> PluginError:
 
 
 def raised(plugin: ExtensionPoint, point: str, error: BaseException) -> PluginError:
-    """Reports an exception that the plugin raised, and makes a PluginError of it. `point`: an extension point's key, or `hints`."""
+    """Reports an exception that the plugin raised, and makes a PluginError of it. `point`: an extension point's key, or
+    `hints`.
+    """
     _report(plugin, point, error)
     return PluginError(plugin.name, point, described(error))
 
@@ -139,7 +141,9 @@ def _reporting(plugin: ExtensionPoint, point: str, function: Callable[..., T]) -
 
 
 def status_of(plugin: ExtensionPoint, point: Point, answer: Any) -> Status | None:
-    """A Status stamped with the plugin's name, or None for success. `SKIP` is returned unchanged, because it is frequent."""
+    """A Status stamped with the plugin's name, or None for success. `SKIP` is returned unchanged, because it is
+    frequent.
+    """
     if answer is None or answer is SKIP:
         return answer
     if not isinstance(answer, Status):
@@ -150,7 +154,9 @@ def status_of(plugin: ExtensionPoint, point: Point, answer: Any) -> Status | Non
 
 
 def outcome_of(plugin: ExtensionPoint, point: Point, answer: Any) -> Status | None:
-    """`status_of` for points where other codes than a rejection, Wait or Skip are errors. The error names the plugin and point."""
+    """`status_of` for points where other codes than a rejection, Wait or Skip are errors. The error names the plugin
+    and point.
+    """
     status = status_of(plugin, point, answer)
     if status is None or status.rejected or status.code in (Code.WAIT, Code.SKIP):
         return status
@@ -221,7 +227,9 @@ def scores_of(plugin: ExtensionPoint, answer: Any, length: int) -> Any:
 
 
 def check_range(plugin: ExtensionPoint, scores: Any) -> None:
-    """Checks that final scores are 0 to 100. Arrays of in-tree plugins are not checked here, to save time; tests check them."""
+    """Checks that final scores are 0 to 100. Arrays of in-tree plugins are not checked here, to save time; tests check
+    them.
+    """
     if isinstance(scores, int):
         low = high = scores
     elif is_in_tree(plugin) or not len(scores):
@@ -296,7 +304,9 @@ def costs_of(plugin: Any, pod: PodInfo) -> Iterable[Cost]:
 
 
 def said(plugin: Any, method: str, answer: Callable[[], T], nothing: T) -> T:
-    """What the plugin says in a method for explanations. If a third-party plugin fails, that is reported, and it says nothing."""
+    """What the plugin says in a method for explanations. If a third-party plugin fails, that is reported, and it says
+    nothing.
+    """
     if is_in_tree(plugin):
         return answer()
     try:
@@ -309,7 +319,7 @@ def said(plugin: Any, method: str, answer: Callable[[], T], nothing: T) -> T:
 
 
 def is_in_tree(plugin: Any) -> bool:
-    """Whether the plugin is one of Podwright's own."""
+    """True if the plugin is one of Podwright's own."""
     return type(plugin).__module__.startswith(_IN_TREE)
 
 
@@ -322,7 +332,7 @@ def _kind(value: Any) -> str:
 
 
 def looks_beyond_node(plugin: Any, pod: PodInfo) -> bool:
-    """Whether the plugin's answers for this pod, the one being scheduled, may depend on pods on other nodes."""
+    """True if the plugin's answers for this pod, the one being scheduled, may depend on pods on other nodes."""
     if isinstance(plugin, DomainPlugin):
         return guarded(plugin, Point.FILTER, plugin.looks_beyond_node)(pod)
     return bool(plugin.scope > Scope.NODE_PODS)

@@ -1,8 +1,9 @@
 """Estimates from a pod's size, before any attempt at it, whether attempts at it are far more costly than ordinary ones.
 
-Any user may create a pod with thousands of terms. Plugins need time in proportion to these, and all pods share one thread. So such
-a pod waits in a lane of its own (see `core/queue/active_pods`). The lane's share of the time is measured, so the estimate may be
-rough: a pod that turns out to be cheap hardly waits. Each plugin declares what it checks in `Plugin.costs`.
+Any user may create a pod with thousands of terms. Plugins need time in proportion to these, and all pods share one
+thread. So such a pod waits in a lane of its own (see `core/queue/active_pods`). The lane's share of the time is
+measured, so the estimate may be rough: a pod that turns out to be cheap hardly waits. Each plugin declares what it
+checks in `Plugin.costs`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from typing import Final, NamedTuple
 from podwright.core.objects.pod import PodInfo
 
 ORDINARY: Final = 32
-"""A pod with at most this many items of each kind is never costly. Plugins leave out so few, unless these count in a pod group."""
+"""A pod with at most this many items of each kind is never costly. Plugins leave out so few, unless these count in a
+pod group.
+"""
 COSTLY_SECONDS: Final = 0.01
 """An attempt is costly from here on. Ordinary ones take about a millisecond."""
 COSTLY_GROUP_SECONDS: Final = 0.3
-"""An attempt at a pod group is costly from here on. With 5,000 full nodes, a gang of 20 to 100 members that may preempt takes 0.1 to 0.25
-seconds, also if each member has six pod affinity terms of its own; 1,000 such members take 1.9 seconds."""
+"""An attempt at a pod group is costly from here on. With 5,000 full nodes, a gang of 20 to 100 members that may preempt
+takes 0.1 to 0.25 seconds, also if each member has six pod affinity terms of its own; 1,000 such members take 1.9
+seconds."""
 NODES: Final = 5_000
 """The number of nodes that the estimates are made for."""
 _MEMBER_SECONDS: Final = 50e-6
@@ -31,8 +35,9 @@ _PREEMPTING_MEMBER_SECONDS: Final = 500e-6
 class Cost(NamedTuple):
     """`number` items of a pod, for example "tolerations", that a plugin checks in each attempt.
 
-    `each`: the seconds for one item in an attempt on NODES nodes that does not preempt. `dry_run`: the factor for an attempt that may
-    preempt. The times of Podwright's own plugins are as `make hostile` measures them with twice as many placed pods, rounded up.
+    `each`: the seconds for one item in an attempt on NODES nodes that does not preempt. `dry_run`: the factor for an
+    attempt that may preempt. The times of Podwright's own plugins are as `make hostile` measures them with twice as
+    many placed pods, rounded up.
     """
 
     number: int
@@ -47,10 +52,12 @@ PluginCost = tuple[str, Cost]
 
 @dataclass(frozen=True, slots=True)
 class AttemptCost:
-    """What makes attempts at a pod costly: `count` items, for example "pod affinity terms", of which `plugin` checks each.
+    """What makes attempts at a pod costly: `count` items, for example "pod affinity terms", of which `plugin` checks
+    each.
 
-    `seconds`: the estimated time of an attempt on NODES nodes. `elsewhere`: the estimated time that binding such a pod takes in the API server,
-    which reads, checks, stores and sends the object, and in our own watches: about as long as an attempt that does not preempt.
+    `seconds`: the estimated time of an attempt on NODES nodes. `elsewhere`: the estimated time that binding such a pod
+    takes in the API server, which reads, checks, stores and sends the object, and in our own watches: about as long as
+    an attempt that does not preempt.
     """
 
     seconds: float
@@ -75,7 +82,9 @@ def estimate(pod: PodInfo, costs: Iterable[PluginCost]) -> AttemptCost | None:
 
 
 def is_costly_group(members: Iterable[PodInfo], costs_of: Callable[[PodInfo], Iterable[PluginCost]]) -> bool:
-    """Whether an attempt at these members of a pod group is estimated to take COSTLY_GROUP_SECONDS. Members with equal specs count once."""
+    """True if an attempt at these members of a pod group is estimated to take COSTLY_GROUP_SECONDS. Members with equal
+    specs count once.
+    """
     differing = {
         tuple(map(id, (pod.requests, pod.node_affinity, pod.pod_affinity, pod.spread, pod.tolerations))): pod
         for pod in members

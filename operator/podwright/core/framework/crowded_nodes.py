@@ -1,8 +1,8 @@
 """CrowdedNodes: verdicts on nodes with the pods that are nominated to them, for one pod.
 
 A gang of 1,000 members beside 1,000 nominations needs a million of these verdicts. The verdicts of the filters before
-the first one that looks beyond the node are cached (see `verdict_cache`). The filters after it run for each pod, without
-a copy of its state if they can.
+the first one that looks beyond the node are cached (see `verdict_cache`). The filters after it run for each pod,
+without a copy of its state if they can.
 """
 
 from __future__ import annotations

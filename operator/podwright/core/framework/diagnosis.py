@@ -43,8 +43,8 @@ _NO_REASON = unresolvable()
 class NodeDiagnosis:
     """The first rejection of every node.
 
-    A node's status is in `explicit` (the node was filtered by itself), in a stage (filtered with all others), or it is `absent`:
-    PreFilter's verdict on all nodes, or on the nodes that it excluded.
+    A node's status is in `explicit` (the node was filtered by itself), in a stage (filtered with all others), or it is
+    `absent`: PreFilter's verdict on all nodes, or on the nodes that it excluded.
     """
 
     def __init__(self, table: NodeTable) -> None:

@@ -1,4 +1,6 @@
-"""Durations as in Kubernetes configuration files: `10s`, `1m30s`, `1.5h`. Source: Go's documentation, time.ParseDuration."""
+"""Durations as in Kubernetes configuration files: `10s`, `1m30s`, `1.5h`. Source: Go's documentation,
+time.ParseDuration.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""PluginError: a plugin raised an exception or broke its contract. Also, where in the plugin's code an exception was raised."""
+"""PluginError: a plugin raised an exception or broke its contract. Also, where in the plugin's code an exception was
+raised.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def failure_message(plugin: str, point: str, problem: str) -> str:
 
 
 class PluginError(Exception):
-    """A plugin raised an exception, or returned a value that its extension point does not allow. The pod's attempt fails."""
+    """A plugin raised an exception, or returned a value that its extension point does not allow. The pod's attempt
+    fails.
+    """
 
     def __init__(self, plugin: str, point: str, problem: str) -> None:
         super().__init__(failure_message(plugin, point, problem))
@@ -44,7 +48,9 @@ class ContractError(Exception):
 
 
 class StoppedError(ControlFlowError):
-    """Raised in code of a plugin that takes too long. It does not inherit Exception, so that `except Exception` in the plugin does not catch it."""
+    """Raised in code of a plugin that takes too long. It does not inherit Exception, so that `except Exception` in the
+    plugin does not catch it.
+    """
 
 
 class PluginStoppedError(Exception):
@@ -63,6 +69,8 @@ def plugin_traceback(error: BaseException) -> TracebackType | None:
 
 
 def raised_at(error: BaseException) -> str:
-    """Where the exception was raised, as `team_nodes.py, line 9, in filter`: the last three calls, the innermost one last."""
+    """Where the exception was raised, as `team_nodes.py, line 9, in filter`: the last three calls, the innermost one
+    last.
+    """
     frames = traceback.extract_tb(plugin_traceback(error))[-_FRAMES:]
     return "; ".join(f"{PurePath(frame.filename).name}, line {frame.lineno}, in {frame.name}" for frame in frames)

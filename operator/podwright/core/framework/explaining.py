@@ -1,4 +1,5 @@
-"""What a plugin says of a pod that it rejects, for `podwright explain`: see `Plugin.why_not_here` and the methods after it.
+"""What a plugin says of a pod that it rejects, for `podwright explain`: see `Plugin.why_not_here` and the methods after
+it.
 
 A change may be a guess, because each one is tried, by a decision of the core, before it is shown.
 """
@@ -24,8 +25,8 @@ MOST_READ: Final = 2000
 
 
 class Why(NamedTuple):
-    """`reason`: one word for programs; "": the plugin's `reason`. `text`: the cause, in place of the status's message. `detail`: the names
-    and amounts on this node.
+    """`reason`: one word for programs; "": the plugin's `reason`. `text`: the cause, in place of the status's message.
+    `detail`: the names and amounts on this node.
     """
 
     reason: str = ""

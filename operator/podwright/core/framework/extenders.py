@@ -1,7 +1,7 @@
 """What extenders answered about one pod, as the scheduling cycle uses it.
 
-The core calls no extenders. `core/extended_cycle.py` says which nodes to ask about, the engine asks, and the cycle is finished with the
-answers.
+The core calls no extenders. `core/extended_cycle.py` says which nodes to ask about, the engine asks, and the cycle is
+finished with the answers.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 from podwright.core.framework.status import Code, Status
 
 EXTENDER: Final = "Extender"
-"""The name that stands for the rejecting plugin if extenders rejected a pod. Any event may help the pod. Source: `ExtenderName` in
-kube-scheduler.
+"""The name that stands for the rejecting plugin if extenders rejected a pod. Any event may help the pod. Source:
+`ExtenderName` in kube-scheduler.
 """
 _UNMENTIONED: Final = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (), EXTENDER)
 
@@ -23,8 +23,8 @@ _UNMENTIONED: Final = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (), EXTENDER)
 class ExtenderAnswers:
     """`asked`: the nodes that the extenders were asked about; `kept`: those that none of them rejected.
 
-    `failed`: why nodes were rejected, by name, in words for the user. It may name any node, also unknown ones. `scores`: what to add to the
-    scores of nodes.
+    `failed`: why nodes were rejected, by name, in words for the user. It may name any node, also unknown ones.
+    `scores`: what to add to the scores of nodes.
     """
 
     asked: frozenset[str]
@@ -33,5 +33,7 @@ class ExtenderAnswers:
     scores: Mapping[str, int]
 
     def status_of(self, name: str) -> Status:
-        """The status of a node that was asked about and not kept. Without a reason, preemption is no help: as in kube-scheduler."""
+        """The status of a node that was asked about and not kept. Without a reason, preemption is no help: as in
+        kube-scheduler.
+        """
         return self.failed.get(name, _UNMENTIONED)

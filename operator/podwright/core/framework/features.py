@@ -1,6 +1,7 @@
 """Feature gates, with kube-scheduler's names and the defaults of Kubernetes 1.37 or of an older API server.
 
-Source: `pkg/features/kube_features.go` of each minor version. docs/kubernetes-versions.md has what else differs between them.
+Source: `pkg/features/kube_features.go` of each minor version. docs/kubernetes-versions.md has what else differs between
+them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ class Gate:
     automatic: bool = False
     """On if the API server serves what the gate needs, unless the user turns it off."""
     since: int = OLDEST_MINOR
-    """The first minor version of Kubernetes 1, from 1.34, that has the gate on by default, or has it at all if it is off in 1.37."""
+    """The first minor version of Kubernetes 1, from 1.34, that has the gate on by default, or has it at all if it is
+    off in 1.37.
+    """
 
 
 GATES: Final[Mapping[str, Gate]] = {
@@ -68,7 +71,8 @@ API_SINCE: Final[Mapping[str, int]] = {
     "Pod.status.resources": 36,
     "PodGroup": 36,
 }
-"""The kinds, and fields as Kind.path, that Podwright reads and 1.34 does not have: the first minor version of Kubernetes 1 that has them.
+"""The kinds, and fields as Kind.path, that Podwright reads and 1.34 does not have: the first minor version of
+Kubernetes 1 that has them.
 
 Fields: the first that keeps them by default. PodGroups are off by default in all versions.
 """
@@ -83,7 +87,9 @@ def missing_api(minor: int | None) -> tuple[str, ...]:
 
 
 def expand_groups(overrides: Mapping[str, bool]) -> Mapping[str, bool]:
-    """The overrides with the gates that `AllAlpha` and `AllBeta` among them stand for, unless they are overridden by name."""
+    """The overrides with the gates that `AllAlpha` and `AllBeta` among them stand for, unless they are overridden by
+    name.
+    """
     expanded: dict[str, bool] = {}
     for group, stage in GROUPS.items():
         if group in overrides:
@@ -103,8 +109,8 @@ def _default(name: str) -> bool:
 class Features:
     """Which gates are on.
 
-    `overrides` are the user's; an unknown gate among them raises KeyError. The others have the defaults of the minor version
-    `server_minor` of Kubernetes 1; None: 1.37.
+    `overrides` are the user's; an unknown gate among them raises KeyError. The others have the defaults of the minor
+    version `server_minor` of Kubernetes 1; None: 1.37.
     """
 
     def __init__(self, overrides: Mapping[str, bool] | None = None, server_minor: int | None = None) -> None:

@@ -1,8 +1,8 @@
 """The framework: runs the plugins of one profile at each extension point.
 
-`contract` checks each answer, and turns an exception or a wrong answer into a PluginError with the plugin's name. Filters and
-scores run over all nodes at once if the plugin has `filter_all` or `score_all`. Otherwise, and where only a few nodes matter, they
-run node by node. `BuiltPlugins` builds the plugins.
+`contract` checks each answer, and turns an exception or a wrong answer into a PluginError with the plugin's name.
+Filters and scores run over all nodes at once if the plugin has `filter_all` or `score_all`. Otherwise, and where only a
+few nodes matter, they run node by node. `BuiltPlugins` builds the plugins.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Framework(BuiltPlugins):
         observer: Observer = NO_OBSERVER,
         report_exception: ReportException | None = None,
     ) -> None:
-        """`observer` learns of every attempt; an attempt's plugins are measured only if its CycleState carries an observer.
-        `report_exception` receives every exception that a plugin raises.
+        """`observer` learns of every attempt; an attempt's plugins are measured only if its CycleState carries an
+        observer. `report_exception` receives every exception that a plugin raises.
 
         Raises ProfileError for a profile that cannot work, and PluginError for a plugin that cannot be built.
         """
@@ -83,7 +83,7 @@ class Framework(BuiltPlugins):
         return None
 
     def tells_gate(self, plugin: str, pod: PodInfo) -> bool:
-        """Whether an event on the pod says why this plugin kept it out of the active queue."""
+        """True if an event on the pod says why this plugin kept it out of the active queue."""
         return any(
             each.name == plugin and call(each, Point.PRE_ENQUEUE, each.tells_gate, pod)
             for each in self.pre_enqueue_plugins
@@ -207,7 +207,8 @@ class Framework(BuiltPlugins):
         return None
 
     def filter_node_with_nominated(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Runs `filter_node` with the pods of equal or higher priority that are nominated to the node, then without them.
+        """Runs `filter_node` with the pods of equal or higher priority that are nominated to the node, then without
+        them.
 
         The pod must pass both: a nominated pod may never arrive, so the node must also be feasible without it.
         """
@@ -247,7 +248,9 @@ class Framework(BuiltPlugins):
         return (*keys, pod.priority, frozenset(state.skip_filter))
 
     def prepare(self, pods: Iterable[PodInfo]) -> None:
-        """Lets filters compute what a plan of these members of a pod group needs, where the attempt can still pause. Raises PluginError."""
+        """Lets filters compute what a plan of these members of a pod group needs, where the attempt can still pause.
+        Raises PluginError.
+        """
         preparing = [plugin for plugin in self.filter_plugins if type(plugin).prepare is not FilterPlugin.prepare]
         for pod in pods if preparing else ():
             for plugin in preparing:
@@ -333,7 +336,9 @@ class Framework(BuiltPlugins):
     def score(
         self, state: CycleState, pod: PodInfo, feasible: Feasible, details: dict[str, Int64s] | None = None, /
     ) -> Int64s:
-        """int64[feasible]: the weighted sum of the scores of all plugins. Fills `details` with each plugin's normalised scores."""
+        """int64[feasible]: the weighted sum of the scores of all plugins. Fills `details` with each plugin's normalised
+        scores.
+        """
         self.pre_score(state, pod, feasible)
         run = caller_of(state)
         total = np.zeros(len(feasible), np.int64)
@@ -411,7 +416,9 @@ class Framework(BuiltPlugins):
 
     @observed("Permit")
     def permit(self, state: CycleState, pod: PodInfo, node_name: str, /) -> tuple[Status | None, Mapping[str, float]]:
-        """Runs the Permit plugins. None: approved; a rejection; or Wait, with the timeout in seconds of each plugin that waits."""
+        """Runs the Permit plugins. None: approved; a rejection; or Wait, with the timeout in seconds of each plugin
+        that waits.
+        """
         run = caller_of(state)
         waits: dict[str, float] = {}
         for plugin in self.permit_plugins:

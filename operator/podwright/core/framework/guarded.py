@@ -1,7 +1,7 @@
 """Which method of a third-party plugin is being called, since when, and how long each plugin takes for a pod.
 
-All plugins share the thread that decides. To stop a plugin and nothing else, its watcher (`engine.plugins.guard`) must know in which plugin the
-thread is. Only third-party plugins are wrapped, so all others cost nothing.
+All plugins share the thread that decides. To stop a plugin and nothing else, its watcher (`engine.plugins.guard`) must
+know in which plugin the thread is. Only third-party plugins are wrapped, so all others cost nothing.
 
 Invariant: `current` is set exactly while code of that plugin is on the stack. If one plugin calls
 a method of another, the time counts for the first.
@@ -25,19 +25,22 @@ from podwright.core.framework.read_only import read_only, view
 
 _OWN: Final = "podwright."
 _SAME_SECONDS: Final = 1e-4
-"""Calls without a state that begin within this time share one sample, because a sample takes longer than a short call."""
+"""Calls without a state that begin within this time share one sample, because a sample takes longer than a short call.
+"""
 
 Sample = tuple[float, int]
 """CPU time in seconds and the number of voluntary context switches of the thread that decides."""
 
 
 def is_third_party(plugin: type[Any]) -> bool:
-    """Whether the class is not one of Podwright's own plugins."""
+    """True if the class is not one of Podwright's own plugins."""
     return not plugin.__module__.startswith(_OWN)
 
 
 class GuardedPlugin:
-    """A plugin of one policy. `owner`: the policy, as the guard's subclass knows it. `off`: whether the plugin is no longer used."""
+    """A plugin of one policy. `owner`: the policy, as the guard's subclass knows it. `off`: whether the plugin is no
+    longer used.
+    """
 
     __slots__ = ("name", "off", "over", "owner")
 
@@ -95,7 +98,9 @@ class CallGuard:
         """
 
     def stopped(self, plugin: GuardedPlugin, method: str, error: StoppedError) -> str:
-        """A call was stopped. Returns what is wrong, for the exception that takes the place of `error`, with its traceback."""
+        """A call was stopped. Returns what is wrong, for the exception that takes the place of `error`, with its
+        traceback.
+        """
         return "was stopped"
 
     # Wrapping

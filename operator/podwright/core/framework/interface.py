@@ -1,9 +1,10 @@
 """The contract between plugins and the scheduler: the extension points, and what a plugin receives.
 
-A plugin is a class that inherits `Plugin` and the classes of its extension points. `filter` and `score` work on one node. A
-plugin can also define `filter_all` and `score_all`, which work on all nodes at once as NumPy columns. Both versions must agree:
-preemption's dry runs use the per-node version, and tests compare the two. The methods up to Permit are plain calls without
-I/O. PreBind, Bind and PostBind are `async` and reach the API server only through `Handle.cluster`.
+A plugin is a class that inherits `Plugin` and the classes of its extension points. `filter` and `score` work on one
+node. A plugin can also define `filter_all` and `score_all`, which work on all nodes at once as NumPy columns. Both
+versions must agree: preemption's dry runs use the per-node version, and tests compare the two. The methods up to Permit
+are plain calls without I/O. PreBind, Bind and PostBind are `async` and reach the API server only through
+`Handle.cluster`.
 
 Next: docs/writing-a-plugin.md for a guided tour, `framework` for how plugins are run.
 """
@@ -55,8 +56,8 @@ class Cluster(Protocol):
         """Replaces an object, or its `status` (PUT with its resourceVersion), and returns the stored object."""
 
     async def create(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Creates an object and returns the stored object. The request is sent once, because `metadata.generateName` would give each
-        attempt another name.
+        """Creates an object and returns the stored object. The request is sent once, because `metadata.generateName`
+        would give each attempt another name.
         """
 
     async def patch(
@@ -144,12 +145,14 @@ class CycleState:
         self.observer = observer
         """Measures the plugins that run in this cycle; None: they are not measured. Dry runs on a clone never are."""
         self.left: Bools | None = None
-        """bool[nodes]: the nodes that the filters before `filter_all` have passed; None: unknown. `filter_all` may skip all others."""
+        """bool[nodes]: the nodes that the filters before `filter_all` have passed; None: unknown. `filter_all` may skip
+        all others.
+        """
         self.devices: Sequence[str] = ()
         """The devices that the pod gets on its node, as driver/pool/device. Reserve sets it."""
         self.follow_ups: list[FollowUp] = []
-        """Requests to send to the API server because of the outcome. Plugins add them in PostFilter and Unreserve. The engine runs them
-        after the attempt; a simulation does not.
+        """Requests to send to the API server because of the outcome. Plugins add them in PostFilter and Unreserve. The
+        engine runs them after the attempt; a simulation does not.
         """
         self.skip_filter: set[str] = set()
         """Plugins whose PreFilter returned Skip."""
@@ -174,8 +177,8 @@ class PreFilterResult:
 class FilterResult:
     """A vectorised filter's verdict on every row of the table.
 
-    `ok`: bool[nodes]; the value of an empty row is ignored. `explain()` returns int[nodes] codes, and the statuses that the
-    codes index. It is called only if the reasons are needed, and read only for rejected nodes.
+    `ok`: bool[nodes]; the value of an empty row is ignored. `explain()` returns int[nodes] codes, and the statuses that
+    the codes index. It is called only if the reasons are needed, and read only for rejected nodes.
     """
 
     ok: Bools
@@ -191,7 +194,7 @@ class Feasible:
         self.table = table
         self.slots = slots
         self.all_rows = len(slots) == table.size
-        """Whether all rows of the table are feasible, so that `take` need not copy."""
+        """True if all rows of the table are feasible, so that `take` need not copy."""
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -222,8 +225,8 @@ class PostFilterResult:
 class HoldsPreemptors(Protocol):
     """A PostFilter plugin that keeps preemptors in PreEnqueue while their victims are being evicted.
 
-    A preemptor is a pod (by uid), or a pod group with all its present and future members (by key). A changed policy gets new
-    plugins, which do not know what the old ones remember.
+    A preemptor is a pod (by uid), or a pod group with all its present and future members (by key). A changed policy
+    gets new plugins, which do not know what the old ones remember.
     """
 
     def started(self, preemptor: str) -> None:
@@ -241,10 +244,11 @@ class Diagnosis(Protocol):
 
 
 class Scope(IntEnum):
-    """Which pods, besides the one being scheduled, can change a plugin's answer about a node. The default is the widest.
+    """Which pods, besides the one being scheduled, can change a plugin's answer about a node. The default is the
+    widest.
 
-    The scope covers PreFilter, Filter, PreScore, Score (before `normalize`) and Reserve. Preemption and gang scheduling skip pods
-    that no plugin of the profile can notice. So a scope that is too narrow hides victims from them.
+    The scope covers PreFilter, Filter, PreScore, Score (before `normalize`) and Reserve. Preemption and gang scheduling
+    skip pods that no plugin of the profile can notice. So a scope that is too narrow hides victims from them.
     """
 
     NODE = 1
@@ -260,8 +264,8 @@ class Scope(IntEnum):
 class Plugin:
     """The base of all plugins.
 
-    `args_type` is None or a frozen dataclass whose fields all have defaults. The metadata `name` of a field overrides its key in
-    pluginConfig. A method `validate(self, where)` of the dataclass yields problems as (field path, problem).
+    `args_type` is None or a frozen dataclass whose fields all have defaults. The metadata `name` of a field overrides
+    its key in pluginConfig. A method `validate(self, where)` of the dataclass yields problems as (field path, problem).
     """
 
     name: ClassVar[str]
@@ -273,18 +277,23 @@ class Plugin:
     """The gate that must be on for the default profile to include the plugin. Empty: it needs none."""
 
     optional: ClassVar[bool] = False
-    """Whether any policy may disable the plugin's filter: a pod may then get a worse node, but none that cannot run it."""
+    """True if any policy may disable the plugin's filter: a pod may then get a worse node, but none that cannot run it.
+    """
     unsafe_args: ClassVar[Mapping[str, str]] = {}
-    """Args, by key in pluginConfig, that a policy may only set if the operator allows unsafe ones. The values say what could happen."""
+    """Args, by key in pluginConfig, that a policy may only set if the operator allows unsafe ones. The values say what
+    could happen.
+    """
     scoring_args: ClassVar[Collection[str]] = ()
-    """Args, by key in pluginConfig, about scores alone: they end where a LocalSchedulerPolicy has a strategy of its own."""
+    """Args, by key in pluginConfig, about scores alone: they end where a LocalSchedulerPolicy has a strategy of its
+    own.
+    """
 
     reason: ClassVar[str] = ""
     """Why the plugin rejects pods, in one word for programs that read explanations."""
 
     remoteness: ClassVar[float] = 3.0
-    """How far the nodes are that the filter rejects: the nearest are explained, and changes for them tried, first. What ends by itself, such
-    as load, is from 1 to 2 away; what people have to change, 3.
+    """How far the nodes are that the filter rejects: the nearest are explained, and changes for them tried, first. What
+    ends by itself, such as load, is from 1 to 2 away; what people have to change, 3.
     """
 
     def __init__(self, args: Any, handle: Handle) -> None:
@@ -295,8 +304,8 @@ class Plugin:
         """Called after all plugins of the profile are constructed, with the `Framework` that runs them."""
 
     def costs(self, _pod: PodInfo) -> Iterable[Cost]:
-        """The parts of the pod that the plugin checks in each attempt at it. Pods with very many wait behind ordinary ones, so leave out
-        what an ordinary pod has too. Called for each pod that comes or changes.
+        """The parts of the pod that the plugin checks in each attempt at it. Pods with very many wait behind ordinary
+        ones, so leave out what an ordinary pod has too. Called for each pod that comes or changes.
         """
         return ()
 
@@ -338,19 +347,19 @@ class DomainPlugin(ExtensionPoint):
     """Names the pods on other nodes that a plugin of `Scope.DOMAIN` can notice. Gang preemption skips all others."""
 
     reaches_beyond_node: ClassVar[Callable[..., bool] | None] = None
-    """`reaches_beyond_node(self, placed)`: whether a placed pod can change answers about nodes other than its own, even for
-    pods for which `looks_beyond_node` is False. Anti-affinity of placed pods does. None: no placed pod can."""
+    """`reaches_beyond_node(self, placed)`: whether a placed pod can change answers about nodes other than its own, even
+    for pods for which `looks_beyond_node` is False. Anti-affinity of placed pods does. None: no placed pod can."""
 
     @abstractmethod
     def looks_beyond_node(self, pod: PodInfo) -> bool:
-        """Whether the answers for this pod, the one being scheduled, depend on pods on other nodes."""
+        """True if the answers for this pod, the one being scheduled, depend on pods on other nodes."""
 
     @abstractmethod
     def influence(self, pod: PodInfo, other: PodInfo) -> frozenset[str] | None:
         """Where the placed pod `other` can make the filter reject `pod`, as topology keys. None: on every node.
 
-        A key means the nodes whose label has the same value as the label of `other`'s node; nodes without the label are one
-        domain. Empty: nowhere, not even on its own node. Too many domains cost time, too few hide victims.
+        A key means the nodes whose label has the same value as the label of `other`'s node; nodes without the label are
+        one domain. Empty: nowhere, not even on its own node. Too many domains cost time, too few hide victims.
         """
 
     @abstractmethod
@@ -360,8 +369,8 @@ class DomainPlugin(ExtensionPoint):
     def own_keys(self, pod: PodInfo) -> frozenset[str] | None:
         """The topology keys that `influence` names because of this pod, be it `pod` or `other`.
 
-        None: `influence` may return None because of this pod, or placed pods can also make the filter accept it. None is always
-        right, but makes gangs that preempt slow.
+        None: `influence` may return None because of this pod, or placed pods can also make the filter accept it. None
+        is always right, but makes gangs that preempt slow.
         """
         return None
 
@@ -372,7 +381,7 @@ class PreEnqueuePlugin(ExtensionPoint):
         """None lets the pod enter the active queue; a status keeps it out."""
 
     def tells_gate(self, pod: PodInfo) -> bool:
-        """Whether an event on a pod that was kept out says why. No attempt follows that would."""
+        """True if an event on a pod that was kept out says why. No attempt follows that would."""
         return False
 
 
@@ -384,7 +393,9 @@ class QueueSortPlugin(ExtensionPoint):
 
 class EnqueueExtensions(ExtensionPoint):
     hints_when_disabled: ClassVar[bool] = False
-    """Whether the hints also count in profiles that do not enable the plugin, because the core does its work in all of them."""
+    """True if the hints also count in profiles that do not enable the plugin, because the core does its work in all of
+    them.
+    """
 
     @abstractmethod
     def hints(self) -> Sequence[EventHint]:
@@ -422,20 +433,25 @@ class FilterPlugin(ExtensionPoint):
         """None if the pod may run on the node; otherwise why not."""
 
     def verdict_key(self, pod: PodInfo) -> Hashable | None:
-        """The parts of the pod that the verdict reads. None, the default: the core never caches verdicts of this filter.
+        """The parts of the pod that the verdict reads. None, the default: the core never caches verdicts of this
+        filter.
 
-        Only for plugins of scope NODE or NODE_PODS. The core uses a cached verdict for all pods with an equal key until the node or
-        a pod on it changes. So the verdict must depend on nothing else, such as other objects of the cluster or the time.
+        Only for plugins of scope NODE or NODE_PODS. The core uses a cached verdict for all pods with an equal key until
+        the node or a pod on it changes. So the verdict must depend on nothing else, such as other objects of the
+        cluster or the time.
         """
 
     def prepare(self, pod: PodInfo) -> None:
-        """Called for each member before a pod group is planned. A long computation whose results are kept may pause here, and not in the plan."""
+        """Called for each member before a pod group is planned. A long computation whose results are kept may pause
+        here, and not in the plan.
+        """
 
 
 class ResourceFilter(FilterPlugin):
     """A filter that rejects nodes with too few free resources, or with the maximum number of pods.
 
-    Gang scheduling uses it to estimate how many members fit on a node. Binding cycles check again before they post the Binding.
+    Gang scheduling uses it to estimate how many members fit on a node. Binding cycles check again before they post the
+    Binding.
     """
 
     @abstractmethod
@@ -445,7 +461,9 @@ class ResourceFilter(FilterPlugin):
 
 class PostFilterPlugin(ExtensionPoint):
     preempts: ClassVar[bool] = False
-    """Whether the plugin preempts. Its calls then count as preemption attempts, and pod groups of its profiles preempt, too."""
+    """True if the plugin preempts. Its calls then count as preemption attempts, and pod groups of its profiles preempt,
+    too.
+    """
 
     @abstractmethod
     def post_filter(
@@ -471,11 +489,12 @@ class ScorePlugin(ExtensionPoint):
     score_all: ClassVar[Callable[[Any, CycleState, PodInfo, Feasible], Int64s | int] | None] = None
     """`score_all(self, state, pod, feasible)`: int64[feasible], or one number for all of them."""
     normalize: ClassVar[Callable[[Any, CycleState, PodInfo, Any, Feasible], Int64s | int] | None] = None
-    """`normalize(self, state, pod, scores, feasible)`: the scores, scaled to 0 to 100; int64[feasible] or one number."""
+    """`normalize(self, state, pod, scores, feasible)`: the scores, scaled to 0 to 100; int64[feasible] or one number.
+    """
     normalizes_numbers: ClassVar[bool] = False
-    """Whether `normalize` accepts the one number that `score_all` may return. If not, it receives an array of it."""
+    """True if `normalize` accepts the one number that `score_all` may return. If not, it receives an array of it."""
     zero_stays: ClassVar[bool] = False
-    """Whether `normalize` makes 0 of the number 0, so that it need not be called for it."""
+    """True if `normalize` makes 0 of the number 0, so that it need not be called for it."""
 
     @abstractmethod
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:

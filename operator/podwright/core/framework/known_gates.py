@@ -1,6 +1,7 @@
 """All feature gates that kube-scheduler 1.37 takes, most of which are for other components.
 
-Source: the metric `kubernetes_feature_enabled` of kube-scheduler 1.37. A gate is locked if kube-scheduler refuses another value.
+Source: the metric `kubernetes_feature_enabled` of kube-scheduler 1.37. A gate is locked if kube-scheduler refuses
+another value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""How measured attempts run plugins: `observed` times an extension point, `caller_of` and `awaited` time each plugin in it.
+"""How measured attempts run plugins: `observed` times an extension point, `caller_of` and `awaited` time each plugin in
+it.
 
 An attempt is measured if its CycleState carries an observer; others pay one `is None` check for each extension point.
 """
@@ -81,7 +82,9 @@ async def awaited(
 
 
 def observed(name: str) -> Callable[[_Method[F, P, T]], _Method[F, P, T]]:
-    """Decorates a method of the framework that runs all plugins of an extension point. `name`: kube-scheduler's name of it."""
+    """Decorates a method of the framework that runs all plugins of an extension point. `name`: kube-scheduler's name of
+    it.
+    """
 
     def decorate(method: _Method[F, P, T]) -> _Method[F, P, T]:
         def measured(observer: Observer, framework: F, state: CycleState, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -121,8 +124,8 @@ def observed_async(name: str) -> Callable[[_Method[F, P, Awaitable[T]]], _Method
 def _if_observed(method: _Method[F, P, T], measured: Callable[..., T]) -> _Method[F, P, T]:
     """Calls `measured` in measured attempts, else `method`.
 
-    It has one signature for each number of arguments, because to pass on `*args` takes longer than some plugins do. Their names
-    differ from the method's, so the method's parameters must be positional-only. Raises TypeError.
+    It has one signature for each number of arguments, because to pass on `*args` takes longer than some plugins do.
+    Their names differ from the method's, so the method's parameters must be positional-only. Raises TypeError.
     """
     plain: Callable[..., T] = method
 
@@ -158,6 +161,8 @@ def point_name(point: Point) -> str:
 
 
 def _status_text(answer: Any) -> str:
-    """The code of a status, of an answer's attribute `status`, or of the status in a tuple. Every other answer is a success."""
+    """The code of a status, of an answer's attribute `status`, or of the status in a tuple. Every other answer is a
+    success.
+    """
     parts = answer if isinstance(answer, tuple) else (answer, getattr(answer, "status", None))
     return next((part.code.text for part in parts if isinstance(part, Status)), Code.SUCCESS.text)

@@ -1,7 +1,8 @@
 """The observer: learns what the core does, so that it can be counted and timed without the core knowing how.
 
-The core has no clock. It calls `start` before what it measures, and passes the answer on with the call that reports the end.
-Points and statuses have kube-scheduler's names. `Metrics` in podwright/engine/metrics is the observer that feeds the metrics.
+The core has no clock. It calls `start` before what it measures, and passes the answer on with the call that reports the
+end. Points and statuses have kube-scheduler's names. `Metrics` in podwright/engine/metrics is the observer that feeds
+the metrics.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PluginNames:
-    """A framework's profile, and the names of its plugins at each extension point (`PreFilter`) in order. Compared by identity."""
+    """A framework's profile, and the names of its plugins at each extension point (`PreFilter`) in order. Compared by
+    identity.
+    """
 
     profile: str
     at: Mapping[str, tuple[str, ...]]
@@ -42,9 +45,9 @@ class Observer:
     ) -> None:
         """An attempt to place a pod ended with a placement or a rejection.
 
-        `skipped`: the plugins that returned Skip in PreFilter, and in PreScore; `nodes`: how many nodes were filtered; `rejected`:
-        how many of them each plugin rejected; `scored`: how many nodes were scored; `ended_by`: the plugin whose PreFilter made
-        the pod unresolvable, or "".
+        `skipped`: the plugins that returned Skip in PreFilter, and in PreScore; `nodes`: how many nodes were filtered;
+        `rejected`: how many of them each plugin rejected; `scored`: how many nodes were scored; `ended_by`: the plugin
+        whose PreFilter made the pod unresolvable, or "".
         """
 
     def victims_searched(self, started: float, preemptor: str, result: str) -> None:
@@ -69,8 +72,8 @@ class Observer:
     def binding_conditions_ended(
         self, started: float, profile: str, status: str, drivers: Iterable[str], waited_for: Iterable[str]
     ) -> None:
-        """A pod has waited for binding conditions. `status`: `success`, `failure`, `timeout` or `error`; `drivers`: of each device of the pod;
-        `waited_for`: of each device with such conditions.
+        """A pod has waited for binding conditions. `status`: `success`, `failure`, `timeout` or `error`; `drivers`: of
+        each device of the pod; `waited_for`: of each device with such conditions.
         """
 
     # The queue

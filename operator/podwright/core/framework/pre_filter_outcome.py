@@ -10,8 +10,8 @@ from podwright.core.framework.status import Status, unresolvable
 
 @dataclass(frozen=True, slots=True)
 class PreFilterOutcome:
-    """`status`: the rejection of the pod, or None. `node_names`: the only nodes to filter; None: all. `narrowed_by`: the plugins that
-    named them.
+    """`status`: the rejection of the pod, or None. `node_names`: the only nodes to filter; None: all. `narrowed_by`:
+    the plugins that named them.
     """
 
     status: Status | None

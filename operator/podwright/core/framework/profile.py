@@ -1,8 +1,8 @@
 """Profiles: which plugins run at which extension points, in which order, with which weights and args.
 
 The rules are those of KubeSchedulerConfiguration v1: a custom set is merged into the default one (`merge`), then
-`multiPoint` is expanded to all extension points of each plugin (`expand`). Source: the Kubernetes documentation, "Scheduler
-Configuration".
+`multiPoint` is expanded to all extension points of each plugin (`expand`). Source: the Kubernetes documentation,
+"Scheduler Configuration".
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Point(Enum):
         return str(self.value[0])
 
     def of(self, plugin: type[Any]) -> bool:
-        """Whether a plugin class implements this point."""
+        """True if a plugin class implements this point."""
         return issubclass(plugin, self.value[1])
 
 
@@ -94,8 +94,8 @@ class NotSupportedError(ProfileError):
 def merge(default: PluginSets, custom: PluginSets) -> PluginSets:
     """The default sets with the custom ones merged in, point by point.
 
-    Defaults that are disabled, by name or by `*`, are removed. A default that the custom set also enables keeps its place and
-    gets the new weight. Other custom plugins are appended.
+    Defaults that are disabled, by name or by `*`, are removed. A default that the custom set also enables keeps its
+    place and gets the new weight. Other custom plugins are appended.
     """
     return {
         key: _merge_set(default.get(key, PluginSet()), custom.get(key, PluginSet()))
@@ -136,9 +136,9 @@ class ExpandedProfile:
 def expand(plugins: PluginSets, classes: Mapping[str, type[Any]]) -> ExpandedProfile:
     """Expands `multiPoint`. `classes` are all known plugins by name.
 
-    The order at each point: plugins that override a multiPoint entry, then the multiPoint plugins, then the others. Raises
-    ProfileError for a plugin that is unknown, enabled twice or does not implement the point, for no bind plugin, and unless there is exactly
-    one queueSort plugin. Raises NotSupportedError for a plugin that is only known by name.
+    The order at each point: plugins that override a multiPoint entry, then the multiPoint plugins, then the others.
+    Raises ProfileError for a plugin that is unknown, enabled twice or does not implement the point, for no bind plugin,
+    and unless there is exactly one queueSort plugin. Raises NotSupportedError for a plugin that is only known by name.
     """
     multi = plugins.get(MULTI_POINT, PluginSet())
     for key, plugin_set in plugins.items():
@@ -215,4 +215,6 @@ DEFAULT_PLUGINS: Final[PluginSets] = {
         )
     )
 }
-"""The default profile of kube-scheduler 1.37, and GangScheduling, which kube-scheduler includes if pod groups are served."""
+"""The default profile of kube-scheduler 1.37, and GangScheduling, which kube-scheduler includes if pod groups are
+served.
+"""

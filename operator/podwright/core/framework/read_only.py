@@ -1,7 +1,8 @@
 """What third-party plugins get instead of objects that they could change: nodes, and the cache of their handle.
 
-An attempt to change them raises TypeError or AttributeError in the plugin, so the plugin is named as for its other exceptions. Podwright's
-own plugins get the objects themselves, so this costs them nothing. Nodes' labels and pods cannot be changed by anybody.
+An attempt to change them raises TypeError or AttributeError in the plugin, so the plugin is named as for its other
+exceptions. Podwright's own plugins get the objects themselves, so this costs them nothing. Nodes' labels and pods
+cannot be changed by anybody.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The registry: all plugin classes by name, in-tree and third-party ones.
 
-A third-party class that breaks the rules of `interface` is refused here, at start, with a message for its author. Finding classes (entry
-points, files) is I/O and outside the core: see podwright/engine/plugins/loading.py.
+A third-party class that breaks the rules of `interface` is refused here, at start, with a message for its author.
+Finding classes (entry points, files) is I/O and outside the core: see podwright/engine/plugins/loading.py.
 """
 
 from __future__ import annotations

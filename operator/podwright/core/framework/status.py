@@ -48,7 +48,7 @@ class Status:
 
     @property
     def rejected(self) -> bool:
-        """Whether the plugin rejected the pod. That is an expected outcome, not a fault."""
+        """True if the plugin rejected the pod. That is an expected outcome, not a fault."""
         return self.code in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING)
 
     @property

@@ -77,7 +77,9 @@ class Rule:
 
 
 def key_path(key: str) -> str:
-    """The path from an object to its entry `key`: ".key", or "[key]" if the key is not an identifier. Long keys are cut."""
+    """The path from an object to its entry `key`: ".key", or "[key]" if the key is not an identifier. Long keys are
+    cut.
+    """
     return f".{key:.80}" if key.isidentifier() else f"[{key:.80}]"
 
 

@@ -1,8 +1,8 @@
 """The verdict cache: verdicts on single nodes, reused for pods that the filters cannot tell apart.
 
 Preemption runs the filters on the same nodes for many pods of one workload. Verdicts are cached by verdict key (see
-`Framework.verdict_key`), so only if all active filters give one: then a verdict depends on nothing but the node, the pods on it,
-and the pods nominated to it. A cached verdict is valid as long as each of these is the same object.
+`Framework.verdict_key`), so only if all active filters give one: then a verdict depends on nothing but the node, the
+pods on it, and the pods nominated to it. A cached verdict is valid as long as each of these is the same object.
 """
 
 from __future__ import annotations

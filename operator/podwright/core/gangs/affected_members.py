@@ -53,8 +53,8 @@ def _never(_pod: PodInfo) -> bool:
 class AffectedMembers:
     """Members as positions in the placements. May name too many, but not too few.
 
-    A pod affects the members on its own node, and those in the domains that PreFilter and Filter plugins of scope DOMAIN
-    name. With such a plugin of scope CLUSTER it affects all members.
+    A pod affects the members on its own node, and those in the domains that PreFilter and Filter plugins of scope
+    DOMAIN name. With such a plugin of scope CLUSTER it affects all members.
     """
 
     def __init__(self, framework: Framework, cache: Cache, placements: Sequence[Placement], *, thorough: bool) -> None:
@@ -76,7 +76,7 @@ class AffectedMembers:
             looks_beyond_node(plugin, pod) for plugin in framework.reserve_plugins for pod in members
         )
         self.must_reserve = self._always_all or self._members_share_reserve
-        """Whether Reserve for one member may change the verdicts on the next."""
+        """True if Reserve for one member may change the verdicts on the next."""
         self._placements = placements
         self._on_node: dict[str, set[int]] = {}
         templates: dict[tuple[Any, ...], tuple[PodInfo, dict[str, set[int]]]] = {}
@@ -116,7 +116,7 @@ class AffectedMembers:
         return found
 
     def any_by(self, pod: PodInfo, node_name: str) -> bool:
-        """Whether the pod on this node may affect any member, now or after other pods came back."""
+        """True if the pod on this node may affect any member, now or after other pods came back."""
         return self._always_all or node_name in self._on_node or any(self._reached(pod, node_name))
 
     def beneath(self, members: AbstractSet[int]) -> Sequence[int]:

@@ -1,8 +1,8 @@
 """CapacityBounds: how many members nodes take at most, computed over all nodes at once without scheduling anything.
 
-Where even the bound is too small, no simulation and no eviction is needed. Bounds count resources and the filters whose verdicts
-depend on the node alone (`Scope.NODE`). Invariant: a bound is never smaller than what fits. Without such filters in the profile
-all members seem to fit everywhere.
+Where even the bound is too small, no simulation and no eviction is needed. Bounds count resources and the filters whose
+verdicts depend on the node alone (`Scope.NODE`). Invariant: a bound is never smaller than what fits. Without such
+filters in the profile all members seem to fit everywhere.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from podwright.core.state.columns.table import NodeTable
 
 @dataclass(slots=True)
 class _Template:
-    """Members with equal requests and equal verdicts. `passing`: bool[nodes], by the filters of the node; None: not computed yet."""
+    """Members with equal requests and equal verdicts. `passing`: bool[nodes], by the filters of the node; None: not
+    computed yet.
+    """
 
     pod: PodInfo
     requests: Sequence[tuple[str, int]]
@@ -65,7 +67,9 @@ class CapacityBounds:
         return bounds[0] if len(bounds) == 1 else self._together(bounds, emptied=emptied)
 
     def per_domain(self, codes: Int64s, count: int, *, emptied: bool = False) -> Int64s:
-        """int64[count]: how many members each set of nodes takes at most. `codes`: int64[nodes], -1 for a node in no set."""
+        """int64[count]: how many members each set of nodes takes at most. `codes`: int64[nodes], -1 for a node in no
+        set.
+        """
         bounds = self._by_template(emptied=emptied)
         most = np.zeros(count, np.int64)
         for template, bound in zip(self._templates, bounds, strict=True):
@@ -96,7 +100,9 @@ class CapacityBounds:
         return bounds
 
     def _together(self, bounds: Sequence[Int64s], *, emptied: bool) -> Int64s:
-        """int64[nodes] for members of all templates: the sum of the bounds, or what fits of the smallest requests if that is less."""
+        """int64[nodes] for members of all templates: the sum of the bounds, or what fits of the smallest requests if
+        that is less.
+        """
         amounts = [dict(template.requests) for template in self._templates]
         shared = set(amounts[0]).intersection(*amounts[1:])
         smallest = [(resource, min(requests[resource] for requests in amounts)) for resource in sorted(shared)]

@@ -3,8 +3,8 @@
     eligible? ─► do the bounds allow it? ─► remove the potential victims ─► plan the group once ─► reprieve units one by one, those
     under a budget first, then the most important ─► units that cannot be reprieved are victims
 
-All of it is one transaction on the cache, which `preempt` rolls back. Pods whose eviction cannot help stay in place: see
-`potential_victims`. Next: `reprieve`. Source of the rules: kube-scheduler 1.37's preemption by pod groups.
+All of it is one transaction on the cache, which `preempt` rolls back. Pods whose eviction cannot help stay in place:
+see `potential_victims`. Next: `reprieve`. Source of the rules: kube-scheduler 1.37's preemption by pod groups.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
 MIN_RESOURCES: Final = "no pod is evicted for minResources"
 ONGOING: Final = "ongoing preemption on nominated nodes"
 THOROUGH: Final = (False, True)
-"""Units are reprieved by what they may affect. If a filter depends on more than it declares, all are reprieved thoroughly."""
+"""Units are reprieved by what they may affect. If a filter depends on more than it declares, all are reprieved
+thoroughly.
+"""
 _PREFIX: Final = "pod group preemption: "
 
 
@@ -47,9 +49,9 @@ def preempt(
 ) -> GangPreemption | GangPlacement | Status:
     """The victims to evict for the group's waiting `pods` to fit, or why no eviction helps. Leaves the cache as it was.
 
-    `replan` plans the group on the cache at the time of the call. `now`: seconds since the epoch. Returns a placement if the new
-    plan needs no victims. The group's own message ends with the texts. If no PostFilter plugin of the profile preempts, a
-    group does not either: a Status without text.
+    `replan` plans the group on the cache at the time of the call. `now`: seconds since the epoch. Returns a placement
+    if the new plan needs no victims. The group's own message ends with the texts. If no PostFilter plugin of the
+    profile preempts, a group does not either: a Status without text.
     """
     if not pods or not _preempts(framework):
         return unschedulable()
@@ -156,7 +158,7 @@ def _not_reprieved(
 
 
 def may_preempt(framework: Framework, cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> bool:
-    """Whether the group may preempt, and there are pods of lower priority. `pods`: its waiting members, at least one."""
+    """True if the group may preempt, and there are pods of lower priority. `pods`: its waiting members, at least one."""
     return _preempts(framework) and not _never(group, pods) and any_lower_priority(_priority(group, pods), cache)
 
 
@@ -181,7 +183,7 @@ def _nominations(cache: Cache, pods: Sequence[PodInfo]) -> dict[str, str]:
 
 
 def _is_ongoing(cache: Cache, nodes: set[str], priority: int) -> bool:
-    """Whether victims of lower priority are still terminating on a nominated node."""
+    """True if victims of lower priority are still terminating on a nominated node."""
     infos = (info for name in nodes if (info := cache.present(name)) is not None)
     return any(
         pod.terminating and pod.preempted and priority_of(pod, cache.groups) < priority

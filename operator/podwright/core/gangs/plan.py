@@ -2,9 +2,9 @@
 
     plan ─► do the members agree? ─► are there enough? ─► one simulation, or one for each topology domain ─► placed or rejected
 
-Each simulation is a transaction on the cache that is rolled back, so two groups can never each hold half of what they need.
-The caller carries the placements out before anything else happens. Source of the rules: kube-scheduler 1.37's pod group
-scheduling cycle, and its plugins GangScheduling, TopologyPlacementGenerator and PodGroupPodsCount.
+Each simulation is a transaction on the cache that is rolled back, so two groups can never each hold half of what they
+need. The caller carries the placements out before anything else happens. Source of the rules: kube-scheduler 1.37's pod
+group scheduling cycle, and its plugins GangScheduling, TopologyPlacementGenerator and PodGroupPodsCount.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ from podwright.core.state.transaction import CacheTransaction
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """Plans one group. `pack_by`: a node label; the group is to use as few of its domains as possible. Empty: no packing."""
+    """Plans one group. `pack_by`: a node label; the group is to use as few of its domains as possible. Empty: no
+    packing.
+    """
 
     framework: Framework
     cache: Cache
@@ -128,7 +130,9 @@ class Planner:
     # Several simulations
 
     def _plan_in_one_domain(self, pods: Sequence[PodInfo]) -> GangDecision:
-        """Places all members in the domain of the group's topology key that takes most of them; among equals in the tightest."""
+        """Places all members in the domain of the group's topology key that takes most of them; among equals in the
+        tightest.
+        """
         key = self.group.topology_key
         domains = TopologyDomains(self.cache, key)
         placed = self.cache.groups.members(self.group.key).placed
@@ -223,8 +227,8 @@ def decide(planner: Planner, pods: Sequence[PodInfo], now: float) -> GangDecisio
 
 
 def _follow_ups(planner: Planner, decision: GangRejection) -> Mapping[str, Sequence[FollowUp]]:
-    """The follow-ups of the members, each once, although members may share claims. None for groups in one topology domain, as in
-    kube-scheduler.
+    """The follow-ups of the members, each once, although members may share claims. None for groups in one topology
+    domain, as in kube-scheduler.
     """
     found: dict[str, Sequence[FollowUp]] = {}
     seen: set[FollowUp] = set()

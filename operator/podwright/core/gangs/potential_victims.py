@@ -1,7 +1,7 @@
 """PotentialVictims: the pods of lower priority whose eviction may help a pod group.
 
-If no member's verdict depends on pods on other nodes, then pods on nodes that could not take a member even when empty are left in
-place, except for those that plugins notice from other nodes (`DomainPlugin.reaches_beyond_node`).
+If no member's verdict depends on pods on other nodes, then pods on nodes that could not take a member even when empty
+are left in place, except for those that plugins notice from other nodes (`DomainPlugin.reaches_beyond_node`).
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ class PotentialVictims:
         return self._only_for_budgets.issuperset(pod.uid for pod in unit.pods)
 
     def units(self, affecting: AbstractSet[str]) -> list[Unit]:
-        """Units with a pod in `affecting`, uids out of `pods`, and units that share a budget's namespace with such a pod.
+        """Units with a pod in `affecting`, uids out of `pods`, and units that share a budget's namespace with such a
+        pod.
 
         No other unit changes the result: it makes no filter fail, and what it uses of a budget does not count.
         """
@@ -118,14 +119,18 @@ class PotentialVictims:
         return units
 
     def violating_first(self, units: Sequence[Unit]) -> Iterator[tuple[Unit, int]]:
-        """Units whose eviction violates a budget come first, each with the number of its pods that do. Without units that stay."""
+        """Units whose eviction violates a budget come first, each with the number of its pods that do. Without units
+        that stay.
+        """
         violating, others = split_by_budget(units, self._budgets)
         ordered = (*violating, *((unit, 0) for unit in others))
         return ((unit, count) for unit, count in ordered if not self._stays(unit))
 
 
 def any_lower_priority(priority: int, cache: Cache) -> bool:
-    """Whether any unit on the cache is of lower priority. Searches for it only if pods or groups of lower priority exist."""
+    """True if any unit on the cache is of lower priority. Searches for it only if pods or groups of lower priority
+    exist.
+    """
     groups = cache.groups
     if not cache.observer(PlacedPriorities).any_below(priority) and not any(
         group.priority is not None and group.priority < priority for group in groups.all()

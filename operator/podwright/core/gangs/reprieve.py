@@ -1,7 +1,8 @@
 """Reprieve: which removed units may return to their nodes without displacing a group's planned members.
 
-A unit is reprieved if every member still passes all filters on its planned node, with the members before it in place. Invariant:
-with all units reprieved so far, they do. So only the members that the unit may affect are filtered again: see `affected_members`.
+A unit is reprieved if every member still passes all filters on its planned node, with the members before it in place.
+Invariant: with all units reprieved so far, they do. So only the members that the unit may affect are filtered again:
+see `affected_members`.
 """
 
 from __future__ import annotations
@@ -62,11 +63,11 @@ class Reprieve:
         return found
 
     def all_fit(self) -> bool:
-        """Whether all members pass all filters, with all reprieved units on their nodes."""
+        """True if all members pass all filters, with all reprieved units on their nodes."""
         return self._fit_in_order(frozenset(range(len(self._placements))))
 
     def _fit_on_nodes(self, members: AbstractSet[int]) -> bool:
-        """Whether the members pass the filters that depend on their own node. `members`: all members of some nodes."""
+        """True if the members pass the filters that depend on their own node. `members`: all members of some nodes."""
         copies: dict[str, NodeInfo] = {}
         for index in sorted(members):
             placement = self._placements[index]
@@ -89,7 +90,9 @@ class Reprieve:
         return state
 
     def _fit_in_order(self, members: AbstractSet[int]) -> bool:
-        """Whether these members pass all filters, each with the members before it assumed and reserved, if they may change its verdict."""
+        """True if these members pass all filters, each with the members before it assumed and reserved, if they may
+        change its verdict.
+        """
         transaction = self._transaction
         before = transaction.checkpoint()
         try:

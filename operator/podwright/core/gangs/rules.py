@@ -19,7 +19,8 @@ _COUNTS: Final = re.compile(r": \d+ scheduled, \d+ remaining")
 def disagreement(group: PodGroup, waiting: Sequence[PodInfo], placed: Iterable[PodInfo]) -> str:
     """Why the members cannot be planned together; empty if they can.
 
-    All must have the same scheduler name, priority and preemption policy. A group's own priority and policy count where it has them.
+    All must have the same scheduler name, priority and preemption policy. A group's own priority and policy count where
+    it has them.
     """
     if not waiting:
         return ""
@@ -68,8 +69,8 @@ def without_counts(message: str) -> str:
 def shortage(group: PodGroup, cache: Cache) -> str:
     """Why the cluster has too few free resources for the group's `minResources`; empty if it has enough.
 
-    What placed members request counts towards `minResources`. What pods of others request that are nominated to nodes does not: they wait
-    for victims that were evicted for them.
+    What placed members request counts towards `minResources`. What pods of others request that are nominated to nodes
+    does not: they wait for victims that were evicted for them.
     """
     if not group.min_resources:
         return ""

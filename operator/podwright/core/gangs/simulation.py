@@ -1,4 +1,6 @@
-"""Simulates the scheduling of a group's members: each is scheduled, assumed and reserved, and the next one sees it there."""
+"""Simulates the scheduling of a group's members: each is scheduled, assumed and reserved, and the next one sees it
+there.
+"""
 
 from __future__ import annotations
 

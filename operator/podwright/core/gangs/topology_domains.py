@@ -1,7 +1,7 @@
 """Topology domains as sets of nodes, and the order in which the planner tries them.
 
-Domains are compared by capacity: how many members they take at most. A capacity may be too high but is never too low, so a domain
-whose capacity is too small need not be tried. Where capacities come from: `capacity_bounds`.
+Domains are compared by capacity: how many members they take at most. A capacity may be too high but is never too low,
+so a domain whose capacity is too small need not be tried. Where capacities come from: `capacity_bounds`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def common_domain(cache: Cache, key: str, placed: Mapping[str, PodInfo]) -> str:
 
 
 def tightest_first(capacity: Mapping[int, int], members: int) -> list[int]:
-    """Domains with capacity for all members, the smallest first; then the others, the largest first. `capacity` by position."""
+    """Domains with capacity for all members, the smallest first; then the others, the largest first. `capacity` by
+    position.
+    """
     enough = sorted((domain for domain in capacity if capacity[domain] >= members), key=lambda domain: capacity[domain])
     others = sorted((domain for domain in capacity if capacity[domain] < members), key=lambda domain: -capacity[domain])
     return [*enough, *others]
@@ -86,9 +88,10 @@ def tightest_first(capacity: Mapping[int, int], members: int) -> list[int]:
 def domains_to_try(node_sums: Mapping[int, int], most: Mapping[int, int], members: int, minimum: int) -> list[int]:
     """The positions of domains that may take at least `minimum` members, in the order in which to try them.
 
-    `node_sums`: the sum of their nodes' capacities; `most`: the tighter bound for the domain as a whole. If no domain may take
-    `minimum`, the first one is returned, because trying it shows what is missing. Of more than MAX_TRIED domains the first half are
-    the tightest and the second half the largest, so that some are right whichever way the bounds are wrong.
+    `node_sums`: the sum of their nodes' capacities; `most`: the tighter bound for the domain as a whole. If no domain
+    may take `minimum`, the first one is returned, because trying it shows what is missing. Of more than MAX_TRIED
+    domains the first half are the tightest and the second half the largest, so that some are right whichever way the
+    bounds are wrong.
     """
     order = tightest_first(node_sums, members)
     found = [domain for domain in order if most[domain] >= max(minimum, 1)] or order[:1]
@@ -107,8 +110,8 @@ def smallest_unions(
 ) -> Iterator[Bools]:
     """Unions of domains to try as bool[nodes], the fewest domains first. Domains in `used` are part of every union.
 
-    First `used` alone, then with one more domain that has capacity for the other members, then with more and more domains. The domain
-    added is the one that takes most members by `count_fitting`, which is exact.
+    First `used` alone, then with one more domain that has capacity for the other members, then with more and more
+    domains. The domain added is the one that takes most members by `count_fitting`, which is exact.
     """
     taken = [position for position, value in enumerate(domains.values) if value in used]
     union = np.isin(domains.codes, taken)

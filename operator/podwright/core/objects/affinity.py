@@ -1,7 +1,8 @@
 """Node affinity, pod affinity and topology spread constraints of a pod, parsed and interned.
 
-Each part is interned by its source and compared by identity. So results computed for one pod of a template are reused for all its
-pods. Sources: the Kubernetes API reference of PodSpec, "Assigning Pods to Nodes", "Pod Topology Spread Constraints".
+Each part is interned by its source and compared by identity. So results computed for one pod of a template are reused
+for all its pods. Sources: the Kubernetes API reference of PodSpec, "Assigning Pods to Nodes", "Pod Topology Spread
+Constraints".
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from podwright.core.objects.selectors import (
 class NodeAffinity:
     """A pod's nodeSelector, its required terms and its weighted preferred terms.
 
-    `problem` is the first error in the preferred terms that the API server accepts; empty if there is none. `size` is the number of
-    requirements of nodeSelector and required terms.
+    `problem` is the first error in the preferred terms that the API server accepts; empty if there is none. `size` is
+    the number of requirements of nodeSelector and required terms.
     """
 
     node_selector: Mapping[str, str]
@@ -39,7 +40,7 @@ class NodeAffinity:
     size: int = 0
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Whether a node satisfies nodeSelector and required affinity."""
+        """True if a node satisfies nodeSelector and required affinity."""
         if any(labels.get(key) != value for key, value in self.node_selector.items()):
             return False
         return self.required is None or self.required.matches(labels, name)
@@ -49,8 +50,8 @@ class NodeAffinity:
 class PodAffinityTerm:
     """One (anti-)affinity term. Interned: the same term of the same namespace is one object.
 
-    `namespaces` are the listed names; the pod's own namespace if the term has neither names nor a selector. `namespace_selector`
-    is NOTHING if the term has none. `weight` is 0 for required terms.
+    `namespaces` are the listed names; the pod's own namespace if the term has neither names nor a selector.
+    `namespace_selector` is NOTHING if the term has none. `weight` is 0 for required terms.
     """
 
     topology_key: str
@@ -60,11 +61,11 @@ class PodAffinityTerm:
     weight: int = 0
 
     def covers(self, namespace: str, namespace_labels: Mapping[str, str]) -> bool:
-        """Whether the term applies to pods of this namespace."""
+        """True if the term applies to pods of this namespace."""
         return namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
 
     def matches(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-        """Whether the term matches a pod with these labels, in this namespace with these labels."""
+        """True if the term matches a pod with these labels, in this namespace with these labels."""
         return self.covers(namespace, namespace_labels) and self.selector.matches(labels)
 
 

@@ -1,9 +1,10 @@
-"""Compaction: frees what structures keep of objects that are gone. The engine calls `compact_all` every minute, also while it is busy.
+"""Compaction: frees what structures keep of objects that are gone. The engine calls `compact_all` every minute, also
+while it is busy.
 
-Most structures drop what they know of an object together with the object. Two kinds of memory stay, and are freed here: results that
-were cached for objects (`RecentCache`), and the capacity of containers that once were larger. A structure calls `compact_regularly` in its
-constructor; then its attributes that are dicts and sets are shrunk. It has a method `compact` only if there is more to free. docs/memory.md
-lists all structures with their bounds.
+Most structures drop what they know of an object together with the object. Two kinds of memory stay, and are freed here:
+results that were cached for objects (`RecentCache`), and the capacity of containers that once were larger. A structure
+calls `compact_regularly` in its constructor; then its attributes that are dicts and sets are shrunk. It has a method
+`compact` only if there is more to free. docs/memory.md lists all structures with their bounds.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def cleared_regularly(function: F) -> F:
 
 
 def compact_all() -> None:
-    """Compacts every registered structure. Takes time in proportion to what stays. The caller holds no views or iterators of them."""
+    """Compacts every registered structure. Takes time in proportion to what stays. The caller holds no views or
+    iterators of them.
+    """
     for function in _functions:
         function.cache_clear()
     for structure in list(_structures):
@@ -116,9 +119,10 @@ class _Generations(dict[K, V]):
 class RecentCache(Generic[K, V]):
     """A cache that drops what has not been used for a while and, when it is full, what was used longest ago.
 
-    It consists of two generations. A key that is used moves to the young one. When that is full, and at each compaction, it becomes the
-    old one, and the former old one is dropped. So the cache keeps at least the `limit` keys that were used last, at most twice as many,
-    and none longer than two compactions after its last use. `max_weight` bounds the sum of weights in the same way. Values are not None.
+    It consists of two generations. A key that is used moves to the young one. When that is full, and at each
+    compaction, it becomes the old one, and the former old one is dropped. So the cache keeps at least the `limit` keys
+    that were used last, at most twice as many, and none longer than two compactions after its last use. `max_weight`
+    bounds the sum of weights in the same way. Values are not None.
     """
 
     __slots__ = ("__weakref__", "_generations", "get")

@@ -1,7 +1,8 @@
-"""The exceptions that guards around third-party code let through. Everything else that such code raises is contained, even a BaseException.
+"""The exceptions that guards around third-party code let through. Everything else that such code raises is contained,
+even a BaseException.
 
-In a method that is not awaited, a CancelledError is the plugin's own: a task is cancelled at an `await` only. For awaited methods see
-`framework.built_plugins`.
+In a method that is not awaited, a CancelledError is the plugin's own: a task is cancelled at an `await` only. For
+awaited methods see `framework.built_plugins`.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ _RAISE: Final = dis.opmap["RAISE_VARARGS"]
 
 
 def passes_through(error: BaseException) -> bool:
-    """Whether a guard around third-party code lets the exception through: Podwright's own, and the user's Ctrl-C.
+    """True if a guard around third-party code lets the exception through: Podwright's own, and the user's Ctrl-C.
 
-    A KeyboardInterrupt that a `raise` in that code raises is not the user's: a signal is handled between other instructions.
+    A KeyboardInterrupt that a `raise` in that code raises is not the user's: a signal is handled between other
+    instructions.
     """
     if not isinstance(error, KeyboardInterrupt):
         return isinstance(error, ControlFlowError)
@@ -32,5 +34,5 @@ def passes_through(error: BaseException) -> bool:
 
 
 def may_interrupt(error: BaseException) -> bool:
-    """Whether the exception breaks off a coroutine, if nothing is known of the task that runs it."""
+    """True if the exception breaks off a coroutine, if nothing is known of the task that runs it."""
     return isinstance(error, GeneratorExit) or any(kind.__name__ == "CancelledError" for kind in type(error).__mro__)

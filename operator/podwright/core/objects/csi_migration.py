@@ -1,7 +1,7 @@
 """Translates in-tree volumes to the CSI volumes that replace them: driver, volume handle and node affinity.
 
-Only the kinds that kube-scheduler translates when it counts and places volumes are translated. vSphere and Azure File volumes
-can be migrated, but kube-scheduler does not translate them. Source: k8s.io/csi-translation-lib.
+Only the kinds that kube-scheduler translates when it counts and places volumes are translated. vSphere and Azure File
+volumes can be migrated, but kube-scheduler does not translate them. Source: k8s.io/csi-translation-lib.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class MigrationError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class InTreeKind:
-    """A kind of in-tree volume. `source`: its field in a volume. `topology_key`: the driver's zone label; empty if it has none.
+    """A kind of in-tree volume. `source`: its field in a volume. `topology_key`: the driver's zone label; empty if it
+    has none.
 
     `translated` is False for kinds that kube-scheduler does not translate.
     """
@@ -149,7 +150,7 @@ def _disk_path(name: str, labels: Labels) -> str:
 
 
 def _well_formed(term: object) -> bool:
-    """Whether the expressions of a node selector term have a key. Other terms match nothing."""
+    """True if the expressions of a node selector term have a key. Other terms match nothing."""
     expressions = term.get("matchExpressions") or () if isinstance(term, Mapping) else None
     if not isinstance(expressions, list | tuple):
         return False

@@ -28,7 +28,9 @@ class InvalidObjectError(ValueError):
 
 
 def described(error: BaseException) -> str:
-    """The type and text of an exception that other code raised: `ValueError: no such key`. The text of some exceptions raises itself."""
+    """The type and text of an exception that other code raised: `ValueError: no such key`. The text of some exceptions
+    raises itself.
+    """
     name = type(error).__name__
     try:
         return f"{name}: {error}"

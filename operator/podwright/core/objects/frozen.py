@@ -1,4 +1,6 @@
-"""FrozenDict: a dict that cannot be changed, for parts of objects that plugins see. Reading it costs what reading a dict costs."""
+"""FrozenDict: a dict that cannot be changed, for parts of objects that plugins see. Reading it costs what reading a
+dict costs.
+"""
 
 from __future__ import annotations
 

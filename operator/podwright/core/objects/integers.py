@@ -11,7 +11,9 @@ _CANONICAL: Final = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 
 
 def int64_of(text: str) -> int | None:
-    """The number that Go's `strconv.ParseInt` reads; None if the text is not a whole number or does not fit into 64 bits."""
+    """The number that Go's `strconv.ParseInt` reads; None if the text is not a whole number or does not fit into 64
+    bits.
+    """
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isascii() or not digits.isdigit():
         return None

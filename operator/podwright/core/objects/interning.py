@@ -1,7 +1,7 @@
 """Interning: equal input is parsed to one object, so that caches can compare by identity.
 
-Thousands of pods of one template share their tolerations, selectors and affinity. A parsed part is looked up by the JSON
-bytes of its source. It is referenced weakly, so it lives as long as it is in use.
+Thousands of pods of one template share their tolerations, selectors and affinity. A parsed part is looked up by the
+JSON bytes of its source. It is referenced weakly, so it lives as long as it is in use.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ _SUBDOMAIN: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[
 
 
 def is_dns_label(text: str) -> bool:
-    """Whether it can be the name of a namespace."""
+    """True if it can be the name of a namespace."""
     return _LABEL.match(text) is not None
 
 
 def is_dns_subdomain(text: str) -> bool:
-    """Whether it can be the name of a pod or a node."""
+    """True if it can be the name of a pod or a node."""
     return _SUBDOMAIN.match(text) is not None

@@ -47,7 +47,9 @@ MANY_IMAGES: Final = 256
 
 
 class ManyImages(Mapping[str, int]):
-    """Names and sizes of many images, in a small part of a dictionary's memory: the sorted names as one text, with where each ends."""
+    """Names and sizes of many images, in a small part of a dictionary's memory: the sorted names as one text, with
+    where each ends.
+    """
 
     __slots__ = ("_ends", "_sizes", "_text")
 

@@ -1,7 +1,8 @@
 """PodInfo: the fields of a v1.Pod that the scheduler uses.
 
-A PodInfo is never changed after parsing. Parts that the pods of one template share (affinity, tolerations, requests, labels)
-are interned, so that caches can compare by identity. Parsed specs are cached, too. Only a pending pod keeps its `raw` body.
+A PodInfo is never changed after parsing. Parts that the pods of one template share (affinity, tolerations, requests,
+labels) are interned, so that caches can compare by identity. Parsed specs are cached, too. Only a pending pod keeps its
+`raw` body.
 """
 
 from __future__ import annotations
@@ -103,8 +104,8 @@ class PodImages:
 class PodInfo:
     """A pod. Treat as immutable; hashed by identity, identified by `uid`.
 
-    `start_time` and `creation` are in seconds since the epoch. `volumes` are the raw v1.Volume entries of the kinds that affect
-    scheduling.
+    `start_time` and `creation` are in seconds since the epoch. `volumes` are the raw v1.Volume entries of the kinds
+    that affect scheduling.
     """
 
     namespace: str
@@ -137,7 +138,9 @@ class PodInfo:
     volumes: tuple[Mapping[str, Any], ...]
     resource_claims: tuple[PodClaim, ...]
     generated_claims: Mapping[str, str]
-    """The name of the ResourceClaim that was created for an entry of `resource_claims`, by the entry's name; "" if none is needed."""
+    """The name of the ResourceClaim that was created for an entry of `resource_claims`, by the entry's name; "" if none
+    is needed.
+    """
     group: str
     """The key of its PodGroup, see `pod_group.group_key`; empty if it has none."""
     preempted: bool
@@ -147,13 +150,15 @@ class PodInfo:
     priority_class: str
     """The name of its PriorityClass; empty if it has none."""
     policy: str
-    """The name of the policy in its annotation podwright.dev/policy, cut if it is too long for a name; empty if it names none."""
+    """The name of the policy in its annotation podwright.dev/policy, cut if it is too long for a name; empty if it
+    names none.
+    """
     raw: Mapping[str, Any] | None
     """The object as the API server sent it; None unless the pod is pending."""
 
     @property
     def finished(self) -> bool:
-        """Whether its phase is Succeeded or Failed, so that it no longer uses its node."""
+        """True if its phase is Succeeded or Failed, so that it no longer uses its node."""
         return self.phase in ("Succeeded", "Failed")
 
     def on(self, node_name: str) -> PodInfo:
@@ -169,7 +174,9 @@ _FIELDS: Final = tuple(field.name for field in fields(PodInfo))
 
 
 class _FrozenPod(PodInfo):
-    """A pod whose fields cannot be set. It has the layout of PodInfo, and becomes one of this class once all its fields are set."""
+    """A pod whose fields cannot be set. It has the layout of PodInfo, and becomes one of this class once all its fields
+    are set.
+    """
 
     __slots__ = ()
 
@@ -204,7 +211,7 @@ _NODE_BOUND_OWNERS: Final = ("DaemonSet", "Node")
 
 
 def belongs_to_node(pod: PodInfo) -> bool:
-    """Whether the pod is of a DaemonSet, or static, so that it ends with its node."""
+    """True if the pod is of a DaemonSet, or static, so that it ends with its node."""
     return pod.owner is not None and pod.owner.kind in _NODE_BOUND_OWNERS
 
 
@@ -340,7 +347,9 @@ MAX_CACHED_BYTES: Final = 4 << 20
 SPEC_CACHE: Final[RecentCache[bytes, ParsedSpec]] = RecentCache(MAX_CACHED_SPECS // 2, MAX_CACHED_BYTES // 2)
 _TOKEN_VOLUME: Final = b"kube-api-access-"
 _TOKEN_VOLUMES: Final = re.compile(_TOKEN_VOLUME + rb"[a-z0-9]{5}\b")
-"""The name of the service account token's volume. Its random suffix would otherwise make the specs of one template differ."""
+"""The name of the service account token's volume. Its random suffix would otherwise make the specs of one template
+differ.
+"""
 
 
 def _spec_of(spec: Mapping[str, Any], namespace: str) -> ParsedSpec:

@@ -1,9 +1,9 @@
 """PodGroup: pods that are scheduled together. One class for the PodGroups of two APIs.
 
 `scheduling.k8s.io` is Kubernetes' Workload API (v1beta1 in 1.37, v1alpha2 in 1.36), whose pods name their group in
-`spec.schedulingGroup`. `scheduling.x-k8s.io` is the v1alpha1 custom resource of the scheduler-plugins project, whose pods
-name it in a label. A PodGroup is never changed after parsing. Sources: the Kubernetes API reference and the documentation of
-both projects.
+`spec.schedulingGroup`. `scheduling.x-k8s.io` is the v1alpha1 custom resource of the scheduler-plugins project, whose
+pods name it in a label. A PodGroup is never changed after parsing. Sources: the Kubernetes API reference and the
+documentation of both projects.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ def group_of(spec: Mapping[str, Any], labels: Mapping[str, str], namespace: str)
 
 
 def parse_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
-    """A PodGroup of either API; `kind` as in the object store. Raises InvalidObjectError naming the group and the field."""
+    """A PodGroup of either API; `kind` as in the object store. Raises InvalidObjectError naming the group and the
+    field.
+    """
     metadata = as_mapping(raw.get("metadata"), "metadata")
     namespace, name = str(metadata.get("namespace") or "default"), metadata.get("name")
     try:
@@ -159,7 +161,7 @@ def _topology_key(spec: Mapping[str, Any]) -> str:
 
 
 def _all_or_none(mode: object) -> bool:
-    """Whether the mode is `{all: {}}` (v1beta1) or the string `PodGroup` (v1alpha2)."""
+    """True if the mode is `{all: {}}` (v1beta1) or the string `PodGroup` (v1alpha2)."""
     return "all" in mode if isinstance(mode, Mapping) else mode == "PodGroup"
 
 

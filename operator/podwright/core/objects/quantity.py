@@ -1,7 +1,7 @@
 """Exact Kubernetes quantities (`1500m`, `0.5`, `1.5Gi`, `1e3`).
 
-A quantity is an integer number of nano-units, the finest unit that Kubernetes supports. Finer input is rounded up, as in
-`resource.ParseQuantity`. Source of the grammar: the Kubernetes API reference, "Quantity".
+A quantity is an integer number of nano-units, the finest unit that Kubernetes supports. Finer input is rounded up, as
+in `resource.ParseQuantity`. Source of the grammar: the Kubernetes API reference, "Quantity".
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _CACHED_LENGTH: Final = 64
 _SIGNIFICANT: Final = 100
 """Further digits only decide whether to round up."""
 _HUGE: Final = 60
-"""10 to this power exceeds every quantity, in nano-units. The inverse, times the greatest suffix, is less than one nano-unit."""
+"""10 to this power exceeds every quantity, in nano-units. The inverse, times the greatest suffix, is less than one
+nano-unit.
+"""
 _LARGEST: Final[int] = 10**_HUGE
 
 
@@ -119,7 +121,9 @@ def parse_exact_quantity(value: object, where: str) -> int:
 
 
 def canonical(nanos: int, like: str) -> str:
-    """A quantity as text, with the kind of suffix (binary or decimal) of the text `like`. Source: `Quantity.CanonicalizeBytes`."""
+    """A quantity as text, with the kind of suffix (binary or decimal) of the text `like`. Source:
+    `Quantity.CanonicalizeBytes`.
+    """
     if nanos % NANO:
         power, digits = -9, nanos
         while digits % 1000 == 0:

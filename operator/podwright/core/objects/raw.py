@@ -1,7 +1,7 @@
 """Reads raw JSON: values of the expected type, or an InvalidObjectError that names the field and the type found.
 
-Every parser of Kubernetes objects uses these. The project's own documents (policies, configuration, requests) are dataclasses,
-which `framework.args.decode` reads.
+Every parser of Kubernetes objects uses these. The project's own documents (policies, configuration, requests) are
+dataclasses, which `framework.args.decode` reads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Parses assigned pods and nodes, which count even if parts of them cannot be understood.
 
-A pod that has a node takes room there, and a node has its capacity, whatever else their objects say. So a part that cannot be understood is
-left out, and reported. What counts is read amount by amount and port by port: one malformed amount does not hide the others.
+A pod that has a node takes room there, and a node has its capacity, whatever else their objects say. So a part that
+cannot be understood is left out, and reported. What counts is read amount by amount and port by port: one malformed
+amount does not hide the others.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def parse_assigned_pod(raw: Raw) -> tuple[PodInfo, Sequence[InvalidObjectError]]
 
 
 def parse_known_node(raw: Raw) -> tuple[Node, Sequence[InvalidObjectError]]:
-    """A v1.Node without the parts that cannot be understood, and why they cannot. An amount that is left out counts as 0.
+    """A v1.Node without the parts that cannot be understood, and why they cannot. An amount that is left out counts as
+    0.
 
     Raises InvalidObjectError if the node has no name.
     """

@@ -1,10 +1,11 @@
 """Computes a pod's requests and limits from its containers, overhead, pod-level resources and in-place resizes.
 
 While a pod is being resized, there are three versions of its requests: those in its spec, those that the kubelet has
-allocated, and the actual ones. Each version is summed over the pod, and the greatest sum applies. If the kubelet declared the
-resize infeasible, the spec's sum is left out. Sources: KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-1287 and
-KEP-5419 (in-place resize of containers and of pods). The feature gates PodLevelResources, InPlacePodVerticalScaling and
-InPlacePodLevelResourcesVerticalScaling are assumed to be on; an API server without them never sends these fields.
+allocated, and the actual ones. Each version is summed over the pod, and the greatest sum applies. If the kubelet
+declared the resize infeasible, the spec's sum is left out. Sources: KEP-753 (sidecars), KEP-2837 (pod-level resources),
+KEP-1287 and KEP-5419 (in-place resize of containers and of pods). The feature gates PodLevelResources,
+InPlacePodVerticalScaling and InPlacePodLevelResourcesVerticalScaling are assumed to be on; an API server without them
+never sends these fields.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def requests_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Requests:
 
 
 def follows_spec(status: Mapping[str, Any]) -> bool:
-    """Whether the requests of a pod with this status are those of its spec. Raises InvalidObjectError naming the field."""
+    """True if the requests of a pod with this status are those of its spec. Raises InvalidObjectError naming the field."""
     if "allocatedResources" in status or "resources" in status:
         return False
     return not _resized_containers(status) and not _infeasible(status)
@@ -77,7 +78,8 @@ def _share(requests: Requests) -> Requests:
 def limits_of(spec: Mapping[str, Any]) -> Limits:
     """The pod's limits, which are only exposed as metrics and affect no decision. Invalid limits count as no limits.
 
-    Containers, init containers and sidecars are summed as for requests. Overhead is added to resources that have a limit. Interned.
+    Containers, init containers and sidecars are summed as for requests. Overhead is added to resources that have a
+    limit. Interned.
     """
     try:
         containers = [_limits_in(c) for c in as_list(spec.get("containers"), "spec.containers")]
@@ -338,7 +340,9 @@ def _finish(total: Nanos, level: Nanos, overhead: Nanos) -> Nanos:
 
 
 def _sum(pod: _Pod, view: _View, defaults: Mapping[str, int]) -> Nanos:
-    """The sum over the containers and sidecars or, if greater, over an init container and the sidecars started before it."""
+    """The sum over the containers and sidecars or, if greater, over an init container and the sidecars started before
+    it.
+    """
     total: Nanos = {}
     for container in pod.containers:
         _add(total, {**defaults, **view(container, pod.infeasible)})

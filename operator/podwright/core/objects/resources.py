@@ -46,12 +46,13 @@ _DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]
 class Requests:
     """A pod's requests. Interned and compared by identity.
 
-    For a placed pod, according to spec and status: `amounts` is what it takes from its node, by resource, including requests of 0.
-    `scoring_cpu` (milli-CPU) and `scoring_memory` (bytes) are the same with defaults for containers that request none.
+    For a placed pod, according to spec and status: `amounts` is what it takes from its node, by resource, including
+    requests of 0. `scoring_cpu` (milli-CPU) and `scoring_memory` (bytes) are the same with defaults for containers that
+    request none.
 
-    For a pending pod, according to its spec alone: `spec_requests` is what must be free on a node, positive amounts only, in
-    the order in which reasons report them. `spec_scoring` is what NodeResourcesFit's score adds to a node: with the defaults,
-    and without pod-level requests, which kube-scheduler 1.37 ignores there.
+    For a pending pod, according to its spec alone: `spec_requests` is what must be free on a node, positive amounts
+    only, in the order in which reasons report them. `spec_scoring` is what NodeResourcesFit's score adds to a node:
+    with the defaults, and without pod-level requests, which kube-scheduler 1.37 ignores there.
     """
 
     amounts: Mapping[str, int]
@@ -76,7 +77,7 @@ NO_LIMITS: Final = Limits(())
 @cleared_regularly
 @lru_cache(maxsize=4096)
 def is_qualified_name(name: str) -> bool:
-    """Whether this is a valid label key.
+    """True if this is a valid label key.
 
     An optional DNS domain and slash, then up to 63 letters, digits, dashes, underscores and dots.
     """
@@ -96,7 +97,7 @@ def _is_domain(name: str) -> bool:
 @cleared_regularly
 @lru_cache(maxsize=4096)
 def is_extended_resource(name: str) -> bool:
-    """Whether a resource has a domain outside kubernetes.io, such as `example.com/gpu`."""
+    """True if a resource has a domain outside kubernetes.io, such as `example.com/gpu`."""
     if "/" not in name or _NATIVE_DOMAIN in name or name.startswith(_QUOTA_PREFIX):
         return False
     return is_qualified_name(_QUOTA_PREFIX + name)
@@ -105,7 +106,7 @@ def is_extended_resource(name: str) -> bool:
 @cleared_regularly
 @lru_cache(maxsize=4096)
 def is_scalar_resource(name: str) -> bool:
-    """Whether a resource counts in whole units and exists on some nodes only.
+    """True if a resource counts in whole units and exists on some nodes only.
 
     These are extended resources, huge pages and attachable volumes.
     """
@@ -117,7 +118,7 @@ def is_scalar_resource(name: str) -> bool:
 
 
 def is_counted_resource(name: str) -> bool:
-    """Whether the scheduler tracks a resource. It ignores all others."""
+    """True if the scheduler tracks a resource. It ignores all others."""
     return name in _STANDARD or is_scalar_resource(name)
 
 
@@ -127,7 +128,9 @@ def amounts_of(nanos: Mapping[str, int]) -> dict[str, int]:
 
 
 def in_report_order(counted: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """The positive amounts, which are all of counted resources: CPU, memory, ephemeral storage, then the others by name."""
+    """The positive amounts, which are all of counted resources: CPU, memory, ephemeral storage, then the others by
+    name.
+    """
     standard = [(name, counted[name]) for name in _STANDARD if counted.get(name, 0) > 0]
     return (*standard, *sorted((n, amount) for n, amount in counted.items() if amount > 0 and n not in _STANDARD))
 
@@ -144,8 +147,9 @@ def parse_amounts(raw: object, where: str) -> dict[str, int]:
 
 
 def resource_list(raw: object, where: str) -> dict[str, int]:
-    """What a node has, a v1.ResourceList, in the units of this module. Raises InvalidObjectError naming the resource, also for an amount
-    that has no place in an int64: kube-scheduler's arithmetic makes 0 of it, or less. A binary amount is capped before (`16Ei` of memory).
+    """What a node has, a v1.ResourceList, in the units of this module. Raises InvalidObjectError naming the resource,
+    also for an amount that has no place in an int64: kube-scheduler's arithmetic makes 0 of it, or less. A binary
+    amount is capped before (`16Ei` of memory).
     """
     amounts = parse_amounts(raw, where)
     for name, nanos in amounts.items():

@@ -1,7 +1,7 @@
 """Label selectors and node selectors.
 
-A nil label selector matches nothing, an empty one everything. A node selector matches if one of its terms matches; an empty
-term matches nothing. Sources: the Kubernetes API reference, "LabelSelector" and "NodeSelectorTerm".
+A nil label selector matches nothing, an empty one everything. A node selector matches if one of its terms matches; an
+empty term matches nothing. Sources: the Kubernetes API reference, "LabelSelector" and "NodeSelectorTerm".
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _BOUNDS: Final = ("Gt", "Lt")
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """`key operator values`. `bound` is the integer of Gt and Lt; None if their value is invalid, and then nothing matches."""
+    """`key operator values`. `bound` is the integer of Gt and Lt; None if their value is invalid, and then nothing
+    matches.
+    """
 
     key: str
     operator: str
@@ -33,7 +35,7 @@ class Requirement:
     bound: int | None = 0
 
     def matches_value(self, value: str | None) -> bool:
-        """Whether a label with this value (None if absent) meets the requirement."""
+        """True if a label with this value (None if absent) meets the requirement."""
         if value is None:
             return self.operator in ("NotIn", "DoesNotExist")
         match self.operator:
@@ -68,7 +70,7 @@ class LabelSelector:
 
     @property
     def empty(self) -> bool:
-        """Whether it matches everything."""
+        """True if it matches everything."""
         return not self.requirements and not self.nothing
 
 
@@ -120,7 +122,9 @@ def parse_label_selector(raw: object, where: str) -> LabelSelector:
 
 
 def parse_node_selector(raw: object, where: str, *, allow_invalid_bounds: bool = False) -> NodeSelector:
-    """A v1.NodeSelector. Raises InvalidObjectError naming the field. `allow_invalid_bounds`: see `parse_node_selector_term`."""
+    """A v1.NodeSelector. Raises InvalidObjectError naming the field. `allow_invalid_bounds`: see
+    `parse_node_selector_term`.
+    """
     terms = as_list(as_mapping(raw, where).get("nodeSelectorTerms"), f"{where}.nodeSelectorTerms")
     return NodeSelector(
         tuple(
@@ -133,8 +137,8 @@ def parse_node_selector(raw: object, where: str, *, allow_invalid_bounds: bool =
 def parse_node_selector_term(raw: object, where: str, *, allow_invalid_bounds: bool = False) -> NodeSelectorTerm:
     """A v1.NodeSelectorTerm. Raises InvalidObjectError naming the field.
 
-    `allow_invalid_bounds` accepts a Gt or Lt with a value that is not an integer, as the API server does. Such a requirement
-    matches nothing.
+    `allow_invalid_bounds` accepts a Gt or Lt with a value that is not an integer, as the API server does. Such a
+    requirement matches nothing.
     """
     term = as_mapping(raw, where)
     expressions = _requirements(
@@ -160,7 +164,9 @@ def _requirements(
     *,
     allow_invalid_bounds: bool = False,
 ) -> tuple[Requirement, ...]:
-    """The requirements in the list `name` of a term or selector. A pod may have tens of thousands: their fields are named only in errors."""
+    """The requirements in the list `name` of a term or selector. A pod may have tens of thousands: their fields are
+    named only in errors.
+    """
     items = holder.get(name)
     if not items:
         as_list(items, f"{where}.{name}")

@@ -17,8 +17,9 @@ _LONGEST_PART: Final = 64
 def similar_name(name: str, known: Iterable[str]) -> str:
     """The first of the known names that need the fewest edits; empty if all need too many.
 
-    An edit adds, drops or replaces a character, or swaps two neighbours. There may be one edit for every three characters of the longer
-    name, at least one and at most three. Only the first 1,000 known names are compared. A name of one character is like no other.
+    An edit adds, drops or replaces a character, or swaps two neighbours. There may be one edit for every three
+    characters of the longer name, at least one and at most three. Only the first 1,000 known names are compared. A name
+    of one character is like no other.
     """
     if len(name) < 2:
         return ""
@@ -38,7 +39,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def _edits(one: str, other: str, bound: int) -> int:
-    """The number of edits between two names (the optimal string alignment distance); `bound` + 1 if it is greater than `bound`."""
+    """The number of edits between two names (the optimal string alignment distance); `bound` + 1 if it is greater than
+    `bound`.
+    """
     if abs(len(one) - len(other)) > bound:
         return bound + 1
     one, other = _without_common_ends(one, other)

@@ -28,7 +28,7 @@ class Taint:
 
     @property
     def managed(self) -> bool:
-        """Whether the control plane sets and removes the taint."""
+        """True if the control plane sets and removes the taint."""
         return self.key.startswith(_MANAGED)
 
     def __str__(self) -> str:
@@ -44,10 +44,10 @@ class Toleration:
     effect: str
 
     def tolerates(self, taint: Taint, *, compare: bool = False) -> bool:
-        """Whether the toleration matches the taint.
+        """True if the toleration matches the taint.
 
-        An empty effect matches all effects, an empty key (with Exists) all keys. `compare` enables the operators Lt and Gt (feature
-        gate TaintTolerationComparisonOperators); without it they match nothing.
+        An empty effect matches all effects, an empty key (with Exists) all keys. `compare` enables the operators Lt and
+        Gt (feature gate TaintTolerationComparisonOperators); without it they match nothing.
         """
         if self.effect and self.effect != taint.effect:
             return False
@@ -66,7 +66,9 @@ class Toleration:
 
 
 class _Index:
-    """Many tolerations by what they match. Each entry is (key, effect), with the value where that matters; "" means all."""
+    """Many tolerations by what they match. Each entry is (key, effect), with the value where that matters; "" means
+    all.
+    """
 
     __slots__ = ("_above", "_all_values", "_below", "_one_value")
 

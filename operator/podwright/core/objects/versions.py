@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 MAX_DIGITS: Final = 128
-"""Digits of a resourceVersion. etcd's have at most 19. The API sets no limit, but Python reads no number of more than 4,300 digits."""
+"""Digits of a resourceVersion. etcd's have at most 19. The API sets no limit, but Python reads no number of more than
+4,300 digits.
+"""
 
 
 def version_number(text: str) -> int:

@@ -1,7 +1,9 @@
-"""The fields of PersistentVolume, PersistentVolumeClaim, StorageClass and CSIStorageCapacity that the volume plugins use.
+"""The fields of PersistentVolume, PersistentVolumeClaim, StorageClass and CSIStorageCapacity that the volume plugins
+use.
 
-Parsed objects are immutable. Volumes and claims keep their `raw` object. Sizes are exact, in nano-units. Sources: the Kubernetes
-API reference; "Persistent Volumes" and "Storage Capacity" in its documentation. In-tree volumes: see csi_migration.
+Parsed objects are immutable. Volumes and claims keep their `raw` object. Sizes are exact, in nano-units. Sources: the
+Kubernetes API reference; "Persistent Volumes" and "Storage Capacity" in its documentation. In-tree volumes: see
+csi_migration.
 """
 
 from __future__ import annotations
@@ -39,10 +41,11 @@ ZONE_SEPARATOR: Final = "__"
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class VolumeAffinity:
-    """The terms of a volume's required node affinity, of which at least one must match. Interned and compared by identity.
+    """The terms of a volume's required node affinity, of which at least one must match. Interned and compared by
+    identity.
 
-    Requirements on fields always hold, because kube-scheduler checks a volume against a node's labels without its name. An invalid
-    term matches nothing.
+    Requirements on fields always hold, because kube-scheduler checks a volume against a node's labels without its name.
+    An invalid term matches nothing.
     """
 
     terms: tuple[tuple[Requirement, ...], ...]
@@ -64,7 +67,9 @@ class ClaimReference:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PersistentVolume:
-    """A v1.PersistentVolume. `csi` is (driver, volume handle). `zones` are its zone and region labels with their sets of values."""
+    """A v1.PersistentVolume. `csi` is (driver, volume handle). `zones` are its zone and region labels with their sets
+    of values.
+    """
 
     name: str
     resource_version: str
@@ -113,7 +118,7 @@ class PersistentVolumeClaim:
         return f"{self.namespace}/{self.name}"
 
     def reserved_by(self, volume: PersistentVolume) -> bool:
-        """Whether the volume is bound to this claim or reserved for it."""
+        """True if the volume is bound to this claim or reserved for it."""
         claim = volume.claim
         return (
             claim is not None
@@ -136,7 +141,7 @@ class StorageClass:
     topologies: tuple[tuple[Requirement, ...], ...] | None
 
     def allows(self, labels: Labels) -> bool:
-        """Whether a volume can be provisioned for a node with these labels."""
+        """True if a volume can be provisioned for a node with these labels."""
         if self.topologies is None:
             return True
         return any(all(r.matches_value(labels.get(r.key)) for r in term) for term in self.topologies)
@@ -263,7 +268,9 @@ def volume_affinity(required: object) -> VolumeAffinity:
 
 
 def storage_class_of(raw: Mapping[str, Any]) -> str:
-    """The name of the storage class of a volume or a claim; empty if it has none. The beta annotation overrides the field."""
+    """The name of the storage class of a volume or a claim; empty if it has none. The beta annotation overrides the
+    field.
+    """
     annotations = mapping_at(raw, "metadata", "annotations")
     if BETA_STORAGE_CLASS in annotations:
         return str(annotations[BETA_STORAGE_CLASS])
@@ -290,7 +297,7 @@ def claims_of(pod: PodInfo) -> Iterator[tuple[str, bool]]:
 
 
 def share_claim(one: PodInfo, other: PodInfo) -> bool:
-    """Whether both pods mount a claim of the same name. Does not compare namespaces."""
+    """True if both pods mount a claim of the same name. Does not compare namespaces."""
     names = {name for name, _ in claims_of(one)}
     return bool(names) and any(name in names for name, _ in claims_of(other))
 

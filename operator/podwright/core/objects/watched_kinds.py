@@ -1,13 +1,13 @@
 """The registry of watched kinds: the one list of the built-in kinds that the scheduler reads.
 
-An entry defines the kind's path and access check (`kube/kinds.py`), its reflector (`kube/runtime.py`), the fields that are stored
-(`engine/intake`), the group in labels of cluster events (`core/framework/cluster_events.py`), the field of a dump
-(`simulator/world.py`), what `podwright evaluate --kinds` prints (`simulator/evaluations/dump.py`) and the API that the sandbox serves. To watch
-another kind, add it here, grant it in `manifests/base/cluster-role.yaml` (a test compares the two), and read it in a plugin with
-`store.get(kind, ...)`.
+An entry defines the kind's path and access check (`kube/kinds.py`), its reflector (`kube/runtime.py`), the fields that
+are stored (`engine/intake`), the group in labels of cluster events (`core/framework/cluster_events.py`), the field of a
+dump (`simulator/world.py`), what `podwright evaluate --kinds` prints (`simulator/evaluations/dump.py`) and the API that
+the sandbox serves. To watch another kind, add it here, grant it in `manifests/base/cluster-role.yaml` (a test compares
+the two), and read it in a plugin with `store.get(kind, ...)`.
 
-Pod groups are not in this list, because their versions are discovered (`kube/pod_groups/served_apis.py`), and neither are
-SchedulerPolicies.
+Pod groups are not in this list, because their versions are discovered (`kube/pod_groups/served_apis.py`), and neither
+are SchedulerPolicies.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Object = Mapping[str, Any]
 class WatchedKind:
     """One built-in kind. `group` is empty for the core API.
 
-    `plural_field`: the plural as a field name, such as `csiNodes`, which is the field of a dump that `podwright evaluate` reads.
-    `required`: the scheduler cannot work without it. `updated`: plugins update objects of this kind.
+    `plural_field`: the plural as a field name, such as `csiNodes`, which is the field of a dump that `podwright
+    evaluate` reads. `required`: the scheduler cannot work without it. `updated`: plugins update objects of this kind.
     `spec_fields`: if given, only these fields of `spec`, and no `status`, are stored.
     """
 
@@ -90,10 +90,10 @@ def trimmed(kind: str, raw: Object) -> Object:
 
 
 def unchanged(kind: str, before: Object, after: Object) -> bool:
-    """Whether two trimmed versions of an object are equal to the scheduler.
+    """True if two trimmed versions of an object are equal to the scheduler.
 
-    For a kind with `spec_fields`, a new resourceVersion alone is not a change. For any other kind it is, because updates of
-    an object need its resourceVersion.
+    For a kind with `spec_fields`, a new resourceVersion alone is not a change. For any other kind it is, because
+    updates of an object need its resourceVersion.
     """
     old, new = before["metadata"], after["metadata"]
     if old.get("resourceVersion") == new.get("resourceVersion"):

@@ -1,7 +1,8 @@
 """The in-tree plugins. A new plugin needs a file in this package, and its class in the table below.
 
-`core/framework/interface.py` is the contract of plugins. What others must know of a plugin, such as its scope, its costs and why
-it rejects a node, the plugin says itself. `DEFAULT_PLUGINS` in `core/framework/profile.py` lists the plugins that are enabled by default.
+`core/framework/interface.py` is the contract of plugins. What others must know of a plugin, such as its scope, its
+costs and why it rejects a node, the plugin says itself. `DEFAULT_PLUGINS` in `core/framework/profile.py` lists the
+plugins that are enabled by default.
 
 Plugins with helpers have packages. What a plugin says for explanations is in `explained` of its package.
 """

@@ -212,6 +212,6 @@ def _aggregated(failures: Sequence[str]) -> str:
 
 
 def _stands_alone(node: NodeInfo) -> bool:
-    """Whether the victims depend on the pods of the node alone: on no other member of a group, and not on the time."""
+    """True if the victims depend on the pods of the node alone: on no other member of a group, and not on the time."""
     pods = node.pods.values()
     return not any(pod.group for pod in pods) and len({pod.start_time is None for pod in pods}) < 2

@@ -1,7 +1,7 @@
 """GangScheduling: members of a pod group wait until enough of them exist, and in Permit until enough have a node.
 
-The gang planner (core/gangs) places them together. kube-scheduler enables the plugin with the gate GenericWorkload; here it is in the
-default profile. It does nothing for pods without a pod group.
+The gang planner (core/gangs) places them together. kube-scheduler enables the plugin with the gate GenericWorkload;
+here it is in the default profile. It does nothing for pods without a pod group.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ def group_missing(key: str) -> str:
 class GangSchedulingArgs:
     """`topologyKey`: a node label. Groups are placed in as few of its domains as possible. Empty: no preference.
 
-    `eviction`: which members of a gang preemption evicts. AsDeclared: all, if the group has disruption mode `all`, else those that are in the
-    way. Whole: all.
+    `eviction`: which members of a gang preemption evicts. AsDeclared: all, if the group has disruption mode `all`, else
+    those that are in the way. Whole: all.
 
-    `minResources`: Required: a group waits, and evicts nobody, until so much is free. Ignored: only the members' requests count.
+    `minResources`: Required: a group waits, and evicts nobody, until so much is free. Ignored: only the members'
+    requests count.
     """
 
     topology_key: str = field(default="", metadata={"name": "topologyKey"})

@@ -1,8 +1,9 @@
 """ImageLocality: prefers nodes that already have the pod's images. Larger and more widespread images count more.
 
-Each image adds its size times the share of nodes that have it. A sum of 23 MiB or less scores 0; 1000 MiB per image of the pod or
-more scores 100. The size of an image is the one that the first node reported. `ImageIndex` holds sizes and counts of the images that
-pods ask for, because nodes may have many others. The scores of a set of images are a column, which is kept until a node changes.
+Each image adds its size times the share of nodes that have it. A sum of 23 MiB or less scores 0; 1000 MiB per image of
+the pod or more scores 100. The size of an image is the one that the first node reported. `ImageIndex` holds sizes and
+counts of the images that pods ask for, because nodes may have many others. The scores of a set of images are a column,
+which is kept until a node changes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ _KEPT: Final = 256
 _MOST_ASKED: Final = 4096
 """About how many images `ImageIndex` knows. If pods ask for more, it counts them when they are asked for again."""
 FEW_IMAGES: Final = 16
-"""If a pod has more images than this, the images of each node are looked up among them, instead of the nodes that have each image."""
+"""If a pod has more images than this, the images of each node are looked up among them, instead of the nodes that have
+each image.
+"""
 
 
 class ImageIndex:
@@ -54,8 +57,8 @@ class ImageIndex:
         self._asked = {name: entry for name, entry in self._asked.items() if entry[1]}
 
     def contributions(self, names: Collection[str], table: NodeTable) -> dict[str, int]:
-        """The bytes that each of these images adds on a node that has it: its size times the share of nodes that have it. Only of images
-        that any node has.
+        """The bytes that each of these images adds on a node that has it: its size times the share of nodes that have
+        it. Only of images that any node has.
         """
         if len(self._asked) > _MOST_ASKED:
             self._asked.clear()

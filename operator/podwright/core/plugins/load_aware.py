@@ -3,10 +3,11 @@
     used = what the signal says + what the pods request that were placed too late to show in it + what the pod requests
     score = (1 - used / allocatable) · 100, from 0 to 100, rounded; the weighted mean of several signals
 
-So a burst does not pile onto the node that was idle when the signal was measured last. Requests are those of scoring, with defaults for
-pods that request nothing, because these pods also use something. A node without a recent number counts as the signal's default, or as the
-mean of the others if the signal has none, because a node whose measurement has failed is not necessarily idle. A node that has none of the
-resource scores 0. A pod that has ended counts until the next sample if it shows in the last one.
+So a burst does not pile onto the node that was idle when the signal was measured last. Requests are those of scoring,
+with defaults for pods that request nothing, because these pods also use something. A node without a recent number
+counts as the signal's default, or as the mean of the others if the signal has none, because a node whose measurement
+has failed is not necessarily idle. A node that has none of the resource scores 0. A pod that has ended counts until the
+next sample if it shows in the last one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """NodeAffinity: nodeSelector, required and preferred node affinity, and the `addedAffinity` of the profile.
 
-If a pod can only go to nodes that it names (metadata.name in matchFields, as in pods of DaemonSets), PreFilter returns these names. So
-no column is built for a selector that only one pod has. Source: the Kubernetes documentation, "Assigning
-Pods to Nodes".
+If a pod can only go to nodes that it names (metadata.name in matchFields, as in pods of DaemonSets), PreFilter returns
+these names. So no column is built for a selector that only one pod has. Source: the Kubernetes documentation,
+"Assigning Pods to Nodes".
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ _CONFLICT: Final = unresolvable("pod affinity terms conflict")
 
 
 FEW_REQUIREMENTS: Final = 32
-"""A greater node affinity is checked once for all nodes, also where the nodes are filtered one by one, as in a preemption's dry run."""
+"""A greater node affinity is checked once for all nodes, also where the nodes are filtered one by one, as in a
+preemption's dry run.
+"""
 
 
 # These types only check the field names of addedAffinity. `node_affinity_of` parses the values.
@@ -277,7 +279,9 @@ class NodeAffinity(Plugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScoreP
 
 
 def _named_nodes(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
-    """The only nodes that the terms can match, by their metadata.name fields. None if a term does not restrict the name."""
+    """The only nodes that the terms can match, by their metadata.name fields. None if a term does not restrict the
+    name.
+    """
     names: set[str] = set()
     for term in terms:
         wanted = [requirement.values for requirement in term.fields if requirement.operator == "In"]

@@ -1,7 +1,8 @@
-"""NodeDeclaredFeatures: pods that need features of the kubelet fit nodes that declare them in `status.declaredFeatures`.
+"""NodeDeclaredFeatures: pods that need features of the kubelet fit nodes that declare them in
+`status.declaredFeatures`.
 
-The needed features follow from the pod's spec. Most pods need none. Source: the Kubernetes documentation, "Node Declared
-Features".
+The needed features follow from the pod's spec. Most pods need none. Source: the Kubernetes documentation, "Node
+Declared Features".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """NodeNameScore: prefers nodes whose names come first in byte order.
 
-Of n feasible nodes, the one with k feasible names after its own scores 100 · k // (n - 1); a single node scores 100. The raw score
-is the number of names in the whole cluster that come after the node's. (The plugin NodeName is a filter.)
+Of n feasible nodes, the one with k feasible names after its own scores 100 · k // (n - 1); a single node scores 100.
+The raw score is the number of names in the whole cluster that come after the node's. (The plugin NodeName is a filter.)
 """
 
 from __future__ import annotations

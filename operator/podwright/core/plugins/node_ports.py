@@ -1,7 +1,7 @@
 """NodePorts: rejects nodes where a host port of the pod is in use with the same address and protocol.
 
-`PortIndex` knows the nodes that use each port, so the filter only checks nodes that use one of the pod's ports. The address 0.0.0.0
-means all addresses; `::` is treated as a single address.
+`PortIndex` knows the nodes that use each port, so the filter only checks nodes that use one of the pod's ports. The
+address 0.0.0.0 means all addresses; `::` is treated as a single address.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _TAKEN: Final = unschedulable("node(s) didn't have free ports for the requested 
 
 
 class PortIndex:
-    """Which rows of the node table use which host ports. Pods with equal ports count as one, so that a pod with many ports costs no more
-    on many nodes than on one.
+    """Which rows of the node table use which host ports. Pods with equal ports count as one, so that a pod with many
+    ports costs no more on many nodes than on one.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """NodeUnschedulable: rejects cordoned nodes for pods that do not tolerate them.
 
-The pod must tolerate the taint node.kubernetes.io/unschedulable with effect NoSchedule and an empty value, even if the node does not
-have this taint.
+The pod must tolerate the taint node.kubernetes.io/unschedulable with effect NoSchedule and an empty value, even if the
+node does not have this taint.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """RandomScore: a pseudo-random score, always the same for the same pod and node.
 
-The score is a hash of the pod's uid and the node's name, uniform over 0 to 100. So all nodes are equally likely, decisions are
-reproducible, and the core needs no random source.
+The score is a hash of the pod's uid and the node's name, uniform over 0 to 100. So all nodes are equally likely,
+decisions are reproducible, and the core needs no random source.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """TaintToleration: rejects nodes with NoSchedule or NoExecute taints that the pod does not tolerate.
 
-Each PreferNoSchedule taint that the pod does not tolerate lowers the score. For each list of tolerations the result is a column, which is
-kept for further pods. If the pod tolerates all taints in the cluster, no column is computed. Source: the Kubernetes documentation, "Taints and Tolerations".
+Each PreferNoSchedule taint that the pod does not tolerate lowers the score. For each list of tolerations the result is
+a column, which is kept for further pods. If the pod tolerates all taints in the cluster, no column is computed. Source:
+the Kubernetes documentation, "Taints and Tolerations".
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ _NOT_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreach
 
 
 class _UntoleratedTaints(NamedTuple):
-    """Whether any of the nodes' taint lists has untolerated taints: hard ones, and PreferNoSchedule ones. `version`: of the lists."""
+    """True if any of the nodes' taint lists has untolerated taints: hard ones, and PreferNoSchedule ones. `version`: of
+    the lists.
+    """
 
     version: int
     hard: bool

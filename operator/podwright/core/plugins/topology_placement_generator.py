@@ -1,7 +1,7 @@
 """TopologyPlacementGenerator: queueing hints for pod groups with a topology constraint.
 
-In all profiles the gang planner (core/gangs) does the plugin's work: it places such a group into one domain. So the hints also count in all
-profiles. kube-scheduler's plugin has no hints, so every event requeues such a group there.
+In all profiles the gang planner (core/gangs) does the plugin's work: it places such a group into one domain. So the
+hints also count in all profiles. kube-scheduler's plugin has no hints, so every event requeues such a group there.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     StoredBudgets ─► BudgetRules: the budgets of all namespaces, compiled ─► Budgets: what they still allow on one candidate node
 
-A user may create thousands of budgets, and a dry run asks about the pods of hundreds of nodes. So selectors are parsed once, those of a
-namespace are evaluated together, and the answer for a set of labels is kept.
+A user may create thousands of budgets, and a dry run asks about the pods of hundreds of nodes. So selectors are parsed
+once, those of a namespace are evaluated together, and the answer for a set of labels is kept.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ _NOTHING_KNOWN: Final[Mapping[str, _Namespace]] = {}
 class BudgetRules:
     """The budgets of all namespaces. A namespace is compiled when the first of its pods is asked about.
 
-    `known`: namespaces that were compiled earlier, whose budgets may have changed. `point`: called where the attempt may pause.
+    `known`: namespaces that were compiled earlier, whose budgets may have changed. `point`: called where the attempt
+    may pause.
     """
 
     def __init__(
@@ -135,7 +136,7 @@ class BudgetRules:
         return self._objects.keys()
 
     def __bool__(self) -> bool:
-        """Whether there are any budgets."""
+        """True if there are any budgets."""
         return bool(self._objects)
 
     def of(self, namespace: str) -> _Namespace | None:
@@ -170,8 +171,8 @@ class StoredBudgets:
 class Budgets:
     """The disruptions that budgets still allow, while pods are chosen as victims one by one.
 
-    A pod without labels violates no budget. A budget does not apply to a pod if its selector is empty or invalid, or if it already
-    lists the pod in `disruptedPods`.
+    A pod without labels violates no budget. A budget does not apply to a pod if its selector is empty or invalid, or if
+    it already lists the pod in `disruptedPods`.
     """
 
     def __init__(self, rules: BudgetRules) -> None:
@@ -191,7 +192,8 @@ class Budgets:
         left = self._left.get(pod.namespace)
         if left is None:
             left = self._left[pod.namespace] = budgets.allowed.copy()
-        # As in kube-scheduler, the budgets after the first violated one do not count the pod. Often that is the very first one.
+        # As in kube-scheduler, the budgets after the first violated one do not count the pod. Often that is the very
+        # first one.
         if left[first] <= 0:
             left[first] -= 1
             return True

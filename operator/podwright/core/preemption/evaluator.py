@@ -69,8 +69,9 @@ def select_victims(
 ) -> Candidate | Status:
     """The victims to evict for `pod` to fit on `node`, or why no eviction helps. Changes none of its arguments.
 
-    If a victim belongs to a group that is evicted as a whole, the members on other nodes are victims, too. `chosen`: the uids of pods
-    that are victims in any case. `potential`: the units that may be evicted; None: those of lower priority.
+    If a victim belongs to a group that is evicted as a whole, the members on other nodes are victims, too. `chosen`:
+    the uids of pods that are victims in any case. `potential`: the units that may be evicted; None: those of lower
+    priority.
     """
     potential = units_below(pod.priority, node.pods.values(), cache) if potential is None else [*potential]
     if not potential:
@@ -101,8 +102,9 @@ def select_victims(
 class _NodeCopy:
     """A copy of one node and of the pod's state, with potential victims removed and added.
 
-    This is no `CacheTransaction`, for two reasons. A transaction would write the node table and every count of placed pods for
-    each pod removed, on hundreds of nodes for each preemptor. And the copy counts host ports as kube-scheduler's dry run does.
+    This is no `CacheTransaction`, for two reasons. A transaction would write the node table and every count of placed
+    pods for each pod removed, on hundreds of nodes for each preemptor. And the copy counts host ports as
+    kube-scheduler's dry run does.
     """
 
     runner: FilterRunner
@@ -136,8 +138,9 @@ class _NodeCopy:
 def acceptable(candidates: Sequence[Candidate], now: float) -> list[Candidate]:
     """The best candidates. Several remain only if no criterion tells them apart.
 
-    The criteria, in order: fewest budget violations; lowest priority of the most important victim; lowest sum of priorities, each
-    shifted to be positive; fewest victims; latest start of the earliest-started victim among those of the highest priority.
+    The criteria, in order: fewest budget violations; lowest priority of the most important victim; lowest sum of
+    priorities, each shifted to be positive; fewest victims; latest start of the earliest-started victim among those of
+    the highest priority.
     """
     left = list(candidates)
     for criterion in (_violations, _highest_priority, _priority_sum, _count, _earliest_start(now)):

@@ -17,7 +17,7 @@ class PlacedPriorities:
         self._counts: dict[int, int] = {}
 
     def any_below(self, priority: int) -> bool:
-        """Whether a placed pod has a lower priority."""
+        """True if a placed pod has a lower priority."""
         return any(known < priority for known in self._counts)
 
     def pod_added(self, pod: PodInfo, _slot: int) -> None:

@@ -1,8 +1,9 @@
 """Units of preemption: pods that are evicted together or not at all.
 
-A pod is a unit of its own, unless its PodGroup has disruption mode `all`, or the pod's policy says so for gangs: then all placed members
-are one unit, on all their nodes. A group of the Workload API gives its pods its priority. Without pod groups, every unit is one pod with its own priority.
-Source of the rules: kube-scheduler 1.37's behaviour with pod groups.
+A pod is a unit of its own, unless its PodGroup has disruption mode `all`, or the pod's policy says so for gangs: then
+all placed members are one unit, on all their nodes. A group of the Workload API gives its pods its priority. Without
+pod groups, every unit is one pod with its own priority. Source of the rules: kube-scheduler 1.37's behaviour with pod
+groups.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def priority_of(pod: PodInfo, groups: PodGroups) -> int:
 
 
 def victims_are_going(pod: PodInfo, node: NodeInfo, groups: PodGroups) -> bool:
-    """Whether victims of lower priority than the pod's are still terminating on the node, so that it does not preempt again."""
+    """True if victims of lower priority than the pod's are still terminating on the node, so that it does not preempt
+    again.
+    """
     return any(
         other.terminating and other.preempted and priority_of(other, groups) < pod.priority
         for other in node.pods.values()
@@ -82,8 +85,8 @@ def _is_in_workload_api(pod: PodInfo) -> bool:
 
 
 def importance(now: float) -> Callable[[Unit], tuple[int, bool, int, float]]:
-    """A sort key that puts the most important unit first: by highest priority, then members of groups before other pods, then
-    most pods, then earliest start of any pod. `now` in seconds: the start of pods that have not started.
+    """A sort key that puts the most important unit first: by highest priority, then members of groups before other
+    pods, then most pods, then earliest start of any pod. `now` in seconds: the start of pods that have not started.
     """
 
     def key(unit: Unit) -> tuple[int, bool, int, float]:
@@ -116,7 +119,9 @@ def split_by_budget(units: Sequence[Unit], budgets: BudgetRules) -> tuple[list[t
 
 
 def disruptions(victims: Iterable[PodInfo], groups: PodGroups) -> tuple[tuple[PodGroup, ...], int]:
-    """The groups that are evicted as a whole with these victims, and the number of all evicted units that belong to groups."""
+    """The groups that are evicted as a whole with these victims, and the number of all evicted units that belong to
+    groups.
+    """
     whole: dict[str, PodGroup] = {}
     single = 0
     for victim in victims:
@@ -131,7 +136,9 @@ def disruptions(victims: Iterable[PodInfo], groups: PodGroups) -> tuple[tuple[Po
 
 
 def partial_losses(victims: Iterable[PodInfo], groups: PodGroups) -> Sequence[tuple[PodGroup, int]]:
-    """The gangs that keep fewer members than their minimum without these victims, but are not evicted as a whole, and how many they lose."""
+    """The gangs that keep fewer members than their minimum without these victims, but are not evicted as a whole, and
+    how many they lose.
+    """
     lost = Counter(victim.group for victim in victims if victim.group and groups.is_member(victim))
     found = [(group, count) for key, count in lost.items() if (group := groups.get(key)) is not None and group.gang]
     return [

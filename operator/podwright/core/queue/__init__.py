@@ -1,4 +1,6 @@
-"""The scheduling queue: which pending pod is scheduled next, and when a rejected pod is retried. Start at `scheduling_queue`."""
+"""The scheduling queue: which pending pod is scheduled next, and when a rejected pod is retried. Start at
+`scheduling_queue`.
+"""
 
 from podwright.core.queue.queued_pod import DEFAULT_WAITS, QueuedPod, Waits
 from podwright.core.queue.room import RoomCheck

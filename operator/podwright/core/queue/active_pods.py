@@ -1,19 +1,22 @@
 """ActivePods: the pods that are ready for an attempt, in the queue's order, with a lane for the costly ones.
 
-A child process decides about costly pods (`engine.planning`). What they still take of the loop's time, or of the API server's, gets at most `SHARE`:
-after 100 ms, the lane is closed for more than a second, and the other pods go first, whatever their order. While the lane is open, a costly pod
-takes its turn in the queue's order: it waits for no ordinary pod that sorts after it.
+A child process decides about costly pods (`engine.planning`). What they still take of the loop's time, or of the API
+server's, gets at most `SHARE`: after 100 ms, the lane is closed for more than a second, and the other pods go first,
+whatever their order. While the lane is open, a costly pod takes its turn in the queue's order: it waits for no ordinary
+pod that sorts after it.
 
-Of the costly pods, every second turn goes to the one that has waited in the lane the longest. In the queue's order alone, one pod of high
-priority that is rejected again and again would keep all others out: its backoff is over before the lane opens. So a costly pod has its turn
-after twice as many attempts as there were pods in the lane when it came, at the latest. A pod that an ordinary pod precedes does not use
-such a turn, but goes to the end of the line, so that it holds up none behind it.
+Of the costly pods, every second turn goes to the one that has waited in the lane the longest. In the queue's order
+alone, one pod of high priority that is rejected again and again would keep all others out: its backoff is over before
+the lane opens. So a costly pod has its turn after twice as many attempts as there were pods in the lane when it came,
+at the latest. A pod that an ordinary pod precedes does not use such a turn, but goes to the end of the line, so that it
+holds up none behind it.
 
-If no ordinary pod was active for IDLE_SECONDS, the lane takes up to ADVANCE_SECONDS of its share in advance: no ordinary pod has to be
-protected then, and a few costly pods in a row need not wait for each other. Of any minute, it still gets a tenth at most.
+If no ordinary pod was active for IDLE_SECONDS, the lane takes up to ADVANCE_SECONDS of its share in advance: no
+ordinary pod has to be protected then, and a few costly pods in a row need not wait for each other. Of any minute, it
+still gets a tenth at most.
 
-Right after the start the lane is closed, until no other pod is active or `START_SECONDS` are over: the process first does the work that it
-was restarted for.
+Right after the start the lane is closed, until no other pod is active or `START_SECONDS` are over: the process first
+does the work that it was restarted for.
 """
 
 from __future__ import annotations
@@ -48,12 +51,12 @@ class ActivePods:
         self._line: OrderedDict[str, tuple[Any, QueuedPod]] = OrderedDict()
         """The costly pods and their ranks, by uid. The one that has waited the longest is the first."""
         self._line_is_next = False
-        """Whether the next turn in the lane goes to the pod that has waited the longest."""
+        """True if the next turn in the lane goes to the pod that has waited the longest."""
         self._held = HeldPods()
         self.opens_at: float | None = None
         """When the lane opens or has opened; None until it opens for the first time."""
         self.is_busy = False
-        """Whether pods of the lane are being decided, so that no others are popped."""
+        """True if pods of the lane are being decided, so that no others are popped."""
         self._started_at: float | None = None
         self._last_ordinary = 0.0
         """When the last pod that is not costly was popped or removed."""
@@ -154,7 +157,9 @@ class ActivePods:
         return head is None or bool(costly[0] < head[0])
 
     def _open_from(self, opens_at: float) -> float:
-        """When the lane opens if no ordinary pod comes: at `opens_at`, or earlier if no ordinary pod has to be protected."""
+        """When the lane opens if no ordinary pod comes: at `opens_at`, or earlier if no ordinary pod has to be
+        protected.
+        """
         if self._ordinary:
             return opens_at
         return min(opens_at, max(self._last_ordinary + IDLE_SECONDS, opens_at - ADVANCE_SECONDS * CLOSED))

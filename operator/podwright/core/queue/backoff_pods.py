@@ -12,7 +12,8 @@ from podwright.core.queue.queued_pod import QueuedPod
 class BackoffPods:
     """Backoffs end on whole seconds; of those that end together, the pod that sorts first leaves first.
 
-    While no other pod is due, a rejected pod leaves early. A costly pod, and one whose attempt ended in an error, does not.
+    While no other pod is due, a rejected pod leaves early. A costly pod, and one whose attempt ended in an error, does
+    not.
     """
 
     def __init__(self) -> None:

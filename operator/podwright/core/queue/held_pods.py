@@ -1,4 +1,5 @@
-"""HeldPods: active pods that `pop` leaves out, because what their attempts need is in use: one lane for each such thing.
+"""HeldPods: active pods that `pop` leaves out, because what their attempts need is in use: one lane for each such
+thing.
 
 `release` gives back the first pod of a lane, in the queue's order.
 """

@@ -1,7 +1,7 @@
 """Hinting: calls the queueing hints of the plugins that rejected a pod, to decide whether an event may help it.
 
-Hints may be third-party code. An exception, or any answer other than Skip, counts as Queue, so that a faulty hint never loses
-a pod.
+Hints may be third-party code. An exception, or any answer other than Skip, counts as Queue, so that a faulty hint never
+loses a pod.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class Occurrence:
 
 
 class Hinting:
-    """See the module. Reports a sample of the calls to `observer` (`scheduler_queueing_hint_execution_duration_seconds`)."""
+    """See the module. Reports a sample of the calls to `observer`
+    (`scheduler_queueing_hint_execution_duration_seconds`).
+    """
 
     def __init__(self, hints_of: Callable[[PodInfo], Hints], observer: Observer) -> None:
         self._hints_of = hints_of
@@ -72,8 +74,8 @@ class Hinting:
     def helped(self, plugins: Iterable[str], queued: QueuedPod, occurrence: Occurrence) -> set[str]:
         """Those of the plugins whose hints say that the event may help the pod.
 
-        For a costly pod the hints are not called, because they would check all its terms at each event: any event for which there is a
-        hint may help it, after its backoff. The lane bounds how often it is retried.
+        For a costly pod the hints are not called, because they would check all its terms at each event: any event for
+        which there is a hint may help it, after its backoff. The lane bounds how often it is retried.
         """
         if occurrence.event.resource == ANY:
             return set(plugins)
@@ -90,7 +92,9 @@ class Hinting:
     def helped_meanwhile(
         self, queued: QueuedPod, missed: Iterable[tuple[ClusterEvent, Iterable[Occurrence]]]
     ) -> tuple[bool, bool]:
-        """Whether an event that the pod missed while it was in flight may have helped it, and if so, whether it skips its backoff."""
+        """True if an event that the pod missed while it was in flight may have helped it, and if so, whether it skips
+        its backoff.
+        """
         rejectors, helped = queued.rejectors, False
         for event, occurrences in missed:
             concerned = self.registered_for(rejectors, queued.pod, event)
@@ -142,12 +146,13 @@ def hints_for(hints: Hints, plugin: str, event: ClusterEvent, *, gate: bool = Fa
 
 
 def registered(hints: Hints, plugin: str, event: ClusterEvent) -> bool:
-    """Whether the plugin has a hint for this event."""
+    """True if the plugin has a hint for this event."""
     return any(hint.event.matches(event) for hint in hints.get(plugin, ALWAYS))
 
 
 def skips_backoff(queued: QueuedPod, helped: set[str], occurrence: Occurrence) -> bool:
-    """Whether a plugin that rejected the pod as Pending is helped by this event. Events that help every pod do not skip backoff.
+    """True if a plugin that rejected the pod as Pending is helped by this event. Events that help every pod do not skip
+    backoff.
 
     Nor do other events for a costly pod whose hints are not called, because nothing says whether they help it.
     """

@@ -1,8 +1,8 @@
 """InFlight: the pods in flight, and the events that arrived since their attempts began.
 
 Attempts begin and end in roughly the same order. So all events are one list, and each pod has the position at which its
-attempt began. Events older than every attempt are dropped. Recording costs one append. The list is grouped by event only when
-an attempt fails, so that a thousand failed attempts do not each scan ten thousand events.
+attempt began. Events older than every attempt are dropped. Recording costs one append. The list is grouped by event
+only when an attempt fails, so that a thousand failed attempts do not each scan ten thousand events.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from podwright.core.framework.cluster_events import ClusterEvent
 from podwright.core.queue.hinting import Occurrence
 
 MAX_RECORDED: Final = 10_000
-"""The most recorded events. With more, recording stops for the oldest attempt, as after `SchedulingQueue.stop_recording`."""
+"""The most recorded events. With more, recording stops for the oldest attempt, as after
+`SchedulingQueue.stop_recording`.
+"""
 
 _Positions = dict[ClusterEvent, list[int]]
 

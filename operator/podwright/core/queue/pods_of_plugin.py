@@ -1,6 +1,7 @@
 """PodsOfPlugin: the waiting pods that one plugin rejected or gates, found by the keys of its hints.
 
-Keys may come from third-party code. Where that raises, the pod or the event counts as one without keys, so that no pod is lost.
+Keys may come from third-party code. Where that raises, the pod or the event counts as one without keys, so that no pod
+is lost.
 """
 
 from __future__ import annotations

@@ -42,8 +42,9 @@ class Place(Enum):
 
 @dataclass(slots=True, eq=False)
 class QueuedPod:
-    """Times are in seconds of the queue's clock: `queued_at` when the pod was added, `timestamp` when it last entered a queue,
-    `ready_at` when it first was active, `flushed_at` when it was last retried because of `Waits.max_unschedulable`.
+    """Times are in seconds of the queue's clock: `queued_at` when the pod was added, `timestamp` when it last entered a
+    queue, `ready_at` when it first was active, `flushed_at` when it was last retried because of
+    `Waits.max_unschedulable`.
     """
 
     pod: PodInfo
@@ -96,7 +97,7 @@ class QueuedPod:
 
     @property
     def costly(self) -> bool:
-        """Whether the pod waits in the lane of costly pods when it is active."""
+        """True if the pod waits in the lane of costly pods when it is active."""
         return self.slow or self.cost is not None
 
     @property

@@ -1,7 +1,7 @@
 """Rank: wraps the sort key of a third-party QueueSort plugin, so that a heap can always compare it.
 
-A heap operation that an exception interrupts loses entries, and an entry is a pod. So if a comparison fails, Rank reports the
-error and compares as PrioritySort does.
+A heap operation that an exception interrupts loses entries, and an entry is a pod. So if a comparison fails, Rank
+reports the error and compares as PrioritySort does.
 """
 
 from __future__ import annotations

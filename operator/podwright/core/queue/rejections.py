@@ -13,7 +13,8 @@ PODS_PER_PART: Final = 1000
 
 
 def counts_of_rejections(pods: Mapping[str, QueuedPod]) -> Iterator[Counter[tuple[str, str]]]:
-    """How many of the pods each plugin rejected or gates, by (plugin, scheduler name), for at most `PODS_PER_PART` pods at a time.
+    """How many of the pods each plugin rejected or gates, by (plugin, scheduler name), for at most `PODS_PER_PART` pods
+    at a time.
 
     `pods` may change between two parts: pods that are added are not counted, and those that are gone are left out.
     """

@@ -5,8 +5,9 @@
               │  └── backoff ◄──┴──► unschedulable ── move (an event that may help) ──► backoff or active
     gated ────┘ (an event that the gating plugin registered for, and every 5 minutes)
 
-Invariants: a pod is in exactly one place; events that arrive while a pod is in flight are checked when its attempt fails; no pod stays
-unschedulable longer than `Waits.max_unschedulable`. The caller passes the clock in. Sources: KEP-4247, kube-scheduler's documentation of backoff.
+Invariants: a pod is in exactly one place; events that arrive while a pod is in flight are checked when its attempt
+fails; no pod stays unschedulable longer than `Waits.max_unschedulable`. The caller passes the clock in. Sources:
+KEP-4247, kube-scheduler's documentation of backoff.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ FLUSH_INTERVAL: Final = 30.0
 class SchedulingQueue:
     """See the module. `hints_of(pod)` must return the same mapping object for all pods of one profile.
 
-    The queue reports to `observer` each pod that enters a queue (`scheduler_queue_incoming_pods_total`, which counts gated pods as
-    unschedulable), and a sample of the calls of hints.
+    The queue reports to `observer` each pod that enters a queue (`scheduler_queue_incoming_pods_total`, which counts
+    gated pods as unschedulable), and a sample of the calls of hints.
     """
 
     def __init__(
@@ -116,7 +117,8 @@ class SchedulingQueue:
     def pop(self) -> QueuedPod | None:
         """The next pod to schedule, which is in flight from now on; None if there is none.
 
-        If none is due, a rejected pod leaves backoff early. A costly pod, and one whose attempt ended in an error, does not.
+        If none is due, a rejected pod leaves backoff early. A costly pod, and one whose attempt ended in an error, does
+        not.
         """
         self._flush()
         queued = self._active.pop()
@@ -160,7 +162,8 @@ class SchedulingQueue:
         self._in_flight.end(uid)
 
     def back_off_with(self, queued: QueuedPod, member: QueuedPod) -> None:
-        """Returns a popped pod without an attempt, because its group is in backoff: it waits until this member's backoff ends.
+        """Returns a popped pod without an attempt, because its group is in backoff: it waits until this member's
+        backoff ends.
 
         The pod has no rejecting plugins, so `pop` does not take it out of backoff early.
         """
@@ -181,7 +184,9 @@ class SchedulingQueue:
             self._push(queued)
 
     def wait_in_lane(self, queued: QueuedPod, members: Iterable[QueuedPod]) -> None:
-        """Returns a popped pod without a decision: it and the active ones of these members of its group wait in the lane."""
+        """Returns a popped pod without a decision: it and the active ones of these members of its group wait in the
+        lane.
+        """
         for member in members:
             if member.place is Place.ACTIVE:
                 member.slow = True
@@ -191,7 +196,9 @@ class SchedulingQueue:
             self._activate(queued, ATTEMPT_FAILED)
 
     def hold(self, queued: QueuedPod, lane: Hashable) -> None:
-        """Returns a popped pod without an attempt, because what it needs is in use: it stays active, but `pop` leaves it out."""
+        """Returns a popped pod without an attempt, because what it needs is in use: it stays active, but `pop` leaves
+        it out.
+        """
         if self._give_up_attempt(queued):
             queued.place = Place.ACTIVE
             self._active.hold(queued, self._sort_key(queued.pod, queued.timestamp), lane)
@@ -214,12 +221,14 @@ class SchedulingQueue:
         return True
 
     def charge_lane(self, seconds: float) -> None:
-        """An attempt at a costly pod, or what else counts to the lane's share of the time, took that long: see ActivePods."""
+        """An attempt at a costly pod, or what else counts to the lane's share of the time, took that long: see
+        ActivePods.
+        """
         self._active.charge(seconds)
 
     @property
     def lane_is_busy(self) -> bool:
-        """Whether pods of the lane are being decided, so that `pop` returns no others."""
+        """True if pods of the lane are being decided, so that `pop` returns no others."""
         return self._active.is_busy
 
     @lane_is_busy.setter
@@ -232,21 +241,23 @@ class SchedulingQueue:
         return self._active.opens_at
 
     def stop_recording(self, uid: str) -> None:
-        """Stops recording events for a pod whose Binding is being posted, and which therefore is unlikely to be retried.
+        """Stops recording events for a pod whose Binding is being posted, and which therefore is unlikely to be
+        retried.
 
-        The pod stays in flight. If its attempt fails after this, that counts as an error, because the queue no longer knows
-        which events the pod has missed.
+        The pod stays in flight. If its attempt fails after this, that counts as an error, because the queue no longer
+        knows which events the pod has missed.
         """
         self._in_flight.end(uid)
 
     def reject(
         self, queued: QueuedPod, plugins: Iterable[str], pending: Iterable[str] = (), *, count: bool = True
     ) -> None:
-        """Returns a pod for which no node was feasible. `plugins` rejected it; `pending` rejected it with the code Pending.
+        """Returns a pod for which no node was feasible. `plugins` rejected it; `pending` rejected it with the code
+        Pending.
 
-        If an event since `pop` may help, the pod goes to backoff or active at once. After `stop_recording`, or if no plugin
-        rejected the pod (there was no node), this is a fault. With `count=False` the backoff does not grow (the pod waits for
-        a reason that is not its own).
+        If an event since `pop` may help, the pod goes to backoff or active at once. After `stop_recording`, or if no
+        plugin rejected the pod (there was no node), this is a fault. With `count=False` the backoff does not grow (the
+        pod waits for a reason that is not its own).
         """
         if self._pods.get(queued.uid) is not queued:
             self._in_flight.end(queued.uid)
@@ -307,7 +318,9 @@ class SchedulingQueue:
                 self._requeue_if_helped(queued, occurrence)
 
     def activate(self, uid: str) -> None:
-        """Retries the pod without backoff, unless it is gated. An unknown uid, or that of a pod in flight, is not an error."""
+        """Retries the pod without backoff, unless it is gated. An unknown uid, or that of a pod in flight, is not an
+        error.
+        """
         queued = self._waiting_pod(uid)
         if queued is None:
             return
@@ -315,7 +328,9 @@ class SchedulingQueue:
         self._activate(queued, FORCED)
 
     def fail_waiting(self, uid: str) -> None:
-        """Retries a waiting pod after the backoff of an error, because what it waited for has failed. Ignores an unknown or active pod."""
+        """Retries a waiting pod after the backoff of an error, because what it waited for has failed. Ignores an
+        unknown or active pod.
+        """
         queued = self._waiting_pod(uid)
         if queued is None:
             return
@@ -347,9 +362,11 @@ class SchedulingQueue:
         self.move(EVERYTHING_CHANGED)
 
     def reconsider_moved(self, namespaces: Collection[str] | None = None) -> Iterator[None]:
-        """Retries the pods whose queueing hints have changed since they began to wait, because another policy decides now.
+        """Retries the pods whose queueing hints have changed since they began to wait, because another policy decides
+        now.
 
-        `namespaces`: of their pods; None: of all. An iterator with a step for each pod, between which anything may happen.
+        `namespaces`: of their pods; None: of all. An iterator with a step for each pod, between which anything may
+        happen.
         """
         self._record(EVERYTHING_CHANGED, None, None)
         occurrence = Occurrence(EVERYTHING_CHANGED, None, None)
@@ -371,7 +388,8 @@ class SchedulingQueue:
     def rejected_by(self) -> Iterator[Counter[tuple[str, str]]]:
         """How many waiting pods each plugin rejected in their last attempt, or gates, by (plugin, scheduler name).
 
-        The sum of the counters is the answer. Each counts some of the pods, and the queue may change between two of them.
+        The sum of the counters is the answer. Each counts some of the pods, and the queue may change between two of
+        them.
         """
         return counts_of_rejections(self._pods)
 

@@ -16,7 +16,8 @@ _NO_BODY: Final[Mapping[str, Any]] = {}
 def pod_update(before: PodInfo, after: PodInfo) -> ClusterEvent | None:
     """The event for an update of a pending pod. None if only its status or its bookkeeping fields changed.
 
-    A change without an action of its own is UPDATE_POD_OTHER, which concerns only hints that are registered for every update.
+    A change without an action of its own is UPDATE_POD_OTHER, which concerns only hints that are registered for every
+    update.
     """
     action = Action(0)
     if before.labels is not after.labels:
@@ -41,7 +42,9 @@ def pod_update(before: PodInfo, after: PodInfo) -> ClusterEvent | None:
 
 
 def _raw_changed(before: PodInfo, after: PodInfo) -> bool:
-    """Whether something changed that only third-party plugins may read, such as an annotation. The status does not count."""
+    """True if something changed that only third-party plugins may read, such as an annotation. The status does not
+    count.
+    """
     old, new = before.raw, after.raw
     if old is None or new is None or old is new:
         return False

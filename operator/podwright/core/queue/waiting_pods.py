@@ -1,4 +1,5 @@
-"""WaitingPods: the unschedulable and the gated pods, indexed by plugin: those that rejected a pod, and the one that gates it.
+"""WaitingPods: the unschedulable and the gated pods, indexed by plugin: those that rejected a pod, and the one that
+gates it.
 
 So an event finds the pods that it may help without a look at all others.
 """

@@ -22,8 +22,8 @@ UNBOUNDED: Final = -1
 
 
 class Claim(NamedTuple):
-    """What one child wants of one resource, in whole units. `guarantee` may be UNBOUNDED. A `weight` of 0 or less claims
-    nothing beyond the guarantee.
+    """What one child wants of one resource, in whole units. `guarantee` may be UNBOUNDED. A `weight` of 0 or less
+    claims nothing beyond the guarantee.
     """
 
     name: str

@@ -6,9 +6,9 @@ The states of a pod in the cache:
         ▲                      │                                                      ▲
         └────── forget ────────┘            set_pod (another scheduler bound it) ─────┘ from (unknown)
 
-Invariants: a pod is on at most one node; the sums of a NodeInfo and its row in the table are those of its pods; observers
-know exactly the pods on nodes that exist. Events are idempotent: `set_pod` of a known version changes nothing.
-Next: `transaction`, for changes that are only tried out.
+Invariants: a pod is on at most one node; the sums of a NodeInfo and its row in the table are those of its pods;
+observers know exactly the pods on nodes that exist. Events are idempotent: `set_pod` of a known version changes
+nothing. Next: `transaction`, for changes that are only tried out.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ Observer = TypeVar("Observer", bound=PlacementObserver)
 
 
 class Cache:
-    """See the module. `on_invalid_group` is called when a pod group cannot be parsed; `store` is empty; `signals` know no nodes."""
+    """See the module. `on_invalid_group` is called when a pod group cannot be parsed; `store` is empty; `signals` know
+    no nodes.
+    """
 
     def __init__(
         self,
@@ -122,11 +124,15 @@ class Cache:
         self.signals.define(definitions, afresh)
 
     def contain_indexes(self, report: ReportIndexException) -> None:
-        """From now on, exceptions of third-party observers are reported, instead of ending the change of the cache halfway."""
+        """From now on, exceptions of third-party observers are reported, instead of ending the change of the cache
+        halfway.
+        """
         self._contain = report
 
     def forget_kinds_of(self, modules: Collection[str]) -> None:
-        """Drops what code of these modules has registered: observers, extensions and derived columns. The code is not used any more."""
+        """Drops what code of these modules has registered: observers, extensions and derived columns. The code is not
+        used any more.
+        """
         self._observers = [each for each in self._observers if type(itself(each)).__module__ not in modules]
         for kind in [kind for kind in self._extensions if kind.__module__ in modules]:
             del self._extensions[kind]
@@ -278,7 +284,8 @@ class Cache:
     # For transactions, which also restore the order of pods
 
     def remove_pods(self, by_node: Mapping[str, Sequence[PodInfo]]) -> Collection[str]:
-        """`remove_pod` for several pods, by the names of their nodes, which must exist. Each sum of a node is written once.
+        """`remove_pod` for several pods, by the names of their nodes, which must exist. Each sum of a node is written
+        once.
 
         Returns the uids of the pods that were assumed.
         """

@@ -29,7 +29,7 @@ class Deadline:
         self.check: Callable[[], None] | None = None
         """Raises TookLongError if the time is over; None: there is no deadline."""
         self.others_wait = False
-        """Whether attempts without a deadline hold others up, so that searches for devices must bound themselves."""
+        """True if attempts without a deadline hold others up, so that searches for devices must bound themselves."""
 
     @property
     def bounds_searches(self) -> bool:

@@ -35,7 +35,7 @@ class UsedPorts:
                 self._used.pop((port.protocol, port.port), None)
 
     def conflicts(self, port: HostPort) -> bool:
-        """Whether the port is in use on the same address, or on any address if either address is the wildcard."""
+        """True if the port is in use on the same address, or on any address if either address is the wildcard."""
         addresses = self._used.get((port.protocol, port.port))
         if not addresses:
             return False
@@ -49,15 +49,18 @@ class UsedPorts:
         return bool(self._used)
 
     def clone(self) -> UsedPorts:
-        """For a dry run. As in kube-scheduler, the copy does not count users: a port is free once any of them is removed."""
+        """For a dry run. As in kube-scheduler, the copy does not count users: a port is free once any of them is
+        removed.
+        """
         return UsedPorts({port: dict.fromkeys(addresses, 1) for port, addresses in self._used.items()})
 
 
 class NodeInfo:
     """A node, its pods by uid, and sums: `requested` (milli-CPU, bytes, units) and scoring's view of CPU and memory.
 
-    `requested` always has CPU and memory, and any other resource only while its sum is positive. The table refers to this dict, so it
-    is changed in place. `node` is None while pods name a node that does not exist; such a NodeInfo has no slot in the table.
+    `requested` always has CPU and memory, and any other resource only while its sum is positive. The table refers to
+    this dict, so it is changed in place. `node` is None while pods name a node that does not exist; such a NodeInfo has
+    no slot in the table.
     """
 
     __slots__ = ("name", "node", "pods", "ports", "requested", "scoring_cpu", "scoring_memory", "slot")
@@ -127,7 +130,9 @@ class NodeInfo:
         return self._count(pods, -1)
 
     def restore_order(self, before: dict[str, PodInfo]) -> None:
-        """Brings the pods into the order of `before`, an earlier copy of `pods`, which may be kept. Other pods come last."""
+        """Brings the pods into the order of `before`, an earlier copy of `pods`, which may be kept. Other pods come
+        last.
+        """
         current = self.pods
         if current.keys() == before.keys():
             self.pods = before
@@ -159,7 +164,9 @@ class NodeInfo:
         self.scoring_memory += times * requests.scoring_memory
 
     def compact(self) -> None:
-        """Frees the memory that the dictionaries needed when there were more pods, or pods with more resources and ports."""
+        """Frees the memory that the dictionaries needed when there were more pods, or pods with more resources and
+        ports.
+        """
         shrink(self.pods)
         shrink(self.requested)
         self.ports.compact()

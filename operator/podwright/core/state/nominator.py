@@ -1,4 +1,6 @@
-"""Nominator: pods that are nominated to a node (`nominatedNodeName`) but not on it yet, and preemptors that wait for their victims."""
+"""Nominator: pods that are nominated to a node (`nominatedNodeName`) but not on it yet, and preemptors that wait for
+their victims.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ class Nominator:
         self.changes = 0
         """Rises with each change."""
         self.preempting: set[str] = set()
-        """Uids of pods and keys of pod groups whose victims are being evicted. It is kept here because plugins are rebuilt when
-        their policy changes."""
+        """Uids of pods and keys of pod groups whose victims are being evicted. It is kept here because plugins are
+        rebuilt when their policy changes."""
         compact_regularly(self)
 
     def add(self, pod: PodInfo, node_name: str) -> None:

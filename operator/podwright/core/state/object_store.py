@@ -1,7 +1,8 @@
-"""ObjectStore: all objects that are neither nodes nor pods: volumes, claims, classes, services, controllers, budgets, namespaces.
+"""ObjectStore: all objects that are neither nodes nor pods: volumes, claims, classes, services, controllers, budgets,
+namespaces.
 
-Objects are kept as the API server serves them. Each kind has a version that rises with every change, so that data derived from
-a kind can be recognised as stale.
+Objects are kept as the API server serves them. Each kind has a version that rises with every change, so that data
+derived from a kind can be recognised as stale.
 """
 
 from __future__ import annotations

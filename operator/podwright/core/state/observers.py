@@ -1,7 +1,8 @@
-"""The observers to which the cache reports its changes. Exceptions of a third-party plugin's observer affect nothing else.
+"""The observers to which the cache reports its changes. Exceptions of a third-party plugin's observer affect nothing
+else.
 
-The cache tells its observers of each change, also while decisions are carried out. So an exception in one of them would leave the others without the change, and the
-pod between two states.
+The cache tells its observers of each change, also while decisions are carried out. So an exception in one of them would
+leave the others without the change, and the pod between two states.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ class PlacementObserver(Protocol):
     def pod_removed(self, pod: PodInfo, slot: int) -> None: ...
 
     def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
-        """A node was added (`before` is None), changed, or is about to be removed (`after` is None) after all its pods were."""
+        """A node was added (`before` is None), changed, or is about to be removed (`after` is None) after all its pods
+        were.
+        """
 
     def namespace_set(self, name: str, labels: Mapping[str, str]) -> None: ...
 
@@ -68,7 +71,9 @@ ReportIndexException = Callable[[type[Any], str, BaseException], None]
 
 
 class Contained:
-    """Forwards each change to an observer. The observer may be wrong about a change at which it raised, and gets the later ones."""
+    """Forwards each change to an observer. The observer may be wrong about a change at which it raised, and gets the
+    later ones.
+    """
 
     __slots__ = ("_report", "observer")
 

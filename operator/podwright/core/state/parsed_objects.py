@@ -12,7 +12,9 @@ T = TypeVar("T")
 
 
 class ParsedObjects(Generic[T]):
-    """A cache of the parsed objects of one kind by key, valid while the source is the same object. Deleted objects are dropped."""
+    """A cache of the parsed objects of one kind by key, valid while the source is the same object. Deleted objects are
+    dropped.
+    """
 
     def __init__(self, store: ObjectStore, kind: str, parse: Callable[[Object], T]) -> None:
         self._parse = parse

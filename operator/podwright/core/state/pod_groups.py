@@ -1,8 +1,8 @@
 """Pod groups and their members: which wait, and which have a node.
 
-Groups come from the object store. The intake of pending pods reports waiting members; the cache, which this class observes,
-reports placed and assumed ones. Reports about one pod may come in any order, and the pod counts once. Only groups of an API
-that the API server serves count: a pod that names a group of another API is an ordinary pod.
+Groups come from the object store. The intake of pending pods reports waiting members; the cache, which this class
+observes, reports placed and assumed ones. Reports about one pod may come in any order, and the pod counts once. Only
+groups of an API that the API server serves count: a pod that names a group of another API is an ordinary pod.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class PodGroups:
         self._served: set[str] = set()
         self._listeners: list[Callable[[str], None]] = []
         self.policy_evicts_whole: Callable[[PodInfo], bool] = lambda _member: False
-        """Whether the policy of a member says that its gang is evicted as a whole. Whoever knows policies sets it."""
+        """True if the policy of a member says that its gang is evicted as a whole. Whoever knows policies sets it."""
         self.changes = 0
         """Rises with each change of a group, of its members, or of the served APIs."""
         for kind in APIS:
@@ -101,7 +101,7 @@ class PodGroups:
     # Reading
 
     def is_member(self, pod: PodInfo) -> bool:
-        """Whether the pod names a group of a served API. The group itself may not exist."""
+        """True if the pod names a group of a served API. The group itself may not exist."""
         return bool(pod.group) and pod.group.partition(":")[0] in self._served
 
     def of(self, pod: PodInfo) -> PodGroup | None:
@@ -133,12 +133,12 @@ class PodGroups:
         return [self._groups[key] for key in self._partially_placed if key in self._groups]
 
     def complete(self, pod: PodInfo) -> bool:
-        """Whether the pod's group exists and has at least its minimum of members."""
+        """True if the pod's group exists and has at least its minimum of members."""
         group = self.of(pod)
         return group is not None and self.members(group.key).total >= group.min_count
 
     def just_completed(self, pod: PodInfo) -> bool:
-        """Whether the pod's group exists and has exactly its minimum of members."""
+        """True if the pod's group exists and has exactly its minimum of members."""
         group = self.of(pod)
         return group is not None and self.members(group.key).total == group.min_count
 
@@ -147,7 +147,7 @@ class PodGroups:
         return len(self.members(key).placed)
 
     def evicted_whole(self, group: PodGroup) -> bool:
-        """Whether preemption evicts all members or none: the group says so, or the policy of the members of a gang."""
+        """True if preemption evicts all members or none: the group says so, or the policy of the members of a gang."""
         if group.all_or_none or not group.gang:
             return group.all_or_none
         first = next(iter(self.members(group.key).placed.values()), None)

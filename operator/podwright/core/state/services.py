@@ -1,7 +1,7 @@
 """ServiceSelectors: the labels that the Services which select a pod require, for default spread constraints.
 
-Invariant: the index holds the selectors of exactly the Services in the store. It follows each change of a Service, so that a decision after a
-change costs no more than any other, however many Services the namespace has.
+Invariant: the index holds the selectors of exactly the Services in the store. It follows each change of a Service, so
+that a decision after a change costs no more than any other, however many Services the namespace has.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """CacheTransaction: changes that are tried out on the cache and rolled back, all of them or those since a checkpoint.
 
-Invariant: a rollback leaves pods, sums, group members and nominations as they were at the checkpoint, in the same order.
-Nothing is ever committed: the engine assumes the pods of a decision itself. Plans of pod groups, their preemption and its
-reprieves use it. The dry run for a single pod does not: see `core.preemption.evaluator`.
+Invariant: a rollback leaves pods, sums, group members and nominations as they were at the checkpoint, in the same
+order. Nothing is ever committed: the engine assumes the pods of a decision itself. Plans of pod groups, their
+preemption and its reprieves use it. The dry run for a single pod does not: see `core.preemption.evaluator`.
 
-A transaction keeps a log of what it did. `rollback` undoes it from the end. Removals and additions without anything else
-between them are undone together, so that each node's sums are written once.
+A transaction keeps a log of what it did. `rollback` undoes it from the end. Removals and additions without anything
+else between them are undone together, so that each node's sums are written once.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class CacheTransaction:
         self._assumed: set[str] = set()
         """The uids of removed pods that were assumed."""
         self._any_in_group = False
-        """Whether any pod that was ever removed names a group."""
+        """True if any pod that was ever removed names a group."""
 
     def __enter__(self) -> Self:
         return self
@@ -203,7 +203,9 @@ class CacheTransaction:
             self._log.append(_NominationCleared(uid))
 
     def on_rollback(self, undo: Callable[[], object]) -> None:
-        """Calls `undo` when this point is rolled back, between the changes made after it and before it. It must not raise."""
+        """Calls `undo` when this point is rolled back, between the changes made after it and before it. It must not
+        raise.
+        """
         self._log.append(_Callback(undo))
 
     # Rollback

@@ -1,1 +1,3 @@
-"""Accounts of policies: the time that local policies take (`local_budgets`), and what each policy has decided (`policy_activity`)."""
+"""Accounts of policies: the time that local policies take (`local_budgets`), and what each policy has decided
+(`policy_activity`).
+"""

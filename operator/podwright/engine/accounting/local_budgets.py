@@ -1,13 +1,16 @@
-"""Time budgets of LocalSchedulerPolicies: all pods share one thread, so a team's rules must not delay the pods of others.
+"""Time budgets of LocalSchedulerPolicies: all pods share one thread, so a team's rules must not delay the pods of
+others.
 
-Only what a local policy adds is measured: the calls of its rules and of the plugins that it enables, in CPU time. Two bounds hold. A
-policy's `decisionBudget` is what a decision under it may take on average. And all local policies together get `SHARE` of the time: if they
-take more, the policies that took most are over their budget, one by one, until the others stay within the share. Their time outside the
-lane of costly pods is subtracted from the lane's share, so that both together get no more than the lane may have.
+Only what a local policy adds is measured: the calls of its rules and of the plugins that it enables, in CPU time. Two
+bounds hold. A policy's `decisionBudget` is what a decision under it may take on average. And all local policies
+together get `SHARE` of the time: if they take more, the policies that took most are over their budget, one by one,
+until the others stay within the share. Their time outside the lane of costly pods is subtracted from the lane's share,
+so that both together get no more than the lane may have.
 
-For a minute, and twice as long each further time, the scores of a policy over its budget count 0 and its pods wait in the lane of costly pods. Its
-filters always hold. If it is deleted, the policies of its namespace take over the penalty. A policy that is new, or was over its budget, is
-on trial: its first decision takes place in the lane, too. So all decisions of unknown length together get at most a tenth of the time.
+For a minute, and twice as long each further time, the scores of a policy over its budget count 0 and its pods wait in
+the lane of costly pods. Its filters always hold. If it is deleted, the policies of its namespace take over the penalty.
+A policy that is new, or was over its budget, is on trial: its first decision takes place in the lane, too. So all
+decisions of unknown length together get at most a tenth of the time.
 """
 
 from __future__ import annotations
@@ -28,11 +31,14 @@ SHARE: Final = 0.05
 WINDOW_SECONDS: Final = 1.0
 """How often the share is checked."""
 BURST: Final = 20.0
-"""How many times its budget a policy may use for one decision: the first evaluation of a rule takes longer than later ones."""
+"""How many times its budget a policy may use for one decision: the first evaluation of a rule takes longer than later
+ones.
+"""
 OVER_SECONDS: Final = (60.0, 3600.0)
 """How long a policy is over its budget: the first time, and at most."""
 FORGIVEN_AFTER: Final = 10.0
-"""After this many times the duration of the last penalty without another one, penalties begin with the shortest again."""
+"""After this many times the duration of the last penalty without another one, penalties begin with the shortest again.
+"""
 
 MAX_PENALTIES: Final = 10_000
 """For how many namespaces the penalties of deleted policies are remembered."""
@@ -43,12 +49,14 @@ _SCORING: Final = ("pre_score", "score", "score_all", "normalize")
 
 @dataclass(slots=True, eq=False)
 class Account:
-    """The time of one local policy. `budget`: seconds of a decision, on average; `left`: what it may use up before it is over its budget.
+    """The time of one local policy. `budget`: seconds of a decision, on average; `left`: what it may use up before it
+    is over its budget.
 
-    `spent`: seconds since it was settled; `in_window`: seconds in the running window; `decisions`: since it was settled; `in_lane`: whether the
-    last one was in the lane, whose time is measured there; `outside`: seconds since it was settled that were not. It is over its budget
-    until `over_until`, for the reason `why`, and `muted` meanwhile. `times`: how often it has been; `penalty`: for how many seconds the last time.
-    It is `trusted` once a decision `on_trial` stayed within the budget. `total`: all seconds ever.
+    `spent`: seconds since it was settled; `in_window`: seconds in the running window; `decisions`: since it was
+    settled; `in_lane`: whether the last one was in the lane, whose time is measured there; `outside`: seconds since it
+    was settled that were not. It is over its budget until `over_until`, for the reason `why`, and `muted` meanwhile.
+    `times`: how often it has been; `penalty`: for how many seconds the last time. It is `trusted` once a decision
+    `on_trial` stayed within the budget. `total`: all seconds ever.
     """
 
     key: str
@@ -103,7 +111,9 @@ class LocalBudgets:
         self._charge_lane = lane
 
     def account(self, key: str, owner: str, budget: float) -> Account:
-        """The account of a local policy under the policy `owner`, whose generations share it. `budget`: seconds of a decision."""
+        """The account of a local policy under the policy `owner`, whose generations share it. `budget`: seconds of a
+        decision.
+        """
         found = self._accounts.get((key, owner))
         if found is None:
             found = self._accounts[key, owner] = Account(key, budget, left=budget * BURST)
@@ -119,7 +129,9 @@ class LocalBudgets:
         return self._accounts.values()
 
     def forget(self, key: str) -> None:
-        """Forgets a deleted local policy. Its penalty stays with its namespace, so that a new policy does not begin without one."""
+        """Forgets a deleted local policy. Its penalty stays with its namespace, so that a new policy does not begin
+        without one.
+        """
         for known in [known for known in self._accounts if known[0] == key]:
             self._remember(self._accounts.pop(known))
 

@@ -53,7 +53,9 @@ class Activities:
         self._listeners.append(changed)
 
     def fault(self, name: str, text: str, cause: str = "") -> None:
-        """Notes a fault while this policy decided. Of each cause, the last text is kept. `cause` "": the text is the cause."""
+        """Notes a fault while this policy decided. Of each cause, the last text is kept. `cause` "": the text is the
+        cause.
+        """
         activity = self.of(name)
         activity.errors[0] += 1
         key = cause or text[:FAULT_LENGTH]
@@ -80,7 +82,9 @@ class Activities:
 
 
 def pending_by_policy(queue: SchedulingQueue) -> Iterator[Counter[tuple[str]]]:
-    """How many pending pods were under each policy in their last attempt. Computed in parts, between which the queue may change."""
+    """How many pending pods were under each policy in their last attempt. Computed in parts, between which the queue
+    may change.
+    """
     uids = queue.uids()
     for start in range(0, len(uids), PODS_AT_ONCE):
         part: Counter[tuple[str]] = Counter()

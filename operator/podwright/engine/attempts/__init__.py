@@ -1,1 +1,3 @@
-"""Attempts at single pods: `extended` calls extenders, `outcomes` carries decisions out, `turns` orders pods after a slow attempt."""
+"""Attempts at single pods: `extended` calls extenders, `outcomes` carries decisions out, `turns` orders pods after a
+slow attempt.
+"""

@@ -4,10 +4,10 @@
       ▲                                                                              ├─► Rejection with victims ─► preempt of each in turn
       └──────────── at once, without backoff, at most ROUNDS times ◄─────────────────┴─► Changed: the room is taken
 
-Other pods are scheduled meanwhile. `finish` is a plain call in the loop, on the current state (core/extended_cycle.py), so no pod is
-assumed on a node that no longer fits. The limit of an extender bounds the attempts that wait for it. Other pods that need it are held in
-the queue, and the first of them in the queue's order comes next. With a limit of 1 each attempt sees what the one before it has assumed, as
-in kube-scheduler.
+Other pods are scheduled meanwhile. `finish` is a plain call in the loop, on the current state (core/extended_cycle.py),
+so no pod is assumed on a node that no longer fits. The limit of an extender bounds the attempts that wait for it. Other
+pods that need it are held in the queue, and the first of them in the queue's order comes next. With a limit of 1 each
+attempt sees what the one before it has assumed, as in kube-scheduler.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ CarryOut = Callable[[QueuedPod, ActivePolicy, Decision, float], None]
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The state of a node on which its victims depend. `pods`: by uid, whether the pod is terminating; `nominated`: the uids of nominated
-    pods that have precedence there.
+    """The state of a node on which its victims depend. `pods`: by uid, whether the pod is terminating; `nominated`: the
+    uids of nominated pods that have precedence there.
     """
 
     pods: Mapping[str, bool]
@@ -76,9 +76,9 @@ class _Attempt:
     seen: Mapping[str, _Seen] = field(default_factory=dict)
     """The candidates for preemption as they were when their victims were chosen."""
     out: bool = False
-    """Whether its task has begun."""
+    """True if its task has begun."""
     slow: bool = False
-    """Whether a call of the core took much CPU time."""
+    """True if a call of the core took much CPU time."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -248,7 +248,9 @@ class ExtendedAttempts:
             await self._limiter.wait_for_capacity()
 
     def _is_wanted(self, attempt: _Attempt) -> bool:
-        """Whether the pod still waits for this attempt. If another policy decides about it now, it goes back to the queue."""
+        """True if the pod still waits for this attempt. If another policy decides about it now, it goes back to the
+        queue.
+        """
         queued = attempt.queued
         if self._queue.get(queued.uid) is not queued:
             return False
@@ -269,7 +271,9 @@ class ExtendedAttempts:
     # Asking
 
     async def _ask(self, attempt: _Attempt, question: Question) -> ExtenderAnswers:
-        """Asks the extenders to filter and prioritize. Raises ExtenderError. Source: `findNodesThatPassExtenders` and `prioritizeNodes`."""
+        """Asks the extenders to filter and prioritize. Raises ExtenderError. Source: `findNodesThatPassExtenders` and
+        `prioritizeNodes`.
+        """
         pod, raw = attempt.queued.pod, self._state.raw_objects
         kept: Sequence[str] = question.nodes
         failed: dict[str, Status] = {}
@@ -321,8 +325,8 @@ class ExtendedAttempts:
         )
 
     async def _with_victims(self, attempt: _Attempt, rejection: Rejection) -> Decision | Changed | None:
-        """The rejection with the victims to which the extenders agree, or the decision that the current state leads to instead. None: the
-        pod is gone.
+        """The rejection with the victims to which the extenders agree, or the decision that the current state leads to
+        instead. None: the pod is gone.
         """
         run = _dry_run(rejection)
         assert run is not None
@@ -349,7 +353,9 @@ class ExtendedAttempts:
         return preempting(outcome, candidates, None, self._state.sources.wall())
 
     async def _agreed(self, attempt: _Attempt, victims: Mapping[str, NodeVictims]) -> dict[str, NodeVictims]:
-        """The victims that all extenders agree to. Raises ExtenderError. Source: `callExtenders` in kube-scheduler's preemption.go."""
+        """The victims that all extenders agree to. Raises ExtenderError. Source: `callExtenders` in kube-scheduler's
+        preemption.go.
+        """
         agreed = dict(victims)
         for extender in attempt.extenders:
             if not agreed or not extender.defined.settings.preempt_verb:
@@ -385,7 +391,8 @@ class ExtendedAttempts:
                     )
 
     def _candidate(self, attempt: _Attempt, name: str, victims: NodeVictims) -> Candidate | None:
-        """The victims that still have a node. None if there are none, or if the node has changed: it may need other victims now.
+        """The victims that still have a node. None if there are none, or if the node has changed: it may need other
+        victims now.
 
         Above all, another preemptor may have taken the same victims.
         """

@@ -1,9 +1,9 @@
 """Turns: after a slow attempt, pods of other policies go first for as long as that attempt took.
 
-Otherwise a policy with a slow plugin would delay the pods of all others: with a dozen pods of two seconds each, the next pod in the
-queue waits for 24 seconds. With turns, it waits for one of them, and the slow policy gets half of the time. Priorities still
-decide: a pod never goes before one of higher priority. Costly pods get no turns: they wait in a lane (core/queue/active_pods.py). A custom QueueSort plugin orders pods by rules of its own, so there are no
-turns then.
+Otherwise a policy with a slow plugin would delay the pods of all others: with a dozen pods of two seconds each, the
+next pod in the queue waits for 24 seconds. With turns, it waits for one of them, and the slow policy gets half of the
+time. Priorities still decide: a pod never goes before one of higher priority. Costly pods get no turns: they wait in a
+lane (core/queue/active_pods.py). A custom QueueSort plugin orders pods by rules of its own, so there are no turns then.
 """
 
 from __future__ import annotations

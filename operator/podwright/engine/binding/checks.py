@@ -1,11 +1,12 @@
 """Checks of the node around a Binding: before it is posted, and after the pod is bound.
 
-Between a decision and its Binding lie Permit's wait, PreBind's work, or a pause that the API server asked for. Meanwhile nodes may
-shrink or go, and other schedulers place pods. `reason_not_to_bind` runs right before each post. It costs no request: the cache
-knows the node, and already counts the pod there.
+Between a decision and its Binding lie Permit's wait, PreBind's work, or a pause that the API server asked for.
+Meanwhile nodes may shrink or go, and other schedulers place pods. `reason_not_to_bind` runs right before each post. It
+costs no request: the cache knows the node, and already counts the pod there.
 
-The API server accepts a Binding to a node that does not exist, and a watch may report the node's deletion more than a minute late.
-So `BoundNodeChecks` remembers bound pods for two minutes and reports those whose node turns out to be gone.
+The API server accepts a Binding to a node that does not exist, and a watch may report the node's deletion more than a
+minute late. So `BoundNodeChecks` remembers bound pods for two minutes and reports those whose node turns out to be
+gone.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ class BoundNodeChecks:
 def reason_not_to_bind(cache: Cache, framework: Framework, pod: PodInfo, node_name: str) -> str:
     """Why the pod, which is assumed on the node, must not be bound to it; empty if it may be.
 
-    A full node is a reason only if the profile's filters include a ResourceFilter, and only for resources that it does not ignore.
+    A full node is a reason only if the profile's filters include a ResourceFilter, and only for resources that it does
+    not ignore.
     """
     info = cache.present(node_name)
     if info is None or info.node is None:

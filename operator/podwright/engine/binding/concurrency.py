@@ -1,17 +1,18 @@
 """ConcurrencyLimit: how many requests at once keep a server busy without queueing more than a few of them there.
 
-By Little's law, `rate x latency` requests are on their way at any moment, where the latency is that of a request which waits for no
-other one. On top of these, `base` requests wait at the server or are worked on, which is enough to keep it busy. So
+By Little's law, `rate x latency` requests are on their way at any moment, where the latency is that of a request which
+waits for no other one. On top of these, `base` requests wait at the server or are worked on, which is enough to keep it
+busy. So
 
     limit = base + rate x lowest latency
 
-Where the network takes little time, the limit stays near `base`. Where it takes long, each step allows `base` more requests as long
-as that raises the rate. When it no longer does, the limit stays: requests that wait for each other raise their latency, but not the
-lowest one. The limit also falls with the rate.
+Where the network takes little time, the limit stays near `base`. Where it takes long, each step allows `base` more
+requests as long as that raises the rate. When it no longer does, the limit stays: requests that wait for each other
+raise their latency, but not the lowest one. The limit also falls with the rate.
 
-The lowest latency is measured while few requests are in progress. If that does not happen for a while, the limit falls to a few
-for some round trips (a probe), because otherwise a higher latency of the network looks like one of the server. A server that refuses requests
-(429) halves `base`, which then grows again.
+The lowest latency is measured while few requests are in progress. If that does not happen for a while, the limit falls
+to a few for some round trips (a probe), because otherwise a higher latency of the network looks like one of the server.
+A server that refuses requests (429) halves `base`, which then grows again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ STEP_SECONDS: Final = 0.2
 IDLE_STEPS: Final = 5
 """If a step took this many times the shortest time, there was little to do."""
 FIRST_PROBE_SECONDS: Final = 2.0
-"""How long after the last request with few others in progress the first probe follows. Connections are made at the start of a burst."""
+"""How long after the last request with few others in progress the first probe follows. Connections are made at the
+start of a burst.
+"""
 PROBE_SECONDS: Final = 20.0
 """How long after a probe the next one follows."""
 PROBE_SAMPLES: Final = 3
@@ -55,7 +58,7 @@ class ConcurrencyLimit:
         self._completed = 0
         """Requests since then."""
         self._reached = False
-        """Whether the limit was reached since then."""
+        """True if the limit was reached since then."""
         self._probe_began: float | None = None
         self._probed: list[float] = []
         self._throttled_at = float("-inf")

@@ -1,7 +1,7 @@
 """BindingCycle: one placement on its way to the API server. BindingCycles: the registry of all that are in progress.
 
-`states` has the state machine. Other parts of the engine may stop a cycle until its Binding is posted: preemption, a gang that is
-not placed as a whole, the deletion of the pod, and the end of the process.
+`states` has the state machine. Other parts of the engine may stop a cycle until its Binding is posted: preemption, a
+gang that is not placed as a whole, the deletion of the pod, and the end of the process.
 """
 
 from __future__ import annotations
@@ -54,11 +54,15 @@ class BindingCycle:
     task: asyncio.Task[None] | None = None
     """In state PRE_BINDING: the cycle's task, which may be cancelled."""
     waits: int = 0
-    """How many waits for an object its PreBind plugins are in. Someone else changes it: a volume is provisioned, a device becomes ready."""
+    """How many waits for an object its PreBind plugins are in. Someone else changes it: a volume is provisioned, a
+    device becomes ready.
+    """
     nominated: bool = False
     """The pod's status shows our node as its nominated one."""
     readmit: Callable[[], None] | None = None
-    """Called at the end of the cycle. The pod was deleted from the stream of pending pods and came back before the cycle ended."""
+    """Called at the end of the cycle. The pod was deleted from the stream of pending pods and came back before the
+    cycle ended.
+    """
 
     @property
     def uid(self) -> str:
@@ -66,7 +70,7 @@ class BindingCycle:
 
     @property
     def stoppable(self) -> bool:
-        """Whether nothing was posted yet."""
+        """True if nothing was posted yet."""
         return self.state in STOPPABLE
 
     def stop_reason(self) -> Status | None:
@@ -80,7 +84,9 @@ class BindingCycle:
         self.state = state
 
     def wait_on_permit(self, pod: WaitingPod) -> None:
-        """Permit plugins have told the pod to wait. Until `permitted` or `permit_failed`, the cycle is in state WAITING."""
+        """Permit plugins have told the pod to wait. Until `permitted` or `permit_failed`, the cycle is in state
+        WAITING.
+        """
         self.waiting = pod
         self.enter(State.WAITING)
 
@@ -171,7 +177,7 @@ class BindingCycles:
         return self._cycles.get(uid)
 
     def has(self, uid: str) -> bool:
-        """Whether the pod's binding cycle is in progress."""
+        """True if the pod's binding cycle is in progress."""
         return uid in self._cycles
 
     def waiting(self) -> list[WaitingPod]:
@@ -193,7 +199,9 @@ class BindingCycles:
         return cycle is not None and cycle.stop(Ending(Outcome.CANCELLED, unschedulable(why)))
 
     def pod_left(self, uid: str) -> bool:
-        """The pod left the stream of pending pods. True if we cannot have bound it, because nothing was posted for it yet."""
+        """The pod left the stream of pending pods. True if we cannot have bound it, because nothing was posted for it
+        yet.
+        """
         cycle = self._cycles.get(uid)
         if cycle is None:
             return False

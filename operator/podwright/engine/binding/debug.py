@@ -1,8 +1,9 @@
 """Debug mode of the binding cycle, switched on by PODWRIGHT_DEBUG=1: asserts what `states` says while cycles run.
 
-It asserts that each transition is legal, that each outcome comes in a state where it may, and that afterwards the cache, the queue
-and the registry of cycles agree with the outcome's row of the table. A violation is logged and raises BindingCycleError, which
-nothing in this package catches. The tests switch debug mode on and fail if anything was logged here.
+It asserts that each transition is legal, that each outcome comes in a state where it may, and that afterwards the
+cache, the queue and the registry of cycles agree with the outcome's row of the table. A violation is logged and raises
+BindingCycleError, which nothing in this package catches. The tests switch debug mode on and fail if anything was logged
+here.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class BindingCycleError(AssertionError):
 
 
 def enabled(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether debug mode is on."""
+    """True if debug mode is on."""
     return environ.get(VARIABLE, "") not in ("", "0")
 
 

@@ -1,4 +1,6 @@
-"""DeviceRivals: reports claims that have too much together, because another scheduler has allocated the same at the same time."""
+"""DeviceRivals: reports claims that have too much together, because another scheduler has allocated the same at the
+same time.
+"""
 
 from __future__ import annotations
 

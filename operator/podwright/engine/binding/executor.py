@@ -2,9 +2,9 @@
 
     start: assume ─► Reserve ─► Permit ──► _run: [wait] ─► [PreBind] ─► Bind ─► [PostBind] ──► (the watch confirms)
 
-`start` is synchronous, so that the next decision counts the pod; `_run` is a task, one for each cycle. `states` has the state machine, and
-`effects` carries out how a cycle ends. The outcome of a failed Binding is never guessed: the pod is read back, and stays assumed until the
-API server answers.
+`start` is synchronous, so that the next decision counts the pod; `_run` is a task, one for each cycle. `states` has the
+state machine, and `effects` carries out how a cycle ends. The outcome of a failed Binding is never guessed: the pod is
+read back, and stays assumed until the API server answers.
 """
 
 from __future__ import annotations
@@ -86,9 +86,11 @@ class BindingExecutor:
             state, ports, failures=failures, assigned=assigned, checks=self.checks, unconfirmed=self._unconfirmed
         )
         self.limiter = limiter
-        """Limits the Bindings and plugins' requests that are with the API server. Pods that wait in Permit or PreBind are not counted."""
+        """Limits the Bindings and plugins' requests that are with the API server. Pods that wait in Permit or PreBind
+        are not counted.
+        """
         self._nominate = state.features.enabled("NominatedNodeNameForExpectation")
-        """Whether the status of a pod in Permit or PreBind shows its node as the nominated one."""
+        """True if the status of a pod in Permit or PreBind shows its node as the nominated one."""
         self._debug = debug.enabled()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -230,7 +232,9 @@ class BindingExecutor:
         return None
 
     async def _prepare(self, cycle: BindingCycle, *, pre_bind: bool) -> Status | None:
-        """Waits for Permit and runs PreBind, outside the limiter. Returns with capacity of the limiter, or why not to bind."""
+        """Waits for Permit and runs PreBind, outside the limiter. Returns with capacity of the limiter, or why not to
+        bind.
+        """
         pod, node_name = cycle.queued.pod, cycle.placement.node_name
         if (reason := cycle.stop_reason()) is not None:
             return reason
@@ -304,7 +308,9 @@ class BindingExecutor:
         self._effects.apply(cycle, Ending(outcome, failure), found)
 
     async def _recover(self, cycle: BindingCycle, ending: Ending) -> None:
-        """An exception interrupted the effects. Brings the pod to a safe place, so that it is not lost between queue and node."""
+        """An exception interrupted the effects. Brings the pod to a safe place, so that it is not lost between queue
+        and node.
+        """
         cycle.enter(State.RECOVERING)
         if self._cache.is_assumed(cycle.uid):
             await self._read_back(cycle, ending.status or _EFFECTS_FAILED)
@@ -317,11 +323,11 @@ class BindingExecutor:
         await self._unconfirmed.read_back_overdue()
 
     async def drain(self, grace: float) -> bool:
-        """Waits at most `grace` seconds for the cycles in progress and their follow-ups, then stops them. Returns whether none was
-        interrupted.
+        """Waits at most `grace` seconds for the cycles in progress and their follow-ups, then stops them. Returns
+        whether none was interrupted.
 
-        Pods that wait in Permit are stopped at once: no further decision is made, so nothing is likely to allow them. So are those whose PreBind
-        plugins wait for an object, which may take minutes.
+        Pods that wait in Permit are stopped at once: no further decision is made, so nothing is likely to allow them.
+        So are those whose PreBind plugins wait for an object, which may take minutes.
         """
         loop = asyncio.get_running_loop()
         ends = loop.time() + grace

@@ -1,10 +1,11 @@
 """BindLimiter: how many Bindings may be with the API server at once, such that slow Bindings do not delay the others.
 
-A few tens at once are as fast as hundreds and keep the queue's order, because a decided pod is no longer sorted by priority. More are
-needed only where the network takes long: `concurrency` adapts the limit. The scheduling loop waits while it is reached. A Binding that is
-slow (an admission webhook, a 429 with a pause, an answer that never comes) stops counting against that limit after a while, so decisions
-and other Bindings go on. A second, higher limit counts the slow ones too and keeps connections and memory bounded. Requests of plugins also
-count (`send`): each has its own capacity while it is in progress. A pod that waits in PreBind has none.
+A few tens at once are as fast as hundreds and keep the queue's order, because a decided pod is no longer sorted by
+priority. More are needed only where the network takes long: `concurrency` adapts the limit. The scheduling loop waits
+while it is reached. A Binding that is slow (an admission webhook, a 429 with a pause, an answer that never comes) stops
+counting against that limit after a while, so decisions and other Bindings go on. A second, higher limit counts the slow
+ones too and keeps connections and memory bounded. Requests of plugins also count (`send`): each has its own capacity
+while it is in progress. A pod that waits in PreBind has none.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _HOLDER: ContextVar[Hashable | None] = ContextVar("holder", default=None)
 
 
 class BindLimiter:
-    """See the module. `clock` in seconds, never stepping back; `prompt_limit` and `prompt_seconds` are those without a network."""
+    """See the module. `clock` in seconds, never stepping back; `prompt_limit` and `prompt_seconds` are those without a
+    network.
+    """
 
     def __init__(
         self,
@@ -56,7 +59,7 @@ class BindLimiter:
         return len(self._prompt) + len(self._slow)
 
     def __contains__(self, holder: Hashable) -> bool:
-        """Whether it has acquired capacity and not released it."""
+        """True if it has acquired capacity and not released it."""
         return holder in self._prompt or holder in self._slow
 
     @property
@@ -66,7 +69,7 @@ class BindLimiter:
 
     @property
     def full(self) -> bool:
-        """Whether the next Binding has to wait."""
+        """True if the next Binding has to wait."""
         prompt, limit = self._prompt, self._concurrency.limit
         if len(prompt) < limit:
             return len(prompt) + len(self._slow) >= self._total_limit
@@ -132,7 +135,9 @@ class BindLimiter:
             self.release(holder)
 
     async def wait_for_capacity(self) -> None:
-        """Returns when there is capacity, in the order of the calls. The caller must `acquire` before it awaits anything else."""
+        """Returns when there is capacity, in the order of the calls. The caller must `acquire` before it awaits
+        anything else.
+        """
         queue = self._waiters.append
         while self.full:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

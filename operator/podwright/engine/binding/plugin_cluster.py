@@ -1,7 +1,9 @@
-"""The `Cluster` of plugins: the port's, except that waits for stored objects read the cache, and refused Bindings are recorded.
+"""The `Cluster` of plugins: the port's, except that waits for stored objects read the cache, and refused Bindings are
+recorded.
 
-A wait costs no request: the watch brings the change, as it does for kube-scheduler's informers. Requests wait for capacity of the BindLimiter: a
-thousand pods in PreBind would otherwise send as many requests at once, and the API server would refuse most.
+A wait costs no request: the watch brings the change, as it does for kube-scheduler's informers. Requests wait for
+capacity of the BindLimiter: a thousand pods in PreBind would otherwise send as many requests at once, and the API
+server would refuse most.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads pods back: the outcome of a Binding is never guessed, but read from the API server.
 
-`ReadBack` reads one pod; the port retries until there is an answer. `UnconfirmedBindings` holds the pods that we have bound and that the watch has
-not shown on their node yet; if it takes too long, they are read back too.
+`ReadBack` reads one pod; the port retries until there is an answer. `UnconfirmedBindings` holds the pods that we have
+bound and that the watch has not shown on their node yet; if it takes too long, they are read back too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class ReadBack:
         self._pods = pods
 
     async def read(self, pod: PodInfo) -> PodInfo | None:
-        """The pod as the API server has it; None if it is gone or another pod has its name. Never raises: see PodReader."""
+        """The pod as the API server has it; None if it is gone or another pod has its name. Never raises: see
+        PodReader.
+        """
 
         def parse(raw: Mapping[str, Any] | None) -> PodInfo | None:
             return None if raw is None or raw["metadata"].get("uid") != pod.uid else _parsed(raw, pod)
@@ -66,7 +68,9 @@ class UnconfirmedBindings:
         return self._pods[-1][1].uid if self._pods else ""
 
     async def read_back_overdue(self) -> None:
-        """Reads back the pods that the watch should have shown by now; drops those that it has shown. Call it regularly."""
+        """Reads back the pods that the watch should have shown by now; drops those that it has shown. Call it
+        regularly.
+        """
         now = self._state.clock()
         self._pods = deque(entry for entry in self._pods if self._cache.is_assumed(entry[1].uid))
         while self._pods and self._pods[0][0] <= now:

@@ -3,9 +3,10 @@
     ASSUMED ─► RESERVED ─┬────────────► PERMITTED ─┬────────────────────────────► BINDING ─► POST_BINDING
                          └─► WAITING ──────┘       └─► PRE_BINDING ─► PRE_BOUND ─────┘
 
-A cycle leaves this graph by an outcome. The outcome's row in `EFFECTS` says everything that happens to the pod, and names the final
-state: BOUND, REQUEUED, DROPPED or STOPPED. UNKNOWN leads to READING_BACK, where the pod in the API server gives the outcome. In
-RECOVERING, an exception has interrupted the effects of an outcome, and the pod is brought to a safe place.
+A cycle leaves this graph by an outcome. The outcome's row in `EFFECTS` says everything that happens to the pod, and
+names the final state: BOUND, REQUEUED, DROPPED or STOPPED. UNKNOWN leads to READING_BACK, where the pod in the API
+server gives the outcome. In RECOVERING, an exception has interrupted the effects of an outcome, and the pod is brought
+to a safe place.
 
     outcome           unreserve  forget  queue   report  room  confirm  then
     BOUND             -          -       done    bound   -     yes      BOUND
@@ -23,7 +24,8 @@ RECOVERING, an exception has interrupted the effects of an outcome, and the pod 
     LOST              -          -       retry   -       -     -        REQUEUED
     ENDED             -          -       keep    -       -     -        STOPPED
 
-The columns are the fields of `Effects` (`room` is `free_room`). `executor` runs the cycle, `effects` carries the rows out, and `debug` asserts both.
+The columns are the fields of `Effects` (`room` is `free_room`). `executor` runs the cycle, `effects` carries the rows
+out, and `debug` asserts both.
 """
 
 from __future__ import annotations
@@ -120,7 +122,8 @@ class Outcome(Enum):
     UNKNOWN = auto()
     """Bind failed, but the Binding may have gone through."""
     BOUND_BY_ANOTHER = auto()
-    """The API server refused our Binding, and the pod is on the node that we chose: another scheduler chose the same."""
+    """The API server refused our Binding, and the pod is on the node that we chose: another scheduler chose the same.
+    """
     BOUND_ELSEWHERE = auto()
     """Another scheduler has bound the pod to another node."""
     GONE = auto()
@@ -128,7 +131,9 @@ class Outcome(Enum):
     SHUTDOWN = auto()
     """The process ends and the Binding was not posted."""
     INTERRUPTED = auto()
-    """The task was cancelled while the Binding was with the API server. The pod stays assumed; the next process reads it."""
+    """The task was cancelled while the Binding was with the API server. The pod stays assumed; the next process reads
+    it.
+    """
     LOST = auto()
     """An exception interrupted the effects, and the pod is neither in the queue nor on a node."""
     ENDED = auto()
@@ -143,7 +148,9 @@ class Queueing(Enum):
     DONE = auto()
     """It leaves the queue."""
     REJECT = auto()
-    """A failed attempt with reason Unschedulable: status and event say so. See Failures.reject_node for the queue it enters."""
+    """A failed attempt with reason Unschedulable: status and event say so. See Failures.reject_node for the queue it
+    enters.
+    """
     FAIL = auto()
     """A failed attempt with reason SchedulerError: backoff, status and event."""
     RETRY = auto()
@@ -290,8 +297,8 @@ def outcome_of_status(status: Status) -> Outcome:
 def outcome_of_read_back(node_name: str | None, chosen: str, failure: Status, *, conflict: bool) -> Outcome:
     """The outcome of reading a pod back. `node_name`: its node, "" without one, None for a pod that no longer exists.
 
-    `chosen`: the node that we chose; `failure`: what Bind said; `conflict`: the API server refused our Binding because the pod
-    has a node, so it was not our Binding that went through.
+    `chosen`: the node that we chose; `failure`: what Bind said; `conflict`: the API server refused our Binding because
+    the pod has a node, so it was not our Binding that went through.
     """
     if node_name is None:
         return Outcome.GONE

@@ -1,4 +1,6 @@
-"""WaitingPod: a pod that waits in Permit until all plugins that asked for the wait allow it, or one rejects it or times out."""
+"""WaitingPod: a pod that waits in Permit until all plugins that asked for the wait allow it, or one rejects it or times
+out.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ class WaitingPod:
 
     @property
     def allowed(self) -> bool:
-        """Whether all plugins have allowed the pod."""
+        """True if all plugins have allowed the pod."""
         return self._verdict.done() and self._verdict.result() is None
 
     def allow(self, plugin: str) -> None:

@@ -1,6 +1,8 @@
-"""The annotation `podwright.dev/decision`: why a pod is on its node, in a few hundred bytes of JSON for people and tools.
+"""The annotation `podwright.dev/decision`: why a pod is on its node, in a few hundred bytes of JSON for people and
+tools.
 
-The Binding carries it, and the API server merges a Binding's annotations into the pod, so it costs no request of its own.
+The Binding carries it, and the API server merges a Binding's annotations into the pod, so it costs no request of its
+own.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ _NONE: Final[Mapping[str, Any]] = {}
 
 
 def annotations_of(pod: PodInfo, policy: CompiledPolicy, placement: Placement, instance: str) -> dict[str, str]:
-    """Policy and generation, the node and its score, the runner-up, how many nodes were evaluated and feasible, and how many each
-    plugin rejected. The score is left out if only one node is feasible, because Score does not run then. For a pod with devices, the
-    first of these, and how many more there are (`moreDevices`). Also the process that decided (`instance`), and the pod's uid: in a copy
-    of the pod, the annotation means nothing.
+    """Policy and generation, the node and its score, the runner-up, how many nodes were evaluated and feasible, and how
+    many each plugin rejected. The score is left out if only one node is feasible, because Score does not run then. For
+    a pod with devices, the first of these, and how many more there are (`moreDevices`). Also the process that decided
+    (`instance`), and the pod's uid: in a copy of the pod, the annotation means nothing.
     """
     decision: dict[str, Any] = {
         "policy": policy.name,
@@ -50,8 +52,8 @@ def annotations_of(pod: PodInfo, policy: CompiledPolicy, placement: Placement, i
 
 
 def decision_of(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The decision in the annotation of this pod; empty if there is none, or if it is a copy of another pod's. Never raises,
-    whatever the object contains.
+    """The decision in the annotation of this pod; empty if there is none, or if it is a copy of another pod's. Never
+    raises, whatever the object contains.
     """
     try:
         metadata = raw["metadata"]
@@ -62,5 +64,7 @@ def decision_of(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def decided_by(raw: Mapping[str, Any]) -> str:
-    """The instance whose decision bound this pod; empty if it was bound otherwise. Never raises, whatever the object contains."""
+    """The instance whose decision bound this pod; empty if it was bound otherwise. Never raises, whatever the object
+    contains.
+    """
     return str(decision_of(raw).get("instance") or "")

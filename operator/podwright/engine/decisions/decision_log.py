@@ -1,4 +1,5 @@
-"""The log lines about decisions: one for each from `--v=3`, more from `--v=4`. Callers ask `enabled` first, which costs nothing below.
+"""The log lines about decisions: one for each from `--v=3`, more from `--v=4`. Callers ask `enabled` first, which costs
+nothing below.
 
 Texts that kube-scheduler has, too, are its own.
 """
@@ -19,7 +20,7 @@ NO_FIT = "Unable to schedule pod; no fit; waiting"
 
 
 def enabled() -> bool:
-    """Whether decisions are logged at all."""
+    """True if decisions are logged at all."""
     return log.isEnabledFor(V3)
 
 

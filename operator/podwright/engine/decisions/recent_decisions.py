@@ -1,9 +1,9 @@
-"""The last decisions about each pod, in short, for those who ask why a pod waits. The annotation of a placed pod keeps its decision
-permanently.
+"""The last decisions about each pod, in short, for those who ask why a pod waits. The annotation of a placed pod keeps
+its decision permanently.
 
-Bounded: MOST_PODS pods, OF_A_POD decisions about each, and LONGEST characters in each text. The pods whose last decision is the oldest are
-dropped first. The LATEST decisions about all pods are also kept in their order. Nothing here refers to a pod, a node or a column, so that
-their memory is free when they are gone.
+Bounded: MOST_PODS pods, OF_A_POD decisions about each, and LONGEST characters in each text. The pods whose last
+decision is the oldest are dropped first. The LATEST decisions about all pods are also kept in their order. Nothing here
+refers to a pod, a node or a column, so that their memory is free when they are gone.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ MOST_VICTIMS: Final = 10
 
 @dataclass(slots=True)
 class RecentDecision:
-    """One decision. Treat it as immutable; creating a frozen instance would take three times as long. `outcome`: Placed, Rejected or
-    Failed. `at`: seconds since the epoch. `policy`: name and generation.
+    """One decision. Treat it as immutable; creating a frozen instance would take three times as long. `outcome`:
+    Placed, Rejected or Failed. `at`: seconds since the epoch. `policy`: name and generation.
 
     `reasons`: how many nodes each plugin rejected for each reason. `victims`: namespace/name of pods that it evicts.
     """
@@ -67,7 +67,9 @@ class RecentDecisions:
         return self._count
 
     def since(self, count: int) -> Sequence[tuple[str, RecentDecision]]:
-        """The decisions after the first `count`, or the LATEST of them: each with its pod's namespace/name, the oldest first."""
+        """The decisions after the first `count`, or the LATEST of them: each with its pod's namespace/name, the oldest
+        first.
+        """
         new = min(max(0, self._count - count), len(self._latest))
         return [*islice(self._latest, len(self._latest) - new, None)]
 

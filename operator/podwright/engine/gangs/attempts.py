@@ -3,8 +3,9 @@
     popped ─► GangMembers ─► core.gangs ─► placed: the binding cycles of all start, or none does
                                        └─► rejected, fault: all are requeued, and the group's status says why
 
-A plan that takes longer than a slice is made in a child process (`planning`). Its members are then checked and placed one by one, with other work
-between them. A member whose node is taken meanwhile gets another one. While fewer than the minimum are placed, all of them wait in Permit.
+A plan that takes longer than a slice is made in a child process (`planning`). Its members are then checked and placed
+one by one, with other work between them. A member whose node is taken meanwhile gets another one. While fewer than the
+minimum are placed, all of them wait in Permit.
 """
 
 from __future__ import annotations
@@ -161,8 +162,8 @@ class Gangs:
         started: float,
         planned: bool = False,
     ) -> Steps[bool]:
-        """Carries a decision out, which took so many seconds of CPU. `planned`: it was made on an earlier state of the cluster. Returns False if it does
-        not fit any more.
+        """Carries a decision out, which took so many seconds of CPU. `planned`: it was made on an earlier state of the
+        cluster. Returns False if it does not fit any more.
         """
         fitted = True
         preemption = decision.preemption if isinstance(decision, GangRejection) else None
@@ -203,7 +204,9 @@ class Gangs:
         self._metrics.group_attempt_took("error", members[0].pod.scheduler_name, seconds)
 
     def _refuse(self, group: PodGroup, members: Sequence[QueuedPod], started: float) -> None:
-        """Refuses a group whose members extenders are interested in: groups are planned in one call, which cannot call extenders."""
+        """Refuses a group whose members extenders are interested in: groups are planned in one call, which cannot call
+        extenders.
+        """
         seconds = self._clock() - started
         for member in members:
             self._failures.reject_by(member, NO_EXTENDERS, {WAITS_FOR_POLICY}, seconds, cause=NO_EXTENDERS)
@@ -220,7 +223,7 @@ class Gangs:
             self._failures.fail(member, message, seconds)
 
     def may_decide(self, group: PodGroup, members: Sequence[QueuedPod], policy: ActivePolicy) -> bool:
-        """Whether the members of a group, which are in flight, still wait for a decision about this version of it."""
+        """True if the members of a group, which are in flight, still wait for a decision about this version of it."""
         return self._cache.groups.get(group.key) == group and all(
             self._queue.get(member.uid) is member
             and not member.pod.terminating
@@ -281,7 +284,9 @@ class Gangs:
         *,
         planned: bool,
     ) -> Steps[bool]:
-        """Starts the binding cycles. Fewer than the minimum: then all of them are cancelled. Returns False if that is because nodes were taken."""
+        """Starts the binding cycles. Fewer than the minimum: then all of them are cancelled. Returns False if that is
+        because nodes were taken.
+        """
         group, queued = decision.group, {member.uid: member for member in members}
         begun: list[str] = []
         taken: list[QueuedPod] = []
@@ -324,7 +329,9 @@ class Gangs:
             self._groups.below_minimum(group, verdict)
 
     def _as_it_is_now(self, placement: Placement, group: PodGroup, policy: ActivePolicy) -> Placement | None:
-        """The placement on the cluster as it is now, perhaps on another node. None if there is none, or the members must be placed close together."""
+        """The placement on the cluster as it is now, perhaps on another node. None if there is none, or the members
+        must be placed close together.
+        """
         framework = policy.framework
         try:
             state = still_fits(framework, self._cache, placement)

@@ -1,7 +1,8 @@
-"""Handles changes of pod groups, apart from attempts: clears nominations, and reports errors of groups, and groups that stay incomplete.
+"""Handles changes of pod groups, apart from attempts: clears nominations, and reports errors of groups, and groups that
+stay incomplete.
 
-Groups also change while a plan is tried on the cache, and are then rolled back. So changes are processed in the loop's next
-iteration. Invariant: no member of a group that is no longer complete keeps its nomination.
+Groups also change while a plan is tried on the cache, and are then rolled back. So changes are processed in the loop's
+next iteration. Invariant: no member of a group that is no longer complete keeps its nomination.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class GroupChanges:
         self._incomplete_nominated: set[str] = set()
         """Uids of nominated members of groups that the last `clear_stale_nominations` found incomplete."""
         self._incomplete: dict[str, float] = {}
-        """When groups with waiting pods were found missing or incomplete, by key; infinite once that has been reported."""
+        """When groups with waiting pods were found missing or incomplete, by key; infinite once that has been reported.
+        """
         self._clock = state.clock
         self._reported: dict[str, str] = {}
         """The last reported errors of groups, by key."""
@@ -61,7 +63,9 @@ class GroupChanges:
             self._note_incomplete(key, group)
 
     def clear_stale_nominations(self) -> None:
-        """Clears nominations of members whose group was incomplete in the last call, too. A restart may leave such ones."""
+        """Clears nominations of members whose group was incomplete in the last call, too. A restart may leave such
+        ones.
+        """
         nominator, incomplete = self._cache.nominator, set()
         for pod in [pod for node_name in nominator.nodes() for pod in nominator.on(node_name) if pod.group]:
             if self._cache.groups.is_member(pod) and not self._cache.groups.complete(pod):
@@ -83,7 +87,9 @@ class GroupChanges:
                 self._note_incomplete(key, group)
 
     def _note_incomplete(self, key: str, group: PodGroup | None) -> None:
-        """Notes when a group was found incomplete. The condition of one that was reported keeps up with its members, unless it has an error."""
+        """Notes when a group was found incomplete. The condition of one that was reported keeps up with its members,
+        unless it has an error.
+        """
         groups = self._cache.groups
         total = groups.members(key).total
         waiting = total > groups.placed(key) and groups.invalid(key) is None and key.partition(":")[0] in groups.served
@@ -118,7 +124,9 @@ class GroupChanges:
             self._wake()
 
     def _report_error(self, key: str, group: PodGroup | None) -> None:
-        """Reports an invalid group, or foreign pods in it, in its status and an event, if pods of ours wait for the group."""
+        """Reports an invalid group, or foreign pods in it, in its status and an event, if pods of ours wait for the
+        group.
+        """
         invalid = self._cache.groups.invalid(key)
         has_foreign_pods = group is not None and bool(self._foreign_pods.of(key))
         waiting = self._cache.groups.members(key).unplaced() if invalid or has_foreign_pods else []

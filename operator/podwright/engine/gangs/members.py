@@ -1,8 +1,9 @@
 """Which members of a pod group an attempt takes together, and when.
 
-A group backs off as one: a new member waits with the others instead of starting an attempt, unless the group was too small
-without it. Where members may be scheduled alone (a basic group, or a gang that needs at most one more), an attempt takes only
-the members that are due. Invariant: a popped pod is among the members that `take` returns, or requeued, or dropped.
+A group backs off as one: a new member waits with the others instead of starting an attempt, unless the group was too
+small without it. Where members may be scheduled alone (a basic group, or a gang that needs at most one more), an
+attempt takes only the members that are due. Invariant: a popped pod is among the members that `take` returns, or
+requeued, or dropped.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class GangMembers:
         """The members to schedule now, `first` among them, in the order in which they were added; all are in flight.
 
         Empty if the group backs off: then `first` backs off with it. Also empty if another member is costly, or if the
-        members that were not tried yet are costly together: then they wait in the lane of costly pods. Also requeues `first` if it is no longer a waiting member.
+        members that were not tried yet are costly together: then they wait in the lane of costly pods. Also requeues
+        `first` if it is no longer a waiting member.
         """
         now = self._clock()
         needed = group.min_count - self._cache.groups.placed(group.key)
@@ -55,8 +57,8 @@ class GangMembers:
         return self._take_all(due, first)
 
     def _slowest_tried(self, group: PodGroup, first: QueuedPod, now: float) -> QueuedPod | None:
-        """The member with the longest backoff among those that were tried before. None if none of them backs off, or if they are too few
-        for the group's minimum.
+        """The member with the longest backoff among those that were tried before. None if none of them backs off, or if
+        they are too few for the group's minimum.
         """
         members = self._cache.groups.members(group.key)
         needed = group.min_count - len(members.placed)
@@ -106,13 +108,13 @@ class GangMembers:
 
 
 def _was_tried(queued: QueuedPod) -> bool:
-    """Whether an attempt at the pod, or at its group, has failed before."""
+    """True if an attempt at the pod, or at its group, has failed before."""
     return bool(queued.rejections or queued.errors)
 
 
 def _is_costly(due: Sequence[QueuedPod], framework: Framework) -> bool:
-    """Whether these members of a group belong in the lane: because one of them is costly, or because those that were not tried yet are
-    costly together.
+    """True if these members of a group belong in the lane: because one of them is costly, or because those that were
+    not tried yet are costly together.
     """
     if any(queued.costly for queued in due):
         return True

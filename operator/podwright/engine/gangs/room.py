@@ -1,8 +1,9 @@
-"""Whether a waiting gang may have room. An event does not retry a gang for which even the bound of what fits is too small.
+"""True if a waiting gang may have room. An event does not retry a gang for which even the bound of what fits is too
+small.
 
 Without this, each ending pod of a gang would retry every waiting gang, although there is room only after the last one.
-Nothing is missed: a larger bound needs an event for which one of the plugins that made it too small has a hint, and only a gang that
-waits for the events of all these plugins is left alone. Gangs that may preempt are always retried.
+Nothing is missed: a larger bound needs an event for which one of the plugins that made it too small has a hint, and
+only a gang that waits for the events of all these plugins is left alone. Gangs that may preempt are always retried.
 """
 
 from __future__ import annotations

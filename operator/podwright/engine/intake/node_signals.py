@@ -1,4 +1,6 @@
-"""NodeSignals: the stream of samples from sources of signals, which also expire as time passes. Minutes: the stream of minutes."""
+"""NodeSignals: the stream of samples from sources of signals, which also expire as time passes. Minutes: the stream of
+minutes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ NEW_MINUTE: Final = ClusterEvent(TIME, Action.UPDATE_OTHER)
 
 
 class NodeSignals(Stream):
-    """See the module. Waiting pods are moved once for all values that have changed since the last tick. Nothing changes in a quiet time."""
+    """See the module. Waiting pods are moved once for all values that have changed since the last tick. Nothing changes
+    in a quiet time.
+    """
 
     def __init__(self, state: EngineState, ports: Ports) -> None:
         super().__init__(state, ports)
@@ -43,8 +47,8 @@ class NodeSignals(Stream):
         return self._signals.now
 
     async def take(self, name: str, samples: Mapping[str, Sample], asked: float) -> Taken:
-        """Takes the samples of a source that was asked at this time, by name of the node. Waits for the end of a quiet time. The caller
-        bounds the number, because all samples are taken at once.
+        """Takes the samples of a source that was asked at this time, by name of the node. Waits for the end of a quiet
+        time. The caller bounds the number, because all samples are taken at once.
         """
         await self._quiet.over()
         return self._signals.take(name, samples, asked)
@@ -64,7 +68,9 @@ class NodeSignals(Stream):
         self.tick()
 
     def tick(self) -> None:
-        """Drops samples that are too old, and retries waiting pods if values have changed. In a quiet time, this is left to the next tick."""
+        """Drops samples that are too old, and retries waiting pods if values have changed. In a quiet time, this is
+        left to the next tick.
+        """
         if self._quiet:
             return
         started = self._metrics.start()

@@ -18,7 +18,9 @@ class Nodes(Stream):
     def __init__(
         self, state: EngineState, ports: Ports, *, scheduler_name: str, on_delete: Callable[[NodeInfo], None]
     ) -> None:
-        """`scheduler_name`: the reporter of events. `on_delete` is called with each node that was deleted, and the pods on it."""
+        """`scheduler_name`: the reporter of events. `on_delete` is called with each node that was deleted, and the pods
+        on it.
+        """
         super().__init__(state, ports)
         self._recorder = ports.recorder
         self._scheduler_name = scheduler_name

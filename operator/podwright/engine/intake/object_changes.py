@@ -1,6 +1,7 @@
 """Turns the difference between two versions of an object into the cluster event for queueing hints.
 
-None means that nothing relevant to scheduling has changed. The actions are those of kube-scheduler's queueing hints (KEP-4247).
+None means that nothing relevant to scheduling has changed. The actions are those of kube-scheduler's queueing hints
+(KEP-4247).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def node_event(before: Node | None, after: Node) -> ClusterEvent | None:
 
 
 def same_node(before: Node, after: Node) -> bool:
-    """Whether nothing that the cache keeps of a node has changed, as in a heartbeat."""
+    """True if nothing that the cache keeps of a node has changed, as in a heartbeat."""
     return (
         node_event(before, after) is None
         and before.uid == after.uid
@@ -69,7 +70,7 @@ def assigned_pod_event(before: PodInfo | None, after: PodInfo) -> ClusterEvent |
 
 
 def has_other_update(before: PodInfo, after: PodInfo) -> bool:
-    """Whether something has changed that plugins see but no specific event covers: the pod was started, for example."""
+    """True if something has changed that plugins see but no specific event covers: the pod was started, for example."""
     return before.phase != after.phase or before.start_time != after.start_time or before.preempted != after.preempted
 
 

@@ -1,9 +1,9 @@
 """Detects another process of Podwright that binds pods at the same time.
 
-Two instances do not know what the other is about to bind, so together they can over-commit nodes. A pod counts if it is bound after our
-first lists were complete, and its decision (engine/decisions/decision_annotation.py) names another instance. So pods that an earlier
-process bound before our start do not count. An old process that still decides while its successor runs counts, because it can do the same
-harm. Reports: log, an event, a metric, and `problem` for /readyz.
+Two instances do not know what the other is about to bind, so together they can over-commit nodes. A pod counts if it is
+bound after our first lists were complete, and its decision (engine/decisions/decision_annotation.py) names another
+instance. So pods that an earlier process bound before our start do not count. An old process that still decides while
+its successor runs counts, because it can do the same harm. Reports: log, an event, a metric, and `problem` for /readyz.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ REPORT_FACTOR: Final = 10
 
 @dataclass(slots=True)
 class _Other:
-    """Another instance: how many pods it has bound, when the last one was seen (by the steady clock), and at which number it is reported
-    again.
+    """Another instance: how many pods it has bound, when the last one was seen (by the steady clock), and at which
+    number it is reported again.
     """
 
     count: int = 0
@@ -62,7 +62,9 @@ class OtherInstances:
         self._watching = True
 
     def bound(self, pod: PodInfo, raw: Raw) -> None:
-        """Takes a pod that the watch shows on a node for the first time, as far as the cache knows, which keeps no finished pods."""
+        """Takes a pod that the watch shows on a node for the first time, as far as the cache knows, which keeps no
+        finished pods.
+        """
         if not self._watching or pod.finished:
             return
         instance = decided_by(raw)

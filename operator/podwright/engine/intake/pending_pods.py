@@ -1,7 +1,7 @@
 """The stream of pods that have no node and ask for a scheduler that we serve, by uid.
 
-They all come through here, whether Kopf or a reflector watches them. A pod that leaves this stream was bound or deleted; only the cache
-knows which.
+They all come through here, whether Kopf or a reflector watches them. A pod that leaves this stream was bound or
+deleted; only the cache knows which.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PendingPods(Stream):
         self._foreign_pods = foreign_pods
 
     def is_ours(self, raw: Raw) -> bool:
-        """Whether the pod has no node and asks for a scheduler name that we serve. Never raises."""
+        """True if the pod has no node and asks for a scheduler name that we serve. Never raises."""
         spec = raw.get("spec")
         if not isinstance(spec, Mapping):
             return False
@@ -50,7 +50,7 @@ class PendingPods(Stream):
         return str(raw["metadata"]["uid"])
 
     def knows(self, uid: str) -> bool:
-        """Whether the pod is in the queue, in flight or placed."""
+        """True if the pod is in the queue, in flight or placed."""
         return self._queue.get(uid) is not None or self._cache.placement(uid) is not None
 
     def waiting(self) -> dict[str, str]:
@@ -79,7 +79,9 @@ class PendingPods(Stream):
             self.put(raw)
 
     def take_event(self, event: Raw) -> None:
-        """Takes in an event of Kopf's watch. Kopf may deliver it late, after a list has brought a newer version of the pod."""
+        """Takes in an event of Kopf's watch. Kopf may deliver it late, after a list has brought a newer version of the
+        pod.
+        """
         raw = event["object"]
         if event["type"] == "DELETED":
             self.drop(self.key(raw), raw)
@@ -138,8 +140,8 @@ class PendingPods(Stream):
         self._update(before, pod)
         self._report_cost(uid)
         joined = before is None or before.group != pod.group
-        # The event is for the pod that completes its group. Where the group was complete already, the new pod's own attempt
-        # finds out whether it changes anything for the others.
+        # The event is for the pod that completes its group. Where the group was complete already, the new pod's own
+        # attempt finds out whether it changes anything for the others.
         if joined and pod.group and self._cache.groups.just_completed(pod):
             self._queue.move(UNSCHEDULED_POD_ADD, None, pod, exclude=uid)
         if before is not None and nominated_before not in ("", pod.nominated_node_name):
@@ -149,7 +151,9 @@ class PendingPods(Stream):
         self._metrics.event_ended(started, ADDED if before is None else UPDATED)
 
     def _update_in_flight(self, before: PodInfo, pod: PodInfo, raw: Raw) -> None:
-        """Updates a pod in flight: a failed binding cycle requeues it in this version. Stops the cycle of a pod that is being deleted."""
+        """Updates a pod in flight: a failed binding cycle requeues it in this version. Stops the cycle of a pod that is
+        being deleted.
+        """
         self._status.seen(pod.uid, raw)
         self._cache.groups.add_waiting(pod)
         self._update(before, pod)
@@ -165,7 +169,9 @@ class PendingPods(Stream):
         self._recorder.record(queued.pod, "Warning", COSTLY, "Scheduling", _cost_note(queued.cost))
 
     def _update(self, before: PodInfo | None, pod: PodInfo) -> None:
-        """Updates the queue. New labels, or another policy in its annotation, may put the pod under another policy, which has not decided about it yet."""
+        """Updates the queue. New labels, or another policy in its annotation, may put the pod under another policy,
+        which has not decided about it yet.
+        """
         self._queue.update(pod)
         if (
             before is not None

@@ -1,5 +1,5 @@
-"""Reports parts of ResourceSlices, classes and taint rules that cannot be understood: once in the log, and in the metric of invalid
-objects. DynamicResources writes events for pods that wait.
+"""Reports parts of ResourceSlices, classes and taint rules that cannot be understood: once in the log, and in the
+metric of invalid objects. DynamicResources writes events for pods that wait.
 """
 
 from __future__ import annotations

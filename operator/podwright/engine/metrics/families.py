@@ -1,9 +1,9 @@
 """How a metric is declared, and what holds its numbers.
 
-A declaration (`Counter`, `Histogram`, `Gauge`) is a constant of the catalogue in `metrics`. A family holds the series of one
-declaration, one series for each combination of label values. Families are not thread-safe, unlike those of prometheus_client, and
-several times as fast. They keep their numbers in arrays, because a new number object for each change would spread over the heap
-and keep the memory pages of a burst in use.
+A declaration (`Counter`, `Histogram`, `Gauge`) is a constant of the catalogue in `metrics`. A family holds the series
+of one declaration, one series for each combination of label values. Families are not thread-safe, unlike those of
+prometheus_client, and several times as fast. They keep their numbers in arrays, because a new number object for each
+change would spread over the heap and keep the memory pages of a burst in use.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Snapshot = Callable[[], Iterable[Metric]]
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
     """`count` upper bounds, each `factor` times the one before.
 
-    Multiplied step by step, as Go's client library does: then the label `le` has the same text as kube-scheduler's, and histograms of both
-    can be added up.
+    Multiplied step by step, as Go's client library does: then the label `le` has the same text as kube-scheduler's, and
+    histograms of both can be added up.
     """
     return tuple(accumulate([start] + [factor] * (count - 1), mul))
 
@@ -76,8 +76,8 @@ class Gauge:
 
 
 class Profiles:
-    """The values of the label `profile`, which whoever writes policies can invent: the first `most` have series of their own, all others
-    share those of `other`. All families of a process share one.
+    """The values of the label `profile`, which whoever writes policies can invent: the first `most` have series of
+    their own, all others share those of `other`. All families of a process share one.
     """
 
     def __init__(self, most: int = MOST_PROFILES) -> None:
@@ -85,7 +85,9 @@ class Profiles:
         self._known: dict[str, None] = {}
 
     def bounded(self, names: Sequence[str], labels: tuple[str, ...]) -> tuple[str, ...]:
-        """The label values, with the profile's replaced if it has no series of its own. `names`: the names of the labels."""
+        """The label values, with the profile's replaced if it has no series of its own. `names`: the names of the
+        labels.
+        """
         if PROFILE not in names or len(names) != len(labels):
             return labels
         position = names.index(PROFILE)

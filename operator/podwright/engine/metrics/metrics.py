@@ -1,9 +1,10 @@
 """The catalogue of metrics, and `Metrics`, which holds their numbers.
 
-To add a metric, declare it here (those about devices and policies: in devices.py and policies.py), then call `count` or `observe` where it happens, or `compute` once for a gauge. The core knows
-no metrics: it reports to `core.framework.observer.Observer`, whose methods `Metrics` overrides. Names, labels and buckets are
-kube-scheduler's and client-go's where these have the metric. docs/metrics.md explains each one. Sources: the Kubernetes
-documentation, "Kubernetes Metrics Reference"; k8s.io/component-base, metrics/prometheus/restclient.
+To add a metric, declare it here (those about devices and policies: in devices.py and policies.py), then call `count` or
+`observe` where it happens, or `compute` once for a gauge. The core knows no metrics: it reports to
+`core.framework.observer.Observer`, whose methods `Metrics` overrides. Names, labels and buckets are kube-scheduler's
+and client-go's where these have the metric. docs/metrics.md explains each one. Sources: the Kubernetes documentation,
+"Kubernetes Metrics Reference"; k8s.io/component-base, metrics/prometheus/restclient.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ from podwright.engine.metrics.plugin_evaluations import PluginEvaluations
 from podwright.engine.process.memory import memory_in_use
 
 ATTEMPTS_PER_MEASURED: Final = 50
-"""One attempt in fifty has its plugins measured. kube-scheduler times the plugins of one attempt in ten, and the points of all."""
+"""One attempt in fifty has its plugins measured. kube-scheduler times the plugins of one attempt in ten, and the points
+of all.
+"""
 
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
 """How an attempt ended: the label `result`."""
@@ -315,7 +318,9 @@ CATALOGUE: Final = (
 
 
 class Metrics(Observer):
-    """The numbers of one process, and the observer that the core reports to. `clock` gives seconds and never steps back."""
+    """The numbers of one process, and the observer that the core reports to. `clock` gives seconds and never steps
+    back.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -1,8 +1,9 @@
-"""How often plugins were called (`scheduler_plugin_evaluation_total`): per pod in PreFilter and PreScore, per node in Filter and Score.
+"""How often plugins were called (`scheduler_plugin_evaluation_total`): per pod in PreFilter and PreScore, per node in
+Filter and Score.
 
-Filters run over all nodes at once, so calls per node are computed: a filter is counted for each node that the filters before it
-let pass. Every attempt is counted, which costs it one look-up: attempts in which the same plugins returned Skip share their sums,
-and `fold` turns these sums into counts of plugins when the metrics are scraped.
+Filters run over all nodes at once, so calls per node are computed: a filter is counted for each node that the filters
+before it let pass. Every attempt is counted, which costs it one look-up: attempts in which the same plugins returned
+Skip share their sums, and `fold` turns these sums into counts of plugins when the metrics are scraped.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _MAX_SUMS: Final = 1_000
 """If one framework has more sums, they are folded, because the metrics may never be scraped."""
 _COUNTED: Final = ("PreFilter", "Filter", "PreScore", "Score")
 _Key = tuple[tuple[str, ...], tuple[str, ...], str]
-"""The plugins that returned Skip in PreFilter and in PreScore, and the one whose PreFilter ended the attempt. Tuples cost half of
-what sets cost. The same plugins in another order get sums of their own, which does no harm.
+"""The plugins that returned Skip in PreFilter and in PreScore, and the one whose PreFilter ended the attempt. Tuples
+cost half of what sets cost. The same plugins in another order get sums of their own, which does no harm.
 """
 
 
@@ -50,7 +51,9 @@ class PluginEvaluations:
         self._frameworks: dict[PluginNames, dict[_Key, _Sums]] = {}
 
     def framework_built(self, plugins: PluginNames) -> None:
-        """Shows the framework's counts from the start, with 0. Folds the sums of removed frameworks, so that they do not accumulate."""
+        """Shows the framework's counts from the start, with 0. Folds the sums of removed frameworks, so that they do
+        not accumulate.
+        """
         self.fold()
         for point in _COUNTED:
             for name in plugins.at[point]:

@@ -28,5 +28,5 @@ def assume(decision: Decision, policy: ActivePolicy, transaction: CacheTransacti
 
 
 def are_there(victims: Sequence[PodInfo | None], cache: Cache) -> bool:
-    """Whether all of these pods are still on their nodes."""
+    """True if all of these pods are still on their nodes."""
     return all(victim is not None and cache.placement(victim.uid) is not None for victim in victims)

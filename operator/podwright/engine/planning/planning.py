@@ -66,7 +66,7 @@ class Job(Protocol):
         """Lets the next decision see this one. Returns False if it cannot: then no decision follows."""
 
     def wanted(self) -> bool:
-        """Whether the same pods still wait for a decision under this policy."""
+        """True if the same pods still wait for a decision under this policy."""
 
     def carry_out(self, decision: Any, seconds: float) -> Steps[bool]:
         """Checks and carries out the decision, which took so many seconds of CPU. Returns False if it does not fit
@@ -137,7 +137,7 @@ class Planning:
 
     @property
     def has_room(self) -> bool:
-        """Whether more pods may join the next child's decisions."""
+        """True if more pods may join the next child's decisions."""
         pods = [pod for job in self._jobs for pod in job.pods]
         return (
             len(pods) < MOST_JOBS

@@ -27,8 +27,8 @@ class PolicyEvents:
         self._own = own
 
     def record(self, names: Collection[str], kind: Literal["Normal", "Warning"], reason: str, note: str) -> None:
-        """Records an event on each of these policies, or on MOST_POLICIES of them if there are more. `names`: namespace/name for local
-        policies.
+        """Records an event on each of these policies, or on MOST_POLICIES of them if there are more. `names`:
+        namespace/name for local policies.
         """
         found = [each for name in sorted(names) if (each := self._regarding(name)) is not None]
         own = None if found else self._own()

@@ -1,9 +1,10 @@
-"""Compiles the active policies for other plugin classes while the old ones decide, and then replaces all of them at once.
+"""Compiles the active policies for other plugin classes while the old ones decide, and then replaces all of them at
+once.
 
     steps: built-in policies ─► SchedulerPolicies ─► local policies ─► finish, with no pause after the last step
 
-Only policies that use a changed plugin are compiled. Policies that are added or changed between the steps are compiled in further steps. If
-one of them cannot be compiled, nothing has changed.
+Only policies that use a changed plugin are compiled. Policies that are added or changed between the steps are compiled
+in further steps. If one of them cannot be compiled, nothing has changed.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from podwright.engine.policies.active_policies import ActivePolicies
 
 
 class RecompilationError(Exception):
-    """A policy cannot be compiled for these plugins. The message names the policy, and the file and line where a plugin raised an
-    exception.
+    """A policy cannot be compiled for these plugins. The message names the policy, and the file and line where a plugin
+    raised an exception.
     """
 
 
@@ -63,7 +64,9 @@ class Recompilation:
             raise RecompilationError(f"policy {policy.name}: {problem_of(error)}") from error
 
     def _reporting(self, report: ReportException) -> ReportException:
-        """Exceptions of the new plugins end the compilation. They are counted for the policy only once its new plugins are in use."""
+        """Exceptions of the new plugins end the compilation. They are counted for the policy only once its new plugins
+        are in use.
+        """
 
         def reporting(plugin: str, point: str, error: BaseException) -> None:
             if self._finished:
@@ -72,8 +75,8 @@ class Recompilation:
         return reporting
 
     def finish(self, gone: Collection[str]) -> int:
-        """Puts the compiled policies into use. `gone`: the modules whose plugins are no longer used. Returns how many policies have
-        changed.
+        """Puts the compiled policies into use. `gone`: the modules whose plugins are no longer used. Returns how many
+        policies have changed.
         """
         known = {policy: fresh for policy, fresh in self._fresh.items() if self._policies.is_known(policy)}
         frameworks = {policy: each for policy, each in self._frameworks.items() if policy in known}

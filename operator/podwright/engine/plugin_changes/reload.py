@@ -4,8 +4,8 @@
                                                                                     └─► swap, between two decisions
     anything fails ─► the plugins that were loaded before stay in use; log, event and the status of the policies say why
 
-Attempts and binding cycles that have begun keep the plugins with which they began. Each version of a plugin has its own instances.
-Next: recompilation.py, ../plugins/files.py, ../plugins/loading.py.
+Attempts and binding cycles that have begun keep the plugins with which they began. Each version of a plugin has its own
+instances. Next: recompilation.py, ../plugins/files.py, ../plugins/loading.py.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class PluginReload:
         events: PolicyEvents,
         watch: Callable[[Texts], None] = lambda _texts: None,
     ) -> None:
-        """`loaded`: the plugins that were loaded from the directories at the start. `watch`: called with what is about to be loaded."""
+        """`loaded`: the plugins that were loaded from the directories at the start. `watch`: called with what is about
+        to be loaded.
+        """
         self._directories = directories
         self._loaded = loaded
         self._engine = engine
@@ -100,7 +102,7 @@ class PluginReload:
         return found == self._loaded.texts
 
     def _is_due(self) -> bool:
-        """Whether to try files again that some policy could not use, because the policies may have changed."""
+        """True to try files again that some policy could not use, because the policies may have changed."""
         if self._retry_at is None or asyncio.get_running_loop().time() < self._retry_at:
             return False
         return self._engine.policies.policy_set.version != self._policies_tried
@@ -175,7 +177,9 @@ class PluginReload:
         self._engine.policies.plugins_are(self._loaded.of_files, "")
 
     def _fail(self, problems: Sequence[str], found: Texts | PluginFilesError, *, retry: bool = False) -> None:
-        """Reports that the files cannot be used. `retry`: try them again later, because the policies may have changed by then."""
+        """Reports that the files cannot be used. `retry`: try them again later, because the policies may have changed
+        by then.
+        """
         again = _equal(found, self._failed)
         self._failed = found
         self._retry_at = asyncio.get_running_loop().time() + RETRY_SECONDS if retry else None

@@ -1,4 +1,6 @@
-"""Switches off plugins that are too slow, as `onPluginFailure` of their policy says, and reports it in status, event, metric and log."""
+"""Switches off plugins that are too slow, as `onPluginFailure` of their policy says, and reports it in status, event,
+metric and log.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Exceptions that plugins and their indexes raise: each traceback is logged once for each policy, then only counted.
 
-A plugin that raises can do so for every pod and node, so the log would be full of the same traceback. Tracebacks are the same
-if they pass through the same lines and end with the same type of exception, whatever the message says. The policy's status shows
-them in short (kube/policies), and `podwright_plugin_exceptions_total` counts them all. Exceptions are not kept, because their
-tracebacks refer to pods and nodes.
+A plugin that raises can do so for every pod and node, so the log would be full of the same traceback. Tracebacks are
+the same if they pass through the same lines and end with the same type of exception, whatever the message says. The
+policy's status shows them in short (kube/policies), and `podwright_plugin_exceptions_total` counts them all. Exceptions
+are not kept, because their tracebacks refer to pods and nodes.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class PluginExceptions:
     """See the module."""
 
     def __init__(self, metrics: Metrics, limit: int = REMEMBERED, activities: Activities | None = None) -> None:
-        """`limit`: how many tracebacks are remembered, for all policies together. `activities`: where exceptions are counted as faults of
-        policies.
+        """`limit`: how many tracebacks are remembered, for all policies together. `activities`: where exceptions are
+        counted as faults of policies.
         """
         self._metrics = metrics
         self._limit = limit

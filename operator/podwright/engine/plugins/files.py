@@ -1,9 +1,9 @@
 """Reads plugin directories, and notices when the files of installed plugins change.
 
-A directory is read as a whole, and twice: only content that two readings in a row agree on is loaded. So no half of a change is loaded,
-whether files are written one after the other or the kubelet swaps the link to all files of a ConfigMap. Files of installed packages are
-loaded once, when the operator starts. A later change of these files has no effect until the operator restarts, so each difference is
-logged, once.
+A directory is read as a whole, and twice: only content that two readings in a row agree on is loaded. So no half of a
+change is loaded, whether files are written one after the other or the kubelet swaps the link to all files of a
+ConfigMap. Files of installed packages are loaded once, when the operator starts. A later change of these files has no
+effect until the operator restarts, so each difference is logged, once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ _RECENT_SECONDS: Final = 2.0
 """A file that has changed within this time may change again without a new stamp."""
 _OWN: Final = "podwright."
 _Stamp = tuple[int, int, int, int]
-"""Changes whenever the file changes, unless the file changes twice within the precision of the file system's clock. Cheap to read."""
+"""Changes whenever the file changes, unless the file changes twice within the precision of the file system's clock.
+Cheap to read.
+"""
 
 Texts = Mapping[Path, bytes]
 """The contents of plugin files."""
@@ -65,7 +67,7 @@ class PluginDirectories:
 
     @property
     def empty(self) -> bool:
-        """Whether there is no directory."""
+        """True if there is no directory."""
         return not self._directories
 
     def read(self) -> Texts:
@@ -94,7 +96,9 @@ class PluginDirectories:
         return found
 
     def settled(self, pause: Callable[[float], None] = time.sleep) -> Texts:
-        """The contents on which two readings in a row agree, or the last reading if no two of READINGS agree. Raises PluginFilesError."""
+        """The contents on which two readings in a row agree, or the last reading if no two of READINGS agree. Raises
+        PluginFilesError.
+        """
         texts = self.read()
         for _ in range(READINGS):
             before = texts
@@ -120,7 +124,9 @@ class PluginDirectories:
 
 
 class InstalledFiles:
-    """The files of plugins that come from installed packages. Create it before these are loaded: what changes meanwhile counts as changed."""
+    """The files of plugins that come from installed packages. Create it before these are loaded: what changes meanwhile
+    counts as changed.
+    """
 
     def __init__(self, classes: Iterable[type[Any]] = ()) -> None:
         """`classes`: all plugin classes; Podwright's own are left out."""
@@ -160,7 +166,9 @@ class InstalledFiles:
         return found
 
     def _digest(self, path: Path) -> str:
-        """The digest of the file's content; "" if there is no such file. A file that cannot be read counts as unchanged."""
+        """The digest of the file's content; "" if there is no such file. A file that cannot be read counts as
+        unchanged.
+        """
         known = self._stamps.get(path)
         try:
             stamp = _stamp(path.stat())

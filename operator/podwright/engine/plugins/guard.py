@@ -1,11 +1,12 @@
-"""Watches the calls of third-party plugins: a call that does not return is stopped, and a plugin that is often too slow is switched off.
+"""Watches the calls of third-party plugins: a call that does not return is stopped, and a plugin that is often too slow
+is switched off.
 
     a call takes more than its budget ─► counted; three times within a minute ─► the listeners switch the plugin off (plugin_changes/switches.py)
     a call takes STOP_SECONDS ─► `stop`, called by a timer in the thread that decides (kube/plugins/alarm.py), raises StoppedError into it
 
-`stop` is not called by another thread, but in the thread that decides, between two of its instructions. So it knows where that thread is, and
-raises only in code of the plugin: not if the plugin has just returned, and not in a function of the core that the plugin calls, which would be
-left half done.
+`stop` is not called by another thread, but in the thread that decides, between two of its instructions. So it knows
+where that thread is, and raises only in code of the plugin: not if the plugin has just returned, and not in a function
+of the core that the plugin calls, which would be left half done.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ _NO_PLUGINS: Final = sys.stdlib_module_names | {"google", "kopf", "numpy", "orjs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadTimes:
-    """The clocks of the thread that decides: its CPU time in seconds, and the number of its voluntary context switches (`waits`). `clock`
-    never steps back.
+    """The clocks of the thread that decides: its CPU time in seconds, and the number of its voluntary context switches
+    (`waits`). `clock` never steps back.
     """
 
     clock: Callable[[], float]
@@ -66,7 +67,9 @@ class PluginGuard(CallGuard):
         self._switch: Callable[[GuardedPlugin, str], None] = lambda _plugin, _why: None
 
     def listen(self, switch: Callable[[GuardedPlugin, str], None]) -> None:
-        """Sets the function that switches plugins off. It is called with the plugin and the reason, in the middle of an attempt."""
+        """Sets the function that switches plugins off. It is called with the plugin and the reason, in the middle of an
+        attempt.
+        """
         self._switch = switch
 
     # Budgets
@@ -112,8 +115,8 @@ class PluginGuard(CallGuard):
 
     @contextmanager
     def building(self, seconds: float | None = None) -> Iterator[None]:
-        """A context in which code of plugins may run outside of calls, because plugins are loaded, constructed, or their arguments checked.
-        `seconds`: how long each of these may take; None: STOP_SECONDS.
+        """A context in which code of plugins may run outside of calls, because plugins are loaded, constructed, or
+        their arguments checked. `seconds`: how long each of these may take; None: STOP_SECONDS.
         """
         self._building.append(STOP_SECONDS if seconds is None else seconds)
         try:
@@ -123,15 +126,17 @@ class PluginGuard(CallGuard):
             self._in_plugin = "", 0
 
     def overdue(self) -> bool:
-        """Whether a call, or what plugins do while they are built, takes too long."""
+        """True if a call, or what plugins do while they are built, takes too long."""
         if self.current is not None:
             return self.clock() - self.since >= STOP_SECONDS
         return bool(self._building) and self._in_plugin[1] > self._building[-1] / TICK_SECONDS
 
     def stop(self, frame: FrameType | None) -> None:
-        """Called in the thread that decides, every TICK_SECONDS, and again soon while a call is overdue. `frame`: where the thread is.
+        """Called in the thread that decides, every TICK_SECONDS, and again soon while a call is overdue. `frame`: where
+        the thread is.
 
-        Raises StoppedError into a call that is overdue, and PluginStoppedError into the import or the construction of a plugin.
+        Raises StoppedError into a call that is overdue, and PluginStoppedError into the import or the construction of a
+        plugin.
         """
         plugin = self.current
         if plugin is None:
@@ -151,7 +156,7 @@ class PluginGuard(CallGuard):
 
 
 def is_in_plugin(frame: FrameType | None) -> bool:
-    """Whether the innermost code that is not of a library is that of a plugin, and may be interrupted."""
+    """True if the innermost code that is not of a library is that of a plugin, and may be interrupted."""
     outside = False
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))

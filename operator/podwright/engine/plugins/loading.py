@@ -1,10 +1,11 @@
 """Loads third-party plugins from entry points of the group `podwright.plugins`, and from files in plugin directories.
 
-Code comes from the operator's image or command line only, never from a custom resource. An error in any plugin stops the start,
-and names the file or entry point: an operator that silently lacked a plugin would not place pods as its profiles say. The rules
-for plugin classes are in podwright/core/framework/registry.py.
+Code comes from the operator's image or command line only, never from a custom resource. An error in any plugin stops
+the start, and names the file or entry point: an operator that silently lacked a plugin would not place pods as its
+profiles say. The rules for plugin classes are in podwright/core/framework/registry.py.
 
-Files can be loaded again while the plugins of the former ones run: each version of a file is a module of its own. Entry points are loaded once.
+Files can be loaded again while the plugins of the former ones run: each version of a file is a module of its own. Entry
+points are loaded once.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class PluginModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoadedPlugins:
-    """All plugin classes by name, and where they come from. `installed`: the classes from entry points; `skipped`: files that must not be
-    loaded.
+    """All plugin classes by name, and where they come from. `installed`: the classes from entry points; `skipped`:
+    files that must not be loaded.
     """
 
     classes: Mapping[str, type[Plugin]]
@@ -81,7 +82,7 @@ class LoadedPlugins:
 
     @property
     def are_third_party(self) -> bool:
-        """Whether any of these plugins is not one of Podwright's own."""
+        """True if any of these plugins is not one of Podwright's own."""
         return bool(self.installed or self.modules)
 
     @property
@@ -95,7 +96,9 @@ class LoadedPlugins:
         return frozenset(name for name in names if self.classes.get(name) is not before.classes.get(name))
 
     def unload(self, kept: LoadedPlugins | None = None) -> None:
-        """Removes the modules of these files from `sys.modules`, except those of `kept`. Classes that are in use keep working."""
+        """Removes the modules of these files from `sys.modules`, except those of `kept`. Classes that are in use keep
+        working.
+        """
         used = {module.name for module in kept.modules.values()} if kept is not None else set()
         for path, module in self.modules.items():
             if module.name not in used:
@@ -119,8 +122,8 @@ def load(
     in_tree: Mapping[str, type[Plugin]] = PLUGINS,
     skip: Callable[[Texts], Collection[Path]] = lambda _texts: (),
 ) -> LoadedPlugins:
-    """As `load_plugins`, with the sources of the classes. `skip`: called before the files are loaded; returns those that must not be
-    loaded.
+    """As `load_plugins`, with the sources of the classes. `skip`: called before the files are loaded; returns those
+    that must not be loaded.
     """
     found: list[Found] = []
     problems: list[str] = []
@@ -137,8 +140,8 @@ def load(
 
 
 def load_files(texts: Texts, before: LoadedPlugins, problems: Iterable[str] = ()) -> LoadedPlugins:
-    """The plugins of these files, and all others of `before`. Files that have not changed are not loaded again. Raises RegistryError with
-    all problems found, including `problems`; then none of the new modules stays loaded.
+    """The plugins of these files, and all others of `before`. Files that have not changed are not loaded again. Raises
+    RegistryError with all problems found, including `problems`; then none of the new modules stays loaded.
     """
     problems = [*problems]
     modules: dict[Path, PluginModule] = {}

@@ -1,9 +1,10 @@
-"""Finds the plugins that take long: all pods share one thread, so a plugin that takes a second delays every pod by a second.
+"""Finds the plugins that take long: all pods share one thread, so a plugin that takes a second delays every pod by a
+second.
 
-Reading the clock around every call of a plugin would slow down all attempts. So attempts are timed as a whole, which costs nothing: the
-loop reads the clock after each of them anyway. If one takes `SLOW_SECONDS` or more, the plugins are measured one by one in the next
-attempts under the same policy, in the same way as in the sample for the metrics. A plugin that is slow for one kind of pod only is found at
-the next such pod, if it comes soon, or in the sample.
+Reading the clock around every call of a plugin would slow down all attempts. So attempts are timed as a whole, which
+costs nothing: the loop reads the clock after each of them anyway. If one takes `SLOW_SECONDS` or more, the plugins are
+measured one by one in the next attempts under the same policy, in the same way as in the sample for the metrics. A
+plugin that is slow for one kind of pod only is found at the next such pod, if it comes soon, or in the sample.
 """
 
 from __future__ import annotations

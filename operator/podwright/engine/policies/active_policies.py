@@ -1,6 +1,7 @@
 """The active policies, each with its plugins built, and which of them decides about a pod.
 
-A policy becomes active only after its plugins could be built, so an invalid one changes nothing (see api/policy_set.py).
+A policy becomes active only after its plugins could be built, so an invalid one changes nothing (see
+api/policy_set.py).
 """
 
 from __future__ import annotations
@@ -57,10 +58,11 @@ class ActivePolicies:
         *,
         gate_failed: Callable[[PodInfo, PluginError], object] = lambda _pod, _error: None,
     ) -> None:
-        """`settings`: what the operator's options say about policies. `gate_failed` is called with each pod that stays out of the queue
-        because a PreEnqueue plugin has failed.
+        """`settings`: what the operator's options say about policies. `gate_failed` is called with each pod that stays
+        out of the queue because a PreEnqueue plugin has failed.
 
-        Raises ProfileError or PluginError if the built-in policy cannot be built. Its QueueSort plugin orders the queue.
+        Raises ProfileError or PluginError if the built-in policy cannot be built. Its QueueSort plugin orders the
+        queue.
         """
         self._classes = classes
         self._conduct = conduct
@@ -112,7 +114,9 @@ class ActivePolicies:
     # Plugins that are loaded again: see plugin_changes/recompilation.py
 
     def using(self, plugins: Collection[str], classes: Classes) -> Sequence[CompiledPolicy]:
-        """The policies that have to be compiled again if these plugins change to those of `classes`: built-in ones first, local ones last."""
+        """The policies that have to be compiled again if these plugins change to those of `classes`: built-in ones
+        first, local ones last.
+        """
         everywhere = any(_counts_everywhere(each.get(name)) for name in plugins for each in (self._classes, classes))
         found = [
             policy
@@ -138,8 +142,8 @@ class ActivePolicies:
         changed: Collection[str],
         gone: Collection[str],
     ) -> None:
-        """Puts these plugin classes, and the policies that were compiled for them, into use. `changed`: the names of the plugins whose
-        classes have changed; `gone`: the modules that are no longer used.
+        """Puts these plugin classes, and the policies that were compiled for them, into use. `changed`: the names of
+        the plugins whose classes have changed; `gone`: the modules that are no longer used.
         """
         self._classes = classes
         self.plugins.switch_on(changed)
@@ -158,7 +162,9 @@ class ActivePolicies:
         self._has_hints.clear()
 
     def lacking(self, definitions: Definitions) -> Sequence[str]:
-        """What active policies need of signals but these definitions do not give, as text for people; "" if they give everything."""
+        """What active policies need of signals but these definitions do not give, as text for people; "" if they give
+        everything.
+        """
         return [
             f"policy {policy.name}: {problem}"
             for policy in self._built
@@ -167,8 +173,8 @@ class ActivePolicies:
         ]
 
     def switch_off(self, policy: CompiledPolicy, plugin: str, why: str) -> str:
-        """Switches the plugin off for the policy: the policy goes on without it, or its pods wait. Returns what has changed; "" if nothing
-        has.
+        """Switches the plugin off for the policy: the policy goes on without it, or its pods wait. Returns what has
+        changed; "" if nothing has.
         """
         active = self._built.get(policy)
         if active is None or plugin not in active.framework.plugins:
@@ -185,7 +191,9 @@ class ActivePolicies:
         return problem
 
     def plugins_are(self, of_files: Collection[str], problem: str) -> None:
-        """`of_files`: the plugins that come from plugin directories. `problem`: why the newest versions of these are not loaded, "" if they are."""
+        """`of_files`: the plugins that come from plugin directories. `problem`: why the newest versions of these are
+        not loaded, "" if they are.
+        """
         self._of_files, self._reload_problem = frozenset(of_files), problem
         self._conduct.activities.changed()
 
@@ -251,7 +259,9 @@ class ActivePolicies:
         self.policy_set.local.recheck_namespace(namespace)
 
     def plugin_exceptions_of(self, name: str) -> str:
-        """The exceptions that plugins of the named policy's active generation raised, in short. Empty if there were none."""
+        """The exceptions that plugins of the named policy's active generation raised, in short. Empty if there were
+        none.
+        """
         return "\n".join(filter(None, map(self._conduct.exceptions.summary, self._compiled(name))))
 
     def note_config_map(self, config_map: ConfigMap, why: str) -> None:
@@ -295,7 +305,7 @@ class ActivePolicies:
             active.framework.clear_cached_verdicts()
 
     def serves(self, scheduler_name: str) -> bool:
-        """Whether a policy decides about pods that ask for this scheduler name."""
+        """True if a policy decides about pods that ask for this scheduler name."""
         return scheduler_name in self.policy_set.scheduler_names
 
     def of(self, pod: PodInfo) -> ActivePolicy | None:
@@ -304,12 +314,14 @@ class ActivePolicies:
         return None if compiled is None else self._built.get(compiled) or self._waiting(compiled)
 
     def evicts_whole(self, member: PodInfo) -> bool:
-        """Whether the member's policy says that preemption evicts its gang as a whole."""
+        """True if the member's policy says that preemption evicts its gang as a whole."""
         compiled = self.policy_set.select(member, self._handle.cache.namespace_labels(member.namespace))
         return compiled is not None and args_of(compiled.profile).eviction == "Whole"
 
     def _waiting(self, compiled: CompiledPolicy) -> ActivePolicy:
-        """The policy with a refusal for pods that name a policy which does not take them, or that wait for a local policy."""
+        """The policy with a refusal for pods that name a policy which does not take them, or that wait for a local
+        policy.
+        """
         found = self._misnamed.get(compiled)
         if found is None:
             framework = self._built[self.policy_set.compiler.built_in_for(compiled.spec.scheduler_name)].framework
@@ -323,7 +335,9 @@ class ActivePolicies:
         return [active for active in found if not active.refusal]
 
     def framework_on(self, active: ActivePolicy, cache: Cache) -> Framework:
-        """The plugins of a policy in shadow mode, built for another cache than the scheduler's own. Raises what plugins raise."""
+        """The plugins of a policy in shadow mode, built for another cache than the scheduler's own. Raises what plugins
+        raise.
+        """
         return self.plugins.framework_on(active.compiled, self._classes, cache)
 
     @property
@@ -342,22 +356,24 @@ class ActivePolicies:
         return None if compiled is None else self._built[compiled]
 
     def named_for(self, name: str, pod: PodInfo) -> ActivePolicy | None:
-        """The policy that decides about the pod if the policy of this name is selected: that policy, or a local policy that it bounds; None
-        if there is none.
+        """The policy that decides about the pod if the policy of this name is selected: that policy, or a local policy
+        that it bounds; None if there is none.
         """
         labels = self._handle.cache.namespace_labels(pod.namespace)
         compiled = self.policy_set.within(self.policy_set.named(name), pod, labels)
         return None if compiled is None else self._built.get(compiled) or self._waiting(compiled)
 
     def passed_over(self, pod: PodInfo) -> ActivePolicy | None:
-        """With --when-policy-is-bad=default: the policy with a refusal that the pod would wait for, instead of the one that decides."""
+        """With --when-policy-is-bad=default: the policy with a refusal that the pod would wait for, instead of the one
+        that decides.
+        """
         if not self.policy_set.passes_over:
             return None
         compiled = self.policy_set.passed_over(pod, self._handle.cache.namespace_labels(pod.namespace))
         return None if compiled is None else self._built.get(compiled) or self._waiting(compiled)
 
     def has_hint_for(self, event: ClusterEvent) -> bool:
-        """Whether an active plugin that can make pods wait registered a queueing hint for the event."""
+        """True if an active plugin that can make pods wait registered a queueing hint for the event."""
         known = self._has_hints.get(event)
         if known is None:
             taking = [active for active in self._built.values() if not active.compiled.shadow]
@@ -369,7 +385,7 @@ class ActivePolicies:
         return known
 
     def waits_for_time(self) -> bool:
-        """Whether a filter that pods may wait for reads the time."""
+        """True if a filter that pods may wait for reads the time."""
         sets = (rules for policy in self._built for rules in policy.profile.args.values() if isinstance(rules, RuleSet))
         return any(rule.expression.times for rules in sets for rule in rules.filters)
 
@@ -403,7 +419,7 @@ class ActivePolicies:
 
 
 def _counts_everywhere(plugin: type[Any] | None) -> bool:
-    """Whether the plugin's hints count even if a profile does not enable the plugin."""
+    """True if the plugin's hints count even if a profile does not enable the plugin."""
     return getattr(plugin, "hints_when_disabled", False) or getattr(plugin, "pre_filter_disabled", None) is not None
 
 

@@ -16,8 +16,8 @@ from podwright.engine.accounting.policy_activity import Activity
 from podwright.engine.policies.policy_plugins import Conduct
 
 WAITS_FOR_POLICY: Final = "SchedulerPolicy"
-"""The name that stands for a rejecting plugin if only another policy can help a pod, such as a pod of a refused policy. No event of the
-cluster helps these pods.
+"""The name that stands for a rejecting plugin if only another policy can help a pod, such as a pod of a refused policy.
+No event of the cluster helps these pods.
 """
 
 
@@ -25,10 +25,11 @@ cluster helps these pods.
 class ActivePolicy:
     """A policy that takes pods, and the framework that runs its plugins.
 
-    With a `refusal`, its pods wait: no generation of the policy was accepted, the pods name a policy that does not take them, or a plugin
-    is switched off. In the first two cases the framework is that of the built-in policy, whose PreEnqueue plugins gate the pods. `hints`:
-    the queueing hints by plugin, in an object of this policy's own. `label`: name and generation. `extenders`: the names of the extenders
-    that are called for its pods. `account`: the time that a local policy takes; None if it adds nothing.
+    With a `refusal`, its pods wait: no generation of the policy was accepted, the pods name a policy that does not take
+    them, or a plugin is switched off. In the first two cases the framework is that of the built-in policy, whose
+    PreEnqueue plugins gate the pods. `hints`: the queueing hints by plugin, in an object of this policy's own. `label`:
+    name and generation. `extenders`: the names of the extenders that are called for its pods. `account`: the time that
+    a local policy takes; None if it adds nothing.
     """
 
     compiled: CompiledPolicy
@@ -49,8 +50,8 @@ class ActivePolicy:
         account: Account | None = None,
         refusal: str = "",
     ) -> ActivePolicy:
-        """Makes an ActivePolicy of an accepted or refused policy. `framework`: of this policy, or of the built-in one if the policy was
-        refused.
+        """Makes an ActivePolicy of an accepted or refused policy. `framework`: of this policy, or of the built-in one
+        if the policy was refused.
 
         `refusal`: why the pods of an accepted policy wait.
         """

@@ -1,8 +1,10 @@
-"""Builds the framework that runs a policy's plugins, without those that are switched off, and lets the guard watch their calls.
+"""Builds the framework that runs a policy's plugins, without those that are switched off, and lets the guard watch
+their calls.
 
-A plugin is off for one policy after it was too slow (guard.py), or for all policies after it hung until the process was killed (kube/plugins/hangs.py).
-`onPluginFailure` of the policy says what that means: with Ignore the policy decides as if it did not enable the plugin, with Reject its pods wait.
-For a LocalSchedulerPolicy, the value of the policy that bounds it applies.
+A plugin is off for one policy after it was too slow (guard.py), or for all policies after it hung until the process was
+killed (kube/plugins/hangs.py). `onPluginFailure` of the policy says what that means: with Ignore the policy decides as
+if it did not enable the plugin, with Reject its pods wait. For a LocalSchedulerPolicy, the value of the policy that
+bounds it applies.
 """
 
 from __future__ import annotations
@@ -34,9 +36,9 @@ _BINDER: Final = "DefaultBinder"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conduct:
-    """What observes plugins. `observer`: how often and how long they run (see Framework); `exceptions`: what they raise; `budgets`: the
-    time that plugins of local policies take; `activities`: what the policies have decided; `guard`: watches calls, None: no guard.
-    `disabled`: why plugins are off for all policies, by name.
+    """What observes plugins. `observer`: how often and how long they run (see Framework); `exceptions`: what they
+    raise; `budgets`: the time that plugins of local policies take; `activities`: what the policies have decided;
+    `guard`: watches calls, None: no guard. `disabled`: why plugins are off for all policies, by name.
     """
 
     observer: Observer
@@ -48,8 +50,8 @@ class Conduct:
 
 
 class ShadowHandle:
-    """The handle of plugins that run for a policy in shadow mode: they write no events, and cannot approve or reject pods that wait in
-    Permit. `cache`: a cache other than the scheduler's own.
+    """The handle of plugins that run for a policy in shadow mode: they write no events, and cannot approve or reject
+    pods that wait in Permit. `cache`: a cache other than the scheduler's own.
     """
 
     def __init__(self, handle: Handle, cache: Cache | None = None) -> None:
@@ -108,8 +110,8 @@ class PolicyPlugins:
         )
 
     def framework_on(self, policy: CompiledPolicy, classes: Classes, cache: Cache) -> Framework:
-        """The plugins of a policy in shadow mode, built for another cache. Their exceptions are not reported. Raises the same errors as
-        `framework_of`.
+        """The plugins of a policy in shadow mode, built for another cache. Their exceptions are not reported. Raises
+        the same errors as `framework_of`.
         """
         off = self.off(policy)
         framework = Framework(
@@ -123,8 +125,8 @@ class PolicyPlugins:
         return framework
 
     def watch(self, policy: CompiledPolicy, framework: Framework) -> Account | None:
-        """Starts to watch the framework's plugins, because it decides for the policy from now on. Returns the time account of a local
-        policy; None if the policy adds nothing to the one that bounds it.
+        """Starts to watch the framework's plugins, because it decides for the policy from now on. Returns the time
+        account of a local policy; None if the policy adds nothing to the one that bounds it.
         """
         account = self._account(policy, framework)
         framework.interrupts = is_interruption

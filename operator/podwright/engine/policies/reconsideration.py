@@ -1,5 +1,5 @@
-"""Retries the waiting pods about which another policy, or another generation of it, now decides. Many pods are compared in slices. Changes
-during the slices are handled after them.
+"""Retries the waiting pods about which another policy, or another generation of it, now decides. Many pods are compared
+in slices. Changes during the slices are handled after them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Reconsideration:
         self._namespaces: set[str] = set()
         """The namespaces whose policies have changed since the pods were compared."""
         self._all = False
-        """Whether the policies of all namespaces have changed."""
+        """True if the policies of all namespaces have changed."""
         self._running: Iterator[None] | None = None
         """The pods that are still to be compared."""
 

@@ -1,1 +1,3 @@
-"""What belongs to the process: its identity, its memory, child processes, slices of the loop's time, threads for calls that may not return, and cancellation of tasks."""
+"""What belongs to the process: its identity, its memory, child processes, slices of the loop's time, threads for calls
+that may not return, and cancellation of tasks.
+"""

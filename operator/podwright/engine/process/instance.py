@@ -10,8 +10,8 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """`id` is in the decision of each pod that this process binds. `pod_uid`: the pod that it runs in; empty if that is not known.
-    `leads`: whether it may write now. If not, another instance may.
+    """`id` is in the decision of each pod that this process binds. `pod_uid`: the pod that it runs in; empty if that is
+    not known. `leads`: whether it may write now. If not, another instance may.
     """
 
     id: str = "podwright"

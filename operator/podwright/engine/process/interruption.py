@@ -1,4 +1,4 @@
-"""Whether an exception really cancels the running task: code of plugins may raise a CancelledError of its own."""
+"""True if an exception really cancels the running task: code of plugins may raise a CancelledError of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 def is_interruption(error: BaseException) -> bool:
-    """Whether the running task is cancelled, or its coroutine is closed."""
+    """True if the running task is cancelled, or its coroutine is closed."""
     if not isinstance(error, asyncio.CancelledError | GeneratorExit):
         return False
     try:

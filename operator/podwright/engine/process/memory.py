@@ -1,4 +1,6 @@
-"""Memory: settings of garbage collector and TLS buffers for large caches, and a reclaimer that returns free memory to the system."""
+"""Memory: settings of garbage collector and TLS buffers for large caches, and a reclaimer that returns free memory to
+the system.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +13,24 @@ from collections.abc import Callable
 from typing import Final
 
 THRESHOLDS: Final = (100_000, 50, 1_000)
-"""`gc.set_threshold`: new objects before a young collection, and young collections before an older generation is collected."""
+"""`gc.set_threshold`: new objects before a young collection, and young collections before an older generation is
+collected.
+"""
 TLS_BUFFER: Final = 1 << 15
 """Bytes of asyncio's buffer for each TLS connection, of which there may be hundreds. The default is 256 KiB."""
 
 FULL_COLLECTION_REST: Final = 1_000
-"""A full collection pauses the loop, the longer the larger the cluster. The next one waits this many times its duration."""
+"""A full collection pauses the loop, the longer the larger the cluster. The next one waits this many times its
+duration.
+"""
 _libc: Final = ctypes.CDLL(None)
 malloc_trim: Final = getattr(_libc, "malloc_trim", None)
 clear_lookup_caches: Final[Callable[[], None]] = getattr(
     sys, "_clear_internal_caches" if sys.version_info >= (3, 13) else "_clear_type_cache"
 )
-"""CPython caches up to 4,096 attribute lookups. Their names are separate strings where C code made them, as np.cumsum does."""
+"""CPython caches up to 4,096 attribute lookups. Their names are separate strings where C code made them, as np.cumsum
+does.
+"""
 
 
 def configure_memory() -> None:
@@ -34,8 +42,8 @@ def configure_memory() -> None:
 def freeze_objects() -> None:
     """Excludes all current objects from garbage collection. Call it when the caches are complete.
 
-    np.unique imports numpy.ma on its first call. In the middle of a burst, its 2,500 objects would be allocated between those of
-    the pods and keep their pages in use after the pods are gone, so it is imported here.
+    np.unique imports numpy.ma on its first call. In the middle of a burst, its 2,500 objects would be allocated between
+    those of the pods and keep their pages in use after the pods are gone, so it is imported here.
     """
     importlib.import_module("numpy.ma")
     gc.collect()
@@ -56,7 +64,8 @@ class _MallInfo(ctypes.Structure):
 def memory_in_use() -> int:
     """Bytes that are allocated from the C library; 0 where it does not report them.
 
-    With PYTHONMALLOC=malloc this counts all objects. Otherwise it counts large objects, and the arenas that hold the others.
+    With PYTHONMALLOC=malloc this counts all objects. Otherwise it counts large objects, and the arenas that hold the
+    others.
     """
     mallinfo = getattr(_libc, "mallinfo2", None)
     if mallinfo is None:
@@ -69,8 +78,8 @@ def memory_in_use() -> int:
 class MemoryReclaimer:
     """Returns free memory to the system while the loop is idle. Neither Python nor the C library does so after a burst.
 
-    A burst also leaves garbage in reference cycles (closed connections, for example), which keeps pages in use. Only a full
-    collection finds it.
+    A burst also leaves garbage in reference cycles (closed connections, for example), which keeps pages in use. Only a
+    full collection finds it.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -20,7 +20,7 @@ class Quiet:
         self._over.set()
 
     def __bool__(self) -> bool:
-        """Whether it is quiet."""
+        """True if it is quiet."""
         return not self._over.is_set()
 
     def begin(self) -> None:

@@ -1,4 +1,6 @@
-"""Runs calls that may not return in threads beside the event loop. They delay nothing, and the process can end while they run."""
+"""Runs calls that may not return in threads beside the event loop. They delay nothing, and the process can end while
+they run.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ class SideThread:
     ) -> T:
         """The function's result, or what it raises. After `seconds`, its stack is logged, and it is stopped.
 
-        `dispose` gets the result of a call that returns later. If the caller is cancelled, the call is left running. Raises NoAnswerError.
+        `dispose` gets the result of a call that returns later. If the caller is cancelled, the call is left running.
+        Raises NoAnswerError.
         """
         self._left = [thread for thread in self._left if thread.is_alive()]
         if len(self._left) >= self._most_left:

@@ -1,1 +1,3 @@
-"""What follows a failed attempt: `failures` writes condition and event, `preemption` evicts victims, `follow_ups` sends other requests."""
+"""What follows a failed attempt: `failures` writes condition and event, `preemption` evicts victims, `follow_ups` sends
+other requests.
+"""

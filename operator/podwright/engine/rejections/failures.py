@@ -1,7 +1,7 @@
 """Failed attempts: the pod returns to the queue, and its condition PodScheduled and an event FailedScheduling say why.
 
-Status and event are written only if the pod is still in the queue: it may have been deleted or bound meanwhile. `preemption` evicts
-the victims that an attempt has chosen.
+Status and event are written only if the pod is still in the queue: it may have been deleted or bound meanwhile.
+`preemption` evicts the victims that an attempt has chosen.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ REPEAT_SECONDS: Final = 300.0
 """Seconds after which an event of the same cause is recorded again, for members of groups."""
 MEMBER_EVENTS: Final = 200
 MEMBER_EVENTS_PER_SECOND: Final = 1.0
-"""How many events about waiting groups their members may get at once, and how many more each second. Events of the groups, and of
-the first members of a group that fit on no node, do not count."""
+"""How many events about waiting groups their members may get at once, and how many more each second. Events of the
+groups, and of the first members of a group that fit on no node, do not count."""
 
 
 class Failures:
@@ -89,8 +89,8 @@ class Failures:
             yield from self._preemptions.carry_out_gang(framework, pods, decision.preemption)
 
     def _record_group(self, members: Sequence[QueuedPod], decision: GangRejection) -> None:
-        """An event for a group whose minimum is not placed. The group's status has the counts: in the event, each change of them
-        would begin a new series.
+        """An event for a group whose minimum is not placed. The group's status has the counts: in the event, each
+        change of them would begin a new series.
         """
         group = decision.group
         if members and self._cache.groups.placed(group.key) < group.min_count:
@@ -109,9 +109,9 @@ class Failures:
         *,
         urgent: bool,
     ) -> None:
-        """The event of a member that fitted on no node says why; those of the others say why the group was not placed. Which members fit
-        differs from attempt to attempt, so the cause of the event is that of the group. `urgent`: no member has reported this cause yet, so
-        the event of one that fitted on no node does not wait.
+        """The event of a member that fitted on no node says why; those of the others say why the group was not placed.
+        Which members fit differs from attempt to attempt, so the cause of the event is that of the group. `urgent`: no
+        member has reported this cause yet, so the event of one that fitted on no node does not wait.
         """
         own = decision.attempts.get(queued.uid)
         message, plugins, pending = decision.message, decision.plugins, decision.pending_plugins
@@ -151,7 +151,9 @@ class Failures:
             self._publish(queued, REASON_UNSCHEDULABLE, message, "", cause=cause)
 
     def wait_for_policy(self, queued: QueuedPod, policy: ActivePolicy, seconds: float) -> None:
-        """The pod's policy has a refusal, so the pod waits until another policy, or another generation, decides about it."""
+        """The pod's policy has a refusal, so the pod waits until another policy, or another generation, decides about
+        it.
+        """
         queued.policy = policy.label
         self._metrics.attempt_took(ERROR, queued.pod.scheduler_name, seconds)
         self._queue.reject(queued, {WAITS_FOR_POLICY}, count=False)
@@ -160,7 +162,9 @@ class Failures:
             self._publish(queued, SCHEDULER_ERROR, f"the pod waits because {policy.why_waits(queued.pod)}", "")
 
     def slow_down(self, queued: QueuedPod, why: str) -> None:
-        """Moves the pod to the lane of costly pods, because its local policy is over its time budget or, without `why`, on trial."""
+        """Moves the pod to the lane of costly pods, because its local policy is over its time budget or, without `why`,
+        on trial.
+        """
         self._queue.wait_in_lane(queued, ())
         if not why:
             return
@@ -180,8 +184,8 @@ class Failures:
     def reject_node(self, queued: QueuedPod, status: Status, seconds: float, *, permit_over: bool) -> None:
         """A plugin rejected the chosen node in Reserve or Permit, or with `permit_over` in PreBind or Bind.
 
-        In Reserve or Permit this makes the pod unschedulable. Later, the pod is retried after its backoff, and condition and event
-        carry the plugin's own message.
+        In Reserve or Permit this makes the pod unschedulable. Later, the pod is retried after its backoff, and
+        condition and event carry the plugin's own message.
         """
         self._metrics.attempt_took(UNSCHEDULABLE, queued.pod.scheduler_name, seconds)
         if permit_over:
@@ -205,7 +209,9 @@ class Failures:
     def _publish_if_queued(
         self, queued: QueuedPod, reason: str, message: str, *, cause: Hashable | None = None
     ) -> bool:
-        """Ends the pod's nomination, in the cache and in its status, and publishes the failure. False if there was no event."""
+        """Ends the pod's nomination, in the cache and in its status, and publishes the failure. False if there was no
+        event.
+        """
         self._cache.nominator.remove(queued.uid)
         if self._queue.get(queued.uid) is not queued:
             return True
@@ -223,8 +229,8 @@ class Failures:
     ) -> bool:
         """Writes the status and records the event. False if the event was skipped.
 
-        `cause`: no event of the same cause follows within `REPEAT_SECONDS`, and later ones repeat the first one's text. None: each
-        call is an event. Unless it is `urgent`, the event is left to a later attempt while many groups wait.
+        `cause`: no event of the same cause follows within `REPEAT_SECONDS`, and later ones repeat the first one's text.
+        None: each call is an event. Unless it is `urgent`, the event is left to a later attempt while many groups wait.
         """
         self._status.write(queued.pod, Verdict(reason, message), nominated)  # skips what the status says already
         note = message
@@ -255,7 +261,7 @@ class _EventBudget:
         self._counted_at = clock()
 
     def take(self) -> bool:
-        """Whether one more event may be recorded now."""
+        """True if one more event may be recorded now."""
         now = self._clock()
         self._left = min(MEMBER_EVENTS, self._left + (now - self._counted_at) * MEMBER_EVENTS_PER_SECOND)
         self._counted_at = now

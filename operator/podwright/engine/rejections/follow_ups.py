@@ -1,6 +1,6 @@
-"""FollowUps: runs the requests that plugins want to send after a rejection or after Unreserve, beside the loop. The follow-ups of one
-attempt at a pod end before those of the next begin, and before the next attempt writes anything in PreBind. Otherwise they could undo what
-the next attempt relies on.
+"""FollowUps: runs the requests that plugins want to send after a rejection or after Unreserve, beside the loop. The
+follow-ups of one attempt at a pod end before those of the next begin, and before the next attempt writes anything in
+PreBind. Otherwise they could undo what the next attempt relies on.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""Carries preemption out: victims are evicted, the preemptor waits for them, and lower nominations to its nodes are cleared.
+"""Carries preemption out: victims are evicted, the preemptor waits for them, and lower nominations to its nodes are
+cleared.
 
     carry_out ─► lower nominations cleared ─► victims' binding cycles stopped, the others evicted ─► last eviction done ─► preemptor released
 
-The preemptor is a pod, or the waiting members of a pod group. While evictions are in progress, the plugin that asked for them
-holds the preemptor in PreEnqueue, so that it does not preempt again when its first victim is gone. A victim counts as terminating
-as soon as its eviction is decided, so that the pods nominated to its node wait for it. It is evicted once: other preemptors that need
-its room wait for the same eviction. Source of the rules: kube-scheduler's asynchronous preemption.
+The preemptor is a pod, or the waiting members of a pod group. While evictions are in progress, the plugin that asked
+for them holds the preemptor in PreEnqueue, so that it does not preempt again when its first victim is gone. A victim
+counts as terminating as soon as its eviction is decided, so that the pods nominated to its node wait for it. It is
+evicted once: other preemptors that need its room wait for the same eviction. Source of the rules: kube-scheduler's
+asynchronous preemption.
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ WHOLE_CLUSTER: Final = "cluster"
 
 @dataclass(frozen=True, slots=True)
 class _Preemptor:
-    """`key`: the pod's uid, or the group's key; `uids`: the pods that wait for the victims; `subject` and `node_name`: the pod or
-    group, and its node, in events.
+    """`key`: the pod's uid, or the group's key; `uids`: the pods that wait for the victims; `subject` and `node_name`:
+    the pod or group, and its node, in events.
     """
 
     key: str
@@ -134,7 +136,7 @@ class Preemptions:
             yield from self._evict(holders, preemptor, remaining)
 
     def _cancelled(self, victim: PodInfo, preemptor: _Preemptor, by: str) -> bool:
-        """Whether the victim's binding cycle could be stopped, so that no pod has to be deleted."""
+        """True if the victim's binding cycle could be stopped, so that no pod has to be deleted."""
         if victim.uid in self._evictions or victim.terminating or not self._binding_cycles.preempt(victim.uid, by):
             return False
         note = f"{preempted_by(preemptor.subject, preemptor.node_name)} (in kube-scheduler memory)."
@@ -144,7 +146,7 @@ class Preemptions:
         return True
 
     def _is_terminating(self, victim: PodInfo) -> bool:
-        """Whether the victim is terminating by now. It may have been chosen in an older version."""
+        """True if the victim is terminating by now. It may have been chosen in an older version."""
         known = self._cache.placement(victim.uid)
         return victim.terminating if known is None else known.pods[victim.uid].terminating
 
@@ -190,11 +192,11 @@ class Preemptions:
             done(deleted)
 
     def _release(self, uid: str, *, failed: bool, still_there: bool) -> None:
-        """Requeues the preemptor if no event will do so. Usually a victim is `still_there`, and the event of its deletion requeues the
-        preemptor.
+        """Requeues the preemptor if no event will do so. Usually a victim is `still_there`, and the event of its
+        deletion requeues the preemptor.
 
-        No event follows a failure, or a deletion that finished while the preemptor was held. A failed eviction is likely to fail
-        again, so it gets the backoff of an error.
+        No event follows a failure, or a deletion that finished while the preemptor was held. A failed eviction is
+        likely to fail again, so it gets the backoff of an error.
         """
         queued = self._queue.get(uid)
         if failed:

@@ -26,7 +26,9 @@ class ShadowAnswers:
         self._answered: tuple[Hashable, Any] | None = None
 
     def to(self, key: Hashable, decide: Callable[[], T]) -> T:
-        """The result of `decide`. Raises TookLongError: then call `compute`, and try again. `key`: the pod and the policy."""
+        """The result of `decide`. Raises TookLongError: then call `compute`, and try again. `key`: the pod and the
+        policy.
+        """
         answered, self._answered = self._answered, None
         if answered is not None and answered[0] == key:
             if isinstance(answered[1], NoAnswerError):

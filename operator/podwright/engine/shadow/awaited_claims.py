@@ -1,7 +1,8 @@
-"""AwaitedClaims: the claims that pods wait for which are to be decided about early, so that this is done again when one of them changes.
+"""AwaitedClaims: the claims that pods wait for which are to be decided about early, so that this is done again when one
+of them changes.
 
-A claim may come after its pod: its controller creates that of an ephemeral volume, or of a template, for the pod. Until then no policy finds a node.
-Bounded: what the pods that wait name.
+A claim may come after its pod: its controller creates that of an ephemeral volume, or of a template, for the pod. Until
+then no policy finds a node. Bounded: what the pods that wait name.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class AwaitedClaims:
         return len(self._claims)
 
     def note(self, pod: PodInfo) -> bool:
-        """Whether the pod waits for a claim that does not exist, or is not bound and has to be. If so, `changed` tells when one of these changes."""
+        """True if the pod waits for a claim that does not exist, or is not bound and has to be. If so, `changed` tells
+        when one of these changes.
+        """
         self.forget(pod.uid)
         awaited = dict.fromkeys(self._awaited(pod))
         keys = tuple(key for key in awaited if key is not None)
@@ -87,7 +90,7 @@ class AwaitedClaims:
         return self._cache.store.get(_RESOURCE_CLAIM, name, namespace) is not None
 
     def _must_change(self, namespace: str, name: str) -> bool:
-        """Whether no scheduler can place pods with this claim as it is."""
+        """True if no scheduler can place pods with this claim as it is."""
         index = self._cache.volumes.index
         claim = index.stored_claim(namespace, name)
         if claim is None or claim.lost or claim.terminating:

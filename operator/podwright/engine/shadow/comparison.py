@@ -1,7 +1,8 @@
 """Compares what a policy decides about a pod with the node that the pod has got. The core decides; nothing is changed.
 
-The policy decides on the state of the cluster in which the pod had no node yet (`on_former_state`). For a pod with volumes or devices, which the
-other scheduler has bound together with the pod, it decides on the state in which the pod appeared (`Outlook`).
+The policy decides on the state of the cluster in which the pod had no node yet (`on_former_state`). For a pod with
+volumes or devices, which the other scheduler has bound together with the pod, it decides on the state in which the pod
+appeared (`Outlook`).
 """
 
 from __future__ import annotations
@@ -62,9 +63,11 @@ class ScorePair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """`node`, `score`: what the policy chooses, "" and None if nothing, or if it need not score. `why`: why it chooses no node.
+    """`node`, `score`: what the policy chooses, "" and None if nothing, or if it need not score. `why`: why it chooses
+    no node.
 
-    `their_score`: of the other node; `their_why`: why the policy does not want it; `evaluated`, `feasible`: numbers of nodes.
+    `their_score`: of the other node; `their_why`: why the policy does not want it; `evaluated`, `feasible`: numbers of
+    nodes.
     """
 
     outcome: Outcome
@@ -88,7 +91,9 @@ def waiting_again(pod: PodInfo) -> PodInfo:
 def on_former_state(
     framework: Framework, cache: Cache, pod: PodInfo, theirs: str, later: Iterable[str] = ()
 ) -> Comparison:
-    """What the policy makes of the node `theirs`, on the state before this pod, and the pods `later` (uids), were on nodes."""
+    """What the policy makes of the node `theirs`, on the state before this pod, and the pods `later` (uids), were on
+    nodes.
+    """
     with CacheTransaction(cache) as transaction:
         placed = ((uid, cache.placement(uid)) for uid in (pod.uid, *later))
         transaction.remove([info.pods[uid] for uid, info in placed if info is not None and info.node is not None])
@@ -172,14 +177,15 @@ def _against(framework: Framework, cache: Cache, pod: PodInfo, found: Comparison
 class Outlook:
     """What a policy would do with a pod when it appeared, to be compared with a node that is not known yet.
 
-    `feasible`, `best`: bit masks of rows of the node table, packed: an eighth of a byte for each node. `rows`: how many rows there were.
+    `feasible`, `best`: bit masks of rows of the node table, packed: an eighth of a byte for each node. `rows`: how many
+    rows there were.
     """
 
     found: Comparison
     feasible: bytes
     best: bytes
     several: bool
-    """Whether several nodes are the best."""
+    """True if several nodes are the best."""
 
     @staticmethod
     def of(framework: Framework, cache: Cache, pod: PodInfo) -> Outlook:

@@ -1,7 +1,8 @@
-"""Pods that have got nodes: each is compared with what the policies would have chosen on the state of the cluster just before.
+"""Pods that have got nodes: each is compared with what the policies would have chosen on the state of the cluster just
+before.
 
-That state is known, because the pod itself and those that came after it are left out in a transaction. What else has changed since is counted. Of a pod
-that waits for its turn, its object is not kept.
+That state is known, because the pod itself and those that came after it are left out in a transaction. What else has
+changed since is counted. Of a pod that waits for its turn, its object is not kept.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ MOST_LATER: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A pod that has got its node. `seen`: what was known of it then, None if the watch of pending pods had not shown it.
+    """A pod that has got its node. `seen`: what was known of it then, None if the watch of pending pods had not shown
+    it.
 
     `number`: of all arrivals; `changes`: see Arrivals, at that time. `tallies`: of the policies that look at the pod.
     """
@@ -87,7 +89,9 @@ class PlacedPods:
         return None
 
     def _early(self, arrival: Arrival, tally: Tally, seen: Seen) -> tuple[Comparison, int] | None:
-        """The comparison with what the policy decided when the pod appeared; None if it did not, or the nodes are others now."""
+        """The comparison with what the policy decided when the pod appeared; None if it did not, or the nodes are
+        others now.
+        """
         outlook = seen.outlooks.get(tally.number)
         node = self._cache.present(arrival.node)
         if outlook is None or node is None or seen.membership != self._cache.table.membership:

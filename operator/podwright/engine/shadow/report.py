@@ -1,4 +1,6 @@
-"""What the policies in shadow mode have found, for /debug/shadow: one policy in a step. Bounded, because the tallies are."""
+"""What the policies in shadow mode have found, for /debug/shadow: one policy in a step. Bounded, because the tallies
+are.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ Report = dict[str, Any]
 
 
 def reports(shadow: Shadow, name: str = "") -> Iterator[Report | None]:
-    """Yields None between steps, and the answer at the end. `name`: of one policy, "" for all; the answer is empty if it is not in shadow mode.
+    """Yields None between steps, and the answer at the end. `name`: of one policy, "" for all; the answer is empty if
+    it is not in shadow mode.
 
     An instance that does not decide, because another one leads, says so (`standby`).
     """

@@ -1,9 +1,9 @@
-"""Shadow: lets the policies in shadow mode decide, one decision at a time, and counts how often they agree with the scheduler that places
-the pods.
+"""Shadow: lets the policies in shadow mode decide, one decision at a time, and counts how often they agree with the
+scheduler that places the pods.
 
-A pod is compared when it gets its node (`placed_pods`). A pod for which the other scheduler finds no node is compared when its condition says so, and
-then every minute (`unplaced_pods`). `waiting_arrivals` and `due_checks` hold those that wait for their turn, and `shadow_time` says when a decision
-may be made.
+A pod is compared when it gets its node (`placed_pods`). A pod for which the other scheduler finds no node is compared
+when its condition says so, and then every minute (`unplaced_pods`). `waiting_arrivals` and `due_checks` hold those that
+wait for their turn, and `shadow_time` says when a decision may be made.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Shadow:
         self.names: frozenset[str] = frozenset()
         """The scheduler names of the policies in shadow mode."""
         self.deciding = False
-        """Whether this instance decides: a standby does not."""
+        """True if this instance decides: a standby does not."""
         self._waiting = WaitingArrivals(state, tallies=self.tallies)
         self._checks = DueChecks(state.clock)
         self._check_is_next = self._world_is_next = False
@@ -140,7 +140,9 @@ class Shadow:
             self._job = None
 
     def _pod_changed(self, watched: WatchedPod) -> None:
-        """A pod has appeared, or lost its gates, or got its claims, or the other scheduler says something else about it."""
+        """A pod has appeared, or lost its gates, or got its claims, or the other scheduler says something else about
+        it.
+        """
         arrival = self._waiting.pop_unseen(watched.pod.uid, watched.seen)
         if arrival is not None:
             self._take(arrival)
@@ -178,7 +180,8 @@ class Shadow:
     # Decisions
 
     def attempt(self) -> None:
-        """Makes one decision for one policy, if there is any to make. Raises only TookLongError: then call `answers.compute`, and try again.
+        """Makes one decision for one policy, if there is any to make. Raises only TookLongError: then call
+        `answers.compute`, and try again.
 
         Comparisons and worlds take turns.
         """

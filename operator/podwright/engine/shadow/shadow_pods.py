@@ -1,6 +1,6 @@
-"""The stream of pending pods for policies in shadow mode, by uid, whatever scheduler they ask for. The condition of a pod that the other
-scheduler cannot place says so and why. Of a pod that leaves, the last state is remembered for a while: the watch of pods with nodes may
-report it later.
+"""The stream of pending pods for policies in shadow mode, by uid, whatever scheduler they ask for. The condition of a
+pod that the other scheduler cannot place says so and why. Of a pod that leaves, the last state is remembered for a
+while: the watch of pods with nodes may report it later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from podwright.engine.shadow.comparison import Outlook
 Raw = Mapping[str, Any]
 
 REMEMBERED: Final = 10_000
-"""How many pods are remembered after they have left the stream. That many may come in one burst before the other watch shows their nodes.
+"""How many pods are remembered after they have left the stream. That many may come in one burst before the other watch
+shows their nodes.
 """
 ALL: Final = "*"
 """Stands for the pods of all schedulers."""
@@ -29,10 +30,11 @@ LONGEST: Final = 1024
 
 @dataclass(slots=True, eq=False)
 class Seen:
-    """What is known of a pod apart from its object. `message`: why the other scheduler finds no node, as its condition says; None if it does not say so.
+    """What is known of a pod apart from its object. `message`: why the other scheduler finds no node, as its condition
+    says; None if it does not say so.
 
-    `outlooks` and `fits` by the number of a tally. `fits`: whether the policy would place the pod, for which the other scheduler finds no node. `changes`,
-    `membership`: see Arrivals and NodeTable, when the outlooks were made.
+    `outlooks` and `fits` by the number of a tally. `fits`: whether the policy would place the pod, for which the other
+    scheduler finds no node. `changes`, `membership`: see Arrivals and NodeTable, when the outlooks were made.
     """
 
     message: str | None = None
@@ -57,8 +59,8 @@ class ShadowPods:
     def __init__(
         self, queue: SchedulingQueue, changed: Callable[[WatchedPod], None], left: Callable[[str], None]
     ) -> None:
-        """`changed` is called with each pod that has appeared, and with each whose condition, gates or claims have changed; `left` with the uid of each
-        that has left.
+        """`changed` is called with each pod that has appeared, and with each whose condition, gates or claims have
+        changed; `left` with the uid of each that has left.
         """
         self._queue = queue
         self._changed = changed

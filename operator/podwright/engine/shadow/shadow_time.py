@@ -1,5 +1,5 @@
-"""The time that policies in shadow mode get: the loop's idle time, and at most a tenth of the time while pods wait to be scheduled or Bindings are in
-progress.
+"""The time that policies in shadow mode get: the loop's idle time, and at most a tenth of the time while pods wait to
+be scheduled or Bindings are in progress.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ShadowTime:
 
     @property
     def has_turn(self) -> bool:
-        """Whether a decision is due, whatever else there is to do."""
+        """True if a decision is due, whatever else there is to do."""
         if not self._shadow.names or self._computing is not None:
             return False
         now = self._clock()

@@ -34,7 +34,9 @@ class Tallies:
         return self._by_name.get(name)
 
     def keep(self, active: Collection[ActivePolicy]) -> bool:
-        """Begins a tally for each policy, or generation, that has none, and forgets those of all others. Returns whether that changed anything."""
+        """Begins a tally for each policy, or generation, that has none, and forgets those of all others. Returns
+        whether that changed anything.
+        """
         before = self._by_name
         known = {id(tally.policy): tally for tally in before.values()}
         after = {

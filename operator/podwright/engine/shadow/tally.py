@@ -1,4 +1,6 @@
-"""What one generation of a policy in shadow mode has found: counts, and the last disagreements. Bounded, whatever is compared."""
+"""What one generation of a policy in shadow mode has found: counts, and the last disagreements. Bounded, whatever is
+compared.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,8 @@ class Skip(Enum):
 class Disagreement:
     """`pod`: namespace/name; `scheduler`: who placed it, or could not; `theirs`: its node, "" if it has none.
 
-    `their_message`: why the other scheduler finds no node. `changes`: how much else has changed in the cluster between the two decisions, as far as it could
-    not be left out. `at`: seconds since the epoch.
+    `their_message`: why the other scheduler finds no node. `changes`: how much else has changed in the cluster between
+    the two decisions, as far as it could not be left out. `at`: seconds since the epoch.
     """
 
     pod: str
@@ -88,7 +90,9 @@ class Tally:
 
     @property
     def agreement(self) -> float | None:
-        """The share of agreements, from 0 to 1, among the comparisons that are neither ties nor failures; None if there are none."""
+        """The share of agreements, from 0 to 1, among the comparisons that are neither ties nor failures; None if there
+        are none.
+        """
         decided = self.agreements + self.differences
         return self.agreements / decided if decided else None
 

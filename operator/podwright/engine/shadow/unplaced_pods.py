@@ -1,5 +1,6 @@
-"""Pods that wait: whether the policies would place those that the other scheduler cannot place; and of those whose volumes or devices the other
-scheduler will bind together with them, what the policies would do, before these tell its choice.
+"""Pods that wait: whether the policies would place those that the other scheduler cannot place; and of those whose
+volumes or devices the other scheduler will bind together with them, what the policies would do, before these tell its
+choice.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class UnplacedPods:
         answers: ShadowAnswers,
         again: Callable[[str], None],
     ) -> None:
-        """`again` is called with the uid of a pod about which the policies are to decide again, because a claim of it has changed."""
+        """`again` is called with the uid of a pod about which the policies are to decide again, because a claim of it
+        has changed.
+        """
         self._cache = state.cache
         self.claims = AwaitedClaims(state.cache, changed=again)
         self._answers = answers
@@ -41,7 +44,7 @@ class UnplacedPods:
         self._tallies = tallies
 
     def is_subject(self, watched: WatchedPod) -> bool:
-        """Whether the policies have to decide about the pod before it has a node."""
+        """True if the policies have to decide about the pod before it has a node."""
         pod = watched.pod
         if pod.group or pod.gates or self._cache.placement(pod.uid) is not None:
             return False
@@ -52,7 +55,8 @@ class UnplacedPods:
     def check(self, watched: WatchedPod, tally: Tally) -> None:
         """Lets the policy decide. Raises TookLongError: see ShadowAnswers.
 
-        That it finds no node is no answer yet about a pod whose claims are not all there: `claims` tells when to ask again.
+        That it finds no node is no answer yet about a pod whose claims are not all there: `claims` tells when to ask
+        again.
         """
         pod, seen = watched.pod, watched.seen
         framework = tally.policy.framework
@@ -77,7 +81,9 @@ class UnplacedPods:
             self._count(watched, tally, answer)
 
     def _count(self, watched: WatchedPod, tally: Tally, found: Comparison) -> None:
-        """Counts what the policy says about a pod that the other scheduler cannot place, if it is not what it said before."""
+        """Counts what the policy says about a pod that the other scheduler cannot place, if it is not what it said
+        before.
+        """
         seen = watched.seen
         fits = found.outcome is Outcome.PLACEABLE
         if found.outcome is not Outcome.FAILED and seen.fits.get(tally.number) is fits:
@@ -94,7 +100,9 @@ class UnplacedPods:
             seen.fits = {number: each for number, each in seen.fits.items() if number in numbers}
 
     def counts(self) -> Iterator[Counter[tuple[str, str]]]:
-        """How many pods wait that the other scheduler cannot place, by policy and whether the policy would place them; in parts."""
+        """How many pods wait that the other scheduler cannot place, by policy and whether the policy would place them;
+        in parts.
+        """
         uids, names = self._pods.uids, {tally.number: tally.name for tally in self._tallies}
         for start in range(0, len(uids), PODS_AT_ONCE):
             part: Counter[tuple[str, str]] = Counter()
@@ -107,10 +115,10 @@ class UnplacedPods:
 
 
 def is_decided_early(pod: PodInfo, framework: Framework) -> bool:
-    """Whether the policy of this framework decides about the pod when it appears.
+    """True if the policy of this framework decides about the pod when it appears.
 
-    The volumes and devices of a pod with claims would tell the other scheduler's choice later, and an attempt at a costly pod could not pause
-    in a transaction.
+    The volumes and devices of a pod with claims would tell the other scheduler's choice later, and an attempt at a
+    costly pod could not pause in a transaction.
     """
     if pod.resource_claims or any("persistentVolumeClaim" in each or "ephemeral" in each for each in pod.volumes):
         return True

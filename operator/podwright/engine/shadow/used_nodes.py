@@ -1,4 +1,6 @@
-"""UsedNodes: which nodes have pods that are neither static nor of a DaemonSet, kept up to date with a cache, and how much of the nodes is requested."""
+"""UsedNodes: which nodes have pods that are neither static nor of a DaemonSet, kept up to date with a cache, and how
+much of the nodes is requested.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from podwright.core.state.cache import Cache
 
 
 class Changes(Protocol):
-    """Called with what changes in a cache. The cache has already changed, except that a node that is removed is still there."""
+    """Called with what changes in a cache. The cache has already changed, except that a node that is removed is still
+    there.
+    """
 
     def pod_changed(self, uid: str) -> None: ...
 
@@ -64,7 +68,9 @@ class UsedNodes:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """`allocated`: by resource, the share of all nodes' that is requested; `utilisation`: of the nodes in use. From 0 to 1."""
+    """`allocated`: by resource, the share of all nodes' that is requested; `utilisation`: of the nodes in use. From 0
+    to 1.
+    """
 
     nodes: int
     in_use: int

@@ -1,4 +1,6 @@
-"""The pods with nodes that wait for the decisions of policies in shadow mode, in the order in which they came. Bounded: MOST_WAITING of them."""
+"""The pods with nodes that wait for the decisions of policies in shadow mode, in the order in which they came. Bounded:
+MOST_WAITING of them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from podwright.engine.state import EngineState
 MOST_WAITING: Final = 10_000
 """How many pods with nodes may wait for their turn. If there are more, the oldest are not compared."""
 UNSEEN_SECONDS: Final = 60.0
-"""How long the watch of pending pods may be behind the watch of pods with nodes. After that, the pod counts as created with its node."""
+"""How long the watch of pending pods may be behind the watch of pods with nodes. After that, the pod counts as created
+with its node.
+"""
 
 
 class WaitingArrivals:
@@ -29,7 +33,9 @@ class WaitingArrivals:
         self._tallies = tallies
         self._arrived: deque[Arrival] = deque()
         self._unseen: OrderedDict[str, tuple[float, Arrival]] = OrderedDict()
-        """Pods with nodes that the watch of pending pods has not shown, by uid, with the time: they may have been created with their nodes."""
+        """Pods with nodes that the watch of pending pods has not shown, by uid, with the time: they may have been
+        created with their nodes.
+        """
         compact_regularly(self)
 
     def compact(self) -> None:
@@ -79,7 +85,7 @@ class WaitingArrivals:
             self._unseen.popitem(last=False)
 
     def _is_there(self, arrival: Arrival) -> bool:
-        """Whether the pod still exists. Counts it as skipped otherwise."""
+        """True if the pod still exists. Counts it as skipped otherwise."""
         if self._cache.placement(arrival.uid) is not None:
             return True
         self._skip(arrival, Skip.GONE)

@@ -1,10 +1,12 @@
-"""World: the cluster as it would be if all decisions of one policy in shadow mode had been carried out since the policy became active.
+"""World: the cluster as it would be if all decisions of one policy in shadow mode had been carried out since the policy
+became active.
 
-It is a cache of its own, which shares pods and objects with the real one. Nodes, objects and departing pods change there as in the cluster.
-But pods of the policy that were created since are on the nodes that the policy has chosen, on the state of this world. So each decision
-affects the next one, as it would in a cluster.
+It is a cache of its own, which shares pods and objects with the real one. Nodes, objects and departing pods change
+there as in the cluster. But pods of the policy that were created since are on the nodes that the policy has chosen, on
+the state of this world. So each decision affects the next one, as it would in a cluster.
 
-Bounded: it has the pods and nodes of the cluster, and nothing else. Changes are noted by name, and applied in short steps.
+Bounded: it has the pods and nodes of the cluster, and nothing else. Changes are noted by name, and applied in short
+steps.
 """
 
 from __future__ import annotations
@@ -28,17 +30,18 @@ from podwright.engine.shadow.used_nodes import UsedNodes
 STEP: Final = 100
 """How many changes without a decision one step takes over."""
 RETRIED: Final = 100
-"""How many waiting pods are tried again when something has made room; if any of them is placed, the next ones follow, until all were tried
-once.
+"""How many waiting pods are tried again when something has made room; if any of them is placed, the next ones follow,
+until all were tried once.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """`elsewhere`: how many pods are on other nodes than in the cluster; `waiting`: how many wait in the world but not in the cluster;
-    `unplaced`: how many wait in the cluster but not in the world.
+    """`elsewhere`: how many pods are on other nodes than in the cluster; `waiting`: how many wait in the world but not
+    in the cluster; `unplaced`: how many wait in the cluster but not in the world.
 
-    `undecided`: how many are where they are in the cluster, because the policy could not decide. `settled`: whether all changes were taken over.
+    `undecided`: how many are where they are in the cluster, because the policy could not decide. `settled`: whether all
+    changes were taken over.
     """
 
     elsewhere: int
@@ -52,7 +55,9 @@ class World:
     """See the module."""
 
     def __init__(self, real: Cache, *, kinds: tuple[str, ...], framework: Callable[[Cache], Framework]) -> None:
-        """`kinds`: those of the object store; `framework`: builds the policy's plugins for a cache. Raises what plugins raise."""
+        """`kinds`: those of the object store; `framework`: builds the policy's plugins for a cache. Raises what plugins
+        raise.
+        """
         self.cache = Cache()
         self.used = self.cache.observer(UsedNodes)
         self._real = real
@@ -63,7 +68,9 @@ class World:
         self._nodes: OrderedDict[str, None] = OrderedDict()
         self._pods: OrderedDict[str, None] = OrderedDict()
         self._decided: set[str] = set()
-        """The uids of the pods that the policy decides about here. It decides anew about one that comes back with its node."""
+        """The uids of the pods that the policy decides about here. It decides again about one that comes back with its
+        node.
+        """
         self._unplaced: dict[str, PodInfo] = {}
         """Pods that have no node in the cluster, and that the policy would place."""
         self._waiting: OrderedDict[str, None] = OrderedDict()
@@ -72,9 +79,9 @@ class World:
         self._untried = 0
         """How many waiting pods, the first ones, may be tried after this slice."""
         self._placed = False
-        """Whether a pod of this slice was placed."""
+        """True if a pod of this slice was placed."""
         self._freed = False
-        """Whether something may have made room since waiting pods were tried."""
+        """True if something may have made room since waiting pods were tried."""
         self._elsewhere: set[str] = set()
         self._undecided: set[str] = set()
         compact_regularly(self)
@@ -119,7 +126,7 @@ class World:
 
     @property
     def has_work(self) -> bool:
-        """Whether there is anything to take over or to decide."""
+        """True if there is anything to take over or to decide."""
         changed = self._filling is not None or self._objects or self._nodes or self._pods or self._retried
         return bool(changed) or (bool(self._waiting) and (self._freed or (self._placed and self._untried > 0)))
 

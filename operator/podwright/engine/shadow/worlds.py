@@ -1,4 +1,6 @@
-"""The worlds of the policies in shadow mode: at most MOST, because each takes about as much memory as the cluster's cache without its objects."""
+"""The worlds of the policies in shadow mode: at most MOST, because each takes about as much memory as the cluster's
+cache without its objects.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ class Worlds:
 
     @property
     def has_work(self) -> bool:
-        """Whether a world is to be made, or has anything to do."""
+        """True if a world is to be made, or has anything to do."""
         return bool(self._wanted) or any(world.has_work for world in self._worlds.values())
 
     def step(self) -> None:

@@ -16,7 +16,9 @@ SAMPLES: Final = 360
 
 
 class Sample(NamedTuple):
-    """`at`: seconds since the epoch. `cpu` and `memory`: the share of what all nodes have that pods request, 0 without nodes."""
+    """`at`: seconds since the epoch. `cpu` and `memory`: the share of what all nodes have that pods request, 0 without
+    nodes.
+    """
 
     at: float
     nodes: int

@@ -25,7 +25,9 @@ Answer = dict[str, Any]
 
 
 def about_node(cache: Cache, name: str, shows: Callable[[str], bool]) -> Iterator[Answer | None]:
-    """Yields None between steps, and the answer at the end: empty if there is no such node. `shows`: whether the pods of a namespace are named."""
+    """Yields None between steps, and the answer at the end: empty if there is no such node. `shows`: whether the pods
+    of a namespace are named.
+    """
     info = cache.present(name)
     if info is None:
         yield {}

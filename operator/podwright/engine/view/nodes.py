@@ -1,7 +1,7 @@
 """The nodes as rows of plain values, all of them or those that have changed since the last time.
 
-A row is a node's slot in the node table with what rarely changes: name, zone, rack, flags and what it can allocate. What its pods request is
-apart, because it changes all the time. What is given out refers to no node and no column.
+A row is a node's slot in the node table with what rarely changes: name, zone, rack, flags and what it can allocate.
+What its pods request is apart, because it changes all the time. What is given out refers to no node and no column.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node without its pods. A slot without a node has no name. `allocatable`: milli-CPU, bytes and units, in the order of the resources."""
+    """A node without its pods. A slot without a node has no name. `allocatable`: milli-CPU, bytes and units, in the
+    order of the resources.
+    """
 
     slot: int
     name: str = ""
@@ -57,7 +59,8 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeChanges:
-    """`complete`: these are all nodes, else those that have changed. `usage`: (slot, what its pods request, at most MAX_INT64 of each resource, as orjson takes it).
+    """`complete`: these are all nodes, else those that have changed. `usage`: (slot, what its pods request, at most
+    MAX_INT64 of each resource, as orjson takes it).
 
     `further_resources`: a changed node has one that is not among the resources, although there is room for it.
     """

@@ -1,7 +1,8 @@
-"""What a running scheduler knows about one pod: its place in the queue, its last decisions, and its node. For /debug/explain.
+"""What a running scheduler knows about one pod: its place in the queue, its last decisions, and its node. For
+/debug/explain.
 
-The answer is bounded, and computed in steps of a fraction of a millisecond, between which the loop decides. No hypothesis is tried here:
-`podwright explain` does that in the process of the person who asks.
+The answer is bounded, and computed in steps of a fraction of a millisecond, between which the loop decides. No
+hypothesis is tried here: `podwright explain` does that in the process of the person who asks.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ Answer = dict[str, Any]
 
 
 class PodAnswers:
-    """See the module. `clock` is the queue's; `waits`: the queue's waiting times; `instance`: what this process is called."""
+    """See the module. `clock` is the queue's; `waits`: the queue's waiting times; `instance`: what this process is
+    called.
+    """
 
     def __init__(
         self,
@@ -116,7 +119,9 @@ class PodAnswers:
 
 
 def _decision(decision: RecentDecision, namespace: str) -> Mapping[str, Any]:
-    """The decision, without the names of pods in other namespaces: who may see the pod need not be allowed to see these."""
+    """The decision, without the names of pods in other namespaces: who may see the pod need not be allowed to see
+    these.
+    """
     name, _, generation = decision.policy.rpartition("@")
     found: Answer = {
         "outcome": decision.outcome,

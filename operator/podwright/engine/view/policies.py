@@ -23,7 +23,8 @@ Answer = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """A policy in short. `namespace`: of a LocalSchedulerPolicy. `state`: Active, Shadow, Rejected (an earlier generation decides), Waits or Built in.
+    """A policy in short. `namespace`: of a LocalSchedulerPolicy. `state`: Active, Shadow, Rejected (an earlier
+    generation decides), Waits or Built in.
 
     `generation`: the one that decides about pods; None if none does.
     """
@@ -64,7 +65,9 @@ def policy_rows(policies: ActivePolicies) -> Iterator[PolicyRows | None]:
 
 
 def about_policy(policies: ActivePolicies, key: str, *, faults: bool) -> Answer:
-    """One policy, empty if there is none. `key`: its name, with its namespace before it if it is local. `faults`: includes what went wrong."""
+    """One policy, empty if there is none. `key`: its name, with its namespace before it if it is local. `faults`:
+    includes what went wrong.
+    """
     known = policies.policy_set
     built_in = next((each for each in known.built_in if each.name == key), None)
     result = _result(policies, key)

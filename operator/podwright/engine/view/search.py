@@ -22,8 +22,8 @@ Answer = dict[str, Any]
 def search(
     cache: Cache, pods: Iterable[PendingPod | None], text: str, shows: Callable[[str], bool]
 ) -> Iterator[Answer | None]:
-    """Yields None between steps, and the answer at the end. `pods`: those that wait, None where one has gone. `text`: a part of a name, or
-    of `namespace/name`, in lower case. `shows`: whether the pods of a namespace are named.
+    """Yields None between steps, and the answer at the end. `pods`: those that wait, None where one has gone. `text`: a
+    part of a name, or of `namespace/name`, in lower case. `shows`: whether the pods of a namespace are named.
     """
     found: list[Answer] = []
     for number, pod in enumerate(pods, start=1):

@@ -1,7 +1,7 @@
 """The pods that wait: how many by state and age, and those that have waited longest.
 
-A viewer may not be allowed to see the pods of all namespaces, so the listed pods are chosen separately for each sight: a namespace, or ALL of them.
-Counts are for everybody.
+A viewer may not be allowed to see the pods of all namespaces, so the listed pods are chosen separately for each sight:
+a namespace, or ALL of them. Counts are for everybody.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ LONGEST: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class PendingPod:
-    """A pod that waits, in short. `since`: when it began to wait, in seconds of any clock. `why`: the plugins that rejected it or gate it."""
+    """A pod that waits, in short. `since`: when it began to wait, in seconds of any clock. `why`: the plugins that
+    rejected it or gate it.
+    """
 
     namespace: str
     name: str
@@ -42,14 +44,18 @@ class PendingPod:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """`counts`: by state, the number of pods in each age. `oldest`: by sight, the pods that have waited longest, in each state apart."""
+    """`counts`: by state, the number of pods in each age. `oldest`: by sight, the pods that have waited longest, in
+    each state apart.
+    """
 
     counts: Mapping[str, Sequence[int]]
     oldest: Mapping[str, Sequence[PendingPod]]
 
 
 def waiting_pods(pods: Iterable[PendingPod | None], now: float, sights: Collection[str]) -> Iterator[Waiting | None]:
-    """Yields None between steps, and the answer at the end. `now`: of the same clock as the pods' times. `pods`: None where a pod has gone."""
+    """Yields None between steps, and the answer at the end. `now`: of the same clock as the pods' times. `pods`: None
+    where a pod has gone.
+    """
     counts = {place: [0] * (len(AGES) + 1) for place in PLACES}
     heaps: dict[tuple[str, str], list[tuple[float, int, PendingPod]]] = {}
     everything = ALL in sights

@@ -1,7 +1,8 @@
 """Binds pods where kube-scheduler says so, and counts them on their nodes at once.
 
-The cache counts a pod from the moment that `bind` is asked for it: assumed, until the watch shows it on its node. If that takes
-CONFIRM_SECONDS, or if the outcome of the Binding is not known, the pod is read back. What became of a Binding is never guessed.
+The cache counts a pod from the moment that `bind` is asked for it: assumed, until the watch shows it on its node. If
+that takes CONFIRM_SECONDS, or if the outcome of the Binding is not known, the pod is read back. What became of a
+Binding is never guessed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ log = logging.getLogger(__name__)
 REMEMBERED_PODS: Final = 4096
 """How many filtered or scored pods are remembered until they are bound. Other pods are read from the API server."""
 REMEMBERED_BYTES: Final = 16 << 20
-"""How much memory the texts of these pods take together at most. A parsed pod can take thirty times as much, so it is parsed again."""
+"""How much memory the texts of these pods take together at most. A parsed pod can take thirty times as much, so it is
+parsed again.
+"""
 CHECK_SECONDS: Final = 1.0
 """How often the pods that the watch has not shown yet are checked."""
 
@@ -160,7 +163,9 @@ class Bindings:
         return ""
 
     async def _failed(self, pod: PodInfo, node_name: str, why: str) -> str:
-        """The Binding seems to have failed. Returns the answer, which is a success if an earlier Binding has gone through."""
+        """The Binding seems to have failed. Returns the answer, which is a success if an earlier Binding has gone
+        through.
+        """
         if not await self._settle(pod):
             self._unconfirmed.appendleft((self._clock(), pod))
         placement = self._cache.placement(pod.uid)

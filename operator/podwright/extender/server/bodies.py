@@ -1,7 +1,8 @@
 """The bodies of requests and answers in memory: how many bytes at once, and how fast they must arrive.
 
-A body with 5,000 nodes has tens of megabytes. The bytes of all large bodies together are bounded, whatever the number of requests: a request
-waits until there is room for its body. A client that sends too slowly would keep others from that room, so its request is given up.
+A body with 5,000 nodes has tens of megabytes. The bytes of all large bodies together are bounded, whatever the number
+of requests: a request waits until there is room for its body. A client that sends too slowly would keep others from
+that room, so its request is given up.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class Budget:
             raise
 
     def add(self, size: int) -> None:
-        """Counts bytes that are already in memory, whether there is room or not. Waiting requests then wait longer. `give_back` must
-        follow.
+        """Counts bytes that are already in memory, whether there is room or not. Waiting requests then wait longer.
+        `give_back` must follow.
         """
         self.used += size
 

@@ -1,7 +1,8 @@
 """The JSON text of a request's body, read value by value: what has been read is freed, and each value has a bound.
 
-So a body of any size needs little more memory than what its reader keeps, and the loop can run between two values. Bodies of all sizes are read
-here, so that the same request has the same fate whatever its size. Errors have the words of Go (`go_json`).
+So a body of any size needs little more memory than what its reader keeps, and the loop can run between two values.
+Bodies of all sizes are read here, so that the same request has the same fate whatever its size. Errors have the words
+of Go (`go_json`).
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ from podwright.core.objects.compaction import RecentCache
 from podwright.extender.go_json import GoJSONError, invalid_character, mismatch, read_at, string
 
 MAX_VALUE: Final = 2 << 20
-"""Characters of one value that is read at once: a pod, a node, all names, an unknown field. etcd takes objects of 1.5 MiB."""
+"""Characters of one value that is read at once: a pod, a node, all names, an unknown field. etcd takes objects of 1.5
+MiB.
+"""
 MAX_BRACKETS: Final = 100_000
-"""Lists and objects of one long value. Each costs much more than its text, in time and memory; real objects have one in 40 characters."""
+"""Lists and objects of one long value. Each costs much more than its text, in time and memory; real objects have one in
+40 characters.
+"""
 MAX_FIELDS: Final = 1_000
 """Fields of one object that is read field by field."""
 CHUNK: Final = 1 << 18
@@ -32,7 +37,9 @@ _PLAIN_KEY: Final = re.compile(r'"([A-Za-z]{1,64})":(?=[^ \t\r\n])')
 BYTES_PER_NAME: Final = 128
 """A name as a string, and its place in lists."""
 _lists: Final[RecentCache[str, list[str]]] = RecentCache(4, 4 << 20)
-"""Lists of names by their text. kube-scheduler sends two for each pod: the nodes that it found, and those that `filter` kept."""
+"""Lists of names by their text. kube-scheduler sends two for each pod: the nodes that it found, and those that `filter`
+kept.
+"""
 _Decoder: Final = codecs.getincrementaldecoder("utf-8")
 _SPACE: Final = json.decoder.WHITESPACE  # type: ignore[attr-defined]  # what the standard library's reader skips
 
@@ -82,9 +89,11 @@ class BodyText:
         return value
 
     def plain_strings(self) -> list[str] | None:
-        """Reads a list of ASCII strings without brackets: in a third of the time of `value`. None for any other value, of which nothing is read.
+        """Reads a list of ASCII strings without brackets: in a third of the time of `value`. None for any other value,
+        of which nothing is read.
 
-        The same text gives the same list, which must not be changed: kube-scheduler sends the names of all nodes for each pod.
+        The same text gives the same list, which must not be changed: kube-scheduler sends the names of all nodes for
+        each pod.
         """
         while self.next == "[" and (end := self._text.find("]", self._at) + 1) == 0:
             if not self._grow():
@@ -164,7 +173,7 @@ class BodyText:
                 return
 
     def _more(self, closing: str, where: str) -> bool:
-        """Whether another element follows."""
+        """True if another element follows."""
         found = self.next
         if found not in (",", closing):
             raise self._invalid(where)
@@ -186,7 +195,9 @@ class BodyText:
                 return
 
     def _grow(self) -> bool:
-        """Decodes as much again as is there, within the bound of a value. False if there is no more. Raises TooLargeError."""
+        """Decodes as much again as is there, within the bound of a value. False if there is no more. Raises
+        TooLargeError.
+        """
         wanted = min(2 * (len(self._text) - self._at), MAX_VALUE) + CHUNK
         if len(self._text) - self._at > MAX_VALUE or not self._body:
             return False

@@ -7,8 +7,8 @@
 | /preempt, /preemption | ExtenderPreemptionArgs | ExtenderPreemptionResult |
 | /bind | ExtenderBindingArgs | ExtenderBindingResult |
 
-Below /policies/NAME, the named policy decides. If the answer has the field Error, errors are in that field, with the status 200:
-kube-scheduler shows its users that text. Of an answer with another status, it shows only the status.
+Below /policies/NAME, the named policy decides. If the answer has the field Error, errors are in that field, with the
+status 200: kube-scheduler shows its users that text. Of an answer with another status, it shows only the status.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ READ_SECONDS: Final = 30.0
 BODY_BYTES: Final[Mapping[str, int]] = {PREEMPT: 16 << 20, BIND: 64 << 10}
 """The longest bodies of these verbs. Victims are whole pods if the caller has no node cache."""
 SHORT: Final = 100
-"""kube-scheduler takes nodes without a score for nodes with the score 0. Of longer lists, reading each object delays its pod by microseconds.
+"""kube-scheduler takes nodes without a score for nodes with the score 0. Of longer lists, reading each object delays
+its pod by microseconds.
 
 Source: `prioritizeNodes` in pkg/scheduler/schedule_one.go.
 """
@@ -109,7 +110,9 @@ class _Failure(Exception):  # noqa: N818 -- the outcome of a request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
-    """What answers the requests. `read_node`: see `requests`; `now`: seconds since the epoch; `missing`: what the caches still lack."""
+    """What answers the requests. `read_node`: see `requests`; `now`: seconds since the epoch; `missing`: what the
+    caches still lack.
+    """
 
     cache: Cache
     verdicts: Verdicts
@@ -130,9 +133,13 @@ class ExtenderEndpoints:
         self._body_bytes = body_bytes
         self._budget = Budget(body_bytes)
         self._last: tuple[str, PodInfo | None] = "", None
-        """The pod of the last request, with its text: kube-scheduler sends a pod with `filter`, then the same with `prioritize`."""
+        """The pod of the last request, with its text: kube-scheduler sends a pod with `filter`, then the same with
+        `prioritize`.
+        """
         self._large = asyncio.Lock()
-        """Large bodies are read and answered one at a time, because the values read from a body can take several times its size."""
+        """Large bodies are read and answered one at a time, because the values read from a body can take several times
+        its size.
+        """
         self._answers: Mapping[str, Callable[[bytearray, str], Awaitable[bytes]]] = {
             FILTER: self._filter,
             PRIORITIZE: self._prioritize,
@@ -183,7 +190,9 @@ class ExtenderEndpoints:
             self._metrics.observe(EXTENDER_REQUEST_SECONDS, time.monotonic() - started, verb)
 
     async def _answer_or_error(self, verb: str, policy: str, body: bytearray) -> tuple[bytes, str]:
-        """The answer, and whether it is a success or an error. Raises _Failure if it is an error that the answer cannot hold."""
+        """The answer, and whether it is a success or an error. Raises _Failure if it is an error that the answer cannot
+        hold.
+        """
         try:
             return await self._answer(verb, body, policy), "success"
         except _Failure as failure:
@@ -214,8 +223,8 @@ class ExtenderEndpoints:
         return length
 
     async def _start_of_body(self, request: web.Request, length: int) -> bytearray:
-        """The first part of a large body. The body gets room only after that, so a client that announces a body and sends nothing takes no
-        room.
+        """The first part of a large body. The body gets room only after that, so a client that announces a body and
+        sends nothing takes no room.
         """
         body = bytearray()
         try:
@@ -335,7 +344,9 @@ def encode_scores(names: Sequence[str], scores: Int64s) -> bytes:
 
 
 async def send_in_pieces(request: web.Request, answer: bytes) -> web.StreamResponse:
-    """Sends a long answer piece by piece. The response does not hold it: aiohttp's objects form cycles, which live until they are collected."""
+    """Sends a long answer piece by piece. The response does not hold it: aiohttp's objects form cycles, which live
+    until they are collected.
+    """
     response = web.StreamResponse(headers={"Content-Type": _JSON, "Content-Length": str(len(answer))})
     await response.prepare(request)
     view = memoryview(answer)

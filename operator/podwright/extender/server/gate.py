@@ -1,6 +1,7 @@
 """The extender's gate: a caller needs a client certificate of the given issuers, or the token of a file.
 
-Only kube-scheduler should: `bind` can place any pod on any node. The port is open to everybody only if an option says so.
+Only kube-scheduler should: `bind` can place any pod on any node. The port is open to everybody only if an option says
+so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The options of `podwright extender`: some of those that every scheduler process has (`kube/options/options.py`), and its own."""
+"""The options of `podwright extender`: some of those that every scheduler process has (`kube/options/options.py`), and
+its own.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ class ExtenderOptions:
 
     @property
     def verifies_certificates(self) -> bool:
-        """Whether callers may show a client certificate."""
+        """True if callers may show a client certificate."""
         return self.common.client_ca_file is not None
 
     @property
@@ -113,4 +115,5 @@ _MEANINGS: Final[Mapping[str, str]] = {
 COMMON_OPTIONS: Final = tuple(
     replace(each, help=_MEANINGS.get(each.name, each.help)) for each in OPTIONS if each.name in _SERVING | _DECIDING
 )
-"""The definitions of the options of other processes that the command has, too. It serves no page, and explains no pods."""
+"""The definitions of the options of other processes that the command has, too. It serves no page, and explains no pods.
+"""

@@ -1,5 +1,5 @@
-"""The arguments of requests, read from their bodies in steps, which raise GoJSONError. Of a sent node only the text is kept, for the
-answer; of a victim only the uid. Unknown fields are skipped.
+"""The arguments of requests, read from their bodies in steps, which raise GoJSONError. Of a sent node only the text is
+kept, for the answer; of a victim only the uid. Unknown fields are skipped.
 """
 
 from __future__ import annotations
@@ -50,13 +50,17 @@ class AskedVictims:
 
 
 class NodeReader(Protocol):
-    """Returns the name of a sent node, and the node itself if the cache has none or another version. Raises InvalidObjectError."""
+    """Returns the name of a sent node, and the node itself if the cache has none or another version. Raises
+    InvalidObjectError.
+    """
 
     def __call__(self, raw: Mapping[str, Any], /) -> tuple[str, Node | None]: ...
 
 
 def read_asked(body: bytearray, read_node: NodeReader, most: int) -> Steps[Asked]:
-    """The arguments of `filter` and `prioritize`. The body is empty afterwards. Raises TooLargeError for more than `most` nodes or names."""
+    """The arguments of `filter` and `prioritize`. The body is empty afterwards. Raises TooLargeError for more than
+    `most` nodes or names.
+    """
     text = BodyText(body)
     pod, nodes = AskedPod(), None
     names: Sequence[str] | None = None
@@ -136,7 +140,9 @@ class _Nodes:
 
 
 def read_victims(body: bytearray, most: int) -> Steps[AskedVictims]:
-    """The arguments of `preempt`. The body is empty afterwards. Raises TooLargeError for more than `most` nodes, or too many victims."""
+    """The arguments of `preempt`. The body is empty afterwards. Raises TooLargeError for more than `most` nodes, or too
+    many victims.
+    """
     text = BodyText(body)
     pod = AskedPod()
     found: dict[str, Mapping[str, MetaVictims] | None] = {}

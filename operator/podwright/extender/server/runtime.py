@@ -3,8 +3,8 @@
     start:  check access ─► build the parts that decide ─► apply policies ─► start watches ─► listen
     stop:   listen no more ─► requests in progress end ─► connections to the API server close
 
-It has the caches, policies and plugins of a scheduler, and no queue and no loop that decides: kube-scheduler has these. The only thing that
-it writes is the Binding of a pod for which kube-scheduler calls `bind`.
+It has the caches, policies and plugins of a scheduler, and no queue and no loop that decides: kube-scheduler has these.
+The only thing that it writes is the Binding of a pod for which kube-scheduler calls `bind`.
 """
 
 from __future__ import annotations

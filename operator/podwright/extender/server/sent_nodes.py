@@ -1,7 +1,9 @@
-"""Nodes that a request contains (nodeCacheCapable: false): which of them differ from the cache's, and how decisions use them.
+"""Nodes that a request contains (nodeCacheCapable: false): which of them differ from the cache's, and how decisions use
+them.
 
-The caller decides on the nodes that it sends, so the extender uses these, even if the cache has newer or older ones. Most have the version
-that the watch has delivered, and need no parsing. The others replace those of the cache for the time of one decision.
+The caller decides on the nodes that it sends, so the extender uses these, even if the cache has newer or older ones.
+Most have the version that the watch has delivered, and need no parsing. The others replace those of the cache for the
+time of one decision.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ class NodeVersions:
         self._nodes.drop(key, raw)
 
     def has(self, name: str, raw: Raw) -> bool:
-        """Whether the watch has delivered exactly this version of the node."""
+        """True if the watch has delivered exactly this version of the node."""
         version = _version(raw)
         return version is not None and self._versions.get(name) == version
 
@@ -53,7 +55,9 @@ def _version(raw: Raw) -> str | None:
 
 
 def differing(cache: Cache, versions: NodeVersions, raw: Raw) -> tuple[str, Node | None]:
-    """The name of a sent node, and the node itself if the cache has another one or none. Raises InvalidObjectError without a name."""
+    """The name of a sent node, and the node itself if the cache has another one or none. Raises InvalidObjectError
+    without a name.
+    """
     metadata = as_mapping(raw.get("metadata"), "metadata")
     name = metadata.get("name")
     known = cache.present(name) if isinstance(name, str) else None
@@ -65,7 +69,9 @@ def differing(cache: Cache, versions: NodeVersions, raw: Raw) -> tuple[str, Node
 
 
 class InPlace:
-    """Nodes that replace the cache's nodes of the same names, for the time of one decision. No other decision may be made meanwhile."""
+    """Nodes that replace the cache's nodes of the same names, for the time of one decision. No other decision may be
+    made meanwhile.
+    """
 
     def __init__(self, cache: Cache, nodes: Iterable[Node]) -> None:
         self._cache = cache

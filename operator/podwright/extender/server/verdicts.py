@@ -145,8 +145,8 @@ class Verdicts:
         return known[2]
 
     def _pre_filtered(self, framework: Framework, pod: PodInfo) -> CycleState | None:
-        """The state after PreFilter; None if PreFilter rejects the pod. The state of the last `filter` is used again if nothing has changed
-        since.
+        """The state after PreFilter; None if PreFilter rejects the pod. The state of the last `filter` is used again if
+        nothing has changed since.
         """
         known, self._filtered = self._filtered, None
         if known is not None and known[:3] == (pod, framework, self._cache.version):
@@ -157,10 +157,11 @@ class Verdicts:
     def preempt(
         self, pod: PodInfo, policy_name: str, victims: Mapping[str, MetaVictims], now: float
     ) -> Steps[Mapping[str, MetaVictims]]:
-        """The nodes where the policy, too, would preempt, each with all its victims. `now`: seconds since the epoch. A step for each node.
+        """The nodes where the policy, too, would preempt, each with all its victims. `now`: seconds since the epoch. A
+        step for each node.
 
-        The given victims stay victims. Pods of lower priority join them if the policy's filters need more room. Changes of the cache
-        between two steps count for the following nodes.
+        The given victims stay victims. Pods of lower priority join them if the policy's filters need more room. Changes
+        of the cache between two steps count for the following nodes.
         """
         framework = self._deciding(pod, policy_name)
         if not any(plugin.preempts for plugin in framework.post_filter_plugins):
@@ -193,7 +194,8 @@ class Verdicts:
         candidate = select_victims(framework, state, pod, node, self._cache, self._budgets.rules(), now, chosen)
         if not isinstance(candidate, Candidate):
             return None
-        # Victims on other nodes, of a group that is evicted as a whole, are not for this node's list: the caller knows only pods on it.
+        # Victims on other nodes, of a group that is evicted as a whole, are not for this node's list: the caller knows
+        # only pods on it.
         uids = [victim.uid for victim in candidate.victims if victim.uid in node.pods]
         late = [uid for uid in given.uids if uid not in node.pods]
         return MetaVictims((*uids, *late), candidate.violations) if uids or late else None
@@ -202,8 +204,8 @@ class Verdicts:
 def scaled(totals: Int64s) -> NDArray[np.int64]:
     """int64[nodes]: totals of weighted scores as the protocol's 0 to 10.
 
-    The greatest total becomes 10, the least 0, and those between are in proportion, rounded down, so that no other node gets the 10 of
-    the best. If all are equal, all become 10.
+    The greatest total becomes 10, the least 0, and those between are in proportion, rounded down, so that no other node
+    gets the 10 of the best. If all are equal, all become 10.
     """
     least, greatest = int(totals.min()), int(totals.max())
     if least == greatest:

@@ -1,8 +1,8 @@
 """What the API server serves, and what RBAC allows: asked before anything is watched.
 
-Invariant: Kopf and the reflectors only watch kinds that passed these checks. A kind that is not served or not readable is left
-out and logged once; without nodes or pods the scheduler cannot work (`AccessError`). Used by `runtime`, `policies` and
-pod_groups/served_apis.
+Invariant: Kopf and the reflectors only watch kinds that passed these checks. A kind that is not served or not readable
+is left out and logged once; without nodes or pods the scheduler cannot work (`AccessError`). Used by `runtime`,
+`policies` and pod_groups/served_apis.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Problems = Mapping[Resource, str | None]
 
 
 async def is_served(http: Http, resource: Resource) -> bool:
-    """Whether the API server serves the kind. Raises ClusterError if the answer is unclear."""
+    """True if the API server serves the kind. Raises ClusterError if the answer is unclear."""
     return resource.plural in await _served(http, resource.root)
 
 
@@ -48,7 +48,9 @@ async def _served(http: Http, root: str) -> frozenset[str]:
 async def is_allowed(
     http: Http, resource: Resource, verb: str, subresource: str = "", *, namespace: str = "", name: str = ""
 ) -> bool:
-    """Whether RBAC allows the verb on the kind, in all namespaces or in one, on all names or on one. Raises ClusterError."""
+    """True if RBAC allows the verb on the kind, in all namespaces or in one, on all names or on one. Raises
+    ClusterError.
+    """
     attributes = {"verb": verb, "group": resource.group, "version": resource.version, "resource": resource.plural}
     if subresource:
         attributes["subresource"] = subresource
@@ -76,9 +78,11 @@ async def forbidden(http: Http, resource: Resource) -> str | None:
 
 
 async def access_problems(http: Http, resources: Collection[Resource]) -> Problems:
-    """The access problem of each kind. Each group and version is asked for once, and then the rights. Raises ClusterError.
+    """The access problem of each kind. Each group and version is asked for once, and then the rights. Raises
+    ClusterError.
 
-    Only a few questions are open at a time: each needs a connection, and opening one takes longer than waiting for another's answer.
+    Only a few questions are open at a time: each needs a connection, and opening one takes longer than waiting for
+    another's answer.
     """
     turns = asyncio.Semaphore(QUESTIONS_AT_A_TIME)
 
@@ -113,13 +117,15 @@ def _first_forbidden(allowed: Iterable[bool]) -> str | None:
 
 
 async def readable(http: Http, resources: Sequence[Resource], absent: Collection[str] = ()) -> list[Resource]:
-    """The kinds that can be listed and watched; the others are logged. `absent`: see `readable_of`. Raises ClusterError."""
+    """The kinds that can be listed and watched; the others are logged. `absent`: see `readable_of`. Raises
+    ClusterError.
+    """
     return readable_of(resources, await access_problems(http, resources), absent)
 
 
 def readable_of(resources: Iterable[Resource], problems: Problems, absent: Collection[str] = ()) -> list[Resource]:
-    """The kinds without a problem; the others are logged. `absent`: the kinds that this version of Kubernetes does not have, which are not
-    logged.
+    """The kinds without a problem; the others are logged. `absent`: the kinds that this version of Kubernetes does not
+    have, which are not logged.
     """
     found = []
     for resource in resources:

@@ -37,7 +37,9 @@ class Answer:
             raise UnreachableError(f"the response is not JSON: {self.body[:100]!r}") from error
 
     def error(self) -> ApiError:
-        """The error that a status other than 2xx stands for. Redirects are not followed: credentials would go to another server."""
+        """The error that a status other than 2xx stands for. Redirects are not followed: credentials would go to
+        another server.
+        """
         try:
             status = orjson.loads(self.body)
             return ApiError(

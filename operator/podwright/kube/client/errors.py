@@ -8,8 +8,8 @@
     ConfigError               no usable credentials: a file, an entry or a program is missing or wrong
     AccessError               a kind that the scheduler cannot work without is not served, or RBAC forbids it
 
-The predicates are the only place that interprets status codes for retries; `retry` turns them into pauses. ConfigError and
-AccessError are no ClusterErrors: waiting does not help, so they end the start.
+The predicates are the only place that interprets status codes for retries; `retry` turns them into pauses. ConfigError
+and AccessError are no ClusterErrors: waiting does not help, so they end the start.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ class UnreachableError(ClusterError):
 
 
 class TooLongError(UnreachableError):
-    """The response is longer than this client reads. The same request would fail again; a smaller page of a list may not."""
+    """The response is longer than this client reads. The same request would fail again; a smaller page of a list may
+    not.
+    """
 
 
 class ConfigError(Exception):
@@ -53,7 +55,7 @@ def retry_after(error: BaseException | None) -> float:
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether the same request may succeed later: no response, too many requests, or an error inside the server."""
+    """True if the same request may succeed later: no response, too many requests, or an error inside the server."""
     if isinstance(error, TooLongError):
         return False
     return isinstance(error, UnreachableError) or (
@@ -67,7 +69,7 @@ def is_retryable_write(error: BaseException) -> bool:
 
 
 def may_have_been_carried_out(error: BaseException) -> bool:
-    """Whether a write that failed with this error may have taken effect. A 429 is sent before anything is done."""
+    """True if a write that failed with this error may have taken effect. A 429 is sent before anything is done."""
     return is_retryable(error) and status_of(error) != 429
 
 
@@ -100,5 +102,5 @@ def is_initializing(error: BaseException | None) -> bool:
 
 
 def uid_mismatch(error: BaseException) -> bool:
-    """Whether a patch was refused because the object of that name has another uid: the API server sees a change of uid."""
+    """True if a patch was refused because the object of that name has another uid: the API server sees a change of uid."""
     return status_of(error) == 422 and "metadata.uid" in str(error)

@@ -1,11 +1,13 @@
-"""The connection to the API server: short requests over `wire`, streams over aiohttp, JSON by orjson, credentials kept fresh.
+"""The connection to the API server: short requests over `wire`, streams over aiohttp, JSON by orjson, credentials kept
+fresh.
 
 Through an HTTP proxy, short requests go over aiohttp, too.
 
-`Http.send` is the hot path: it returns status and bytes, and parses nothing. `Http.call` sends and returns objects and raises
-`ApiError` for 4xx and 5xx. Both raise `UnreachableError` without a response. On a 401 the credentials are loaded again, all
-connections are replaced, and the request is sent once more. Nothing else is sent twice, except by `call_with_retries`: a
-caller that writes brings a `RetryPolicy` of its own (`retry`). Lists are read page by page with `pages`.
+`Http.send` is the hot path: it returns status and bytes, and parses nothing. `Http.call` sends and returns objects and
+raises `ApiError` for 4xx and 5xx. Both raise `UnreachableError` without a response. On a 401 the credentials are loaded
+again, all connections are replaced, and the request is sent once more. Nothing else is sent twice, except by
+`call_with_retries`: a caller that writes brings a `RetryPolicy` of its own (`retry`). Lists are read page by page with
+`pages`.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ class Http:
     def __init__(
         self, source: Source, metrics: Metrics | None = None, *, before_write: BeforeWrite | None = None
     ) -> None:
-        """`before_write` is called with the path right before each request that is not a GET. Raises UnreachableError to prevent it."""
+        """`before_write` is called with the path right before each request that is not a GET. Raises UnreachableError
+        to prevent it.
+        """
         self._source = source
         self._before_write = before_write
         self._metrics = metrics or Metrics(perf_counter)
@@ -75,8 +79,8 @@ class Http:
     ) -> Answer:
         """Sends a request whose body is already JSON. `path` starts with a slash and is URL-encoded.
 
-        Raises UnreachableError, also if credentials cannot be renewed, and ConfigError or OSError if none were ever loaded. Raises
-        ApiError with status 401, without sending anything, while the server refuses our credentials.
+        Raises UnreachableError, also if credentials cannot be renewed, and ConfigError or OSError if none were ever
+        loaded. Raises ApiError with status 401, without sending anything, while the server refuses our credentials.
         """
         connections = self._current
         if connections is None or self._source.due:
@@ -136,7 +140,8 @@ class Http:
     async def stream(self, path: str, params: Mapping[str, str]) -> AsyncIterator[aiohttp.ClientResponse]:
         """A GET whose response is read piece by piece, without a time limit.
 
-        Raises ApiError if the server refuses it, and UnreachableError without a response; errors while reading are aiohttp's.
+        Raises ApiError if the server refuses it, and UnreachableError without a response; errors while reading are
+        aiohttp's.
         """
         connections = await self._connections()
         used = connections.credentials
@@ -205,7 +210,9 @@ class Http:
             await self._retired.pop(0).close()
 
     async def _reauthenticate(self, connections: _Connections, used: Credentials) -> _Connections:
-        """Connections with other credentials than the refused ones. Many requests may call this; the first one loads the credentials."""
+        """Connections with other credentials than the refused ones. Many requests may call this; the first one loads
+        the credentials.
+        """
         await self._refused(connections, used)
         return await self._connections()
 
@@ -335,7 +342,8 @@ async def _error_body(response: aiohttp.ClientResponse) -> bytes:
 
 
 async def _hide_urls(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """A refusal by a proxy, and a malformed response, as an error without the URL: that of a proxy may contain a password.
+    """A refusal by a proxy, and a malformed response, as an error without the URL: that of a proxy may contain a
+    password.
 
     Of a connection that ends without a response, aiohttp must not see the type, because it sends a PUT or DELETE again.
     """

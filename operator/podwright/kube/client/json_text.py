@@ -1,7 +1,7 @@
 """JSON as the API server sends it, however deeply it is nested.
 
-The API server accepts objects of ten thousand levels where a field may have any content, such as the args of a SchedulerPolicy. orjson
-reads a thousand. One such object must not make a list, and all other objects in it, unreadable.
+The API server accepts objects of ten thousand levels where a field may have any content, such as the args of a
+SchedulerPolicy. orjson reads a thousand. One such object must not make a list, and all other objects in it, unreadable.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def loads(text: bytes) -> Any:
 
 
 def _without_depth(text: bytes) -> bytes:
-    """The text, with null in the place of each object and list below MAX_DEPTH. Linear in the text, without a loop over its bytes."""
+    """The text, with null in the place of each object and list below MAX_DEPTH. Linear in the text, without a loop over
+    its bytes.
+    """
     data = np.frombuffer(text, np.uint8)
     brackets, steps = _brackets(data)
     depth = np.cumsum(steps, dtype=np.int64)
@@ -50,7 +52,9 @@ def _without_depth(text: bytes) -> bytes:
 
 
 def innermost_open(text: bytes) -> bytes:
-    """The bracket of the innermost object or list that is open at the end of the text; empty without one. Linear, as above."""
+    """The bracket of the innermost object or list that is open at the end of the text; empty without one. Linear, as
+    above.
+    """
     brackets, steps = _brackets(np.frombuffer(text, np.uint8))
     opened = np.flatnonzero(np.cumsum(steps[::-1], dtype=np.int64) > 0)  # from the end: more are opened than closed
     if not len(opened):

@@ -1,11 +1,12 @@
-"""Lists of the API server, read in pages. Used wherever objects are listed: the reflector, the audits, policies, foreign pods.
+"""Lists of the API server, read in pages. Used wherever objects are listed: the reflector, the audits, policies,
+foreign pods.
 
-The server builds the next page while the caller handles the current one, unless that one is large. All pages together are one
-consistent list, at the `resourceVersion` of the last page. An expired continue token raises `ApiError` with status 410; the caller
-then lists again.
+The server builds the next page while the caller handles the current one, unless that one is large. All pages together
+are one consistent list, at the `resourceVersion` of the last page. An expired continue token raises `ApiError` with
+status 410; the caller then lists again.
 
-A list may consist of the largest objects, so pages become smaller with the size of their objects. A list needs memory for two
-pages of PAGE_BYTES, or for one that is larger: `response.BODY_LIMIT` at most.
+A list may consist of the largest objects, so pages become smaller with the size of their objects. A list needs memory
+for two pages of PAGE_BYTES, or for one that is larger: `response.BODY_LIMIT` at most.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from podwright.kube.client.media_types import JSON
 
 PAGE_SIZE: Final = 500
 PAGE_BYTES: Final = 1 << 23
-"""Bytes of JSON that a page should have at most. After a larger page the next one has fewer objects, and is not requested ahead."""
+"""Bytes of JSON that a page should have at most. After a larger page the next one has fewer objects, and is not
+requested ahead.
+"""
 SMALLER: Final = 4
 """By how much a page becomes smaller after one that was too long."""
 LARGER: Final = 2
@@ -35,7 +38,8 @@ async def list_pages(
 ) -> AsyncGenerator[Mapping[str, Any]]:
     """The pages of the list at `path`, each as the server sent it. Each request is retried. Raises ClusterError.
 
-    A page of very large objects may be longer than the client reads. Then the rest of the list is read in smaller pages.
+    A page of very large objects may be longer than the client reads. Then the rest of the list is read in smaller
+    pages.
     """
     limit, token = PAGE_SIZE, ""
     ahead: asyncio.Task[tuple[Any, int]] | None = None
@@ -75,7 +79,9 @@ def _next_limit(limit: int, size: int, count: int) -> int:
 
 
 async def objects_of(page: Mapping[str, Any]) -> AsyncGenerator[Any]:
-    """The objects of a page. Other tasks run between two of them if the caller has needed SLICE_SECONDS since they last ran."""
+    """The objects of a page. Other tasks run between two of them if the caller has needed SLICE_SECONDS since they last
+    ran.
+    """
     clock = asyncio.get_running_loop().time
     ends = clock() + SLICE_SECONDS
     for raw in page.get("items") or ():

@@ -1,8 +1,8 @@
 """Reads one HTTP/1.1 response from bytes as they arrive, with httptools. Does no I/O: `wire` does.
 
-httptools' parser (llhttp, in its strict mode) decides where a response ends. This module bounds what is read, refuses what llhttp takes
-and RFC 9112 does not, and requires that nothing follows a response. A response that ends early is an error. The tests compare each answer
-with h11's.
+httptools' parser (llhttp, in its strict mode) decides where a response ends. This module bounds what is read, refuses
+what llhttp takes and RFC 9112 does not, and requires that nothing follows a response. A response that ends early is an
+error. The tests compare each answer with h11's.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from podwright.kube.client.answers import Answer, retry_after_seconds
 HEAD_LIMIT: Final = 1 << 16
 """Bytes of a head, including those of interim responses before it, and of trailers."""
 BODY_LIMIT: Final = 1 << 25
-"""Bytes of a response, with its head and chunk lines. The largest object fits: the API server takes 3 MiB of JSON, and writes six bytes
-for some characters. A page of a list that is longer is read in smaller pages (`pages`).
+"""Bytes of a response, with its head and chunk lines. The largest object fits: the API server takes 3 MiB of JSON, and
+writes six bytes for some characters. A page of a list that is longer is read in smaller pages (`pages`).
 """
 _BLANKS: Final = b"\t "
 _HEAD, _BODY, _COMPLETE = "head", "body", "complete"
@@ -51,7 +51,7 @@ class ResponseReader:
     def __init__(self) -> None:
         self._parser = HttpResponseParser(self)
         self.keep = False
-        """Whether another request can follow on the connection, once `feed` has returned an answer."""
+        """True if another request can follow on the connection, once `feed` has returned an answer."""
         self._reset()
 
     def _reset(self) -> None:
@@ -73,7 +73,7 @@ class ResponseReader:
 
     @property
     def started(self) -> bool:
-        """Whether a part of a response has arrived."""
+        """True if a part of a response has arrived."""
         return self._received > 0
 
     def feed(self, data: bytes) -> Answer | None:

@@ -1,11 +1,12 @@
 """The one retry policy of the API client: which errors are retried, how often, and after which pauses.
 
-Pauses double from `shortest` to `longest`. A `Retry-After` of the server is honoured, up to `longest_retry_after`. A policy
-never swallows an error: the last one is raised, and cancellation passes through at once.
+Pauses double from `shortest` to `longest`. A `Retry-After` of the server is honoured, up to `longest_retry_after`. A
+policy never swallows an error: the last one is raised, and cancellation passes through at once.
 
-`run` and `resume` retry with tenacity. Building its retry state costs more CPU than a short request, so the first attempt is
-always made without it: `run` does so itself, and hot paths (bindings, events) send their first request directly and call
-`resume` only after a failure. State machines that cannot be one coroutine (the reflector, the work queue) take `pause` only.
+`run` and `resume` retry with tenacity. Building its retry state costs more CPU than a short request, so the first
+attempt is always made without it: `run` does so itself, and hot paths (bindings, events) send their first request
+directly and call `resume` only after a failure. State machines that cannot be one coroutine (the reflector, the work
+queue) take `pause` only.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class RetryPolicy:
     seconds: float | None = None
     """No attempt starts later than this after the first failure; None: no limit."""
     retries: Callable[[BaseException], bool] = is_retryable
-    """Whether an error is worth another attempt."""
+    """True if an error is worth another attempt."""
     jitter: tuple[float, float] = (1.0, 1.0)
     """The backoff is multiplied by a random number from this range."""
     longest_retry_after: float = 30.0
@@ -64,7 +65,8 @@ class RetryPolicy:
     async def run(
         self, work: Callable[[], Awaitable[T]], *, on_retry: Callable[[BaseException], None] | None = None
     ) -> T:
-        """Calls `work` until it succeeds, and returns its result. `on_retry` gets each error that is followed by a retry.
+        """Calls `work` until it succeeds, and returns its result. `on_retry` gets each error that is followed by a
+        retry.
 
         Raises the error of the last attempt, and at once an error that is not retried.
         """

@@ -1,10 +1,10 @@
 """HTTP/1.1 for short requests, reduced to the minimum: one write, one parse (`response`), connections kept alive.
 
-A Binding and its event cost 60 µs of CPU each with this module and 175 µs with aiohttp, which is most of a pod's cost outside
-its decision (docs/adr/0005 has the figures). Streams, and requests through a proxy, use aiohttp: see `http`.
+A Binding and its event cost 60 µs of CPU each with this module and 175 µs with aiohttp, which is most of a pod's cost
+outside its decision (docs/adr/0005 has the figures). Streams, and requests through a proxy, use aiohttp: see `http`.
 
-Invariant: one request at a time on a connection, and nothing but a GET is sent twice. The oldest idle connection is used next. So connections
-opened in a burst expire together, which avoids heap fragmentation.
+Invariant: one request at a time on a connection, and nothing but a GET is sent twice. The oldest idle connection is
+used next. So connections opened in a burst expire together, which avoids heap fragmentation.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class ConnectionPool:
     ) -> Answer:
         """Sends a request and returns the response. `timeout` in seconds, for both. Raises UnreachableError.
 
-        A GET is sent again, once, if its connection was used before and ended without a response: the server may just have
-        closed it. Other requests may have been carried out, so their callers find out.
+        A GET is sent again, once, if its connection was used before and ended without a response: the server may just
+        have closed it. Other requests may have been carried out, so their callers find out.
         """
         start = f"{method} {self._prefix}{path} HTTP/1.1\r\nAccept: {accept}\r\n".encode()
         if body is None:
@@ -231,7 +231,9 @@ class _Connection(asyncio.Protocol):
         self._waiter: asyncio.Future[Answer] | None = None
         self._reader = ResponseReader()
         self._ended = False
-        """Whether the server has ended the connection in order. Bytes may be missing from a connection that was lost otherwise."""
+        """True if the server has ended the connection in order. Bytes may be missing from a connection that was lost
+        otherwise.
+        """
         self.open = False
         self.used_at = self._loop.time()
         self._seconds = 0.0
@@ -259,7 +261,7 @@ class _Connection(asyncio.Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a response is awaited."""
+        """True if a response is awaited."""
         return self._waiter is not None
 
     def close(self) -> None:

@@ -3,11 +3,12 @@
     standby ──Lease absent, released or expired──► leading ──no renewal within the deadline──► lost
                                                       └──SIGTERM──► released
 
-Terms and defaults are client-go's. A standby watches the Lease, and tries when it expires or is released. A Lease that was deleted is free
-only when its last holder's time is over, because that holder may not know yet. A leader may write for `renew_deadline` after the beginning
-of its last renewal, and not a moment longer: `check` runs right before each request that writes. Another instance takes the Lease
-`lease_duration` after it has seen the last renewal, which is later. Time is CLOCK_BOOTTIME, which runs on while the process or the machine
-is suspended. A Lease that was lost is not taken again: the process ends.
+Terms and defaults are client-go's. A standby watches the Lease, and tries when it expires or is released. A Lease that
+was deleted is free only when its last holder's time is over, because that holder may not know yet. A leader may write
+for `renew_deadline` after the beginning of its last renewal, and not a moment longer: `check` runs right before each
+request that writes. Another instance takes the Lease `lease_duration` after it has seen the last renewal, which is
+later. Time is CLOCK_BOOTTIME, which runs on while the process or the machine is suspended. A Lease that was lost is not
+taken again: the process ends.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ RELEASED_SECONDS: Final = 1
 class ElectionTimes:
     """Seconds.
 
-    `lease_duration`: after it, others take a Lease that is not renewed. `renew_deadline`: how long a leader goes on without a
-    renewal. `retry_period`: the pause between two renewals, and between two tries.
+    `lease_duration`: after it, others take a Lease that is not renewed. `renew_deadline`: how long a leader goes on
+    without a renewal. `retry_period`: the pause between two renewals, and between two tries.
     """
 
     lease_duration: float = 15.0
@@ -76,7 +77,8 @@ class Elector:
     ) -> None:
         """`late` is called when a renewal fails and at the deadline: it must end all requests in progress.
 
-        `slow_path` is called when a renewal has to read the Lease first, because someone else has written or deleted it.
+        `slow_path` is called when a renewal has to read the Lease first, because someone else has written or deleted
+        it.
         """
         self.lease = lease
         self.identity = identity
@@ -95,9 +97,11 @@ class Elector:
         self._deadline = float("-inf")
         self._observed: LeaseRecord | None = None
         self._followed = False
-        """Whether a watch has just shown that the Lease is free, so that it need not be read."""
+        """True if a watch has just shown that the Lease is free, so that it need not be read."""
         self._taken_until = float("-inf")
-        """Until when the last holder that we have seen may write, on our clock. It does not matter that the Lease was deleted or edited."""
+        """Until when the last holder that we have seen may write, on our clock. It does not matter that the Lease was
+        deleted or edited.
+        """
 
     # For requests, health and the log
 
@@ -110,7 +114,7 @@ class Elector:
 
     @property
     def may_write(self) -> bool:
-        """Whether this instance holds the Lease, and its last renewal is recent enough."""
+        """True if this instance holds the Lease, and its last renewal is recent enough."""
         return self._clock() < self._deadline
 
     # The life of an instance

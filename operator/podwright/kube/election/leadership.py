@@ -1,11 +1,12 @@
-"""Whether this process decides: with leader election, only while it holds the Lease; without it, always.
+"""True if this process decides: with leader election, only while it holds the Lease; without it, always.
 
-A takeover is fenced. The former leader's last Bindings may not have reached our caches when we get the Lease, and a node would be filled
-twice (kubernetes/kubernetes#137308). So before the first decision the caches must have reached a resourceVersion that the API server
-named after we got the Lease.
+A takeover is fenced. The former leader's last Bindings may not have reached our caches when we get the Lease, and a
+node would be filled twice (kubernetes/kubernetes#137308). So before the first decision the caches must have reached a
+resourceVersion that the API server named after we got the Lease.
 
 Requests that a leader sent right before its deadline, and that the network delays by more than `lease_duration` minus
-`renew_deadline`, are not fenced: they could arrive after the takeover. A Binding of a pod that has a node by then fails.
+`renew_deadline`, are not fenced: they could arrive after the takeover. A Binding of a pod that has a node by then
+fails.
 """
 
 from __future__ import annotations
@@ -69,12 +70,12 @@ class Leadership:
 
     @property
     def elected(self) -> bool:
-        """Whether there is leader election."""
+        """True if there is leader election."""
         return self._elector is not None
 
     @property
     def may_write(self) -> bool:
-        """Whether this process leads now, or there is no leader election."""
+        """True if this process leads now, or there is no leader election."""
         return self._elector is None or self._elector.may_write
 
     @property
@@ -84,7 +85,9 @@ class Leadership:
 
     @property
     def before_write(self) -> Callable[[str], None] | None:
-        """The function to be called with the path right before each request that is not a GET. It raises NotLeadingError."""
+        """The function to be called with the path right before each request that is not a GET. It raises
+        NotLeadingError.
+        """
         elector = self._elector
         if elector is None:
             return None
@@ -96,7 +99,9 @@ class Leadership:
         return check
 
     def protect(self, http: Http) -> None:
-        """Closes the connections of this client when a renewal fails: no request that is under way may outlive the deadline."""
+        """Closes the connections of this client when a renewal fails: no request that is under way may outlive the
+        deadline.
+        """
         self._protected = http
 
     def _reset(self) -> None:
@@ -153,7 +158,9 @@ class Leadership:
         return f"standing by; lease {elector.lease} is held by {elector.holder or 'nobody'}{problem}"
 
     async def release(self) -> None:
-        """Gives the Lease up. No write may be under way, and `run` must have been cancelled. From now on only events may be written."""
+        """Gives the Lease up. No write may be under way, and `run` must have been cancelled. From now on only events
+        may be written.
+        """
         if self._elector is not None:
             await self._elector.release()
             self._released = True

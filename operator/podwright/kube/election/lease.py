@@ -97,5 +97,5 @@ def _parse(raw: object) -> LeaseRecord:
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Whether someone else has written the Lease first."""
+    """True if someone else has written the Lease first."""
     return status_of(error) == 409

@@ -27,7 +27,9 @@ Read = Callable[[Any, float], Said | None]
 
 @dataclass(slots=True)
 class Answer:
-    """`samples`: by node name. `twice`: nodes with several entries, none of which counts; `malformed`: entries that make no sense."""
+    """`samples`: by node name. `twice`: nodes with several entries, none of which counts; `malformed`: entries that
+    make no sense.
+    """
 
     samples: dict[str, Sample] = field(default_factory=dict)
     twice: set[str] = field(default_factory=set)

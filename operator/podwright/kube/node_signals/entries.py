@@ -1,4 +1,5 @@
-"""Entries: the objects in one list of a JSON text, read as the text arrives, so that neither its length nor one of them stops the loop.
+"""Entries: the objects in one list of a JSON text, read as the text arrives, so that neither its length nor one of them
+stops the loop.
 
 Only the entries themselves are parsed. The text around the list is skipped, so it may be malformed without an error.
 """
@@ -37,7 +38,7 @@ class Entries:
         self._last = b""
         self._began = False
         self.found = False
-        """Whether the list is there."""
+        """True if the list is there."""
 
     def feed(self, more: bytes) -> Iterator[Any]:
         """The entries that are complete with these bytes. Raises MalformedError."""
@@ -87,7 +88,7 @@ class Entries:
         self.found = self.found or self._open == self._path
 
     def _closed(self, char: int) -> bool:
-        """Whether an entry ends here."""
+        """True if an entry ends here."""
         if not self._open or self._open.pop()[0] != _CLOSING[char]:
             raise MalformedError("the answer is not JSON")
         return self._start >= 0 and len(self._open) == len(self._path)

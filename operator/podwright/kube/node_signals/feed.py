@@ -1,7 +1,8 @@
-"""SignalFeed: asks one source at regular intervals, and passes its samples on. Whatever the source does, only the numbers of its own signal
-are affected.
+"""SignalFeed: asks one source at regular intervals, and passes its samples on. Whatever the source does, only the
+numbers of its own signal are affected.
 
-A question has a time limit, an answer a limit on its bytes and its entries. Answers are read in short steps, between which the loop goes on.
+A question has a time limit, an answer a limit on its bytes and its entries. Answers are read in short steps, between
+which the loop goes on.
 """
 
 from __future__ import annotations

@@ -70,7 +70,9 @@ class SignalFeeds:
         return {name: feed for name, feed in made.items() if feed is not None}
 
     def define(self, signals: Signals, fresh: Feeds) -> Sequence[SignalFeed]:
-        """Changes the definitions. `fresh`: the feeds of signals whose definitions have changed. Returns the feeds to close."""
+        """Changes the definitions. `fresh`: the feeds of signals whose definitions have changed. Returns the feeds to
+        close.
+        """
         kept = {
             name: feed
             for name, feed in self._feeds.items()
@@ -107,7 +109,9 @@ class SignalFeeds:
             self._tasks[feed] = self._group.create_task(feed.run(), name=f"podwright signal {feed.name}")
 
     async def first_answers(self) -> None:
-        """Waits at most FIRST_SECONDS until each source has been asked once, so that the first decisions know its numbers."""
+        """Waits at most FIRST_SECONDS until each source has been asked once, so that the first decisions know its
+        numbers.
+        """
         waiting = [feed.asked.wait() for feed in self.feeds]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_SECONDS):

@@ -47,8 +47,8 @@ class _Numbers:
 
 
 async def current_numbers(signals: Signals, http: Http, nodes: int) -> tuple[Numbers, Mapping[str, str]]:
-    """The numbers of the signals that have a source to ask, and the problems of sources by name of the signal. `http`: with the caller's
-    rights.
+    """The numbers of the signals that have a source to ask, and the problems of sources by name of the signal. `http`:
+    with the caller's rights.
 
     Raises ConfigError for a proxy that cannot be used.
     """

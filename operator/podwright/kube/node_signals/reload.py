@@ -3,7 +3,8 @@
     read the file ─► two readings agree ─► parse it in a thread ─► can all policies go on? ─► swap, between two decisions
     anything fails ─► the definitions before go on; log, metric and /readyz say why
 
-A signal whose definition has changed begins without samples, as at the start. The others keep theirs, and their feeds go on.
+A signal whose definition has changed begins without samples, as at the start. The others keep theirs, and their feeds
+go on.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ class SignalReload:
             await self.poll()
 
     async def poll(self) -> None:
-        """Reads the file once, and loads content on which two readings in a row agree. Never raises for the content of the file."""
+        """Reads the file once, and loads content on which two readings in a row agree. Never raises for the content of
+        the file.
+        """
         try:
             content = await self._thread.call(lambda: read_at_most(self._path, MAX_BYTES), READ_SECONDS)
         except OSError as error:
@@ -118,8 +121,8 @@ class SignalReload:
         self._feeds.refusal = ""
 
     def _fail(self, problem: str, content: bytes | None, *, retry: bool = False) -> None:
-        """Reports that the file cannot be used. `content`: None if it cannot be read. `retry`: try it again later, because the policies may
-        change.
+        """Reports that the file cannot be used. `content`: None if it cannot be read. `retry`: try it again later,
+        because the policies may change.
         """
         failed = problem if content is None else content
         again, self._failed = failed == self._failed, failed

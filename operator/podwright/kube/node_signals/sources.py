@@ -37,7 +37,9 @@ class Source(Protocol):
     path: Sequence[str]
 
     def answer(self) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """The body of the answer in pieces. Raises SourceError, ClusterError, ConfigError, OSError and aiohttp's errors."""
+        """The body of the answer in pieces. Raises SourceError, ClusterError, ConfigError, OSError and aiohttp's
+        errors.
+        """
 
     async def close(self) -> None:
         """Closes its connections."""
@@ -85,7 +87,7 @@ class PrometheusSource:
             yield checked(response)
 
     def _authorization(self) -> dict[str, str]:
-        """The token is read anew for each question, because it may be replaced at any time. Raises ConfigError."""
+        """The token is read again for each question, because it may be replaced at any time. Raises ConfigError."""
         file = self._settings.bearer_token_file
         if not file:
             return {}

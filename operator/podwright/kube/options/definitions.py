@@ -14,12 +14,13 @@ PREFIX: Final = "PODWRIGHT_"
 class Option:
     """The definition of one option.
 
-    `default`: the value as a user would write it, None for none; `as_kube_scheduler`: likewise for `podwright kube-scheduler`.
-    `repeatable`: the flag can be given several times, and the variable is a list separated by `type.separator`; the value is a tuple.
-    `short`: another flag of one letter, or empty. `under_kopf`: False if plain `kopf run` has a flag of its own for it.
+    `default`: the value as a user would write it, None for none; `as_kube_scheduler`: likewise for `podwright
+    kube-scheduler`. `repeatable`: the flag can be given several times, and the variable is a list separated by
+    `type.separator`; the value is a tuple. `short`: another flag of one letter, or empty. `under_kopf`: False if plain
+    `kopf run` has a flag of its own for it.
 
-    `no_effect`: why a flag of kube-scheduler has no effect here, empty if it has one. `already`: the value that says what Podwright does
-    anyway, so that it needs no warning; None for none.
+    `no_effect`: why a flag of kube-scheduler has no effect here, empty if it has one. `already`: the value that says
+    what Podwright does anyway, so that it needs no warning; None for none.
     """
 
     name: str
@@ -66,7 +67,9 @@ def option(
     repeatable: bool = False,
     under_kopf: bool = True,
 ) -> Any:
-    """A field of the options. `flag` is only needed where it is not the field's name. `as_kube_scheduler`: if it is another default."""
+    """A field of the options. `flag` is only needed where it is not the field's name. `as_kube_scheduler`: if it is
+    another default.
+    """
     parts = {
         "type": type,
         "help": help,

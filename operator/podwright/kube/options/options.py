@@ -1,8 +1,8 @@
 """The options of a scheduler process. Each is defined once, as a field of `Options` or of its parts.
 
 From the definition follow the flag of `podwright run` and of `podwright kube-scheduler` (`cli/flags/scheduler.py`), the
-environment variable (also
-under plain `kopf run`), the help text, and the page docs/options.md. To add an option, add a field and run `make options`.
+environment variable (also under plain `kopf run`), the help text, and the page docs/options.md. To add an option, add a
+field and run `make options`.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ IN_CONFIGURATION: Final[Mapping[str, str]] = {
 class Options(ServingOptions, UnusedOptions):
     """The values of all options. Raises OptionsError for values that contradict each other.
 
-    `as_kube_scheduler`: the process takes kube-scheduler's place, as `podwright kube-scheduler`. `asks_extenders`: it asks the extenders
-    that policies name, which `podwright extender` does not.
+    `as_kube_scheduler`: the process takes kube-scheduler's place, as `podwright kube-scheduler`. `asks_extenders`: it
+    asks the extenders that policies name, which `podwright extender` does not.
     """
 
     as_kube_scheduler: bool = False
@@ -278,7 +278,7 @@ class Options(ServingOptions, UnusedOptions):
 
     @property
     def in_cluster(self) -> bool:
-        """Whether the process runs in a pod."""
+        """True if the process runs in a pod."""
         return _NAMESPACE_FILE.exists() or bool(os.environ.get("POD_NAMESPACE"))
 
     @property
@@ -317,7 +317,9 @@ class Options(ServingOptions, UnusedOptions):
 
     @property
     def kubeconfig_file(self) -> str | None:
-        """The kubeconfig file. That of the configuration file wins, as with kube-scheduler, which never uses --kubeconfig then."""
+        """The kubeconfig file. That of the configuration file wins, as with kube-scheduler, which never uses
+        --kubeconfig then.
+        """
         if self.config is None:
             return self.kubeconfig or None
         return (

@@ -1,4 +1,6 @@
-"""The options of the server of health and metrics, and of who may read what there, with kube-scheduler's names and defaults."""
+"""The options of the server of health and metrics, and of who may read what there, with kube-scheduler's names and
+defaults.
+"""
 
 from __future__ import annotations
 

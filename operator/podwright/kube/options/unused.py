@@ -1,4 +1,5 @@
-"""Flags of kube-scheduler that have no effect in Podwright. A value that is given is checked, and one warning at start says why.
+"""Flags of kube-scheduler that have no effect in Podwright. A value that is given is checked, and one warning at start
+says why.
 
 Source: `kube-scheduler --help` of Kubernetes 1.37.
 """

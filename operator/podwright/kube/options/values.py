@@ -77,8 +77,8 @@ class OptionsError(ValueError):
 class ValueType:
     """`parse` makes the value of its text, or raises OptionsError; `placeholder` stands for the text in `--help`.
 
-    `joined`: the value of a flag that is given several times is that of all texts with commas between them. `separator`: between the
-    values of a variable that holds several.
+    `joined`: the value of a flag that is given several times is that of all texts with commas between them.
+    `separator`: between the values of a variable that holds several.
     """
 
     placeholder: str
@@ -324,7 +324,9 @@ def _module_verbosities(text: str) -> tuple[tuple[str, int], ...]:
 
 @dataclass(frozen=True, slots=True)
 class CertificateForNames:
-    """The files of a certificate and of its key, and names and addresses that clients ask for; without names, those of the certificate."""
+    """The files of a certificate and of its key, and names and addresses that clients ask for; without names, those of
+    the certificate.
+    """
 
     certificate: str
     key: str

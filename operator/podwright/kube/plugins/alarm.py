@@ -1,7 +1,9 @@
-"""The timer of the plugin guard: a signal that interrupts the thread that decides, also in a system call such as a sleep.
+"""The timer of the plugin guard: a signal that interrupts the thread that decides, also in a system call such as a
+sleep.
 
-The kernel sends the signal, so it arrives although the plugin holds the interpreter's lock, and Python runs the handler in the main thread, between two
-instructions. Native code that never looks for signals is not interrupted: then `/livez` fails, and the container is restarted.
+The kernel sends the signal, so it arrives although the plugin holds the interpreter's lock, and Python runs the handler
+in the main thread, between two instructions. Native code that never looks for signals is not interrupted: then `/livez`
+fails, and the container is restarted.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from podwright.engine.plugins.guard import TICK_SECONDS, PluginGuard
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS: Final = 0.002
-"""The longest time until an overdue call is checked again. The time varies, so that the signal also arrives where a plugin catches no
-exceptions.
+"""The longest time until an overdue call is checked again. The time varies, so that the signal also arrives where a
+plugin catches no exceptions.
 """
 
 

@@ -18,8 +18,8 @@ from podwright.kube.plugins.alarm import PluginAlarm
 
 @contextmanager
 def guarded_plugins() -> Iterator[PluginGuard]:
-    """A context with a guard for plugins that run in the main thread. It sets no time budget, because the speed of this machine says
-    nothing about the operator's.
+    """A context with a guard for plugins that run in the main thread. It sets no time budget, because the speed of this
+    machine says nothing about the operator's.
     """
     guard = PluginGuard(ThreadTimes(clock=time.monotonic, cpu=time.thread_time), Metrics(time.monotonic), budget=inf)
     alarm = PluginAlarm(guard)

@@ -3,9 +3,9 @@
     arm ─► the event loop does not run for HANG_SECONDS ─► the stacks go to a file, without the interpreter ─► the kubelet kills the process
     restart ─► the innermost plugin of the main thread's stack is remembered ─► it starts switched off, or its file is not loaded
 
-Native code that does not return may hold the interpreter's lock, so no Python code can report it: `faulthandler` has a thread of its own that needs no
-lock. The files are in a directory that outlives the container, but not the pod: an emptyDir. So this needs no right on the API server, and a new
-pod tries the plugin once more.
+Native code that does not return may hold the interpreter's lock, so no Python code can report it: `faulthandler` has a
+thread of its own that needs no lock. The files are in a directory that outlives the container, but not the pod: an
+emptyDir. So this needs no right on the API server, and a new pod tries the plugin once more.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ _FRAME: Final = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """A version of a plugin file in which the process hung. `at_import`: while it was imported. `where`: the line and the function."""
+    """A version of a plugin file in which the process hung. `at_import`: while it was imported. `where`: the line and
+    the function.
+    """
 
     path: str
     digest: str

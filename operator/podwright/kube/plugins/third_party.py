@@ -1,4 +1,5 @@
-"""Third-party plugins in a process that decides: they are loaded, watched, loaded again when their files change, and switched off if they hung.
+"""Third-party plugins in a process that decides: they are loaded, watched, loaded again when their files change, and
+switched off if they hung.
 
 load ─► the engine is built ─► start: the alarm rings, the directories are read again and again ─► stop
 """

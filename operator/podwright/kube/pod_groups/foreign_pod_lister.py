@@ -1,8 +1,8 @@
 """Finds members of pod groups that ask for another scheduler, so that the group's status can name them.
 
-Only pods that may be ours are watched. So the pending pods of other schedulers are listed from time to time, in namespaces
-where a group stays incomplete. Each list is complete: foreign pods that it lacks are removed. What is found is kept in
-engine/intake/foreign_pods.
+Only pods that may be ours are watched. So the pending pods of other schedulers are listed from time to time, in
+namespaces where a group stays incomplete. Each list is complete: foreign pods that it lacks are removed. What is found
+is kept in engine/intake/foreign_pods.
 """
 
 from __future__ import annotations

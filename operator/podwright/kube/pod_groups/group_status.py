@@ -1,8 +1,8 @@
 """The status of pod groups: conditions of both APIs, and the fields of the custom resource.
 
-Invariant: what a status says already is not written again, and a group that was scheduled once is never called unscheduled.
-Types, reasons and rules follow the API reference of PodGroup and kube-scheduler's own writes. `phases` decides what the fields
-say, engine/gangs what the conditions say; retries are in kube/write/queued_status.
+Invariant: what a status says already is not written again, and a group that was scheduled once is never called
+unscheduled. Types, reasons and rules follow the API reference of PodGroup and kube-scheduler's own writes. `phases`
+decides what the fields say, engine/gangs what the conditions say; retries are in kube/write/queued_status.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ SCHEDULED: Final = "PodGroupInitiallyScheduled"
 SCHEDULED_IN_V1ALPHA2: Final = "PodGroupScheduled"
 DISRUPTED: Final = "DisruptionTarget"
 MINIMUM: Final = "podwright.dev/MinimumPlaced"
-"""False while a gang that was scheduled once has fewer pods than its minimum. Groups to which that never happened do not have it."""
+"""False while a gang that was scheduled once has fewer pods than its minimum. Groups to which that never happened do
+not have it.
+"""
 LONGEST_MESSAGE: Final = 32_768
 """Characters that a condition's message may have."""
 
 
 def was_scheduled(conditions: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether these conditions say that the group was scheduled once."""
+    """True if these conditions say that the group was scheduled once."""
     return any(conditions.get(kind, {}).get("status") == "True" for kind in (SCHEDULED, SCHEDULED_IN_V1ALPHA2))
 
 
@@ -49,7 +51,7 @@ class Condition:
     generation: int
 
     def equals(self, raw: Mapping[str, Any]) -> bool:
-        """Whether a condition of the API says the same."""
+        """True if a condition of the API says the same."""
         said = (raw.get("status"), raw.get("reason"), raw.get("message") or "", raw.get("observedGeneration") or 0)
         return said == (self.status, self.reason, self.message, self.generation)
 
@@ -66,10 +68,12 @@ class _KnownGroup:
     fields: dict[str, Any]
     scheduled_once: bool
     written: Mapping[str, Any] | None = None
-    """The fields that we wrote last. A change by another client stays: two writers that both restore their value would never stop."""
+    """The fields that we wrote last. A change by another client stays: two writers that both restore their value would
+    never stop.
+    """
 
     def differs_from(self, fields: Mapping[str, Any]) -> bool:
-        """Whether these fields have to be written. A missing count is 0."""
+        """True if these fields have to be written. A missing count is 0."""
         if fields == self.written:
             return False
         return any((self.fields.get(name) or None) != (value or None) for name, value in fields.items())
@@ -226,7 +230,9 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
             )
 
     def _conditions_to_write(self, known: _KnownGroup, change: _Change) -> list[Mapping[str, Any]]:
-        """The conditions of the patch. A merge patch replaces the custom resource's list, so there it is the whole list."""
+        """The conditions of the patch. A merge patch replaces the custom resource's list, so there it is the whole
+        list.
+        """
         found: dict[str, Mapping[str, Any]] = {}
         for kind, condition in change.conditions.items():
             before = known.conditions.get(kind, {})

@@ -1,9 +1,9 @@
 """The status fields of a `scheduling.x-k8s.io` PodGroup: its phase, and counts of its members.
 
-Assigned members are counted from their stream, since finished pods leave the cache; pending members are counted from the
-cache. A group whose members all belong to another scheduler is left to that scheduler. Changes are collected for a moment and
-handed to `status`, which writes them. Phases and fields follow the documentation and the controller of the scheduler-plugins
-project.
+Assigned members are counted from their stream, since finished pods leave the cache; pending members are counted from
+the cache. A group whose members all belong to another scheduler is left to that scheduler. Changes are collected for a
+moment and handed to `status`, which writes them. Phases and fields follow the documentation and the controller of the
+scheduler-plugins project.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class PodGroupPhases:
             self._has_changes.set()
 
     def _is_ours(self, key: str) -> bool:
-        """Whether no other scheduler owns the group: it has a member of ours, or no members."""
+        """True if no other scheduler owns the group: it has a member of ours, or no members."""
         placed = self._by_group.get(key, {})
         waiting = self._engine.cache.groups.members(key).waiting
         return bool(waiting) or not placed or any(member.ours for member in placed.values())

@@ -1,8 +1,9 @@
-"""Discovery of PodGroup APIs: finds the served ones, at the start and later, and reflects their groups into the object store.
+"""Discovery of PodGroup APIs: finds the served ones, at the start and later, and reflects their groups into the object
+store.
 
-The Workload API has several versions; the best one that is served is used. The custom resource may be installed and removed at
-any time. Its CRD is watched, if RBAC allows, so that its first group is not missed; discovery also runs regularly. Invariant:
-until an API is served and readable, pods that name a group of it are scheduled one by one.
+The Workload API has several versions; the best one that is served is used. The custom resource may be installed and
+removed at any time. Its CRD is watched, if RBAC allows, so that its first group is not missed; discovery also runs
+regularly. Invariant: until an API is served and readable, pods that name a group of it are scheduled one by one.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ CRD_POLL_SECONDS: Final = 0.2
 CRD_TIMEOUT_SECONDS: Final = 10.0
 """How long discovery runs that often."""
 GONE_SECONDS: Final = 20.0
-"""How long an API must be missing to count as gone, unless its CRD was deleted. A starting API server may lack it for a moment."""
+"""How long an API must be missing to count as gone, unless its CRD was deleted. A starting API server may lack it for a
+moment.
+"""
 SYNC_SECONDS: Final = 30.0
 """How long to wait for the first list of new groups."""
 
@@ -140,7 +143,7 @@ class ServedPodGroupApis:
         return True
 
     def _update(self, kind: str, api: ServedApi, best: Resource | None) -> bool:
-        """Whether the API was given up, or replaced by another version."""
+        """True if the API was given up, or replaced by another version."""
         if best == api.resource:
             api.missing_since = None
             return False

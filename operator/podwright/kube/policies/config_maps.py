@@ -1,8 +1,8 @@
 """ConfigMapReader: reads the ConfigMaps that LocalSchedulerPolicies take params from, each with a `get` of its own.
 
-A namespace decides which of its ConfigMaps the operator may read, by a Role that names them. So there is no list and no watch: each one is
-asked for again after `AGAIN_SECONDS`, and all together `READS_PER_SECOND` times a second at most. While one is unchanged, only its metadata
-is transferred. A ConfigMap that is too large is not taken.
+A namespace decides which of its ConfigMaps the operator may read, by a Role that names them. So there is no list and no
+watch: each one is asked for again after `AGAIN_SECONDS`, and all together `READS_PER_SECOND` times a second at most.
+While one is unchanged, only its metadata is transferred. A ConfigMap that is too large is not taken.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The controller of policies of one kind: applies them to the engine.
 
-Events may come in any order and repeatedly: `apply` and `remove` are idempotent. The expressions of a policy are compiled in a thread before
-it is applied (preparation.py). To check the rest and to build its plugins takes milliseconds, so policies that change all the time must not
-keep the scheduling loop from deciding: policies get a share of the time, and of the changes of one policy that wait for it only the last one
-counts (turns.py). statuses.py writes the statuses.
+Events may come in any order and repeatedly: `apply` and `remove` are idempotent. The expressions of a policy are
+compiled in a thread before it is applied (preparation.py). To check the rest and to build its plugins takes
+milliseconds, so policies that change all the time must not keep the scheduling loop from deciding: policies get a share
+of the time, and of the changes of one policy that wait for it only the last one counts (turns.py). statuses.py writes
+the statuses.
 """
 
 from __future__ import annotations
@@ -56,13 +57,15 @@ class PolicyController:
         events: PolicyEvents | None = None,
         limit: WriteLimit | None = None,
     ) -> None:
-        """`clock` gives seconds since the epoch. `kind`: SchedulerPolicies, unless others are given. `events`: where refusals are
-        reported. `limit`: how often statuses are written.
+        """`clock` gives seconds since the epoch. `kind`: SchedulerPolicies, unless others are given. `events`: where
+        refusals are reported. `limit`: how often statuses are written.
         """
         self.readable = False
-        """Whether RBAC allows us to list and watch policies; their kind may still be missing."""
+        """True if RBAC allows us to list and watch policies; their kind may still be missing."""
         self.appeared = asyncio.Event()
-        """Set when policies can be watched that could not be before. The watcher of policies clears it and watches again."""
+        """Set when policies can be watched that could not be before. The watcher of policies clears it and watches
+        again.
+        """
         self._http = http
         self._engine = engine
         self._kind: PolicyKind = kind or PolicyKind(engine)
@@ -131,7 +134,9 @@ class PolicyController:
                 self._announce(asyncio.get_running_loop().time())
 
     async def _apply_first(self) -> None:
-        """Applies the change whose turn it is, unless a newer one or a deletion comes while its expressions are compiled."""
+        """Applies the change whose turn it is, unless a newer one or a deletion comes while its expressions are
+        compiled.
+        """
         key, raw = self._waiting.first()
         await self._prepare(raw)
         if self._waiting.get(key) is raw:
@@ -145,7 +150,9 @@ class PolicyController:
             log.exception("cannot compile the expressions of policy %s before it is applied", self._kind.key_of(raw))
 
     def _result(self, key: str, generation: int, work: Callable[[], ApplyResult]) -> ApplyResult:
-        """The result of `work` on one policy. Whatever it raises becomes that policy's condition, and keeps no other from its turn."""
+        """The result of `work` on one policy. Whatever it raises becomes that policy's condition, and keeps no other
+        from its turn.
+        """
         try:
             return work()
         except Exception as error:
@@ -249,7 +256,7 @@ class PolicyController:
             await self.relist(at_once=True)
 
     def _is_newer(self, raw: Raw) -> bool:
-        """Whether a listed policy differs from what was applied, and from what waits to be applied, and is not older."""
+        """True if a listed policy differs from what was applied, and from what waits to be applied, and is not older."""
         _, uid, generation = identity_of(raw)
         key = self._kind.key_of(raw)
         waiting, known = self._waiting.get(key), self._applied.get(key)
@@ -262,7 +269,8 @@ class PolicyController:
         return not known.version or known.version != raw["metadata"].get("resourceVersion")
 
     async def relist(self, *, at_once: bool = False) -> None:
-        """Applies all policies on the API server, and removes all others. Raises ClusterError. `at_once`: nothing is decided yet.
+        """Applies all policies on the API server, and removes all others. Raises ClusterError. `at_once`: nothing is
+        decided yet.
 
         Events that come during the list may be newer than it, and win.
         """
@@ -298,7 +306,8 @@ class PolicyController:
     async def run_relists(self) -> None:
         """Relists every RELIST_SECONDS, from the moment that RBAC allows it, until it is cancelled.
 
-        Kopf does not report deletions that happen while its watch is broken, and sometimes misses that the kind was installed.
+        Kopf does not report deletions that happen while its watch is broken, and sometimes misses that the kind was
+        installed.
         """
         if not self.readable:
             await self.wait_until_readable()

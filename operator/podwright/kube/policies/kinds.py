@@ -1,4 +1,6 @@
-"""The two kinds of policies as the controller sees them: SchedulerPolicies by name, LocalSchedulerPolicies by namespace/name."""
+"""The two kinds of policies as the controller sees them: SchedulerPolicies by name, LocalSchedulerPolicies by
+namespace/name.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,9 @@ Raw = Mapping[str, Any]
 class PolicyKind:
     """What the controller does with policies of one kind.
 
-    After a change was applied, the next one waits for `pause_factor` times as long as that took: SchedulerPolicies get a fifth of the time,
-    local ones a twentieth. `announce_seconds`: the shortest time between two notifications of the engine about changes.
+    After a change was applied, the next one waits for `pause_factor` times as long as that took: SchedulerPolicies get
+    a fifth of the time, local ones a twentieth. `announce_seconds`: the shortest time between two notifications of the
+    engine about changes.
     """
 
     def __init__(self, engine: Engine, *, local: bool = False) -> None:
@@ -57,7 +60,7 @@ class PolicyKind:
         return self._engine.policies.check_local(key)
 
     def is_outdated(self, key: str) -> bool:
-        """Whether the policy is to be applied again although it has not changed."""
+        """True if the policy is to be applied again although it has not changed."""
         return not self._local and key in self._set.outdated
 
     def listen(self, wake: Callable[[], None], relist: Callable[[], None]) -> None:

@@ -1,7 +1,9 @@
-"""Preparation: compiles the expressions of a changed policy in a thread, one after the other, before the policy is applied.
+"""Preparation: compiles the expressions of a changed policy in a thread, one after the other, before the policy is
+applied.
 
-To compile a long expression takes tenths of a second, in which the loop must go on deciding. The library that checks types holds Python's
-interpreter for a part of that, some milliseconds for each 1,000 characters; the rest gives way to the loop.
+To compile a long expression takes tenths of a second, in which the loop must go on deciding. The library that checks
+types holds Python's interpreter for a part of that, some milliseconds for each 1,000 characters; the rest gives way to
+the loop.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ _GIVE_WAY_SECONDS: Final = 0.0005
 
 
 def is_prepared(raw: Raw, signals: Signals) -> bool:
-    """Whether the policy can be applied without compiling anything. `signals`: all that are defined."""
+    """True if the policy can be applied without compiling anything. `signals`: all that are defined."""
     return next(uncompiled(raw.get("spec"), signals), None) is None
 
 

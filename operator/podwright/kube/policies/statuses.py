@@ -1,7 +1,7 @@
 """Writes the statuses of policies of one kind when they have changed.
 
-Each policy has a backoff of its own, and its status is written once a second at most; all policies together, five times a second. After
-every change the statuses of all policies are compared, because one policy can shadow another.
+Each policy has a backoff of its own, and its status is written once a second at most; all policies together, five times
+a second. After every change the statuses of all policies are compared, because one policy can shadow another.
 """
 
 from __future__ import annotations
@@ -71,8 +71,9 @@ class Applied:
 
     `version`: the object's resourceVersion. `basis`: what the status on the API server says, None if that is not known.
 
-    `attempted_at`: when the status was written last, with or without success, by the clock of the event loop. `failures`: how many writes
-    failed in a row. The status is not written before `not_before`; if `retried`, it is written then, otherwise after the next change.
+    `attempted_at`: when the status was written last, with or without success, by the clock of the event loop.
+    `failures`: how many writes failed in a row. The status is not written before `not_before`; if `retried`, it is
+    written then, otherwise after the next change.
     """
 
     result: ApplyResult
@@ -111,7 +112,9 @@ class PolicyStatuses:
         engine.activities.listen(self.changed.set)
 
     def took(self, key: str, applied: Applied) -> None:
-        """A version of a policy was applied. A newer generation's status is written soon, but not sooner than a second after the last write."""
+        """A version of a policy was applied. A newer generation's status is written soon, but not sooner than a second
+        after the last write.
+        """
         known = self.applied.get(key)
         if known is not None and (known.uid, known.result) == (applied.uid, applied.result):
             if not known.version or known.version != applied.version:
@@ -146,7 +149,9 @@ class PolicyStatuses:
         return total
 
     async def _write_statuses(self, clock: Callable[[], float], *, refresh: bool) -> None:
-        """Writes the statuses that have changed, except those that have to wait. `refresh`: also if only counts have changed."""
+        """Writes the statuses that have changed, except those that have to wait. `refresh`: also if only counts have
+        changed.
+        """
         for key in list(self.applied):
             applied = self.applied.get(key)
             if applied is None or not self._engine.policies.policy_set.is_concerned(key):
@@ -173,7 +178,9 @@ class PolicyStatuses:
             applied.retried = True
 
     async def _write_status(self, applied: Applied, basis: tuple[object, ...], work: Work, *, refresh: bool) -> None:
-        """Writes the status, unless the API server has it already, with or without its counts. `basis`, `work`: what it is about."""
+        """Writes the status, unless the API server has it already, with or without its counts. `basis`, `work`: what it
+        is about.
+        """
         clock = asyncio.get_running_loop().time
         applied.retried = False
         policies = self._kind.policies

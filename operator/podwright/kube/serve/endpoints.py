@@ -1,4 +1,5 @@
-"""The paths of the server and their answers. Everything here runs in the server's thread; `Content` is what it asks the scheduler.
+"""The paths of the server and their answers. Everything here runs in the server's thread; `Content` is what it asks the
+scheduler.
 
 | path | answer |
 | --- | --- |
@@ -65,7 +66,9 @@ class Content:
     checks: Callable[[], Problems]
     """The named checks of /readyz."""
     metrics: Callable[[], Iterator[Sequence[Snapshot]]]
-    """Snapshots of all metrics, in short steps. Each step runs in the scheduler's thread; the snapshots are called in the server's."""
+    """Snapshots of all metrics, in short steps. Each step runs in the scheduler's thread; the snapshots are called in
+    the server's.
+    """
     pods: pod_resources.Pods
     """The pods for /metrics/resources."""
     configuration: Callable[[], Callable[[], Mapping[str, Any]]]

@@ -1,7 +1,8 @@
 """Two event loops: the scheduler's, and the one of the server of health and metrics, which runs in a thread of its own.
 
-A probe must be answered while the scheduler's loop decides about a pod, and must tell a loop that is busy from one that is stuck.
-Only the scheduler's thread changes or reads the scheduler's state: the server asks it through `SchedulerLoop.call`.
+A probe must be answered while the scheduler's loop decides about a pod, and must tell a loop that is busy from one that
+is stuck. Only the scheduler's thread changes or reads the scheduler's state: the server asks it through
+`SchedulerLoop.call`.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ T = TypeVar("T")
 BEAT_SECONDS: Final = 1.0
 """How often the server's thread asks the scheduler's loop for a sign of life."""
 STUCK_BEATS: Final = 60
-"""The scheduler's loop counts as stuck after this many beats without an answer. An attempt to schedule a pod takes a fraction of a beat."""
+"""The scheduler's loop counts as stuck after this many beats without an answer. An attempt to schedule a pod takes a
+fraction of a beat.
+"""
 
 
 class SchedulerLoop:
     """The scheduler's loop, as seen by the server's thread.
 
-    `unanswered` counts beats instead of seconds, so that a process that was stopped or a machine that slept is not taken for stuck.
+    `unanswered` counts beats instead of seconds, so that a process that was stopped or a machine that slept is not
+    taken for stuck.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -60,7 +64,9 @@ class SchedulerLoop:
         return f"the scheduling loop has not run for {self.unanswered * BEAT_SECONDS:.0f} s"
 
     async def call(self, function: Callable[[], T], seconds: float) -> T:
-        """Runs the function in the scheduler's thread, and returns its result. Raises TimeoutError, and what the function raises."""
+        """Runs the function in the scheduler's thread, and returns its result. Raises TimeoutError, and what the
+        function raises.
+        """
         result = concurrent.futures.Future[T]()
 
         def run() -> None:

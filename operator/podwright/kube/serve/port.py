@@ -42,7 +42,9 @@ _quiet.setLevel(logging.CRITICAL)
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen. `option` is named in errors. `context`: see `Listener`, None for plain HTTP; `shared`: see `Listener.open`."""
+    """Where to listen. `option` is named in errors. `context`: see `Listener`, None for plain HTTP; `shared`: see
+    `Listener.open`.
+    """
 
     option: str
     host: str
@@ -84,7 +86,9 @@ class Port:
 async def open_port(
     routes: Iterable[web.RouteDef], gate: Gate, address: Address, limits: Limits, dropped: Callable[[str], None]
 ) -> Port:
-    """Opens a port. `dropped` gets the reason of each connection that is dropped. Raises OSError, which names the option."""
+    """Opens a port. `dropped` gets the reason of each connection that is dropped. Raises OSError, which names the
+    option.
+    """
     application = web.Application(middlewares=[_middleware(gate, lambda: listener, keep_alive=limits.keep_alive)])
     application[LASTS] = lambda request, seconds: listener.lasts(request.protocol, seconds)
     application.add_routes(routes)

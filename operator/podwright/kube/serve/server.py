@@ -1,6 +1,8 @@
-"""The server of health and metrics. It runs in a thread of its own, so that probes are answered at once whatever is being decided.
+"""The server of health and metrics. It runs in a thread of its own, so that probes are answered at once whatever is
+being decided.
 
-Each port is a `Listener`, which bounds what clients can use, and an application of aiohttp with a gate and the common endpoints.
+Each port is a `Listener`, which bounds what clients can use, and an application of aiohttp with a gate and the common
+endpoints.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The audit of a watch: finds events that the watch has missed, and has the reflector relist.
 
 A watch that loses an event notices nothing. A deleted pod would keep its resources, and a node that shrank would be
-overcommitted, until the process ends. So an audit lists the metadata of all objects from time to time and compares it with
-what the reflector knows. A difference that remains once the watch has passed the list's resourceVersion is a missed event.
-The more objects there are, the rarer the audits, which keeps their cost to the API server about constant. Run by `reflector`;
-pending pods have another audit, `pending_audit`.
+overcommitted, until the process ends. So an audit lists the metadata of all objects from time to time and compares it
+with what the reflector knows. A difference that remains once the watch has passed the list's resourceVersion is a
+missed event. The more objects there are, the rarer the audits, which keeps their cost to the API server about constant.
+Run by `reflector`; pending pods have another audit, `pending_audit`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ SECONDS_PER_OBJECT: Final = 0.01
 POLL_SECONDS: Final = 5.0
 """How often a difference is checked again."""
 LATE_SECONDS: Final = 90.0
-"""How late an event may be. Bookmarks come about every minute and usually show sooner that the watch has passed the list."""
+"""How late an event may be. Bookmarks come about every minute and usually show sooner that the watch has passed the
+list.
+"""
 
 
 class Audited(Protocol):
@@ -100,7 +102,8 @@ async def audit(reflector: Audited) -> list[str]:
 class Comparison:
     """What a list has that a reflector did not have when the list began.
 
-    `version`: that of the list. `gone`: objects that the list lacks, with the version known before; `newer`: with the version listed.
+    `version`: that of the list. `gone`: objects that the list lacks, with the version known before; `newer`: with the
+    version listed.
     """
 
     reflector: Audited

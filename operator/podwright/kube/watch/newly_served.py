@@ -1,7 +1,7 @@
 """Pods of scheduler names that a policy has just begun to serve.
 
-Until then, the scheduler ignored their events, so they are listed once. A name whose pods cannot be listed is tried again after pauses that
-grow, and does not delay the others.
+Until then, the scheduler ignored their events, so they are listed once. A name whose pods cannot be listed is tried
+again after pauses that grow, and does not delay the others.
 """
 
 from __future__ import annotations
@@ -72,13 +72,17 @@ class NewlyServedNames:
                 await self._list(names[:1], pending_pods_of(names[0]))
 
     def _watch_default_scheduler(self) -> None:
-        """Watches the pods of the default scheduler: the watch of pending pods leaves them out unless their name is served when it begins."""
+        """Watches the pods of the default scheduler: the watch of pending pods leaves them out unless their name is
+        served when it begins.
+        """
         del self._due[KUBERNETES_DEFAULT_SCHEDULER_NAME]
         selector = pending_pods_of(KUBERNETES_DEFAULT_SCHEDULER_NAME)
         self._watches.start(DEFAULT_SCHEDULER_WATCH, POD, self._pending, selector, required=False)
 
     async def _list(self, names: Sequence[str], selector: str) -> None:
-        """Lists the pods of these names, which are due. A name that cannot be listed is due again later, if it is served then."""
+        """Lists the pods of these names, which are due. A name that cannot be listed is due again later, if it is
+        served then.
+        """
         for name in names:
             del self._due[name]
         clock = asyncio.get_running_loop().time

@@ -1,10 +1,10 @@
 """The audit of pending pods: finds what Kopf's watch has missed, within about a minute.
 
-Kopf does not report objects that vanished while its watch was broken, and a pod that is not in the queue waits for ever. So all
-pending pods are listed every minute. Pods that the queue does not know are put into it; pods that it knew before the list and
-that the list lacks are dropped. The list is consistent, so nothing newer is undone. Usually nothing was missed, and metadata
-is enough to see that. Each scheduler name has a list of its own, and one that fails does not stop the others; of many names, the pods are
-in one list. Run by `runtime`, also once before the first decision.
+Kopf does not report objects that vanished while its watch was broken, and a pod that is not in the queue waits for
+ever. So all pending pods are listed every minute. Pods that the queue does not know are put into it; pods that it knew
+before the list and that the list lacks are dropped. The list is consistent, so nothing newer is undone. Usually nothing
+was missed, and metadata is enough to see that. Each scheduler name has a list of its own, and one that fails does not
+stop the others; of many names, the pods are in one list. Run by `runtime`, also once before the first decision.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class PendingAudit:
             await self.audit()
 
     async def audit_at_start(self) -> None:
-        """Returns once all pending pods are known, except those of names whose pods the API server does not list although it answers."""
+        """Returns once all pending pods are known, except those of names whose pods the API server does not list
+        although it answers.
+        """
         clock = asyncio.get_running_loop().time
         started, failures = clock(), 0
         while failed := await self.audit(V2):
@@ -73,7 +75,9 @@ class PendingAudit:
             await asyncio.sleep(START_RETRY.pause(failures))
 
     async def audit(self, level: int = logging.INFO) -> Mapping[str, ClusterError]:
-        """Makes one audit. Returns the errors by name: of these names, no pod was dropped, and pods may be missing. `level`: that of its log line."""
+        """Makes one audit. Returns the errors by name: of these names, no pod was dropped, and pods may be missing.
+        `level`: that of its log line.
+        """
         before = self._pending.waiting()
         listed: set[str] = set()
         unknown: list[str] = []

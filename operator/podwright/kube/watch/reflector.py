@@ -1,9 +1,9 @@
 """A reflector, as in client-go: keeps a sink's view of one kind current with a list in pages and an endless watch.
 
-It guarantees to its sink that every object the API server has is `put` at least once, and that every object that is gone is
-`drop`ped, also one that vanished while no watch was open: after a 410 a new list is compared with the known objects. Audits
-(`audit`) find events that a watch has missed, and trigger a relist. The reflector keeps keys and versions, never bodies.
-A sink must not raise.
+It guarantees to its sink that every object the API server has is `put` at least once, and that every object that is
+gone is `drop`ped, also one that vanished while no watch was open: after a 410 a new list is compared with the known
+objects. Audits (`audit`) find events that a watch has missed, and trigger a relist. The reflector keeps keys and
+versions, never bodies. A sink must not raise.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ log = logging.getLogger(__name__)
 WATCH_SECONDS: Final = (300, 600)
 """How long one watch request lasts: a random time within, as in client-go."""
 SILENCE_SECONDS: Final = 80.0
-"""After this long without data the server is asked whether it has moved on. Bookmarks come about every minute, but not for a
-kind that has not changed since the watch began."""
+"""After this long without data the server is asked whether it has moved on. Bookmarks come about every minute, but not
+for a kind that has not changed since the watch began."""
 FORCED_WATCH_SECONDS: Final = 3
 """How long a watch lasts that is opened for a bookmark: the server sends it two seconds before the end."""
 MEDIUM: Final = 10_000
-"""With up to this many objects, a list of metadata shows whether the watch has reached a version sooner than a bookmark, which comes after
-one to two seconds.
+"""With up to this many objects, a list of metadata shows whether the watch has reached a version sooner than a
+bookmark, which comes after one to two seconds.
 """
 SMALL: Final = 1000
 """With up to this many objects, a new list is faster than a bookmark if the watch lacks something."""
@@ -109,7 +109,7 @@ class Reflector:
         self._sink = sink
         self._relist_requested = False
         self._forced = False
-        """Whether the next watch is to be short, because a caller of `reach` waits."""
+        """True if the next watch is to be short, because a caller of `reach` waits."""
         self._silence: asyncio.Timeout | None = None
         """The deadline of the watch that is being read."""
         self._free = asyncio.Event()
@@ -136,7 +136,9 @@ class Reflector:
             await self._list_and_watch()
 
     async def reach(self, version: int) -> None:
-        """Returns once the sink has everything up to this resourceVersion. A quiet watch alone would show that only after a minute."""
+        """Returns once the sink has everything up to this resourceVersion. A quiet watch alone would show that only
+        after a minute.
+        """
         reached = await self._passes(version, NATURAL_SECONDS)
         while not reached:
             few = len(self.known) <= SMALL
@@ -151,7 +153,7 @@ class Reflector:
             reached = await self._passes(version, _AGAIN_SECONDS)
 
     async def _passes(self, version: int, seconds: float, has_all: Callable[[], bool] = bool) -> bool:
-        """Whether the watch reaches the version within this time, or `has_all` is true."""
+        """True if the watch reaches the version within this time, or `has_all` is true."""
         clock = asyncio.get_running_loop().time
         ends = clock() + seconds
         while self.resource_version < version and not has_all():
@@ -161,8 +163,8 @@ class Reflector:
         return True
 
     async def _has_all_of_a_list(self, version: int, seconds: float) -> bool:
-        """Whether the watch, within this time, has everything that a list of metadata shows which begins now. That is faster than a
-        bookmark.
+        """True if the watch, within this time, has everything that a list of metadata shows which begins now. That is
+        faster than a bookmark.
         """
         try:
             async with compared_with_list(self) as comparison:
@@ -250,7 +252,8 @@ class Reflector:
         elif is_expired(error):
             log.log(V2, "%s: the resource version is too old; relisting", where)
         else:
-            # One failure is any restart of the server. The second in a row shows that it lasts, and is worth one warning.
+            # One failure is any restart of the server. The second in a row shows that it lasts, and is worth one
+            # warning.
             level = {0: V2, 1: logging.WARNING}.get(self._failures, V6)
             log.log(level, "%s: %s; trying again", where, error or type(error).__name__)
         await self._back_off(error)
@@ -352,10 +355,10 @@ class Reflector:
         return True
 
     async def _is_behind(self) -> bool:
-        """Whether the API server's watch cache of this kind is ahead of the watch. Raises as `Http.call` does.
+        """True if the API server's watch cache of this kind is ahead of the watch. Raises as `Http.call` does.
 
-        The server sends no bookmark while it has nothing newer than the version that the watch began with, so silence alone
-        proves nothing. True also if versions are not numbers.
+        The server sends no bookmark while it has nothing newer than the version that the watch began with, so silence
+        alone proves nothing. True also if versions are not numbers.
         """
         params = {"resourceVersion": "0", "fieldSelector": f"metadata.name={_NO_SUCH_NAME}"}
         server_version = resource_version(await self._http.call("GET", self.resource.collection, params=params))

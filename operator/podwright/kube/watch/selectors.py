@@ -10,8 +10,9 @@ from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME
 ASSIGNED_PODS: Final = "spec.nodeName!="
 PENDING_PODS: Final = "spec.nodeName="
 MANY_NAMES: Final = 16
-"""With more scheduler names than this, one list of the pending pods of all schedulers costs the API server less than one for each name,
-because it goes through all pods for each; and a selector that excludes them all would become too long for a URL."""
+"""With more scheduler names than this, one list of the pending pods of all schedulers costs the API server less than
+one for each name, because it goes through all pods for each; and a selector that excludes them all would become too
+long for a URL."""
 _ESCAPES: Final = str.maketrans({"\\": r"\\", ",": r"\,", "=": r"\="})
 
 
@@ -31,7 +32,9 @@ def pending_pods_except(*scheduler_names: str) -> str:
 
 
 def pods_that_may_ask_for(scheduler_names: Collection[str]) -> str:
-    """All pending pods, without those of the default scheduler unless its name is among these. It usually has by far the most."""
+    """All pending pods, without those of the default scheduler unless its name is among these. It usually has by far
+    the most.
+    """
     if KUBERNETES_DEFAULT_SCHEDULER_NAME in scheduler_names:
         return PENDING_PODS
     return pending_pods_except(KUBERNETES_DEFAULT_SCHEDULER_NAME)

@@ -1,6 +1,8 @@
-"""Watches pending pods for policies in shadow mode: those of each of their scheduler names, including the default scheduler's.
+"""Watches pending pods for policies in shadow mode: those of each of their scheduler names, including the default
+scheduler's.
 
-They are apart from the watch of pods that are to be scheduled, and run only while there is such a policy. No decision waits for them.
+They are apart from the watch of pods that are to be scheduled, and run only while there is such a policy. No decision
+waits for them.
 """
 
 from __future__ import annotations

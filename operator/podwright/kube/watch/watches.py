@@ -1,4 +1,6 @@
-"""The watches of a runtime: its reflectors, by name. The scheduler decides nothing before the first list of each is complete."""
+"""The watches of a runtime: its reflectors, by name. The scheduler decides nothing before the first list of each is
+complete.
+"""
 
 from __future__ import annotations
 
@@ -98,12 +100,12 @@ class Watches:
             reflector.go_on()
 
     def knows(self, key: str) -> bool:
-        """Whether one of the watches has an object of this key."""
+        """True if one of the watches has an object of this key."""
         return any(key in reflector.known for reflector in self._all().values())
 
     async def reach(self, version: int) -> None:
-        """Waits until each watch has everything up to this resourceVersion. It waits for nodes and pods without limit. Other kinds may be
-        forbidden or removed by now, so it waits for them at most PATIENCE_SECONDS.
+        """Waits until each watch has everything up to this resourceVersion. It waits for nodes and pods without limit.
+        Other kinds may be forbidden or removed by now, so it waits for them at most PATIENCE_SECONDS.
         """
         tasks = {name: asyncio.create_task(found.reach(version)) for name, found in self._all().items()}
         try:

@@ -1,9 +1,9 @@
 """Bindings: posted until the outcome is known.
 
-A Binding is retried after 429 (with the pause that the server asks for), 5xx, timeouts and lost connections, unless its node
-is gone or full by then. A 404 or 409 ends it. If an earlier attempt may have taken effect, a 409 is checked: the pod is read
-back, and if it is on our node, it is bound. The outcome is never guessed. `metadata.uid` is always sent, so another pod of the
-same name is never bound. Called by the engine through `api_cluster`.
+A Binding is retried after 429 (with the pause that the server asks for), 5xx, timeouts and lost connections, unless its
+node is gone or full by then. A 404 or 409 ends it. If an earlier attempt may have taken effect, a 409 is checked: the
+pod is read back, and if it is on our node, it is bound. The outcome is never guessed. `metadata.uid` is always sent, so
+another pod of the same name is never bound. Called by the engine through `api_cluster`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ RETRY: Final = RetryPolicy(shortest=0.05, longest=2.0, attempts=6, jitter=(0.0, 
 
 
 class Binder:
-    """Posts Bindings. `reason_not_to_bind(pod, node_name)`, called before each retry, says why the pod must not be bound there.
+    """Posts Bindings. `reason_not_to_bind(pod, node_name)`, called before each retry, says why the pod must not be
+    bound there.
 
     `throttled` is called for each 429.
     """

@@ -1,9 +1,10 @@
 """Events as kube-scheduler writes them: events.k8s.io/v1, repeated ones as series, posted in the background.
 
-`record` only queues. When the queue is full, new events are dropped and counted. As in client-go's broadcaster, the first warning
-is an event, its first repetition makes it a series, and further ones are only counted; the count is written regularly and at the
-end of the series. A warning whose text has changed is a new event (in client-go too, because the pod's condition, and with it
-the pod, has changed). Longer notes than the API server accepts are cut. Posting is rate-limited, and gives up after a few attempts. Texts come from the engine.
+`record` only queues. When the queue is full, new events are dropped and counted. As in client-go's broadcaster, the
+first warning is an event, its first repetition makes it a series, and further ones are only counted; the count is
+written regularly and at the end of the series. A warning whose text has changed is a new event (in client-go too,
+because the pod's condition, and with it the pod, has changed). Longer notes than the API server accepts are cut.
+Posting is rate-limited, and gives up after a few attempts. Texts come from the engine.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class _Series:
     queued: bool = False
 
     def matches(self, reason: str, action: str) -> bool:
-        """Whether all but the text is the same."""
+        """True if all but the text is the same."""
         return bool(self.body["reason"] == reason and self.body["action"] == action)
 
 
@@ -103,7 +104,7 @@ class EventRecorder:
         steady: Callable[[], float] | None = None,
     ) -> None:
         self.muted = False
-        """Whether nothing is recorded. A standby leaves the events to the leader."""
+        """True if nothing is recorded. A standby leaves the events to the leader."""
         self._http = http
         self._clock = clock
         self._steady = steady or clock
@@ -300,7 +301,9 @@ class EventRecorder:
         return self._create(post.body) if post.series is None else self._patch(post.series)
 
     def _refused(self, error: ApiError) -> None:
-        """Warns once for each reason: missing rights refuse every event alike. A namespace that is being deleted is normal."""
+        """Warns once for each reason: missing rights refuse every event alike. A namespace that is being deleted is
+        normal.
+        """
         reason = error.reason or f"HTTP {error.status}"
         expected = is_not_found(error) or "being terminated" in str(error)
         if expected or reason in self._refusals or len(self._refusals) >= _MAX_REFUSALS:

@@ -1,8 +1,9 @@
 """Eviction of preemption's victims: the condition DisruptionTarget, then a deletion that names the uid.
 
-Each eviction is a task of its own, so no decision waits for one. As many run at a time as Bindings do (engine/binding/limiter), so
-that slow deletions, an admission webhook's for example, do not delay the others. Another pod of the same name is never deleted. Texts
-follow kube-scheduler's preemption executor; engine/rejections/preemption decides who is evicted.
+Each eviction is a task of its own, so no decision waits for one. As many run at a time as Bindings do
+(engine/binding/limiter), so that slow deletions, an admission webhook's for example, do not delay the others. Another
+pod of the same name is never deleted. Texts follow kube-scheduler's preemption executor; engine/rejections/preemption
+decides who is evicted.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ class PodEvictor:
         task.add_done_callback(self._started.discard)
 
     async def finish(self, grace: float) -> None:
-        """Waits at most `grace` seconds for evictions that have started, so that no marked victim stays; cancels the others."""
+        """Waits at most `grace` seconds for evictions that have started, so that no marked victim stays; cancels the
+        others.
+        """
         for task in self.tasks - self._started:
             task.cancel()
         if self._started:
@@ -94,7 +97,7 @@ class PodEvictor:
             self._limiter.release(task)
 
     async def _delete(self, victim: PodInfo, preemptor: PodInfo | Regarding) -> bool:
-        """Whether our deletion removes the victim; False if it was gone already. Raises ClusterError."""
+        """True if our deletion removes the victim; False if it was gone already. Raises ClusterError."""
         path = POD.path(victim.name, victim.namespace)
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": victim.uid}}
         deletion_failed = False

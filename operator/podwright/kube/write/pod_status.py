@@ -1,8 +1,9 @@
 """The status of pending pods: the condition PodScheduled=False and `nominatedNodeName`, by strategic merge patch.
 
-Invariant: what a pod's status says already, as the watch showed it or as we wrote it, is not written again; the newest verdict
-counts. Each patch names the uid and the resourceVersion, so a pod that was bound meanwhile is not called unschedulable. Texts
-and rules follow kube-scheduler's failure handler. The queue is in `work_queue`, retries are in `queued_status`.
+Invariant: what a pod's status says already, as the watch showed it or as we wrote it, is not written again; the newest
+verdict counts. Each patch names the uid and the resourceVersion, so a pod that was bound meanwhile is not called
+unschedulable. Texts and rules follow kube-scheduler's failure handler. The queue is in `work_queue`, retries are in
+`queued_status`.
 """
 
 from __future__ import annotations

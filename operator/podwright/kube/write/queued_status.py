@@ -1,8 +1,8 @@
 """The base of the writers of status: what is known of each object, and a work queue of the changes to make.
 
-A subclass computes the patch from what the status is known to say, so that nothing is written twice. A failed write is retried
-as long as that can help and the object exists; a refusal that lasts is logged and dropped. Subclasses: `write.pod_status`,
-`pod_groups.group_status`.
+A subclass computes the patch from what the status is known to say, so that nothing is written twice. A failed write is
+retried as long as that can help and the object exists; a refusal that lasts is logged and dropped. Subclasses:
+`write.pod_status`, `pod_groups.group_status`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class QueuedStatusWriter(ABC, Generic[K, C]):
         """The object was deleted, or another one has taken its name."""
 
     def _first_refusal(self, key: str, error: ClusterError) -> bool:
-        """Whether a refusal that lasts is to be logged."""
+        """True if a refusal that lasts is to be logged."""
         return True
 
     def _failed(self, key: str, change: C, error: ClusterError) -> None:

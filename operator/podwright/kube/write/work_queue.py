@@ -1,7 +1,9 @@
-"""A work queue like client-go's, keyed by object: a newer item replaces or absorbs an older one, and a few workers process them.
+"""A work queue like client-go's, keyed by object: a newer item replaces or absorbs an older one, and a few workers
+process them.
 
-Invariant: at most one item per key is processed at a time, since two writes of one object could arrive in the wrong order. An
-item that failed is added again with a growing pause, until it succeeds or its key is forgotten. `queued_status` is built on it.
+Invariant: at most one item per key is processed at a time, since two writes of one object could arrive in the wrong
+order. An item that failed is added again with a growing pause, until it succeeds or its key is forgotten.
+`queued_status` is built on it.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ I = TypeVar("I", bound=WorkItem)  # noqa: E741 -- an item
 
 
 class WorkQueue(Generic[I]):
-    """See the module. `process` does the work of an item; `failed` decides what follows a ClusterError. `run` is the work."""
+    """See the module. `process` does the work of an item; `failed` decides what follows a ClusterError. `run` is the
+    work.
+    """
 
     def __init__(
         self,
@@ -62,7 +66,7 @@ class WorkQueue(Generic[I]):
         compact_regularly(self)
 
     def __contains__(self, key: str) -> bool:
-        """Whether an item of the key is queued or being processed."""
+        """True if an item of the key is queued or being processed."""
         return key in self._queued or key in self._processing
 
     def get(self, key: str) -> I | None:

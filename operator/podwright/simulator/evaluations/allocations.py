@@ -1,5 +1,6 @@
-"""Compares allocations of devices. Where the expectation allows several devices, any of them agrees. A choice among several must satisfy
-the claim: each device is among the candidates of its request, and is consumed alike; an exclusive device is taken once.
+"""Compares allocations of devices. Where the expectation allows several devices, any of them agrees. A choice among
+several must satisfy the claim: each device is among the candidates of its request, and is consumed alike; an exclusive
+device is taken once.
 """
 
 from __future__ import annotations

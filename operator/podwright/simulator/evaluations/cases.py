@@ -1,4 +1,5 @@
-"""Reads and runs cases: JSON lines with a cluster and a pending pod, or a sequence of steps. Each case has its own core.
+"""Reads and runs cases: JSON lines with a cluster and a pending pod, or a sequence of steps. Each case has its own
+core.
 
 docs/evaluate.md describes the fields of a case and of its answer.
 """

@@ -48,8 +48,9 @@ _VOLUME_KINDS: Final = frozenset(
 
 
 def dump_kinds(minor: int, served: Collection[str] = ()) -> Sequence[str]:
-    """The kinds that can matter to an answer, as `kubectl get` takes them: those that this minor version of Kubernetes 1 has, custom
-    resources and policies. `served`: the output of `kubectl api-resources -o name`, which leaves out kinds that are not served; empty: all.
+    """The kinds that can matter to an answer, as `kubectl get` takes them: those that this minor version of Kubernetes
+    1 has, custom resources and policies. `served`: the output of `kubectl api-resources -o name`, which leaves out
+    kinds that are not served; empty: all.
     """
     absent = missing_api(minor)
     groups = (f"podgroups.{api}" for api in APIS.values() if api != WORKLOAD_API or GROUP_KIND not in absent)

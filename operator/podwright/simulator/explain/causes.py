@@ -1,5 +1,5 @@
-"""The causes in words: one for each group of rejections, the nearest nodes first, so that the true cause comes first. What a plugin's
-rejection means, the plugin says itself.
+"""The causes in words: one for each group of rejections, the nearest nodes first, so that the true cause comes first.
+What a plugin's rejection means, the plugin says itself.
 
 Each cause has a reason for programs, which is one word, and a sentence that names the objects.
 """
@@ -55,7 +55,9 @@ def miss(framework: Framework, cache: Cache, pod: PodInfo, verdicts: Verdicts, r
 
 
 def why_nowhere(framework: Framework, pod: PodInfo, status: Status, nodes: int, *, gated: str = "") -> Cause:
-    """Why PreFilter rejects the pod on all nodes, or PreEnqueue gates it. `gated`: what to say if the gating plugin says nothing."""
+    """Why PreFilter rejects the pod on all nodes, or PreEnqueue gates it. `gated`: what to say if the gating plugin
+    says nothing.
+    """
     plugin: Any = framework.plugins.get(status.plugin)
     why = Why()
     if isinstance(plugin, Plugin):

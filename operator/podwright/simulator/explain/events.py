@@ -1,4 +1,6 @@
-"""The events that bring a rejected pod back into the queue, in words, from the queueing hints of the plugins that rejected it."""
+"""The events that bring a rejected pod back into the queue, in words, from the queueing hints of the plugins that
+rejected it.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ _VERBS: Final = {
 
 
 def events_for(framework: Framework, plugins: Collection[str]) -> tuple[str, ...]:
-    """The events for which these plugins have registered, each once. When such an event happens, the plugin decides whether it helps."""
+    """The events for which these plugins have registered, each once. When such an event happens, the plugin decides
+    whether it helps.
+    """
     found: dict[str, None] = {}
     parts = [
         part for plugin in sorted(plugins) for hint in framework.hints.get(plugin, ()) for part in hint.event.parts

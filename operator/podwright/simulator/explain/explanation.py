@@ -48,10 +48,11 @@ def explain_pod(
     raw: Mapping[str, Any] | None = None,
     stopped: Stopped = never,
 ) -> Explanation:
-    """Why the pod waits, or why it is on its node. `changes`: whether to search for changes that would help. `raw`: the object of a placed
-    pod.
+    """Why the pod waits, or why it is on its node. `changes`: whether to search for changes that would help. `raw`: the
+    object of a placed pod.
 
-    `stopped` is asked before each trial of a change; once it is True, only those that were found are in the explanation.
+    `stopped` is asked before each trial of a change; once it is True, only those that were found are in the
+    explanation.
 
     Raises PluginError and ProfileError.
     """
@@ -70,8 +71,8 @@ def explain_pod(
 
 
 def _entered(trials: Trials, pod: PodInfo, found: Explanation) -> Explanation:
-    """Adds the changes with which the scheduler tries the pod. If these are not enough, also adds what would then be in the way, and what
-    would help then.
+    """Adds the changes with which the scheduler tries the pod. If these are not enough, also adds what would then be in
+    the way, and what would help then.
     """
     options = [*entering(trials.cluster, pod)]
     changes = tuple(trials.in_time(_enough(trials, pod, options)))
@@ -107,8 +108,8 @@ def _explained(cluster: LoadedCluster, pod: PodInfo, trials: Trials | None) -> E
 
 
 def explain_under(policy: ActivePolicy, cluster: LoadedCluster, pod: PodInfo, trials: Trials | None) -> Explanation:
-    """Why a pending pod waits under this policy. `trials`: tries changes; None: no changes are searched for. If a plugin fails, that is the
-    cause, and nothing is raised.
+    """Why a pending pod waits under this policy. `trials`: tries changes; None: no changes are searched for. If a
+    plugin fails, that is the cause, and nothing is raised.
     """
     compiled = policy.compiled
     reference = None if compiled.misnamed else PolicyRef(name=compiled.name, generation=compiled.generation)
@@ -239,8 +240,8 @@ def _fits(cache: Cache, pod: PodInfo, verdicts: Verdicts, found: Explanation) ->
 
 
 def _only_if(found: Explanation, conditions: Sequence[str], pod: PodInfo) -> Explanation:
-    """The explanation with these conditions in place of the promise that the next attempt places the pod, and with what the last attempt
-    said.
+    """The explanation with these conditions in place of the promise that the next attempt places the pod, and with what
+    the last attempt said.
     """
     if found.state is not State.FITS:
         return found

@@ -1,4 +1,5 @@
-"""Asks a running operator about a pod at /debug/explain, with the caller's own credentials, and adds the answer to an explanation.
+"""Asks a running operator about a pod at /debug/explain, with the caller's own credentials, and adds the answer to an
+explanation.
 
 The operator knows what no snapshot shows: the pod's place in the queue, and its last decisions.
 """

@@ -31,8 +31,8 @@ from podwright.simulator.loaded import LoadedCluster
 def explain_member(
     cluster: LoadedCluster, framework: Framework, pod: PodInfo, found: Explanation, trials: Trials | None
 ) -> Explanation:
-    """Why a waiting member of a group waits. `found`: what is already known. `trials`: tries changes; None: no changes are searched for.
-    Raises PluginError.
+    """Why a waiting member of a group waits. `found`: what is already known. `trials`: tries changes; None: no changes
+    are searched for. Raises PluginError.
     """
     cache = cluster.cache
     group = cache.groups.of(pod)

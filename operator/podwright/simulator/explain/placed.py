@@ -1,6 +1,6 @@
-"""Explains a pod that has a node: the decision in its annotation, and how its node compares with the others now. In a trial, the pod is
-removed from its node, with its claims, and decided about anew. So the scores are the present ones. The annotation has those of the time
-when the pod was placed.
+"""Explains a pod that has a node: the decision in its annotation, and how its node compares with the others now. In a
+trial, the pod is removed from its node, with its claims, and decided about again. So the scores are the present ones.
+The annotation has those of the time when the pod was placed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ from podwright.simulator.trial import Trial, created_anew
 
 
 def explain_placed(cluster: LoadedCluster, pod: PodInfo, raw: Mapping[str, Any] | None) -> Explanation:
-    """Explains a pod that has a node. `raw`: the pod's object, with the annotation. Raises PluginError and ProfileError."""
+    """Explains a pod that has a node. `raw`: the pod's object, with the annotation. Raises PluginError and
+    ProfileError.
+    """
     cache = cluster.cache
     found = Explanation(kind="Pod", name=pod.key, state=State.PLACED, node=pod.node_name, nodes=cache.table.count)
     recorded = None if raw is None else recorded_in(raw)
@@ -72,7 +74,9 @@ def not_asked(policy: ActivePolicy) -> tuple[str, ...]:
 
 
 def recorded_in(raw: Mapping[str, Any]) -> Recorded | None:
-    """The decision in the pod's annotation; None if there is none about this pod. Never raises, whatever the object contains."""
+    """The decision in the pod's annotation; None if there is none about this pod. Never raises, whatever the object
+    contains.
+    """
     decision = decision_of(raw)
     if not decision:
         return None

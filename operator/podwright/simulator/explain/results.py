@@ -90,7 +90,9 @@ class Victim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreemptionFound:
-    """The result of preemption. `node` is empty if no eviction helps. `violations`: how many evictions break a PodDisruptionBudget."""
+    """The result of preemption. `node` is empty if no eviction helps. `violations`: how many evictions break a
+    PodDisruptionBudget.
+    """
 
     message: str
     node: str = ""
@@ -188,10 +190,11 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change with which the production core places the pod. `of`: `pod` or `cluster`. `node`: where the pod goes then.
+    """A change with which the production core places the pod. `of`: `pod` or `cluster`. `node`: where the pod goes
+    then.
 
-    `after_preemption`: with the change, the pod is nominated and evicts `victims` first. `violations`: how many of these evictions break a
-    PodDisruptionBudget.
+    `after_preemption`: with the change, the pod is nominated and evicts `victims` first. `violations`: how many of
+    these evictions break a PodDisruptionBudget.
     """
 
     of: str
@@ -205,7 +208,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Everything that is known about one pod or group. `message` is what the scheduler writes into the event FailedScheduling.
+    """Everything that is known about one pod or group. `message` is what the scheduler writes into the event
+    FailedScheduling.
 
     `causes`: the true cause first. `events`: what brings the pod back into the queue.
     """
@@ -249,8 +253,8 @@ class SharedCause:
 class WorkloadExplanation:
     """The pods of a deployment, a job or a pod group. `nodes`: how many pods each node has.
 
-    `causes`: why pods do not exist, then why pods wait, the most frequent cause first. `first`: the explanation of the first pod that waits, or else of the first
-    pod that is placed.
+    `causes`: why pods do not exist, then why pods wait, the most frequent cause first. `first`: the explanation of the
+    first pod that waits, or else of the first pod that is placed.
     """
 
     kind: str

@@ -74,7 +74,9 @@ def parse_target(text: str, namespace: str) -> Target:
 
 
 def kind_of(text: str) -> str | None:
-    """The kind that kubectl understands by this word, such as `po`, `Jobs` or `job.batch`; None if it cannot be explained."""
+    """The kind that kubectl understands by this word, such as `po`, `Jobs` or `job.batch`; None if it cannot be
+    explained.
+    """
     word, _, group = text.lower().partition(".")
     known = _KINDS.get(word)
     if known is not None and group and re.sub(r"^v\d\w*\.", "", group) not in _GROUPS.get(known, ()):
@@ -90,8 +92,8 @@ def kinds_like(text: str) -> Sequence[str]:
 def explain_selected(
     cluster: LoadedCluster, snapshot: Snapshot, namespace: str, selector: str, *, changes: bool = True
 ) -> WorkloadExplanation:
-    """Explains the pods of a namespace, empty: of all, that kubectl's flag -l selects by this text. Raises TargetError, PluginError and
-    ProfileError.
+    """Explains the pods of a namespace, empty: of all, that kubectl's flag -l selects by this text. Raises TargetError,
+    PluginError and ProfileError.
     """
     wanted, selects = parse_selector(selector), {_key(raw): raw for raw in snapshot.of_kind("Pod")}
     chosen = [raw for key, raw in selects.items() if namespace in ("", key[0]) and wanted.matches(_labels(raw))]

@@ -1,5 +1,5 @@
-"""The verdict of every filter on every node, also where another filter has already rejected the node, and how near each node is. The
-scheduler stops at the first filter that rejects a node. An explanation needs all of them.
+"""The verdict of every filter on every node, also where another filter has already rejected the node, and how near each
+node is. The scheduler stops at the first filter that rejects a node. An explanation needs all of them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _EXAMPLES: Final = 3
 class Verdicts:
     """One decision about a pod, and each filter's verdict on all nodes.
 
-    `rejects`: by plugin, bool[nodes]. `distance`: float[nodes], 0 for a feasible node, infinite for a row without a node. Without nodes, or
-    where PreFilter rejected the pod, both say nothing.
+    `rejects`: by plugin, bool[nodes]. `distance`: float[nodes], 0 for a feasible node, infinite for a row without a
+    node. Without nodes, or where PreFilter rejected the pod, both say nothing.
     """
 
     state: CycleState
@@ -101,7 +101,9 @@ def _remoteness(plugin: FilterPlugin, pod: PodInfo, table: NodeTable) -> NDArray
 
 
 def grouped(verdicts: Verdicts, cache: Cache) -> tuple[Rejected, ...]:
-    """The rejections by plugin and reason, as the scheduler counts them: the first filter that rejects a node. The nearest group first."""
+    """The rejections by plugin and reason, as the scheduler counts them: the first filter that rejects a node. The
+    nearest group first.
+    """
     diagnosis, table = verdicts.diagnosis, cache.table
     if diagnosis.pre_filter is not None:
         return _by_pre_filter(diagnosis.pre_filter, diagnosis.total)

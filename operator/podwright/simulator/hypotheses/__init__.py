@@ -1,4 +1,5 @@
-"""What a simulation changes about a cluster before it schedules: nodes, pods, policies and objects. Start with `hypothesis`.
+"""What a simulation changes about a cluster before it schedules: nodes, pods, policies and objects. Start with
+`hypothesis`.
 
 requests (HTTP) ─► hypothesis ─► changes ─► node_changes, pod_changes ─► the trial
 """

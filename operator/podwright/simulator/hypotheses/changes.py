@@ -21,7 +21,9 @@ Raw = Mapping[str, Any]
 
 
 def apply(hypothesis: Hypothesis, trial: Trial, stopped: Stopped = never) -> Applied:
-    """Applies the changes to the trial. Raises HypothesisError, also once `stopped` is True; the trial must then be ended."""
+    """Applies the changes to the trial. Raises HypothesisError, also once `stopped` is True; the trial must then be
+    ended.
+    """
     applied = Applied(stopped=stopped)
     for index, raw in enumerate(hypothesis.policies):
         applied.go_on()

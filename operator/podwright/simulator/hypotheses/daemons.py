@@ -23,7 +23,9 @@ def daemons_on(cluster: LoadedCluster, node_name: str) -> Sequence[PodInfo]:
 
 
 def copy_daemons(trial: Trial, daemons: Sequence[PodInfo], model: str, name: str, applied: Applied) -> None:
-    """Copies of these pods of the node `model` run on the added node. One that needs devices is scheduled there; it waits if there are none."""
+    """Copies of these pods of the node `model` run on the added node. One that needs devices is scheduled there; it
+    waits if there are none.
+    """
     for pod in daemons:
         made = created_anew(trial.cluster, pod, f"{pod.name}-{name}")
         if not made.resource_claims:

@@ -1,9 +1,9 @@
 """Hypothesis: what if … these nodes came or went, these pods, this policy. Plain data; `changes` applies it to a trial.
 
-A drained or removed node's pods are created anew, as their controllers would do, and wait for another node. Pods of DaemonSets and static
-pods are not created anew: they stay on a drained node, and disappear with a removed one. A node that is added like another one gets copies
-of its DaemonSets' pods. Where `kubectl drain` would not evict a pod, the result has a blocker, and the simulation goes on as if the pod
-were evicted.
+A drained or removed node's pods are recreated, as their controllers would do, and wait for another node. Pods of
+DaemonSets and static pods are not recreated: they stay on a drained node, and disappear with a removed one. A node that
+is added like another one gets copies of its DaemonSets' pods. Where `kubectl drain` would not evict a pod, the result
+has a blocker, and the simulation goes on as if the pod were evicted.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class AddedNodes:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A workload that gets another number of pods. `kind`: as `kubectl scale` takes it, of which the object has the canonical form, such as
-    Deployment. Raises HypothesisError.
+    """A workload that gets another number of pods. `kind`: as `kubectl scale` takes it, of which the object has the
+    canonical form, such as Deployment. Raises HypothesisError.
     """
 
     kind: str
@@ -100,7 +100,7 @@ class Hypothesis:
     pods: Sequence[Raw] = ()
     """Further pending pods: v1.Pods, or workloads with a template."""
     retry_pending: bool = True
-    """Whether pods that are pending already are tried, too."""
+    """True if pods that are pending already are tried, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,9 @@ class Waiting:
 
 @dataclass(slots=True)
 class Applied:
-    """What a hypothesis has changed. `gone`: pods that left without being created anew. `stopped`: whether to change nothing more."""
+    """What a hypothesis has changed. `gone`: pods that left without being recreated. `stopped`: whether to change
+    nothing more.
+    """
 
     waiting: list[Waiting] = field(default_factory=list)
     blockers: list[Blocker] = field(default_factory=list)
@@ -140,7 +142,9 @@ class Applied:
 
 
 def hypothesis_of(raw: object, where: str) -> Hypothesis:
-    """The hypothesis that the JSON describes. An entry of `scale` may be a text. Raises HypothesisError, which names the field."""
+    """The hypothesis that the JSON describes. An entry of `scale` may be a text. Raises HypothesisError, which names
+    the field.
+    """
     if isinstance(raw, Mapping) and isinstance(raw.get("scale"), list):
         raw = {**raw, "scale": [_as_object(item, f"{where}.scale[{i}]") for i, item in enumerate(raw["scale"])]}
     try:

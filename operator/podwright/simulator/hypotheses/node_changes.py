@@ -1,4 +1,4 @@
-"""Adds, drains and removes nodes in a trial, and creates their pods anew."""
+"""Adds, drains and removes nodes in a trial, and creates their pods again."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _named(raw: Raw, name: str) -> Raw:
 
 
 def remove_node(trial: Trial, name: str, applied: Applied) -> None:
-    """Removes the node, as if it had failed. Its pods are created anew, whether they have controllers or not."""
+    """Removes the node, as if it had failed. Its pods are recreated, whether they have controllers or not."""
     _node(trial.cluster, name, "remove-node")
     pods = pods_on(trial.cluster, name)
     trial.evict(pods)
@@ -122,14 +122,14 @@ def _blockers(cluster: LoadedCluster, pods: Sequence[PodInfo], node_name: str) -
         if why := _protected(cluster, rules, pod):
             yield Blocker(pod, node_name, why)
         elif pod.owner is None:
-            yield Blocker(pod, node_name, "no controller would create it anew")
+            yield Blocker(pod, node_name, "no controller would create it again")
 
 
 def _protected(cluster: LoadedCluster, rules: BudgetRules, pod: PodInfo) -> str:
     """Why the eviction API would refuse the pod for as long as kubectl drain tries; "" if it would not.
 
-    A budget that allows a single disruption is enough for any number of pods: kubectl drain tries again until the pods that were
-    created in place of those it evicted are ready. Source: `pkg/registry/core/pod/storage/eviction.go`.
+    A budget that allows a single disruption is enough for any number of pods: kubectl drain tries again until the pods
+    that were created in place of those it evicted are ready. Source: `pkg/registry/core/pod/storage/eviction.go`.
     """
     budgets = rules.of(pod.namespace) if pod.labels else None
     applying = None if budgets is None else budgets.applying(pod)

@@ -1,6 +1,7 @@
 """Meter: the measurements of a replay. Sums over time are exact; fragmentation and spread are sampled.
 
-Invariant: the sums of requests here are those of the node table. Resources are in milli-CPU, bytes and units; times in seconds.
+Invariant: the sums of requests here are those of the node table. Resources are in milli-CPU, bytes and units; times in
+seconds.
 """
 
 from __future__ import annotations
@@ -177,10 +178,11 @@ class Meter:
         )
 
     def _fragmentation(self) -> float:
-        """The share of what is free that a typical pod cannot use, because its node lacks room for the rest of the pod, or for all of it.
+        """The share of what is free that a typical pod cannot use, because its node lacks room for the rest of the pod,
+        or for all of it.
 
-        The mean over the most frequent requests of the resource, by their frequency. Source: the measure of Weng et al., "Beware of Fragmentation",
-        USENIX ATC '23, for whole units.
+        The mean over the most frequent requests of the resource, by their frequency. Source: the measure of Weng et
+        al., "Beware of Fragmentation", USENIX ATC '23, for whole units.
         """
         table = self._cache.table
         valid = table.valid

@@ -1,9 +1,10 @@
 """Pods of a replay that wait outside the queue, because only a change of one node can help them.
 
-A crowded cluster has many waiting pods and few kinds of them. The pods of a line differ in nothing that a filter reads, so where the first one
-has no room, no other has. When a node changes, the filters of each line run on this node alone, and the first pod of a line that passes goes
-back into the queue; when it has landed, the next one. A pod is parked only if the verdicts of its filters may be cached
-(`FilterPlugin.verdict_key`), and if the pods that land on a node cannot help it.
+A crowded cluster has many waiting pods and few kinds of them. The pods of a line differ in nothing that a filter reads,
+so where the first one has no room, no other has. When a node changes, the filters of each line run on this node alone,
+and the first pod of a line that passes goes back into the queue; when it has landed, the next one. A pod is parked only
+if the verdicts of its filters may be cached (`FilterPlugin.verdict_key`), and if the pods that land on a node cannot
+help it.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ class Parked:
         return True
 
     def park(self, pod: PodInfo, plugins: Collection[str], message: str) -> bool:
-        """Parks a pod that these plugins have rejected, if only a change of one node can help it. Returns whether it is parked."""
+        """Parks a pod that these plugins have rejected, if only a change of one node can help it. Returns whether it is
+        parked.
+        """
         policy = self._cluster.policy_for(pod)
         hints = (hint for name in plugins for hint in policy.hints.get(name, ()))
         filters = {plugin.name for plugin in policy.framework.filter_plugins}
@@ -130,7 +133,9 @@ class Parked:
             self._add(pod)
 
     def _key(self, pod: PodInfo, policy: ActivePolicy) -> tuple[Hashable | None, CycleState]:
-        """What the filters read of the pod, or None if their verdicts depend on more; and the state of its PreFilter. Raises PluginError."""
+        """What the filters read of the pod, or None if their verdicts depend on more; and the state of its PreFilter.
+        Raises PluginError.
+        """
         state = CycleState()
         rejected = policy.framework.pre_filter(state, pod).status is not None
         verdict = None if rejected else policy.framework.verdict_key(state, pod)

@@ -1,4 +1,6 @@
-"""The plots of a replay, as SVG without a plotting library: the same bytes whenever they are drawn from the same scorecards."""
+"""The plots of a replay, as SVG without a plotting library: the same bytes whenever they are drawn from the same
+scorecards.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Records a cluster: what it has at the start, and how its nodes and pods change, as the JSON lines that `recording` reads.
+"""Records a cluster: what it has at the start, and how its nodes and pods change, as the JSON lines that `recording`
+reads.
 
-Reads with the caller's own permissions and writes nothing to the cluster. Lines have no secrets, as snapshots have none. A change that
-scheduling does not depend on, such as a node's heartbeat, makes no line.
+Reads with the caller's own permissions and writes nothing to the cluster. Lines have no secrets, as snapshots have
+none. A change that scheduling does not depend on, such as a node's heartbeat, makes no line.
 """
 
 from __future__ import annotations

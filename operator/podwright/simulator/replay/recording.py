@@ -3,9 +3,9 @@
     {"time": 1700000000.0, "type": "INITIAL", "object": {"kind": "Node", …}}
     {"time": 1700000012.5, "type": "ADDED", "object": {"kind": "Pod", …}, "duration": 60}
 
-`time`: seconds, or an RFC 3339 time. `type`: INITIAL for objects of the start, then the types of a watch: ADDED, MODIFIED, DELETED.
-`duration` in an ADDED line of a pod: how many seconds it runs on its node. Without it, later lines show this. Only nodes and pods may
-change; of other kinds, the first version counts.
+`time`: seconds, or an RFC 3339 time. `type`: INITIAL for objects of the start, then the types of a watch: ADDED,
+MODIFIED, DELETED. `duration` in an ADDED line of a pod: how many seconds it runs on its node. Without it, later lines
+show this. Only nodes and pods may change; of other kinds, the first version counts.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class _Seen:
 
 
 def read_recording(path: str, initial: list[Raw] | None = None) -> Stream:
-    """The stream of a file. `initial`: further objects of the start, from a snapshot. Raises StreamError, which names file and line."""
+    """The stream of a file. `initial`: further objects of the start, from a snapshot. Raises StreamError, which names
+    file and line.
+    """
     reading = _Reading(path, initial or [])
     for number, line in lines_of(path):
         if line.strip():
@@ -163,7 +165,7 @@ def _arrival(seen: _Seen, start: float) -> Arrival:
 
 
 def _is_batch(metadata: Raw, spec: Raw) -> bool:
-    """Whether the pod ends by itself: it belongs to a Job, or is not restarted."""
+    """True if the pod ends by itself: it belongs to a Job, or is not restarted."""
     owners = metadata.get("ownerReferences")
     by_job = isinstance(owners, list) and any(isinstance(o, Mapping) and o.get("kind") == "Job" for o in owners)
     return by_job or spec.get("restartPolicy") in ("Never", "OnFailure")

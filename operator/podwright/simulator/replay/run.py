@@ -2,8 +2,8 @@
 
     replay ─► for each policy: load the initial cluster ─► events by time: pods come, run and leave ─► Scheduling ─► Meter ─► Scorecard
 
-Decisions are those of the scheduler: see `podwright.simulator.scheduling`. They take no time. A pod that is preempted is created anew at
-once, and then runs for its whole time.
+Decisions are those of the scheduler: see `podwright.simulator.scheduling`. They take no time. A pod that is preempted
+is recreated at once, and then runs for its whole time.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
-    """`resource`: whose fragmentation to measure, empty: GPUs if there are any, else CPU. `prices`: of an hour of a node."""
+    """`resource`: whose fragmentation to measure, empty: GPUs if there are any, else CPU. `prices`: of an hour of a
+    node.
+    """
 
     load: LoadOptions = field(default_factory=LoadOptions)
     prices: Prices = field(default_factory=Prices)
@@ -83,7 +85,9 @@ def replay(
     options: ReplayOptions | None = None,
     progress: Progress = _silent,
 ) -> list[Scorecard]:
-    """Replays the stream. Returns the scorecards, in the order of the candidates. Raises ReplayError for a policy that is not accepted."""
+    """Replays the stream. Returns the scorecards, in the order of the candidates. Raises ReplayError for a policy that
+    is not accepted.
+    """
     options = options or ReplayOptions()
     # All are checked before the first one runs for minutes.
     clusters = [(candidate, _cluster(stream, candidate, options)) for candidate in candidates]
@@ -103,7 +107,9 @@ def _cluster(stream: Stream, candidate: Candidate, options: ReplayOptions) -> Lo
 
 @dataclass(slots=True)
 class _Job:
-    """A pod of the stream. `pod`: the pod without a node; `since`: when it began to wait, `waited`: the seconds until its first placement."""
+    """A pod of the stream. `pod`: the pod without a node; `since`: when it began to wait, `waited`: the seconds until
+    its first placement.
+    """
 
     arrival: Arrival
     pod: PodInfo
@@ -146,7 +152,7 @@ class _Replay:
         self._successors: dict[str, str] = {}
         """By the uid of a pod of the start that lost its node: the uid of the pod that replaced it."""
         self._again: list[_Job] = []
-        """Victims that are created anew once the decision is carried out."""
+        """Victims that are recreated once the decision is carried out."""
         self._serves = cluster.policies.serves
         served = [str((raw.get("spec") or {}).get("schedulerName") or "") for raw in candidate.policies]
         self._scheduler_name = next(filter(None, served), options.load.settings.scheduler_name)

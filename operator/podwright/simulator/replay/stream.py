@@ -1,8 +1,8 @@
-"""Stream: a cluster at the start, and the pods and nodes that then come and go. `recording` and `task_lists` read streams, `run` replays
-them.
+"""Stream: a cluster at the start, and the pods and nodes that then come and go. `recording` and `task_lists` read
+streams, `run` replays them.
 
-Times are seconds on the stream's own clock. Whenever a batch pod gets a node, it runs for as long as it did originally. Any other pod
-leaves at its recorded time.
+Times are seconds on the stream's own clock. Whenever a batch pod gets a node, it runs for as long as it did originally.
+Any other pod leaves at its recorded time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class StreamError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A pod comes. `runs_for`: seconds that it runs on its node; None: until `leaves_at`. Without a node it waits until `gives_up_at`."""
+    """A pod comes. `runs_for`: seconds that it runs on its node; None: until `leaves_at`. Without a node it waits until
+    `gives_up_at`.
+    """
 
     time: float
     pod: PodInfo
@@ -59,7 +61,9 @@ Event = Arrival | PodLeaves | NodeChanges
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """See the module. `initial`: the objects at the start, also the pods that have nodes then. `events` are in the order of their times."""
+    """See the module. `initial`: the objects at the start, also the pods that have nodes then. `events` are in the
+    order of their times.
+    """
 
     initial: Sequence[Raw]
     events: Sequence[Event]

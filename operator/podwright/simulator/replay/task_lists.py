@@ -1,8 +1,10 @@
 """Lists of nodes and tasks as CSV, in the form of published traces of GPU clusters.
 
-Nodes: `sn,cpu_milli,memory_mib,gpu,model`. Tasks: `name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,
-scheduled_time`. A share of a GPU, `gpu_milli` below 1000, is rounded up to a whole one. `gpu_spec` names the allowed models, joined by `|`.
-The nodes' columns `gpu` and `model` may be missing. So may all of the tasks' columns but the name, CPU, memory and `creation_time`.
+Nodes: `sn,cpu_milli,memory_mib,gpu,model`. Tasks:
+`name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time, scheduled_time`. A
+share of a GPU, `gpu_milli` below 1000, is rounded up to a whole one. `gpu_spec` names the allowed models, joined by
+`|`. The nodes' columns `gpu` and `model` may be missing. So may all of the tasks' columns but the name, CPU, memory and
+`creation_time`.
 """
 
 from __future__ import annotations
@@ -65,8 +67,8 @@ def read_nodes(path: str) -> list[Raw]:
 def read_tasks(path: str) -> list[Arrival]:
     """The tasks of a list, in its order. Raises StreamError naming file and line.
 
-    A task runs from its scheduled time to its deletion time, or from its creation if it was never scheduled. Such a task gives up when it was
-    deleted.
+    A task runs from its scheduled time to its deletion time, or from its creation if it was never scheduled. Such a
+    task gives up when it was deleted.
     """
     names: set[str] = set()
     arrivals = []
@@ -101,10 +103,10 @@ def stream_of(nodes: Sequence[Raw], arrivals: Sequence[Arrival]) -> Stream:
 
 
 def filling_stream(nodes: Sequence[Raw], arrivals: Sequence[Arrival], share: float, seed: int, resource: str) -> Stream:
-    """One task comes each second: first all tasks in an order that `seed` shuffles, then further ones drawn from the list. A task that gets
-    no node at once has failed, and no task leaves. The stream ends before the requests for the resource would exceed this share of the
-    nodes' offer. Source of the method: Weng et al., "Beware of Fragmentation", USENIX ATC '23. Raises StreamError if no task requests the
-    resource.
+    """One task comes each second: first all tasks in an order that `seed` shuffles, then further ones drawn from the
+    list. A task that gets no node at once has failed, and no task leaves. The stream ends before the requests for the
+    resource would exceed this share of the nodes' offer. Source of the method: Weng et al., "Beware of Fragmentation",
+    USENIX ATC '23. Raises StreamError if no task requests the resource.
     """
     chance = Random(seed)
     offered = sum(_offered(node, resource) for node in nodes)

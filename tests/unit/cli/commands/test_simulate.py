@@ -44,7 +44,7 @@ def test_the_report_says_what_lands_what_waits_and_how_full_the_cluster_is(run):
         in shown
     )
     assert "1 pod would be pending\n  default/waits: 0/2 nodes are available: 1 Insufficient cpu" in shown
-    assert "kubectl drain would not evict 1 pod\n  default/bare on b: no controller would create it anew" in shown
+    assert "kubectl drain would not evict 1 pod\n  default/bare on b: no controller would create it again" in shown
     assert ["cpu", "4", "of", "6", "66.7%", "4", "of", "6", "66.7%"] in [line.split() for line in shown.splitlines()]
 
 
@@ -93,7 +93,7 @@ def test_nodes_whose_pods_kubectl_would_not_evict_do_not_count_as_drained(run):
     assert shown.startswith(
         "1 of 2 nodes could be drained and all pods would get another node\nkubectl drain would not evict all pods of 1 node\n"
     )
-    assert "  b     1      0        0          1        no controller would create it anew" in shown
+    assert "  b     1      0        0          1        no controller would create it again" in shown
     assert shown.endswith("  1 node that could be drained is not listed; -o wide lists all nodes\n")
     wide = run("--each-node", "drain", "-o", "wide").stdout
     assert "not listed" not in wide

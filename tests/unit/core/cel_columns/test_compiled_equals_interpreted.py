@@ -1,4 +1,6 @@
-"""Compiled expressions give on every node what the evaluator gives for it, value or error: over generated expressions and nodes."""
+"""Compiled expressions give on every node what the evaluator gives for it, value or error: over generated expressions
+and nodes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What rules of hostile teams cost: time between pauses, memory, and errors instead of crashes. Operations are counted, not timed."""
+"""What rules of hostile teams cost: time between pauses, memory, and errors instead of crashes. Operations are counted,
+not timed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""core/framework/methods.py: the names are those of the interface, so no method of a plugin is forgotten by those that use the names."""
+"""core/framework/methods.py: the names are those of the interface, so no method of a plugin is forgotten by those that
+use the names.
+"""
 
 import inspect
 

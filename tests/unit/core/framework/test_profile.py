@@ -1,4 +1,6 @@
-"""Merging custom plugin sets into the defaults, and expanding multiPoint, by the rules of KubeSchedulerConfiguration v1."""
+"""Merging custom plugin sets into the defaults, and expanding multiPoint, by the rules of KubeSchedulerConfiguration
+v1.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,9 @@ CONTAINER = {
 
 @contextmanager
 def counted() -> Iterator[Counter[str]]:
-    """Counts pods removed from the cache (`removed`), members scheduled (`scheduled`) and units that ask for a reprieve (`units`)."""
+    """Counts pods removed from the cache (`removed`), members scheduled (`scheduled`) and units that ask for a reprieve
+    (`units`).
+    """
     counts: Counter[str] = Counter()
     remove_pods, schedule, reprieve_unit = Cache.remove_pods, Simulation.schedule, Reprieve.reprieve_unit
 

@@ -1,4 +1,6 @@
-"""Gangs whose members have resource claims: all of them get their devices, or none does, and a plan leaves no device taken."""
+"""Gangs whose members have resource claims: all of them get their devices, or none does, and a plan leaves no device
+taken.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ GANG = group_key(WORKLOAD_API, "default", "gang")
 
 
 def planned(members: int, devices: int, *, shared: bool = False):
-    """The plan of a gang with a claim for each member, or one for all, on two nodes with so many devices each; and the cache."""
+    """The plan of a gang with a claim for each member, or one for all, on two nodes with so many devices each; and the
+    cache.
+    """
     world = World()
     claims = ["shared"] * members if shared else [f"claim-{i}" for i in range(members)]
     world.fill(

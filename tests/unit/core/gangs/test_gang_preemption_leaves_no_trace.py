@@ -1,4 +1,6 @@
-"""For random clusters: gang preemption leaves the cache as it was, and finds the same victims as when it runs all filters again."""
+"""For random clusters: gang preemption leaves the cache as it was, and finds the same victims as when it runs all
+filters again.
+"""
 
 from __future__ import annotations
 

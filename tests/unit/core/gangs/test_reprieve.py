@@ -1,4 +1,6 @@
-"""The members that a reprieve filters again, and those that it puts in place for that. Oracle: a reprieve that filters all of them each time."""
+"""The members that a reprieve filters again, and those that it puts in place for that. Oracle: a reprieve that filters
+all of them each time.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,9 @@ def test_the_victims_are_those_of_a_reprieve_that_filters_all_members(first):
 
 
 def repelling_gang(members: int) -> FullCluster:
-    """Members with an anti-affinity term of their own each, which keeps them from all other pods on their node. All nodes are full."""
+    """Members with an anti-affinity term of their own each, which keeps them from all other pods on their node. All
+    nodes are full.
+    """
     nodes = [room(f"n{i}", 4, f"z{i % 3}") for i in range(members + 5)]
     placed = [one(f"p{i}-{j}", f"n{i}", j) for i in range(members + 5) for j in range(4)]
     raws = []

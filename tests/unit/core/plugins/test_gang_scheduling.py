@@ -1,4 +1,6 @@
-"""GangScheduling alone: the timeout that Permit returns. In the engine no member waits longer than one turn of the loop."""
+"""GangScheduling alone: the timeout that Permit returns. In the engine no member waits longer than one turn of the
+loop.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,9 @@ def parsed(name, **more):
 
 
 class Lane(Harness):
-    """A queue after its start. `take` makes an attempt at the next pod, which takes that many seconds if the pod is costly."""
+    """A queue after its start. `take` makes an attempt at the next pod, which takes that many seconds if the pod is
+    costly.
+    """
 
     def __init__(self):
         super().__init__()
@@ -267,7 +269,9 @@ def test_the_hints_of_a_costly_pod_are_not_called(h):
 
 
 def rejected_again_and_again(h, attempts, *, seconds=1.2):
-    """The names of the costly pods in the order of their attempts. All are rejected; each waits for an event and for its backoff."""
+    """The names of the costly pods in the order of their attempts. All are rejected; each waits for an event and for
+    its backoff.
+    """
     names = []
     while len(names) < attempts:
         queued = h.queue.pop()

@@ -43,7 +43,9 @@ VERDICTS = st.one_of(
     REJECTED,
     st.sampled_from([("fault", (), (), True), ("rejected", (), (), True), ("rejected", (), ("Wait",), True)]),
 )
-"""(how the attempt failed, the plugins that rejected the pod, those that rejected it as Pending, whether the rejection counts)"""
+"""(how the attempt failed, the plugins that rejected the pod, those that rejected it as Pending, whether the rejection
+counts)
+"""
 PRIORITIES = st.integers(0, 2)
 RARELY = st.sampled_from([False, False, False, False, True])
 CHANGES = {

@@ -68,7 +68,8 @@ class Transactions(RuleBasedStateMachine):
             self.cache.set_object(KIND, make_pod_group(name, 3))
         self.count = 0
         self.open: list[tuple[CacheTransaction, list[tuple[Any, dict[str, Any], list[int]]]]] = []
-        """Nested transactions, each with its checkpoints: (checkpoint, the copy made then, callbacks not yet undone)."""
+        """Nested transactions, each with its checkpoints: (checkpoint, the copy made then, callbacks not yet undone).
+        """
         self.callbacks: list[int] = []
 
     def pod(self, group: str, wanted: dict[str, str], spec: dict[str, Any], node: str = "") -> PodInfo:

@@ -17,7 +17,8 @@ RATE = 940.0
 class Server:
     """Works on `workers` requests at a time, in the order of their arrival. It keeps the client's limit full.
 
-    `network` in seconds, there and back; `service` of one request. `slow`: the share of requests that take `slow_seconds` longer, elsewhere.
+    `network` in seconds, there and back; `service` of one request. `slow`: the share of requests that take
+    `slow_seconds` longer, elsewhere.
     """
 
     def __init__(self, network=0.0, rate=RATE, workers=2, *, seed=1, slow=0.0, slow_seconds=0.5):
@@ -93,7 +94,9 @@ def test_the_limit_does_not_oscillate(network):
 
 
 def test_what_waits_at_the_server_is_bounded_however_long_the_load_lasts():
-    """Requests that wait for each other raise all latencies. That must not raise the limit, which would raise them further."""
+    """Requests that wait for each other raise all latencies. That must not raise the limit, which would raise them
+    further.
+    """
     server = Server()
     server.run(200)
     assert max(server.limits) <= 1.3 * PROMPT_LIMIT

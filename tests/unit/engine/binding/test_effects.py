@@ -1,4 +1,6 @@
-"""After a Binding, reservations are kept only for pods that we have bound, and pods that wait for freed room are retried."""
+"""After a Binding, reservations are kept only for pods that we have bound, and pods that wait for freed room are
+retried.
+"""
 
 from __future__ import annotations
 

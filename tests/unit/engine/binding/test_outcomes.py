@@ -45,7 +45,9 @@ class Holder(Plugin, ReservePlugin, PermitPlugin, PreBindPlugin):
 
 @dataclass
 class Stage:
-    """The pod `web` waits in Permit, and is assumed on node a, the only node with room for it. `next` waits for that room."""
+    """The pod `web` waits in Permit, and is assumed on node a, the only node with room for it. `next` waits for that
+    room.
+    """
 
     rig: Rig
     raw: dict[str, Any]

@@ -1,4 +1,6 @@
-"""Bindings that failed or stay unconfirmed: the pod is read back, and the cache and the queue follow what the API server says."""
+"""Bindings that failed or stay unconfirmed: the pod is read back, and the cache and the queue follow what the API
+server says.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,9 @@ def rig_with(nodes: int = 2) -> Rig:
 
 
 def preempting() -> Rig:
-    """Two nodes, each filled by a pod of lower priority, and a gang that is nominated to both and waits for the evictions."""
+    """Two nodes, each filled by a pod of lower priority, and a gang that is nominated to both and waits for the
+    evictions.
+    """
     rig = rig_with()
     rig.evictor.waits = True
     for index in range(2):

@@ -42,7 +42,9 @@ def confirm_bound(rig: Rig, confirmed: dict[str, str]) -> None:
 
 
 async def attempts_while_a_gang_ends(waiting: int, size: int) -> tuple[int, int, Rig]:
-    """How many plans are made, and statuses written, while the pods of a gang end one by one and others of its size wait."""
+    """How many plans are made, and statuses written, while the pods of a gang end one by one and others of its size
+    wait.
+    """
     rig, confirmed = rig_of(2, size), {}
     for index in range(waiting + 2):
         gang(rig, f"g{index}", size)

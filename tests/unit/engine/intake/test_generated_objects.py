@@ -1,4 +1,5 @@
-"""Objects with every field at its limits do no harm: what has a node takes room there, and the only errors are those about the objects.
+"""Objects with every field at its limits do no harm: what has a node takes room there, and the only errors are those
+about the objects.
 
 PODWRIGHT_GENERATED=100000 generates that many objects in the slow test, instead of some thousands.
 """

@@ -1,4 +1,6 @@
-"""Families are exposed as prometheus_client exposes its own metrics, with the bounds of buckets as Go's client library writes them."""
+"""Families are exposed as prometheus_client exposes its own metrics, with the bounds of buckets as Go's client library
+writes them.
+"""
 
 from __future__ import annotations
 

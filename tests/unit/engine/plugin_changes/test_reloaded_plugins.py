@@ -107,7 +107,7 @@ class TestLocalPolicies:
 
 
 class TestDecisionsOfChildProcesses:
-    """Code that is loaded meanwhile decides: the attempt starts anew with it."""
+    """Code that is loaded meanwhile decides: the attempt starts over with it."""
 
     @pytest.fixture
     def rig(self):

@@ -1,4 +1,6 @@
-"""Plugin directories are read whole; files of installed plugins that are not what runs are logged, once for each change."""
+"""Plugin directories are read whole; files of installed plugins that are not what runs are logged, once for each
+change.
+"""
 
 import asyncio
 import importlib

@@ -80,7 +80,9 @@ async def place(r, name, namespace="team-a"):
 
 
 async def decided(r, name):
-    """Returns when the pod is bound, or the loop has had the time: after a decision in the lane it pauses for some milliseconds."""
+    """Returns when the pod is bound, or the loop has had the time: after a decision in the lane it pauses for some
+    milliseconds.
+    """
     for _ in range(10):
         await settle()
         if name in dict(r.cluster.bound):

@@ -1,4 +1,6 @@
-"""A thousand policies, most of which match no pod: each pod is decided under its own, and one that is invalid changes nothing for the others."""
+"""A thousand policies, most of which match no pod: each pod is decided under its own, and one that is invalid changes
+nothing for the others.
+"""
 
 from __future__ import annotations
 

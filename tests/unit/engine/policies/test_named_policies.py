@@ -1,4 +1,6 @@
-"""Pods that name a policy in their annotation: the policy decides about them if it lets them, otherwise they wait and are told why."""
+"""Pods that name a policy in their annotation: the policy decides about them if it lets them, otherwise they wait and
+are told why.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Pods of a policy of which no generation was accepted: they are told so, and wait for it or are placed by another policy."""
+"""Pods of a policy of which no generation was accepted: they are told so, and wait for it or are placed by another
+policy.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every pod that another scheduler has placed is compared, or counted as skipped: whatever comes in one burst, goes again, or is seen in another order."""
+"""Every pod that another scheduler has placed is compared, or counted as skipped: whatever comes in one burst, goes
+again, or is seen in another order.
+"""
 
 from __future__ import annotations
 

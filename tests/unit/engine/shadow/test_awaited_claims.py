@@ -1,4 +1,6 @@
-"""Pods whose claims come after them, or whose gates go: the policy decides about them again, before the claims tell where they are."""
+"""Pods whose claims come after them, or whose gates go: the policy decides about them again, before the claims tell
+where they are.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Policies in shadow mode: what they would have decided, beside another scheduler. Nothing is written, and nothing is bound."""
+"""Policies in shadow mode: what they would have decided, beside another scheduler. Nothing is written, and nothing is
+bound.
+"""
 
 from __future__ import annotations
 

@@ -42,7 +42,9 @@ def places(rig, name="eye"):
 
 
 async def test_each_decision_is_made_on_what_came_of_the_one_before(rig):
-    """The other scheduler spreads three pods over three nodes; the policy packs them on one. Against the cluster as it is, it would not know which."""
+    """The other scheduler spreads three pods over three nodes; the policy packs them on one. Against the cluster as it
+    is, it would not know which.
+    """
     await rig.apply(shadow_policy(**PACK))
     for name, node in (("x", "a"), ("y", "b"), ("z", "c")):
         await rig.placed(theirs(name, requests={"cpu": "1", "memory": "1Gi"}), node)
@@ -253,7 +255,9 @@ async def test_a_world_goes_with_its_policy(rig):
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_at_random_a_world_of_a_policy_that_always_agrees_is_the_cluster(seed):
-    """The other scheduler here follows the same rule: the first node by name with room. So wherever the world ends, it must be the cluster."""
+    """The other scheduler here follows the same rule: the first node by name with room. So wherever the world ends, it
+    must be the cluster.
+    """
     chance = random.Random(seed)
     rig, running, number = ShadowRig(), {}, 0
     for name in ("a", "b", "c", "d"):

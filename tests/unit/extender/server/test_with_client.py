@@ -1,4 +1,6 @@
-"""Podwright's own client of extenders against its own server: every verb, with and without node cache, over HTTP and HTTPS."""
+"""Podwright's own client of extenders against its own server: every verb, with and without node cache, over HTTP and
+HTTPS.
+"""
 
 import datetime
 

@@ -1,4 +1,6 @@
-"""Entries: the objects in a list of a JSON text are read whole, however the text is cut, and what is no such text is refused."""
+"""Entries: the objects in a list of a JSON text are read whole, however the text is cut, and what is no such text is
+refused.
+"""
 
 from __future__ import annotations
 

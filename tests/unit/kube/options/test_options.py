@@ -1,4 +1,6 @@
-"""Options: the flags of `podwright run`, the environment variables and the documentation, which come from one definition."""
+"""Options: the flags of `podwright run`, the environment variables and the documentation, which come from one
+definition.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whatever policy the API server accepts: its own condition says what is wrong with it, and no other policy and no pod notices.
+"""Whatever policy the API server accepts: its own condition says what is wrong with it, and no other policy and no pod
+notices.
 
 PODWRIGHT_GENERATED_POLICIES=5000 generates that many, instead of some dozens.
 """

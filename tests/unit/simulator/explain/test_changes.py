@@ -1,4 +1,6 @@
-"""What the search of changes must hold: nothing is left behind, it is bounded, and the pods' own objects are not changed."""
+"""What the search of changes must hold: nothing is left behind, it is bounded, and the pods' own objects are not
+changed.
+"""
 
 import copy
 

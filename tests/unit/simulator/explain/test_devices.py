@@ -93,7 +93,7 @@ def test_a_placed_pod_is_compared_without_the_devices_that_it_has():
 
 
 def test_a_pod_with_devices_of_its_own_moves_to_other_devices():
-    """Its claim is made anew there."""
+    """Its claim is made again there."""
     user, claim = from_template("user", on="n1", cpu="4")
     big = pod("big", spec={"nodeSelector": {"kubernetes.io/hostname": "n1"}})
     found = explain_pod(loaded(*gpu_node("n1"), *gpu_node("n2"), gpu_class(), user, claim, big), parse_pod(big, keep_raw=True), raw=big)  # fmt: skip

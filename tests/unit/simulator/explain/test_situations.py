@@ -1,4 +1,6 @@
-"""Thirty situations, and variants of them: the true cause comes first, and each proposed change, applied, places the pod."""
+"""Thirty situations, and variants of them: the true cause comes first, and each proposed change, applied, places the
+pod.
+"""
 
 import pytest
 

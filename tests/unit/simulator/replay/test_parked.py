@@ -1,4 +1,6 @@
-"""Pods that wait outside the queue get the same nodes at the same times as those that are tried at each event, for far fewer attempts."""
+"""Pods that wait outside the queue get the same nodes at the same times as those that are tried at each event, for far
+fewer attempts.
+"""
 
 import random
 
@@ -36,7 +38,9 @@ def in_zone(zone):
 
 
 def random_stream(chance):
-    """Three zones, each with pods of one kind and nodes that grow and come, so that it does not matter which pod takes which node."""
+    """Three zones, each with pods of one kind and nodes that grow and come, so that it does not matter which pod takes
+    which node.
+    """
     events, initial = [], []
     for zone in "abc":
         cpu, sizes = chance.randrange(1, 4), [chance.randrange(2, 9) for _ in range(2)]
@@ -82,7 +86,9 @@ def test_a_pod_that_more_than_its_node_decides_about_stays_in_the_queue():
 
 
 def test_pods_in_a_line_are_tried_on_their_own_once_more_than_their_node_decides():
-    """The pod that keeps others with its label out of its zone runs on another node than they, and does not keep out the second one."""
+    """The pod that keeps others with its label out of its zone runs on another node than they, and does not keep out
+    the second one.
+    """
     lonely = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "web"}}}]}}  # fmt: skip
     nodes = [node("small", cpu="2"), node("other", cpu="4")]
     runs = comes(0, "runs", 100, cpu="2", spec={"nodeSelector": {"kubernetes.io/hostname": "small"}}, labels={})

@@ -1,7 +1,7 @@
 """Reads a serialized `cel.expr.CheckedExpr` into a tree.
 
-The message is read field by field, since deep expressions exceed the nesting that protobuf's parser allows. Source of the
-numbers: `cel/expr/checked.proto` and `cel/expr/syntax.proto` of cel-spec.
+The message is read field by field, since deep expressions exceed the nesting that protobuf's parser allows. Source of
+the numbers: `cel/expr/checked.proto` and `cel/expr/syntax.proto` of cel-spec.
 """
 
 from __future__ import annotations
@@ -281,7 +281,8 @@ def _indices(found: Iterable[tuple[int, memoryview]]) -> frozenset[int]:
 
 
 def read_tree(data: bytes, paths: Mapping[str, Type]) -> Node:
-    """The tree of a CheckedExpr. `paths` has the type of each declared path of fields, as `device` and `device.capacity`.
+    """The tree of a CheckedExpr. `paths` has the type of each declared path of fields, as `device` and
+    `device.capacity`.
 
     Raises CelError if the tree is too deep.
     """

@@ -1,8 +1,9 @@
 """The port to the library that parses and type-checks expressions: `cel_expr_python`, the C++ runtime of CEL.
 
-Only this module knows the library. It declares our types and functions to it, and gives back our tree.
-A field whose type the library cannot express, such as a map of maps, is a value of type dyn to it. Where the expression names
-the field from its variable on, as in `device.capacity["a"].b`, it is declared as a variable with that name and has its type.
+Only this module knows the library. It declares our types and functions to it, and gives back our tree. A field whose
+type the library cannot express, such as a map of maps, is a value of type dyn to it. Where the expression names the
+field from its variable on, as in `device.capacity["a"].b`, it is declared as a variable with that name and has its
+type.
 """
 
 from __future__ import annotations
@@ -135,7 +136,9 @@ class Checker:
         return cel.NewEnv(self._pool, config=cel.NewEnvConfigFromYaml(json.dumps(config)), variables=variables)
 
     def _is_misread(self, root: Node, text: str) -> bool:
-        """Whether a path was taken for a variable where it is none: below a macro's variable of that name, or in `has()`."""
+        """True if a path was taken for a variable where it is none: below a macro's variable of that name, or in
+        `has()`.
+        """
         stack = [root]
         while stack:
             node = stack.pop()
@@ -207,7 +210,7 @@ def _paths(variables: Mapping[str, Type]) -> Iterator[tuple[str, Type]]:
 
 
 def _is_field(kind: Type) -> bool:
-    """Whether a field of a message can have the type exactly."""
+    """True if a field of a message can have the type exactly."""
     if kind.name == "list":
         return not kind.parameters[0].parameters
     if kind.name == "map":

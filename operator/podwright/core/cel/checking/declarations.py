@@ -15,7 +15,9 @@ from podwright.core.cel.types import A, Type, list_of, map_of, optional_of
 
 @dataclass(frozen=True)
 class Overload:
-    """One signature of a function. The first of `parameters` is the target if `is_method`. `A` among the types stands for any."""
+    """One signature of a function. The first of `parameters` is the target if `is_method`. `A` among the types stands
+    for any.
+    """
 
     function: str
     id: str

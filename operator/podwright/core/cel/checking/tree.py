@@ -1,7 +1,7 @@
 """The checked tree of an expression: every node with its type and its place, every call with its overloads.
 
-Nodes are immutable. Macros are expanded: `list.all(x, p)` is a Comprehension. Where a name is a qualified variable of the
-checker (`device.capacity`), the tree has the Select that it stands for.
+Nodes are immutable. Macros are expanded: `list.all(x, p)` is a Comprehension. Where a name is a qualified variable of
+the checker (`device.capacity`), the tree has the Select that it stands for.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Select(Node):
 
 @dataclass(frozen=True)
 class Call(Node):
-    """A function or operator. `function` is CEL's name: `_&&_`, `_[_]`, `startsWith`. A method's target is the first of `args`.
+    """A function or operator. `function` is CEL's name: `_&&_`, `_[_]`, `startsWith`. A method's target is the first of
+    `args`.
 
     `overloads` has more than one id if only the values decide (arguments of type dyn).
     """
@@ -86,10 +87,11 @@ class MapExpr(Node):
 
 @dataclass(frozen=True)
 class Comprehension(Node):
-    """A macro's loop. `accumulator` starts as `init` and becomes `step` for each element while `condition` holds. Its value is `result`.
+    """A macro's loop. `accumulator` starts as `init` and becomes `step` for each element while `condition` holds. Its
+    value is `result`.
 
-    With `second` set, `variable` is the index or key, and `second` the element or value. `cel.bind(x, value, expr)` has an empty
-    `range`, the accumulator x, `init` value and `result` expr.
+    With `second` set, `variable` is the index or key, and `second` the element or value. `cel.bind(x, value, expr)` has
+    an empty `range`, the accumulator x, `init` value and `result` expr.
     """
 
     variable: str

@@ -14,7 +14,9 @@ from podwright.core.cel.types import Type
 
 
 def validate(root: Node, *, is_exact: bool = True) -> None:
-    """Raises CelError with the offset of each issue in its column, its line being 0. Without `is_exact`, `dyn` fits every type."""
+    """Raises CelError with the offset of each issue in its column, its line being 0. Without `is_exact`, `dyn` fits
+    every type.
+    """
     issues: list[Issue] = []
     stack: list[tuple[Node, bool]] = [(root, False)]
     while stack:

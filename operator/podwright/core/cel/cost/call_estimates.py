@@ -20,7 +20,9 @@ from podwright.core.cel.values import MAX_UINT
 
 @dataclass(frozen=True)
 class Operand:
-    """An argument as the estimates see it. `size` is None if nothing is known, `items` is the size of a list's elements."""
+    """An argument as the estimates see it. `size` is None if nothing is known, `items` is the size of a list's
+    elements.
+    """
 
     node: Node
     size: Range | None

@@ -1,6 +1,7 @@
 """What each call costs, as cel-go and Kubernetes count it while an expression is evaluated.
 
-Sources: `interpreter/runtimecost.go` of cel-go, its trackers for lists and sets, and `library/cost.go` of `k8s.io/apiserver/pkg/cel`.
+Sources: `interpreter/runtimecost.go` of cel-go, its trackers for lists and sets, and `library/cost.go` of
+`k8s.io/apiserver/pkg/cel`.
 """
 
 from __future__ import annotations
@@ -195,7 +196,9 @@ _BY_FUNCTION: Final[dict[str, int | CallCost]] = {
 
 
 def call_cost(function: str, overload: str) -> int | CallCost:
-    """The cost of a call, or how to compute it from the arguments and the result. `overload` is empty if only the values decide."""
+    """The cost of a call, or how to compute it from the arguments and the result. `overload` is empty if only the
+    values decide.
+    """
     if overload in _TRACKED:
         return _TRACKED[overload]
     if function == "ip" and overload == "cidr_ip":

@@ -27,9 +27,9 @@ _ERROR: Final = object()
 class Functions:
     """The functions of an environment by name.
 
-    `allocating` have the Frame as their first argument, since their result may be greater than their cost says. `prepared` make
-    a function from the call's constant arguments by their index and the number of all, once, or return None. They raise
-    EvaluationError if the expression is to be refused.
+    `allocating` have the Frame as their first argument, since their result may be greater than their cost says.
+    `prepared` make a function from the call's constant arguments by their index and the number of all, once, or return
+    None. They raise EvaluationError if the expression is to be refused.
     """
 
     plain: Mapping[str, Function]

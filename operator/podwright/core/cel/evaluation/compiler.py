@@ -1,7 +1,8 @@
 """Compiles a checked tree to Python closures, once. A closure evaluates one node and counts what cel-go counts for it.
 
-cel-go's optimizations change what an expression costs, so they are here, too: constant lists and conversions cost nothing,
-`in` with a constant list costs nothing of its own. Sources: `interpreter/planner.go`, `decorators.go` and `interpretable.go`.
+cel-go's optimizations change what an expression costs, so they are here, too: constant lists and conversions cost
+nothing, `in` with a constant list costs nothing of its own. Sources: `interpreter/planner.go`, `decorators.go` and
+`interpretable.go`.
 """
 
 from __future__ import annotations

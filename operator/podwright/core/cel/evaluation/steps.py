@@ -38,7 +38,7 @@ def logic(terms: Sequence[Step], *, until: bool) -> Step:
 
 
 def not_strictly_false(operand: Step) -> Step:
-    """Whether a loop goes on: errors and other values than bool count as true."""
+    """True if a loop goes on: errors and other values than bool count as true."""
 
     def test(frame: Frame) -> Value:
         try:

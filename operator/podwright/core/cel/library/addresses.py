@@ -1,4 +1,6 @@
-"""IP addresses and networks in expressions. Source of the rules: `library/ip.go` and `cidr.go` of `k8s.io/apiserver/pkg/cel`."""
+"""IP addresses and networks in expressions. Source of the rules: `library/ip.go` and `cidr.go` of
+`k8s.io/apiserver/pkg/cel`.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,7 @@ class CIDR(Opaque):
         return CIDR(type(self.address)(int(self.address) >> free << free), self.bits)
 
     def contains(self, address: Address) -> bool:
-        """Whether an address of the same family has the prefix."""
+        """True if an address of the same family has the prefix."""
         if address.version != self.address.version:
             return False
         free = address.max_prefixlen - self.bits

@@ -332,9 +332,11 @@ _CYCLE: Final = 146097 * 86400
 
 
 def moment_of(value: Timestamp, offset: int) -> tuple[datetime, int, int]:
-    """The time in a zone that is `offset` seconds east of UTC, by at most 400 years: to the second, its year, and its nanoseconds.
+    """The time in a zone that is `offset` seconds east of UTC, by at most 400 years: to the second, its year, and its
+    nanoseconds.
 
-    The year may be one that `datetime` does not have. Then the first part is 400 years off, in a year with the same calendar.
+    The year may be one that `datetime` does not have. Then the first part is 400 years off, in a year with the same
+    calendar.
     """
     seconds, nanos = divmod(value.nanos, _SECOND)
     seconds += offset
@@ -445,4 +447,5 @@ CONVERSIONS: Final[dict[str, Callable[[Value], Value]]] = {
     "dyn": lambda value: value,
     "type": type_of,
 }
-"""The functions of one argument that convert. cel-go evaluates them once, at compilation, if the argument is constant."""
+"""The functions of one argument that convert. cel-go evaluates them once, at compilation, if the argument is constant.
+"""

@@ -1,4 +1,6 @@
-"""Equality and order of values, as cel-go has them: numbers of different types compare by value, other types never equal."""
+"""Equality and order of values, as cel-go has them: numbers of different types compare by value, other types never
+equal.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ _NUMBERS = frozenset((int, float, Uint))
 
 
 def equal(a: Value, b: Value, frame: Frame | None = None) -> bool:
-    """Counts the parts of lists and maps in the frame. Raises EvaluationError for values without equality, such as a quantity
-    and a number, and CostLimitError if they have too many parts.
+    """Counts the parts of lists and maps in the frame. Raises EvaluationError for values without equality, such as a
+    quantity and a number, and CostLimitError if they have too many parts.
     """
     kind = a.__class__
     other = b.__class__
@@ -89,7 +91,7 @@ def _optionals_equal(a: Optional, b: Value, frame: Frame | None) -> bool:
 
 
 def matches(a: Value, b: Value, frame: Frame | None = None) -> bool:
-    """Whether two values are equal. Values without equality are not."""
+    """True if two values are equal. Values without equality are not."""
     try:
         return equal(a, b, frame)
     except CancelledError:
@@ -99,7 +101,7 @@ def matches(a: Value, b: Value, frame: Frame | None = None) -> bool:
 
 
 def contains(elements: Sequence[Value], value: Value, frame: Frame | None = None) -> bool:
-    """Whether a list has an element that equals a value."""
+    """True if a list has an element that equals a value."""
     return any(matches(value, element, frame) for element in elements)
 
 

@@ -1,6 +1,7 @@
 """Kubernetes' named formats of texts: `format.dns1123Label().validate(name)`.
 
-Sources: `library/format.go` of `k8s.io/apiserver/pkg/cel`, `util/validation` of `k8s.io/apimachinery`, `strfmt` of kube-openapi.
+Sources: `library/format.go` of `k8s.io/apiserver/pkg/cel`, `util/validation` of `k8s.io/apimachinery`, `strfmt` of
+kube-openapi.
 """
 
 from __future__ import annotations
@@ -181,7 +182,9 @@ FORMATS: Final = {
     "date": Format("date", _unless(_is_date, "invalid date"), len(_TIME)),
     "datetime": Format("datetime", _unless(_is_datetime, "invalid datetime"), len(_TIME)),
 }
-"""The formats by the names that expressions use. Sizes of Go's patterns differ from those here where Go has a flag in them."""
+"""The formats by the names that expressions use. Sizes of Go's patterns differ from those here where Go has a flag in
+them.
+"""
 
 
 def _named(name: Value) -> Optional:

@@ -15,12 +15,12 @@ _ZEROS: Final[dict[str, Value]] = {"int": 0, "uint": Uint(0), "double": 0.0, "go
 
 
 def is_list(value: Value) -> bool:
-    """Whether a value is a list."""
+    """True if a value is a list."""
     return isinstance(value, (list, tuple))
 
 
 def is_sorted(values: Value) -> bool:
-    """Whether each element is at most the next."""
+    """True if each element is at most the next."""
     if not is_list(values):
         raise no_such_overload("isSorted", values)
     previous = None
@@ -183,8 +183,8 @@ def _distinct(frame: Frame, values: Value) -> Value:
 
 
 _HASHED: Final = frozenset((bool, int, Uint, str, bytes))
-"""Values of other types are compared one by one: the call's cost is the square of their number. So are integers beside doubles, which
-may equal them."""
+"""Values of other types are compared one by one: the call's cost is the square of their number. So are integers beside
+doubles, which may equal them."""
 
 
 def _set_function(name: str) -> Function:

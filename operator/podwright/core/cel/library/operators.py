@@ -131,7 +131,9 @@ def multiply(a: Value, b: Value) -> Value:
 
 
 def divide(a: Value, b: Value) -> Value:
-    """`a / b`, towards zero. Raises EvaluationError for a division of integers by zero, and for types that have no division."""
+    """`a / b`, towards zero. Raises EvaluationError for a division of integers by zero, and for types that have no
+    division.
+    """
     kind = a.__class__
     if kind is b.__class__:
         if kind is float:
@@ -170,7 +172,9 @@ def modulo(a: Value, b: Value) -> Value:
 
 
 def insert(frame: Frame, entries: Value, *args: Value) -> Value:
-    """`cel.@mapInsert(map, key, value)` and `cel.@mapInsert(map, entries)`. Raises EvaluationError if the map has the key."""
+    """`cel.@mapInsert(map, key, value)` and `cel.@mapInsert(map, entries)`. Raises EvaluationError if the map has the
+    key.
+    """
     if not isinstance(entries, dict) or (len(args) == 1 and not isinstance(args[0], dict)):
         raise no_such_overload("cel.@mapInsert", entries, *args)
     added = [(key, args[0][to_key(key)]) for key in keys_of(args[0])] if len(args) == 1 else [(args[0], args[1])]

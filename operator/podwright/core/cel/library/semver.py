@@ -20,7 +20,9 @@ PreRelease = tuple[str | int, ...]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Semver(Opaque):
-    """A version. `pre` has the parts of its pre-release: int where all digits, otherwise str. `build` has no meaning for its order."""
+    """A version. `pre` has the parts of its pre-release: int where all digits, otherwise str. `build` has no meaning
+    for its order.
+    """
 
     major: int
     minor: int
@@ -75,8 +77,8 @@ def read_semver(text: str) -> Semver:
 
 
 def normalized(text: str) -> str:
-    """Without a leading `v` or leading zeros, with the missing minor and patch numbers. Raises EvaluationError if there is a
-    pre-release without a patch number.
+    """Without a leading `v` or leading zeros, with the missing minor and patch numbers. Raises EvaluationError if there
+    is a pre-release without a patch number.
     """
     parts = text.removeprefix("v").split(".", 2)
     for i, part in enumerate(parts):

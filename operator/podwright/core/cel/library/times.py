@@ -48,7 +48,9 @@ def _zone(name: str) -> ZoneInfo | None:
 
 
 def _offset(value: Timestamp, zone: str) -> int:
-    """Seconds east of UTC, at most 292 years. `Local` is UTC on every machine. Raises EvaluationError for an unknown zone."""
+    """Seconds east of UTC, at most 292 years. `Local` is UTC on every machine. Raises EvaluationError for an unknown
+    zone.
+    """
     if zone in ("", "UTC", "Local"):
         return 0
     hours, colon, minutes = zone.partition(":")

@@ -1,4 +1,5 @@
-"""URLs in expressions, as Go's `net/url` reads them. Source of the rules: `library/urls.go` of `k8s.io/apiserver/pkg/cel`.
+"""URLs in expressions, as Go's `net/url` reads them. Source of the rules: `library/urls.go` of
+`k8s.io/apiserver/pkg/cel`.
 
 Go works on bytes: here texts are decoded as Latin-1 while they are taken apart.
 """

@@ -1,7 +1,7 @@
 """ResourceClaim: what devices a pod asks for, and which it has got.
 
-The spec of a claim is interned: claims of one template share it, and so do all results that are kept for it. Source: the Kubernetes API
-reference, "ResourceClaim".
+The spec of a claim is interned: claims of one template share it, and so do all results that are kept for it. Source:
+the Kubernetes API reference, "ResourceClaim".
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ FOR_EXTENDED_RESOURCES: Final = "resource.kubernetes.io/extended-resource-claim"
 class Ask:
     """A request for devices, or one of the alternatives (subrequests) of a request.
 
-    `selectors`: CEL expressions; None for a selector of a kind that is not known. `capacity`: the requested parts of capacities by name.
+    `selectors`: CEL expressions; None for a selector of a kind that is not known. `capacity`: the requested parts of
+    capacities by name.
     """
 
     name: str
@@ -71,7 +72,9 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """A request with one ask, or with alternatives of which the first that can be allocated counts. Without asks, its kind is not known."""
+    """A request with one ask, or with alternatives of which the first that can be allocated counts. Without asks, its
+    kind is not known.
+    """
 
     name: str
     asks: tuple[Ask, ...]
@@ -80,7 +83,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constraint:
-    """All devices of some requests have the same value of an attribute, or (`distinct`) each another. No `requests`: all of the claim.
+    """All devices of some requests have the same value of an attribute, or (`distinct`) each another. No `requests`:
+    all of the claim.
 
     An empty `attribute`: the kind of the constraint is not known.
     """
@@ -122,7 +126,9 @@ class AllocatedDevice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Allocation:
-    """The devices that a claim has got. `timestamp`: seconds since the epoch; `node_affinity` None: available on all nodes."""
+    """The devices that a claim has got. `timestamp`: seconds since the epoch; `node_affinity` None: available on all
+    nodes.
+    """
 
     devices: tuple[AllocatedDevice, ...]
     node_affinity: NodeAffinity | None

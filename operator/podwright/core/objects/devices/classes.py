@@ -44,7 +44,7 @@ class DeviceTaintRule:
     problems: Problems
 
     def applies_to(self, driver: str, pool: str) -> bool:
-        """Whether it can match devices of this pool."""
+        """True if it can match devices of this pool."""
         return self.taint is not None and self.driver in ("", driver) and self.pool in ("", pool)
 
 

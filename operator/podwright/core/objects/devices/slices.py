@@ -1,7 +1,7 @@
 """ResourceSlice: devices that a driver offers, their pool, and the nodes from which they can be reached.
 
-What a CEL selector sees of a device is its `DeviceShape`. Equal shapes are one object, so that a selector is evaluated once for all devices that
-it cannot tell apart. Source: the Kubernetes API reference, "ResourceSlice".
+What a CEL selector sees of a device is its `DeviceShape`. Equal shapes are one object, so that a selector is evaluated
+once for all devices that it cannot tell apart. Source: the Kubernetes API reference, "ResourceSlice".
 """
 
 from __future__ import annotations
@@ -79,9 +79,11 @@ class DeviceShape:
     capacity: Mapping[str, DeviceCapacity]
     allow_multiple: bool
     plain_capacity: bool
-    """Whether no capacity has a request policy or a negative value."""
+    """True if no capacity has a request policy or a negative value."""
     readable: bool
-    """Whether CEL can read every attribute. It fails on a device with an unknown kind of attribute, whatever the selector reads."""
+    """True if CEL can read every attribute. It fails on a device with an unknown kind of attribute, whatever the
+    selector reads.
+    """
     raw: Raw
     """`attributes`, `capacity` and `allowMultipleAllocations`, as in the slice."""
 
@@ -100,7 +102,9 @@ Consumption = tuple[tuple[str, str, int], ...]
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Reach:
-    """From which nodes a slice or a device can be reached: from one by name, from all, or from those that a selector matches."""
+    """From which nodes a slice or a device can be reached: from one by name, from all, or from those that a selector
+    matches.
+    """
 
     node_name: str
     all_nodes: bool
@@ -112,7 +116,7 @@ class Reach:
         return bool(self.node_name) or self.all_nodes or self.selector is not None
 
     def covers(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a node is among them."""
+        """True if a node is among them."""
         if self.node_name:
             return name == self.node_name
         if self.all_nodes:
@@ -143,7 +147,8 @@ class Device:
 class ResourceSlice:
     """One version of a slice. Immutable.
 
-    `counter_sets`: (name, amounts in nano-units by counter) in their order. A slice with counter sets has no devices to allocate.
+    `counter_sets`: (name, amounts in nano-units by counter) in their order. A slice with counter sets has no devices to
+    allocate.
     """
 
     name: str
@@ -169,7 +174,9 @@ _reaches: Final[Interner[Reach]] = Interner()
 
 
 def parse_slice(raw: Raw, before: ResourceSlice | None = None) -> ResourceSlice:
-    """A v1.ResourceSlice without the parts that cannot be understood. `before`: an earlier version; devices that did not change are reused."""
+    """A v1.ResourceSlice without the parts that cannot be understood. `before`: an earlier version; devices that did
+    not change are reused.
+    """
     problems = Problems("ResourceSlice", name_in(raw)[1])
     spec = problems.mapping(raw.get("spec"), "spec")
     pool = problems.mapping(spec.get("pool"), "spec.pool")
@@ -354,7 +361,9 @@ def _optional(raw: Raw, key: str, where: str) -> Amount | None:
 
 
 def _uses_compatibility_groups(raw: object) -> bool:
-    """Whether a device declares compatibility groups, which are off by default: such a slice is ignored, as in kube-scheduler."""
+    """True if a device declares compatibility groups, which are off by default: such a slice is ignored, as in
+    kube-scheduler.
+    """
     if not isinstance(raw, list):
         return False
     return any(

@@ -113,7 +113,7 @@ def _without_all(cache: Cache, pod: PodInfo, node: NodeInfo) -> Iterator[PodChan
 
 
 def _is_met(cache: Cache, pod: PodInfo, node: NodeInfo, index: int) -> bool:
-    """Whether a pod on the node itself matches the term, so that it is not in the way."""
+    """True if a pod on the node itself matches the term, so that it is not in the way."""
     term = next(islice(pod.pod_affinity.required, index, None), None)
     there = islice(node.pods.values(), _PODS_READ)
     return (

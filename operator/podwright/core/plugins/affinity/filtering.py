@@ -1,8 +1,8 @@
 """Filtering by required pod affinity: the PreFilter state, and verdicts on one node and on all nodes.
 
-Three numbers are counted by topology key and domain: pods that match all of the pod's required terms, pods that match one of its
-required anti-affinity terms, and required anti-affinity terms of placed pods that match the pod. Invariants: `filter` and
-`filter_all` agree, and counts after `update` equal a recount.
+Three numbers are counted by topology key and domain: pods that match all of the pod's required terms, pods that match
+one of its required anti-affinity terms, and required anti-affinity terms of placed pods that match the pod. Invariants:
+`filter` and `filter_all` agree, and counts after `update` equal a recount.
 """
 
 from __future__ import annotations
@@ -94,13 +94,14 @@ class ClusterCounts:
 
     @cached_property
     def matches_itself(self) -> bool:
-        """Whether the pod matches all of its own required terms."""
+        """True if the pod matches all of its own required terms."""
         return self._terms.affinity.all_match(self.index, self.pod)
 
-    # Another pod that a dry run adds or removes. Pods with the same labels, and those with the same terms, are compared once.
+    # Another pod that a dry run adds or removes. Pods with the same labels, and those with the same terms, are compared
+    # once.
 
     def is_attracted_by(self, other: PodInfo) -> bool:
-        """Whether another pod matches all required terms."""
+        """True if another pod matches all required terms."""
         key = (other.namespace, other.labels)
         known = self._attracted.get(key)
         if known is None:
@@ -149,7 +150,7 @@ class ClusterCounts:
         return self.index.namespace_labels(self.pod.namespace) or {}
 
     def repels_near(self, other: PodAffinity, labels: Labels) -> bool:
-        """Whether a required anti-affinity term of another pod, on a node with these labels, matches the pod."""
+        """True if a required anti-affinity term of another pod, on a node with these labels, matches the pod."""
         terms = other.anti_required
         if len(terms) > FEW_TERMS:
             return any(key in labels for key in self.repels(other))
@@ -162,7 +163,7 @@ class ClusterCounts:
         return False
 
     def repelled_near(self, other: PodInfo, labels: Labels) -> bool:
-        """Whether a required anti-affinity term of the pod matches another pod on a node with these labels."""
+        """True if a required anti-affinity term of the pod matches another pod on a node with these labels."""
         terms = self.pod.pod_affinity.anti_required
         if len(terms) > FEW_TERMS:
             return any(key in labels for key in self.repelled_by(other))
@@ -208,7 +209,7 @@ class DomainCounts:
 
     @property
     def empty(self) -> bool:
-        """Whether all counts are 0."""
+        """True if all counts are 0."""
         total = sum(sums.total for group in self._find().values() for sums in group)
         if self._changes is not None:
             total += sum(delta for changed in self._changes.values() for delta in changed.values())
@@ -223,7 +224,7 @@ class DomainCounts:
         return count
 
     def counted_near(self, node: NodeInfo) -> bool:
-        """Whether one of the node's domains has a count above 0."""
+        """True if one of the node's domains has a count above 0."""
         labels = node.present.labels
         return any(key in labels and self.at(key, node) > 0 for key in self.keys)
 
@@ -282,7 +283,9 @@ class PreFilterState:
                 self._anti_affinity.update(key, node, delta * terms)
 
     def filter_with(self, others: Iterable[PodInfo], node: NodeInfo) -> Status | None:
-        """The verdict on the node as if `others` were on it. Only for a state without dry runs, while no pod comes or goes."""
+        """The verdict on the node as if `others` were on it. Only for a state without dry runs, while no pod comes or
+        goes.
+        """
         counted = self._counted
         own = counted.pod.pod_affinity
         if own.required:
@@ -326,7 +329,9 @@ class PreFilterState:
 
     @property
     def _first_of_group(self) -> bool:
-        """Whether no placed pod matches the required terms, but the pod itself does: then it may be the first of its group."""
+        """True if no placed pod matches the required terms, but the pod itself does: then it may be the first of its
+        group.
+        """
         return self._affinity.empty and self._counted.matches_itself
 
     def filter_all(self) -> FilterResult | None:

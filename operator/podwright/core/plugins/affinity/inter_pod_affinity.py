@@ -1,8 +1,8 @@
 """InterPodAffinity: places pods near other pods or away from them, as their own terms and those of placed pods demand.
 
-Required terms filter, preferred terms score. `cache.pods_index` knows which placed pods match and which terms they have; it
-updates its counts as pods change. Next: `filtering`, `scoring`. Source: the Kubernetes documentation, "Assigning Pods to Nodes",
-"Inter-pod affinity and anti-affinity".
+Required terms filter, preferred terms score. `cache.pods_index` knows which placed pods match and which terms they
+have; it updates its counts as pods change. Next: `filtering`, `scoring`. Source: the Kubernetes documentation,
+"Assigning Pods to Nodes", "Inter-pod affinity and anti-affinity".
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ _SCORE: Final = "PreScoreInterPodAffinity"
 class InterPodAffinityArgs:
     """The args of InterPodAffinity.
 
-    `hardPodAffinityWeight`: the weight of a placed pod's required affinity term in scores. `ignorePreferredTermsOfExistingPods`: do
-    not score pods that have no preferred terms themselves.
+    `hardPodAffinityWeight`: the weight of a placed pod's required affinity term in scores.
+    `ignorePreferredTermsOfExistingPods`: do not score pods that have no preferred terms themselves.
     """
 
     hard_pod_affinity_weight: int = 1
@@ -100,8 +100,8 @@ class InterPodAffinity(
     def influence(self, pod: PodInfo, other: PodInfo) -> frozenset[str] | None:
         """Does not compare namespaces, so it may name too many domains.
 
-        A pod that matches a required affinity term matters everywhere: as long as no pod matches, the first pod of a group passes
-        because it matches its own terms.
+        A pod that matches a required affinity term matters everywhere: as long as no pod matches, the first pod of a
+        group passes because it matches its own terms.
         """
         own, theirs = own_terms(pod.pod_affinity), own_terms(other.pod_affinity)
         if own.affinity.selecting(other.labels):

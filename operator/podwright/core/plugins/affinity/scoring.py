@@ -1,8 +1,8 @@
 """Scoring by preferred pod affinity: weights summed by topology key and domain.
 
-A node's raw score sums weights over its domains: the weight of each preferred term of the pod, once for each placed pod that
-matches it, and the weights of placed pods' terms that match the pod (hardPodAffinityWeight for required terms). Anti-affinity counts as
-negative. Normalisation maps the lowest score to 0 and the highest to 100.
+A node's raw score sums weights over its domains: the weight of each preferred term of the pod, once for each placed pod
+that matches it, and the weights of placed pods' terms that match the pod (hardPodAffinityWeight for required terms).
+Anti-affinity counts as negative. Normalisation maps the lowest score to 0 and the highest to 100.
 """
 
 from __future__ import annotations

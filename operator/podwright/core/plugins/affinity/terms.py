@@ -1,7 +1,7 @@
 """Terms: a pod's affinity terms of one kind, evaluated on one other pod at a time. For events and dry runs.
 
-A pod may have thousands of terms, and an event may concern thousands of waiting pods. So the prepared form of a list of terms is kept as
-long as its PodAffinity.
+A pod may have thousands of terms, and an event may concern thousands of waiting pods. So the prepared form of a list of
+terms is kept as long as its PodAffinity.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Terms:
         return (term for term in self.selecting(pod.labels) if index.applies_to(term, pod.namespace))
 
     def any_match(self, index: PodIndex, pod: PodInfo) -> bool:
-        """Whether a term matches the pod."""
+        """True if a term matches the pod."""
         return any(index.applies_to(term, pod.namespace) for term in self.selecting(pod.labels))
 
     def all_match(self, index: PodIndex, pod: PodInfo) -> bool:
-        """Whether there are terms, and all of them match the pod."""
+        """True if there are terms, and all of them match the pod."""
         selecting = self.selecting(pod.labels) if self.items else ()
         if not selecting or len(selecting) < len(self.items):
             return False

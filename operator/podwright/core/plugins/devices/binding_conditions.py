@@ -13,7 +13,7 @@ class BindingFailedError(Exception):
 
 
 def ready(claim: ResourceClaim) -> bool:
-    """Whether all binding conditions of the claim's devices are true. Raises BindingFailedError.
+    """True if all binding conditions of the claim's devices are true. Raises BindingFailedError.
 
     The devices are checked in their order, up to the first that is not ready.
     """
@@ -37,7 +37,9 @@ def ready(claim: ResourceClaim) -> bool:
 
 
 def timed_out(claim: ResourceClaim, timeout: float, now: float) -> bool:
-    """Whether a device of the claim has waited longer than `timeout` seconds for its conditions. `now`: seconds since the epoch."""
+    """True if a device of the claim has waited longer than `timeout` seconds for its conditions. `now`: seconds since
+    the epoch.
+    """
     allocation = claim.allocation
     if allocation is None or allocation.timestamp is None or allocation.timestamp + timeout >= now:
         return False
@@ -45,7 +47,7 @@ def timed_out(claim: ResourceClaim, timeout: float, now: float) -> bool:
 
 
 def usable(claim: ResourceClaim, timeout: float, now: float) -> bool:
-    """Whether a pod may be placed for the claim's devices: they are ready, or may become ready."""
+    """True if a pod may be placed for the claim's devices: they are ready, or may become ready."""
     try:
         return ready(claim) or not timed_out(claim, timeout, now)
     except BindingFailedError:
@@ -53,5 +55,5 @@ def usable(claim: ResourceClaim, timeout: float, now: float) -> bool:
 
 
 def waits(claim: ResourceClaim) -> bool:
-    """Whether a device of the claim has binding conditions."""
+    """True if a device of the claim has binding conditions."""
     return claim.allocation is not None and any(device.binding_conditions for device in claim.allocation.devices)

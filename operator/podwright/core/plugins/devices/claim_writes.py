@@ -1,8 +1,8 @@
 """Writes the allocations and reservations of a pod's claims to the API server, and undoes them.
 
-A claim that is allocated gets the finalizer, then the allocation and the reservation in one update of its status. The claim for extended
-resources is created first, with the finalizer. After a conflict the claim is read again: somebody else may have allocated or deleted it. Source: `bindClaim` in
-kube-scheduler's plugin DynamicResources.
+A claim that is allocated gets the finalizer, then the allocation and the reservation in one update of its status. The
+claim for extended resources is created first, with the finalizer. After a conflict the claim is read again: somebody
+else may have allocated or deleted it. Source: `bindClaim` in kube-scheduler's plugin DynamicResources.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ClaimWrites:
 
     @property
     def any(self) -> bool:
-        """Whether something was written that `undo` takes back."""
+        """True if something was written that `undo` takes back."""
         return self.created is not None or bool(self.reserved)
 
     async def write(self, node: Node) -> None:
@@ -84,8 +84,8 @@ class ClaimWrites:
             raise ClaimWriteError(str(error)) from error
 
     async def confirm(self) -> None:
-        """Waits until the watch shows what was written, so that of two claims with one device the later one is known. Raises ClaimWriteError
-        if ours is the later one: another scheduler has allocated the device at the same time.
+        """Waits until the watch shows what was written, so that of two claims with one device the later one is known.
+        Raises ClaimWriteError if ours is the later one: another scheduler has allocated the device at the same time.
         """
         known, cluster = self._handle.cache.devices.claims, self._handle.cluster
         for claim in self.reserved.values():
@@ -104,8 +104,8 @@ class ClaimWrites:
                 raise ClaimWriteError(f"claim {claim.key}: {rival}, by another scheduler at the same time")
 
     async def undo(self) -> None:
-        """Takes back what was written for the pod, as far as the API server allows it. Allocations stay, as in kube-scheduler, unless
-        another claim got a device of them earlier.
+        """Takes back what was written for the pod, as far as the API server allows it. Allocations stay, as in
+        kube-scheduler, unless another claim got a device of them earlier.
         """
         cluster, own = self._handle.cluster, {"$patch": "delete", "uid": self._pod.uid}
         if self.created is not None:

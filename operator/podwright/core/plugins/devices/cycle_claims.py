@@ -37,7 +37,7 @@ class CycleClaims:
     unavailable: set[int] = field(default_factory=set)
     """The positions of allocated claims that are not available on some node."""
     frees: bool = False
-    """Whether victims may free devices for the pod."""
+    """True if victims may free devices for the pod."""
     removed: dict[str, PodInfo] = field(default_factory=dict)
     """The pods that a dry run has removed, by uid."""
     reservation: Reservation | None = None
@@ -50,12 +50,12 @@ class CycleClaims:
 
     @property
     def any_open(self) -> bool:
-        """Whether a claim must be allocated."""
+        """True if a claim must be allocated."""
         return self.extended is not None or any(self._is_open(i) for i in range(len(self.claims)))
 
     @property
     def any_alternatives(self) -> bool:
-        """Whether a claim has a request with alternatives, so that nodes can differ in how good they are."""
+        """True if a claim has a request with alternatives, so that nodes can differ in how good they are."""
         return any(request.has_alternatives for claim in self.claims for request in claim.spec.requests)
 
     def to_allocate(self, variant: int) -> dict[int, ResourceClaim]:

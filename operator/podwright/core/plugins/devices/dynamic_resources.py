@@ -3,8 +3,9 @@
     PreEnqueue: the claims exist ─► PreFilter: their classes exist ─► Filter: which nodes can serve them (`core.devices.verdicts`)
         ─► Score: preferred alternatives ─► Reserve: allocates on the chosen node, which counts at once ─► PreBind: writes it (`claim_writes`)
 
-The answers and texts are kube-scheduler's. A claim that is allocated already restricts the nodes. Extended resources for which a DeviceClass stands
-get one claim together, which is created in PreBind. Source: kube-scheduler's plugin DynamicResources.
+The answers and texts are kube-scheduler's. A claim that is allocated already restricts the nodes. Extended resources
+for which a DeviceClass stands get one claim together, which is created in PreBind. Source: kube-scheduler's plugin
+DynamicResources.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ SOON_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class DynamicResourcesArgs:
-    """`filter_timeout` bounds the search for devices on one node; "0s": no bound. `binding_timeout`: how long devices may take to become ready.
+    """`filter_timeout` bounds the search for devices on one node; "0s": no bound. `binding_timeout`: how long devices
+    may take to become ready.
 
     `allocation`, `scoring`, `preemption`: see core/devices/choice.py. OWN_KEYS: what kube-scheduler's args do not have.
     """
@@ -298,8 +300,8 @@ class DynamicResources(
     def post_filter(
         self, state: CycleState, pod: PodInfo, _diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status]:
-        """Deallocates a claim that is of no use to the pod, so that it can get other devices. Fails, as in kube-scheduler, if another
-        plugin rejected the pod before this plugin's PreFilter ran.
+        """Deallocates a claim that is of no use to the pod, so that it can get other devices. Fails, as in
+        kube-scheduler, if another plugin rejected the pod before this plugin's PreFilter ran.
         """
         if not self._enabled:
             return None, unschedulable()
@@ -318,7 +320,9 @@ class DynamicResources(
         return None, unschedulable(f"{done} of ResourceClaim completed")
 
     def group_waits(self, state: CycleState, pod: PodInfo) -> Sequence[FollowUp]:
-        """As `post_filter` does for a pod alone. Source: `PodGroupPostFilter` in kube-scheduler's plugin DynamicResources."""
+        """As `post_filter` does for a pod alone. Source: `PodGroupPostFilter` in kube-scheduler's plugin
+        DynamicResources.
+        """
         found: CycleClaims | None = state.data.get(self.name)
         if not self._enabled or found is None:
             return ()
@@ -364,7 +368,8 @@ class DynamicResources(
         return None
 
     def plan(self, state: CycleState, node_name: str) -> Plan | None:
-        """What is written if the pod goes to this node, which must be feasible; None for a pod without claims. Changes nothing.
+        """What is written if the pod goes to this node, which must be feasible; None for a pod without claims. Changes
+        nothing.
 
         Raises PluginError.
         """
@@ -379,7 +384,9 @@ class DynamicResources(
         return plan_of(found, {**found.shared, **allocated}, node.present)
 
     def reserved(self, state: CycleState, node_name: str) -> Sequence[tuple[ResourceClaim, Allocation | None]]:
-        """All claims of a pod for which Reserve has run, each with the allocation that is in flight for it. See `reserved_claims`."""
+        """All claims of a pod for which Reserve has run, each with the allocation that is in flight for it. See
+        `reserved_claims`.
+        """
         found: CycleClaims | None = state.data.get(self.name)
         node = self.handle.cache.present(node_name)
         if found is None or found.reservation is None or node is None:
@@ -421,7 +428,9 @@ class DynamicResources(
 
 
 def _to_take(found: CycleClaims, pod: PodInfo, handle: Handle) -> Deallocation | Deletion | None:
-    """The follow-up for a claim that is of no use to the pod: its deallocation or deletion. None if there is no such claim."""
+    """The follow-up for a claim that is of no use to the pod: its deallocation or deletion. None if there is no such
+    claim.
+    """
     for position in sorted(found.unavailable):
         claim = found.claims[position]
         if position not in found.shared and set(claim.reserved_for) <= {pod.uid}:

@@ -1,7 +1,7 @@
 """Evaluation: which nodes can serve a pod's claims, how well, and with which devices.
 
-All nodes are evaluated at once: the verdicts that are kept for the claims (`core.devices.verdicts`) are combined with the nodes on which allocated
-claims are available.
+All nodes are evaluated at once: the verdicts that are kept for the claims (`core.devices.verdicts`) are combined with
+the nodes on which allocated claims are available.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ DRY_RUN_STEPS: Final = 10_000
 FREEABLE: Final = (STATUSES[0], unschedulable(*STATUSES[1].reasons), *STATUSES[2:])
 """The statuses where victims may free devices."""
 _WHOLE_ATTEMPT_STEPS: Final = STEPS_PER_SECOND // 10
-"""The most steps of a search in an attempt that cannot pause although other pods wait. The next attempt continues from there."""
+"""The most steps of a search in an attempt that cannot pause although other pods wait. The next attempt continues from
+there.
+"""
 SCORES_OF_FITS: Final = 101
 """How many scores from 0 to 100 there are."""
 _UNAFFECTED: Final[NDArray[np.int64]] = np.zeros(1, np.int64)
@@ -77,7 +79,9 @@ class Evaluation:
     """See the module."""
 
     def __init__(self, handle: Handle, *, steps: int | None, binding_timeout: float, choice: Choice) -> None:
-        """`steps`: the most steps of a search on one node, None: no limit. `binding_timeout`: in seconds. `choice`: among devices and nodes."""
+        """`steps`: the most steps of a search on one node, None: no limit. `binding_timeout`: in seconds. `choice`:
+        among devices and nodes.
+        """
         self._handle = handle
         self._cache = handle.cache
         self._steps = steps
@@ -187,7 +191,8 @@ class Evaluation:
     def scores(self, found: CycleClaims, slots: NDArray[np.intp]) -> Int64s | int:
         """int64[slots]: how much the chosen alternatives are preferred; or one number for all.
 
-        Unless the policy scores by default, SCORES_OF_FITS times that, and in addition how well the devices suit the policy, from 0 to 100.
+        Unless the policy scores by default, SCORES_OF_FITS times that, and in addition how well the devices suit the
+        policy, from 0 to 100.
         """
         table, default = self._cache.table, self._choice.scoring == "Default"
         if not found.any_alternatives and (default or not found.any_open):

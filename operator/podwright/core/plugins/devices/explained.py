@@ -28,8 +28,9 @@ from podwright.core.state.devices.pools import Pool, PoolDevice
 from podwright.core.state.nodeinfo import NodeInfo
 
 TOGETHER, SHARED, TAKEN, TAINTED, FEWER, UNMATCHED, NONE = range(7)
-"""What keeps a request from the closest device, the nearest first. TOGETHER: nothing, if it were the only request. SHARED: too little is left
-of the device or its board. FEWER: the node has fewer matching devices than the request asks for.
+"""What keeps a request from the closest device, the nearest first. TOGETHER: nothing, if it were the only request.
+SHARED: too little is left of the device or its board. FEWER: the node has fewer matching devices than the request asks
+for.
 """
 _REMOTENESS: Final = (2.2, 1.8, 1.9, 2.4, 2.6, 2.8, 3.2)
 ELSEWHERE: Final = 1.5
@@ -39,7 +40,9 @@ _SHAPES_READ: Final = 64
 
 
 class Shortage(NamedTuple):
-    """A request that a node cannot serve. `free`: how many devices it could have. `closest`: the device that comes closest, with its pool."""
+    """A request that a node cannot serve. `free`: how many devices it could have. `closest`: the device that comes
+    closest, with its pool.
+    """
 
     kind: int
     claim: str

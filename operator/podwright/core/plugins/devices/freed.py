@@ -1,7 +1,8 @@
-"""The devices that victims free: those of claims that only victims use. For policies under which pods preempt for devices.
+"""The devices that victims free: those of claims that only victims use. For policies under which pods preempt for
+devices.
 
-kube-scheduler does not preempt for devices. After an eviction they are free only when the claim controller has released the claims, so until then the pod
-that preempted must not evict more pods.
+kube-scheduler does not preempt for devices. After an eviction they are free only when the claim controller has released
+the claims, so until then the pod that preempted must not evict more pods.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def _claims(victim: PodInfo, claims: ClaimState) -> Iterable[ResourceClaim]:
 
 
 def waits_for_release(pod: PodInfo, cache: Cache) -> bool:
-    """Whether the pod is nominated to a node on which devices are about to be released, because no pod uses their claims any more.
+    """True if the pod is nominated to a node on which devices are about to be released, because no pod uses their
+    claims any more.
 
     Linear in all claims, for nominated pods only.
     """

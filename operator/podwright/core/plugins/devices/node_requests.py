@@ -1,6 +1,6 @@
-"""The devices that each node has to provide for a pod's extended resources. A node may offer a resource itself, through a device plugin. On
-other nodes, devices of a DeviceClass provide it. So nodes that offer different resources get different claims. Source:
-`filterExtendedResources` in kube-scheduler's plugin DynamicResources (KEP-5004).
+"""The devices that each node has to provide for a pod's extended resources. A node may offer a resource itself, through
+a device plugin. On other nodes, devices of a DeviceClass provide it. So nodes that offer different resources get
+different claims. Source: `filterExtendedResources` in kube-scheduler's plugin DynamicResources (KEP-5004).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ExtendedResources:
         return sum((not node.allocatable.get(resource)) << bit for bit, resource in enumerate(self.classes))
 
     def fits(self, node: Node) -> bool:
-        """Whether the node knows all resources that no class stands for there."""
+        """True if the node knows all resources that no class stands for there."""
         return all(resource in node.allocatable for resource in self.others)
 
     def claim(self, code: int) -> NodeClaim | None:

@@ -16,14 +16,16 @@ Raw = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`allocations`: v1.AllocationResult by the name of each newly allocated claim. `reserved`: the names of all claims that the pod uses."""
+    """`allocations`: v1.AllocationResult by the name of each newly allocated claim. `reserved`: the names of all claims
+    that the pod uses.
+    """
 
     allocations: Mapping[str, Raw]
     reserved: Sequence[str]
     extended: Raw | None
     """The `requests` and the `allocation` of the claim for extended resources, and the pod's `requestMappings`."""
     waits: bool
-    """Whether the pod is not bound before the binding conditions of its devices are true."""
+    """True if the pod is not bound before the binding conditions of its devices are true."""
 
 
 def plan_of(found: CycleClaims, allocated: Mapping[int, Allocation], node: Node) -> Plan:
@@ -51,14 +53,18 @@ def plan_of(found: CycleClaims, allocated: Mapping[int, Allocation], node: Node)
 def reserved_claims(
     found: CycleClaims, allocated: Mapping[int, Allocation], node: Node
 ) -> Sequence[tuple[ResourceClaim, Allocation | None]]:
-    """The claims of a pod that goes to this node, with the allocations by position. The one for extended resources, the last, does not exist yet."""
+    """The claims of a pod that goes to this node, with the allocations by position. The one for extended resources, the
+    last, does not exist yet.
+    """
     claims = [(claim, allocated.get(i)) for i, claim in enumerate(found.claims)]
     special = None if found.extended is None else found.extended.claim(found.extended.code(node))
     return claims if special is None else [*claims, (special.claim, allocated[len(found.claims)])]
 
 
 def _waits(found: CycleClaims, allocated: Mapping[int, Allocation]) -> bool:
-    """With a condition on any device, PreBind checks all claims as the watch delivers them: new allocations are not there yet."""
+    """With a condition on any device, PreBind checks all claims as the watch delivers them: new allocations are not
+    there yet.
+    """
     known = {i: claim.allocation for i, claim in enumerate(found.claims)} | dict(allocated)
     devices = (device for allocation in known.values() if allocation is not None for device in allocation.devices)
     if not any(device.binding_conditions for device in devices):

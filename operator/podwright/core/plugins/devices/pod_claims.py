@@ -1,6 +1,7 @@
 """The ResourceClaims of a pod, and why it cannot be scheduled with them.
 
-The texts are kube-scheduler's (`foreachPodResourceClaim`, and `resourceclaim.Name` in k8s.io/dynamic-resource-allocation).
+The texts are kube-scheduler's (`foreachPodResourceClaim`, and `resourceclaim.Name` in
+k8s.io/dynamic-resource-allocation).
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from podwright.core.state.devices.claims import ClaimState
 
 
 class ClaimsError(Exception):
-    """A claim of the pod is missing, is being deleted, or belongs to another pod. `soon`: its controller is about to create it."""
+    """A claim of the pod is missing, is being deleted, or belongs to another pod. `soon`: its controller is about to
+    create it.
+    """
 
     def __init__(self, text: str, *, soon: bool = False) -> None:
         super().__init__(text)

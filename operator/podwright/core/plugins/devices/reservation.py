@@ -1,7 +1,7 @@
 """Reservation: the allocation of a pod's claims on the node that was chosen, until it is written.
 
-Invariant: between Reserve and the last write each allocation is in flight, so that it counts for other decisions. Unreserve gives back
-everything that is in flight for this pod, and nothing else.
+Invariant: between Reserve and the last write each allocation is in flight, so that it counts for other decisions.
+Unreserve gives back everything that is in flight for this pod, and nothing else.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def allocate(search: Search, claims: Sequence[ResourceClaim]) -> Sequence[Alloca
 
 
 class _ShareIds:
-    """Share ids that differ for all shares of these claims. They are made from the claims' uids, so that a decision can be repeated."""
+    """Share ids that differ for all shares of these claims. They are made from the claims' uids, so that a decision can
+    be repeated.
+    """
 
     def __init__(self, claims: Sequence[ResourceClaim]) -> None:
         self._seed = "/".join(claim.uid for claim in claims)

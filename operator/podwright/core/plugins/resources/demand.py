@@ -13,7 +13,9 @@ from podwright.core.plugins.resources.rows import Floats
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The scored resources of a pod: their indices in the plugin's list, their names, and the amounts that the pod adds."""
+    """The scored resources of a pod: their indices in the plugin's list, their names, and the amounts that the pod
+    adds.
+    """
 
     places: tuple[int, ...]
     resources: tuple[str, ...]

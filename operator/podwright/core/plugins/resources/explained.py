@@ -1,4 +1,6 @@
-"""What a node lacks of the resources that a pod requests, and smaller requests: the containers that request most get less."""
+"""What a node lacks of the resources that a pod requests, and smaller requests: the containers that request most get
+less.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,8 @@ Checked = Sequence[tuple[str, int]]
 
 
 def remoteness(checked: Checked, table: NodeTable) -> NDArray[np.float64]:
-    """float[nodes]: 1, and the sum of what each node lacks, as shares of what the pod requests, plus a distance where even the empty node
-    lacks it.
+    """float[nodes]: 1, and the sum of what each node lacks, as shares of what the pod requests, plus a distance where
+    even the empty node lacks it.
     """
     missing = np.where(table.pods + 1 > table.allocatable(PODS), 1.5, 1.0)
     for resource, amount in checked:
@@ -137,7 +139,7 @@ def _offered(table: NodeTable) -> list[str]:
 
 
 def _fits_without(checked: Checked, node: NodeInfo, others: Sequence[PodInfo]) -> bool:
-    """Whether the node has enough resources for the pod without these other pods."""
+    """True if the node has enough resources for the pod without these other pods."""
     copy = node.clone()
     for other in others:
         copy.remove(other)
@@ -167,7 +169,8 @@ def lacking(checked: Checked, node: NodeInfo) -> Mapping[str, int]:
 
 
 def with_less(pod: PodInfo, less: Mapping[str, int]) -> PodChange | None:
-    """The pod with smaller requests; None if its containers do not request that much, or if nothing is left of a device or huge pages.
+    """The pod with smaller requests; None if its containers do not request that much, or if nothing is left of a device
+    or huge pages.
 
     A last resort if nothing is left of CPU, memory or storage.
     """

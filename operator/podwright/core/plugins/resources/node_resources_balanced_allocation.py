@@ -1,8 +1,9 @@
 """NodeResourcesBalancedAllocation: prefers nodes where the pod balances the use of resources.
 
-A node's balance is (1 - d) · 100, truncated, where d is the standard deviation of the used fractions of its resources. The score is
-50 + (50 + balance with the pod - balance without it) / 2. It uses real requests, without scoring's defaults. The plugin skips
-pods that request none of its resources. Source: the Kubernetes documentation, "Scheduler Configuration".
+A node's balance is (1 - d) · 100, truncated, where d is the standard deviation of the used fractions of its resources.
+The score is 50 + (50 + balance with the pod - balance without it) / 2. It uses real requests, without scoring's
+defaults. The plugin skips pods that request none of its resources. Source: the Kubernetes documentation, "Scheduler
+Configuration".
 
 The fractions are float64. They are computed in the same order for one node and for many, so that truncation agrees.
 """

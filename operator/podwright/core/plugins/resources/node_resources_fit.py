@@ -1,10 +1,11 @@
 """NodeResourcesFit: rejects nodes without enough free resources, and scores nodes by their utilisation with the pod.
 
-Filtering compares the pod's requests with the free amount of each resource, and the number of pods with its limit. Scoring assumes
-defaults for containers that request no CPU or memory, and uses one of three strategies: see `strategies`. Source: the Kubernetes
-documentation, "Scheduler Configuration" and "Resource Bin Packing".
+Filtering compares the pod's requests with the free amount of each resource, and the number of pods with its limit.
+Scoring assumes defaults for containers that request no CPU or memory, and uses one of three strategies: see
+`strategies`. Source: the Kubernetes documentation, "Scheduler Configuration" and "Resource Bin Packing".
 
-An extended resource for which a DeviceClass stands is compared only on nodes that offer it; on the others DynamicResources provides devices.
+An extended resource for which a DeviceClass stands is compared only on nodes that offer it; on the others
+DynamicResources provides devices.
 """
 
 from __future__ import annotations
@@ -106,7 +107,9 @@ class ScoringStrategy:
 
 @dataclass(frozen=True, slots=True)
 class NodeResourcesFitArgs:
-    """`ignored_resources` and `ignored_resource_groups` (the part before the slash) are extended resources that the filter ignores."""
+    """`ignored_resources` and `ignored_resource_groups` (the part before the slash) are extended resources that the
+    filter ignores.
+    """
 
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
@@ -198,8 +201,8 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
         return Hint.QUEUE if node_name and not self._is_for_others(pod, node_name) else Hint.SKIP
 
     def _is_for_others(self, pod: PodInfo, node_name: str) -> bool:
-        """Whether the pod waits for its victims on another node, and what is free on this one is for the pods that are nominated to it.
-        Without this, each victim of many preemptors would retry all of them.
+        """True if the pod waits for its victims on another node, and what is free on this one is for the pods that are
+        nominated to it. Without this, each victim of many preemptors would retry all of them.
         """
         cache = self.handle.cache
         nominator, node = cache.nominator, cache.present(node_name)
@@ -263,7 +266,9 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
         return resource in self._ignored or resource.split("/", maxsplit=1)[0] in self._ignored_groups
 
     def _node_changed(self, pod: PodInfo, before: Node | None, after: Node) -> Hint:
-        """Helps if the empty node would have room for the pod, and has more of a resource that the pod needs than before."""
+        """Helps if the empty node would have room for the pod, and has more of a resource that the pod needs than
+        before.
+        """
         delegated = self._delegated(pod.requests)
         checked = [
             (name, amount)
@@ -440,7 +445,8 @@ class _Explanation:
         return self._known
 
     def _explain(self) -> tuple[NDArray[Any], Sequence[Status]]:
-        """Gives each node a code of two bits per resource, and takes the status of one node for all nodes with the same code.
+        """Gives each node a code of two bits per resource, and takes the status of one node for all nodes with the same
+        code.
 
         A node that offers a resource that few nodes offer has a code of its own.
         """

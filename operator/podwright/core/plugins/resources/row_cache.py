@@ -1,8 +1,8 @@
 """Arrays over all nodes, one for each kind of request, kept between decisions and updated where rows changed.
 
-A decision changes one row. So the array for pods of a known template is current after a few rows are computed again. A formula has
-three ways to compute equal values: all rows at once, some rows at once, or one node. The arrays are bounded in bytes. New
-arrays reuse the memory of the oldest one, so pods that all differ allocate nothing.
+A decision changes one row. So the array for pods of a known template is current after a few rows are computed again. A
+formula has three ways to compute equal values: all rows at once, some rows at once, or one node. The arrays are bounded
+in bytes. New arrays reuse the memory of the oldest one, so pods that all differ allocate nothing.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ class RowCache(Generic[T]):
         return array.view
 
     def compact(self) -> None:
-        """Drops the arrays that no decision has used since the last compaction: they keep the parsed parts of their pods."""
+        """Drops the arrays that no decision has used since the last compaction: they keep the parsed parts of their
+        pods.
+        """
         for key in [key for key, array in self._arrays.items() if not array.used]:
             del self._arrays[key]
         for array in self._arrays.values():

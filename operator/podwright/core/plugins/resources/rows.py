@@ -1,8 +1,9 @@
 """Allocatable and used amounts of the resources that a plugin scores, as float64 columns prepared for its formula.
 
-float64 holds whole numbers up to 2⁵³ exactly. A truncated quotient of up to 100 of such numbers equals the int64 result if the divisor
-is below 2⁴⁶ (64 Ti): a quotient that is not whole is at least 1/2⁴⁶ away from a whole number, and the rounding error is smaller.
-Nodes with more than 2⁴⁶ of a resource are `oversized`. The caller computes them in whole numbers.
+float64 holds whole numbers up to 2⁵³ exactly. A truncated quotient of up to 100 of such numbers equals the int64 result
+if the divisor is below 2⁴⁶ (64 Ti): a quotient that is not whole is at least 1/2⁴⁶ away from a whole number, and the
+rounding error is smaller. Nodes with more than 2⁴⁶ of a resource are `oversized`. The caller computes them in whole
+numbers.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ Base = Callable[[Any, Any], Any]
 class Rows(NamedTuple):
     """Some rows of the table. All arrays are float64[resources, rows].
 
-    `base` is the result of `Base`. `present` is 0 where a node lacks a resource and 1 elsewhere; None if no node lacks any. `allocatable`
-    is 1 where the resource is missing.
+    `base` is the result of `Base`. `present` is 0 where a node lacks a resource and 1 elsewhere; None if no node lacks
+    any. `allocatable` is 1 where the resource is missing.
     """
 
     base: Floats

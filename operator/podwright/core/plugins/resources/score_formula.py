@@ -1,4 +1,6 @@
-"""A pod's score as a formula for `row_cache`: in float64 for many rows, in whole numbers for one node and oversized ones."""
+"""A pod's score as a formula for `row_cache`: in float64 for many rows, in whole numbers for one node and oversized
+ones.
+"""
 
 from __future__ import annotations
 

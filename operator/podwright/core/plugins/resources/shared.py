@@ -1,5 +1,6 @@
-"""Columns and arrays over all nodes that plugins of several policies share if their args are equal. So a thousand policies with one
-strategy need little more memory than one policy, and a decision under one of them can use what a decision under another has just updated.
+"""Columns and arrays over all nodes that plugins of several policies share if their args are equal. So a thousand
+policies with one strategy need little more memory than one policy, and a decision under one of them can use what a
+decision under another has just updated.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class _SharedParts:
 
 
 def shared(cache: Cache, user: object, args: Hashable, make: Callable[[], S]) -> S:
-    """The object that all plugins of the user's class with these args share in this cache. `make` makes it for the first one."""
+    """The object that all plugins of the user's class with these args share in this cache. `make` makes it for the
+    first one.
+    """
     parts = cache.extension(_SharedParts, _SharedParts)
     key = (type(user), args)
     found: S | None = parts.known.get(key)

@@ -1,7 +1,7 @@
 """NodeResourcesFit's scoring strategies: each in int64 arithmetic for one node, and in float64 for many.
 
-`of_node` defines the score. `of_rows` gives the same result for rows that are not oversized (see `rows`). Divisions truncate
-and products wrap, as in Go. Source: the Kubernetes documentation, "Resource Bin Packing".
+`of_node` defines the score. `of_rows` gives the same result for rows that are not oversized (see `rows`). Divisions
+truncate and products wrap, as in Go. Source: the Kubernetes documentation, "Resource Bin Packing".
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class Strategy(ABC):
 
     @abstractmethod
     def _percent(self, demand: Demand, rows: Rows) -> Floats:
-        """float64[resources, rows]: `of_resource` of each, or its utilisation, as whole numbers. The caller may write to it."""
+        """float64[resources, rows]: `of_resource` of each, or its utilisation, as whole numbers. The caller may write
+        to it.
+        """
 
     def of_node(self, demand: Demand, node: NodeInfo) -> int:
         """The score of one node. Resources that the node lacks do not count."""

@@ -1,8 +1,8 @@
-"""The variables and functions of rules: typed `pod`, `node`, `signals`, `namespaceObject`, `policy`, `params` and `now`, and functions that
-count placed pods.
+"""The variables and functions of rules: typed `pod`, `node`, `signals`, `namespaceObject`, `policy`, `params` and
+`now`, and functions that count placed pods.
 
-Amounts of resources are whole numbers: CPU in milli-CPU, memory and storage in bytes, everything else in its own units. Counting functions
-count on the node that is being evaluated, which is not among their arguments.
+Amounts of resources are whole numbers: CPU in milli-CPU, memory and storage in bytes, everything else in its own units.
+Counting functions count on the node that is being evaluated, which is not among their arguments.
 """
 
 from __future__ import annotations
@@ -139,5 +139,7 @@ def variables_with(signals: Iterable[str]) -> Mapping[str, Type]:
 
 @lru_cache(maxsize=8)
 def environment(signals: tuple[str, ...] = ()) -> Environment:
-    """The environment of all rules, with the signals that the operator's configuration defines. Made when the first rule needs it."""
+    """The environment of all rules, with the signals that the operator's configuration defines. Made when the first
+    rule needs it.
+    """
     return Environment(variables_with(signals), (KUBERNETES, COUNTS))

@@ -51,7 +51,9 @@ class Expression:
     """See the module. `interpreted`: why it is evaluated for each node, in words; "" if it is compiled to columns."""
 
     def __init__(self, text: str, *, score: bool, signals: tuple[str, ...] = ()) -> None:
-        """`signals`: all that exist. Raises CelError if the text is no expression of type bool, or of a number for a score."""
+        """`signals`: all that exist. Raises CelError if the text is no expression of type bool, or of a number for a
+        score.
+        """
         self.program = environment(signals).compile(text)
         self.text = text
         _check_type(self.program.result_type, score=score)
@@ -72,7 +74,7 @@ class Expression:
         if problem := next(filter(None, (part.problem() for part in self.times)), ""):
             raise CelError(Issue(0, 0, problem))
         self.reads_namespace = any(part.root == NAMESPACE for part in inputs)
-        """Whether it depends on the pod's namespace."""
+        """True if it depends on the pod's namespace."""
         self._readers = tuple(part.reader() for part in inputs)
         counts = (CACHE, SCOPE) if _counts_pods(self.program.tree) else ()
         self._variables = (*dict.fromkeys(part.root for part in inputs), *counts)
@@ -83,7 +85,9 @@ class Expression:
         return (subject.owner.scope, *[read(subject) for read in self._readers])
 
     def column(self, subject: Subject, kept: KeptColumns, view: View | None = None) -> Column:
-        """bool[nodes] and errors: whether each node passes. `view` shows a node with at least the fields that the expression reads."""
+        """bool[nodes] and errors: whether each node passes. `view` shows a node with at least the fields that the
+        expression reads.
+        """
         return self._kept(kept, self._operation, subject, self.of_view, view)
 
     def scores(self, subject: Subject, kept: KeptColumns, view: View | None = None, *, bounded: bool) -> Column:
@@ -110,8 +114,9 @@ class Expression:
     def evaluate(self, subject: Subject, node: NodeInfo, changes: Mapping[str, object] | None = None) -> object:
         """The value for one node. `changes`: further variables. Raises EvaluationError.
 
-        Columns count only the cost of the parts that they leave to the evaluator, so they may have a value where the evaluator exceeds its
-        limit. If an evaluation stays within the least share of a part, no part of it costs more, and both have the same value.
+        Columns count only the cost of the parts that they leave to the evaluator, so they may have a value where the
+        evaluator exceeds its limit. If an evaluation stays within the least share of a part, no part of it costs more,
+        and both have the same value.
         """
         return self.of_view(subject, self._viewer.of(node), changes)
 

@@ -1,8 +1,10 @@
-"""Groups: the results of several rules of a policy as one, so that a decision looks up one result instead of a column for each rule.
+"""Groups: the results of several rules of a policy as one, so that a decision looks up one result instead of a column
+for each rule.
 
-Rules that go out of date at the same changes are in one group: those that read nodes alone, and those that read also what the pods on a node
-request. A group's result is kept by what its rules read of the pod. After a decision one node has changed: then the rules are evaluated on
-that node alone. Invariant: a kept result equals that of the rules' columns.
+Rules that go out of date at the same changes are in one group: those that read nodes alone, and those that read also
+what the pods on a node request. A group's result is kept by what its rules read of the pod. After a decision one node
+has changed: then the rules are evaluated on that node alone. Invariant: a kept result equals that of the rules'
+columns.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ A = TypeVar("A", bound=np.generic)
 
 
 class Failing(NamedTuple):
-    """A rule that has an error on a node, by its position among the policy's filters or scores, with the node's row and the error."""
+    """A rule that has an error on a node, by its position among the policy's filters or scores, with the node's row and
+    the error.
+    """
 
     position: int
     row: int
@@ -117,7 +121,9 @@ class Group(ABC, Generic[R, V]):
         return found
 
     def _refreshed(self, found: Result[V], subjects: Subjects) -> bool:
-        """Evaluates the rules on the few nodes that have changed. False if these are too many, or a rule has or had an error on one."""
+        """Evaluates the rules on the few nodes that have changed. False if these are too many, or a rule has or had an
+        error on one.
+        """
         changed = self._log.since(found.seq)
         table = self._kept.nodes.table
         if changed is None or self._length(found.value) != table.size:

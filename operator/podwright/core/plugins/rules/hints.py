@@ -47,8 +47,9 @@ MAX_ASKED: Final = 64
 
 
 class RuleHints:
-    """See the module. A change of a node helps if the node passes all filters that depend on the node alone. Changes of signals help if some
-    node passes each filter that reads signals. A minute helps if what filters read of the time has another value than before.
+    """See the module. A change of a node helps if the node passes all filters that depend on the node alone. Changes of
+    signals help if some node passes each filter that reads signals. A minute helps if what filters read of the time has
+    another value than before.
     """
 
     def __init__(

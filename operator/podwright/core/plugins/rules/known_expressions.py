@@ -43,7 +43,7 @@ def compiled(text: str, *, score: bool, signals: Signals = ()) -> Expression | t
 
 
 def is_known(text: str, *, score: bool, signals: Signals = ()) -> bool:
-    """Whether `expression_of` has nothing to compile."""
+    """True if `expression_of` has nothing to compile."""
     return _KEPT.get((text, score, signals)) is not None
 
 

@@ -18,7 +18,8 @@ Unreadable = Mapping[ConfigMap, str]
 class Params:
     """The params of the policy, and those of its ConfigMap, which take precedence.
 
-    While the ConfigMap does not exist, its last known content stays in use. If it has never been seen, only the policy's own params are.
+    While the ConfigMap does not exist, its last known content stays in use. If it has never been seen, only the
+    policy's own params are.
     """
 
     def __init__(self, owner: Owner, store: ObjectStore) -> None:

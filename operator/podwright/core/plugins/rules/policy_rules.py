@@ -1,8 +1,8 @@
 """PolicyRules: the filters and scores that a policy has as expressions in CEL.
 
-A filter rejects each node for which its expression is not true; an error also rejects the node. The first filter that rejects a node gives
-the reason. A score is added to those of the plugins, times its weight; an error counts as 0. Results are columns that are kept by what
-the expressions read of the pod, and refreshed for nodes that change.
+A filter rejects each node for which its expression is not true; an error also rejects the node. The first filter that
+rejects a node gives the reason. A score is added to those of the plugins, times its weight; an error counts as 0.
+Results are columns that are kept by what the expressions read of the pod, and refreshed for nodes that change.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class PolicyRules(
         return RuleHints(self.rules, self._subject, self._passes_anywhere).hints()
 
     def _passes_anywhere(self, pod: PodInfo, rule: Filter) -> bool:
-        """Whether any node passes the filter."""
+        """True if any node passes the filter."""
         column = rule.expression.column(self._subject(pod, rule.owner), self._kept)
         return bool(np.any(column.passing & self.handle.cache.table.valid))
 
@@ -240,7 +240,9 @@ def scaled(values: NDArray[np.float64], sound: Bools, normalize: Normalization) 
 
 
 def _explained(filters: Sequence[Filter], verdicts: Sequence[Verdict]) -> tuple[NDArray[np.int32], Sequence[Status]]:
-    """int32[nodes] codes of the first filter that rejects each node, and the statuses. A code stands for a filter and its error."""
+    """int32[nodes] codes of the first filter that rejects each node, and the statuses. A code stands for a filter and
+    its error.
+    """
     size = len(verdicts[0].passing)
     codes = np.zeros(size, np.int32)
     statuses: list[Status] = []

@@ -74,7 +74,7 @@ class RuleSet:
 
     @property
     def reads_time(self) -> bool:
-        """Whether any rule reads the time."""
+        """True if any rule reads the time."""
         expressions = [*(rule.expression for rule in self.filters), *(rule.expression for rule in self.scores)]
         return any(each.times for each in expressions)
 

@@ -1,7 +1,9 @@
-"""Subject: what the expressions of a policy read besides the node, for one pod; and Inputs, which parts of it an expression reads.
+"""Subject: what the expressions of a policy read besides the node, for one pod; and Inputs, which parts of it an
+expression reads.
 
-Pods whose inputs are equal get equal results, so results are kept by the inputs' values. Parts that read nothing but the time, such as
-`now.getHours('UTC') >= 22`, are inputs as a whole: results stay valid until such a part gets another value.
+Pods whose inputs are equal get equal results, so results are kept by the inputs' values. Parts that read nothing but
+the time, such as `now.getHours('UTC') >= 22`, are inputs as a whole: results stay valid until such a part gets another
+value.
 """
 
 from __future__ import annotations
@@ -142,7 +144,9 @@ _POD_MAPS: Final[Mapping[str, Callable[[Subject], Mapping[str, Any]]]] = {
 
 
 class Input(NamedTuple):
-    """A part that an expression reads: `pod.labels.app` is ("pod", "labels", "app"). `key` None: the whole field; `field` "": all."""
+    """A part that an expression reads: `pod.labels.app` is ("pod", "labels", "app"). `key` None: the whole field;
+    `field` "": all.
+    """
 
     root: str
     field: str = ""
@@ -230,8 +234,8 @@ Inputs = dict[Input | TimeInput, None]
 def inputs_of(
     tree: Node, free: Mapping[int, frozenset[str]], evaluator: Callable[[Node], Evaluate]
 ) -> Sequence[Input | TimeInput]:
-    """What an expression reads besides the node, each part once. `free`: the free variables of each part by its id; `evaluator` makes a
-    function that evaluates a part.
+    """What an expression reads besides the node, each part once. `free`: the free variables of each part by its id;
+    `evaluator` makes a function that evaluates a part.
     """
     found: Inputs = {}
     _collect(tree, frozenset(), found, lambda node: TimeInput(evaluator(node)) if free[id(node)] == {NOW} else None)

@@ -1,7 +1,7 @@
 """The spread constraints of a pod: its own, or the profile's defaults with a selector for the pod.
 
-Resolved constraints are cached, so that pods of one template get the same objects and share the counts of matching pods.
-Source: the Kubernetes documentation, "Pod Topology Spread Constraints".
+Resolved constraints are cached, so that pods of one template get the same objects and share the counts of matching
+pods. Source: the Kubernetes documentation, "Pod Topology Spread Constraints".
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Constraint:
 
     @property
     def per_node(self) -> bool:
-        """Whether each node is a domain of its own."""
+        """True if each node is a domain of its own."""
         return self.topology_key == HOSTNAME
 
     def selectors(self, namespace: str) -> tuple[PodSelector, ...]:
@@ -62,7 +62,7 @@ class Constraints:
     keys: frozenset[str] = field(init=False)
     """The topology keys. One object, whose hash is computed once."""
     many: bool = field(init=False)
-    """Whether the counters of matching pods should not be kept. See `SelectorList`."""
+    """True if the counters of matching pods should not be kept. See `SelectorList`."""
     _selectors: SelectorList = field(init=False)
 
     def __post_init__(self) -> None:

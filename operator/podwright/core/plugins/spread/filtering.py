@@ -1,7 +1,7 @@
 """Filtering by spread constraints: the PreFilter state, and verdicts on one node and on all nodes.
 
-A node passes a constraint if its domain has at most maxSkew matching pods more than the domain with the fewest, counting the pod
-itself. Invariants: `filter` and `filter_all` agree, and counts after `update` equal a recount.
+A node passes a constraint if its domain has at most maxSkew matching pods more than the domain with the fewest,
+counting the pod itself. Invariants: `filter` and `filter_all` agree, and counts after `update` equal a recount.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ class ClusterCounts:
 
     @cached_property
     def impossible(self) -> bool:
-        """Whether no node has one of the keys. Then no node counts, so that nothing is skewed, and all nodes lack a label."""
+        """True if no node has one of the keys. Then no node counts, so that nothing is skewed, and all nodes lack a
+        label.
+        """
         return not self._keys <= self._index.label_keys
 
     @property
@@ -112,14 +114,18 @@ class ClusterCounts:
         return tuple([self.limit(i, least) for i, least in enumerate(self.least)])
 
     def limit(self, i: int, least: int) -> int:
-        """The limit of a constraint with this least number. With fewer domains than minDomains, the least number counts as 0."""
+        """The limit of a constraint with this least number. With fewer domains than minDomains, the least number counts
+        as 0.
+        """
         constraint = self.constraints[i]
         if len(self.sums[i].domains.ids) < constraint.min_domains:
             least = 0
         return constraint.max_skew + least - constraint.selector.matches(self._pod.labels)
 
     def matched_by(self, other: PodInfo) -> Sequence[int]:
-        """The constraints whose selectors match another pod, which has the same namespace. Equal labels are compared once."""
+        """The constraints whose selectors match another pod, which has the same namespace. Equal labels are compared
+        once.
+        """
         known = self._matched_by.get(other.labels)
         if known is None:
             known = self._matched_by[other.labels] = self._resolved.matching(other.labels)
@@ -140,7 +146,9 @@ class PreFilterState:
         return PreFilterState(self._counted, {i: dict(changed) for i, changed in self._changes.items()})
 
     def update(self, pod: PodInfo, other: PodInfo, node: NodeInfo, delta: int) -> None:
-        """A dry run added `other` to the node (delta 1) or removed it (-1). As in kube-scheduler, terminating pods count here."""
+        """A dry run added `other` to the node (delta 1) or removed it (-1). As in kube-scheduler, terminating pods
+        count here.
+        """
         counted = self._counted
         if other.namespace != pod.namespace or counted.impossible:
             return

@@ -1,8 +1,8 @@
 """PodTopologySpread: spreads the pods that match a selector over topology domains.
 
-Hard constraints (DoNotSchedule) filter, soft ones (ScheduleAnyway) score. Pods without constraints get the profile's defaults.
-`cache.pods_index` counts matching pods and updates the counts as pods change. Next: `constraints`, `filtering`, `scoring`. Source:
-the Kubernetes documentation, "Pod Topology Spread Constraints".
+Hard constraints (DoNotSchedule) filter, soft ones (ScheduleAnyway) score. Pods without constraints get the profile's
+defaults. `cache.pods_index` counts matching pods and updates the counts as pods change. Next: `constraints`,
+`filtering`, `scoring`. Source: the Kubernetes documentation, "Pod Topology Spread Constraints".
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class PodTopologySpread(
     # Scope
 
     def looks_beyond_node(self, pod: PodInfo) -> bool:
-        """Whether the pod has constraints, hard or soft, its own or default ones."""
+        """True if the pod has constraints, hard or soft, its own or default ones."""
         return bool(self._resolver.hard(pod) or self._resolver.soft(pod))
 
     def influence(self, pod: PodInfo, other: PodInfo) -> frozenset[str] | None:

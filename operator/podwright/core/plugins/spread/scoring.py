@@ -1,8 +1,8 @@
 """Scoring by soft spread constraints: the PreScore state, raw scores and their normalisation.
 
-A node's raw score is a sum over the constraints: the number of matching pods in the node's domain, times a weight that grows with
-the number of domains that have feasible nodes. Lower is better. Nodes that lack one of the keys score 0, except with the System
-default constraints.
+A node's raw score is a sum over the constraints: the number of matching pods in the node's domain, times a weight that
+grows with the number of domains that have feasible nodes. Lower is better. Nodes that lack one of the keys score 0,
+except with the System default constraints.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ class PreScoreState:
         return whole + (score - whole >= _HALF)
 
     def score_all(self, pause: Callable[[], None]) -> Int64s:
-        """int64[feasible]: the raw scores of all feasible nodes. `pause` is called now and then if there are many constraints."""
+        """int64[feasible]: the raw scores of all feasible nodes. `pause` is called now and then if there are many
+        constraints.
+        """
         if self._all_keys and self._impossible:
             return np.zeros(len(self._feasible), np.int64)
         score: Floats | None = None
@@ -109,7 +111,7 @@ class PreScoreState:
 
     @cached_property
     def _impossible(self) -> bool:
-        """Whether no node has one of the keys."""
+        """True if no node has one of the keys."""
         return not self._constraints.keys <= self._index.label_keys
 
     @cached_property

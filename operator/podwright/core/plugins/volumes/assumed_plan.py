@@ -1,7 +1,8 @@
-"""Carries out a plan: assumes its volumes and claims, writes them to the API server, and waits until all claims are bound.
+"""Carries out a plan: assumes its volumes and claims, writes them to the API server, and waits until all claims are
+bound.
 
-Invariant: after a failure no assumed version remains, unless the API server has accepted the write; then the watch replaces it. Writes
-are not rolled back. Source: kube-scheduler's volume binder (AssumePodVolumes, BindPodVolumes).
+Invariant: after a failure no assumed version remains, unless the API server has accepted the write; then the watch
+replaces it. Writes are not rolled back. Source: kube-scheduler's volume binder (AssumePodVolumes, BindPodVolumes).
 """
 
 from __future__ import annotations
@@ -208,7 +209,7 @@ def with_annotation(raw: Object, name: str, value: str) -> Object:
 
 
 def _older(seen: Object, written: Object) -> bool:
-    """Whether the watch has not yet delivered the written version."""
+    """True if the watch has not yet delivered the written version."""
     ours, theirs = version_of(written), version_of(seen)
     return ours.isdigit() and theirs.isdigit() and int(theirs) < int(ours)
 

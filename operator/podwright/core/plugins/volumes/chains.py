@@ -3,8 +3,9 @@
     a volume more ─► the first claim for which it is better takes it ─► the volume that this claim had is one more for later claims ─► …
     a volume fewer ─► the claim that had it takes its next best ─► that volume is one fewer for later claims ─► …
 
-Invariant: the result is the same as if all claims chose anew. The steps of chains of single volumes are shared, so that those of all nodes
-together cost no more than one step for each claim. Volumes are numbers here: their ranks by capacity in a pool. See `similar_nodes`.
+Invariant: the result is the same as if all claims chose again. The steps of chains of single volumes are shared, so
+that those of all nodes together cost no more than one step for each claim. Volumes are numbers here: their ranks by
+capacity in a pool. See `similar_nodes`.
 """
 
 from __future__ import annotations
@@ -21,14 +22,18 @@ _NEVER: Final = 1 << 62
 
 
 class Menu(NamedTuple):
-    """The volumes from which claims of one kind choose: `suiting` on any node, and `reached` by the node from which others differ, in order."""
+    """The volumes from which claims of one kind choose: `suiting` on any node, and `reached` by the node from which
+    others differ, in order.
+    """
 
     suiting: AbstractSet[int]
     reached: Sequence[int]
 
 
 class Chooser(NamedTuple):
-    """A claim, by its number in the pod; the index of its menu; its request; and what it takes on the node from which others differ."""
+    """A claim, by its number in the pod; the index of its menu; its request; and what it takes on the node from which
+    others differ.
+    """
 
     claim: int
     menu: int
@@ -37,7 +42,9 @@ class Chooser(NamedTuple):
 
 
 class Change(NamedTuple):
-    """The claims that get a volume now, those that get none any more, and what is added to the tallies by name of a storage class."""
+    """The claims that get a volume now, those that get none any more, and what is added to the tallies by name of a
+    storage class.
+    """
 
     filled: tuple[int, ...] = ()
     emptied: tuple[int, ...] = ()
@@ -64,7 +71,9 @@ class Chains:
         capacities: Sequence[int],
         weigh: Callable[[int, int], tuple[str, Tally]],
     ) -> None:
-        """`capacities`: by rank, ascending. `weigh`: the tally for a claim that takes this volume, and the name to which it counts."""
+        """`capacities`: by rank, ascending. `weigh`: the tally for a claim that takes this volume, and the name to
+        which it counts.
+        """
         self._choosers = choosers
         self._menus = menus
         self._capacities = capacities
@@ -76,7 +85,7 @@ class Chains:
         self._known: dict[tuple[int, frozenset[int], frozenset[int]], Change] = {}
 
     def change(self, more: frozenset[int], fewer: frozenset[int]) -> Change | None:
-        """What changes with these volumes more and fewer. None: it is cheaper to choose anew."""
+        """What changes with these volumes more and fewer. None: it is cheaper to choose again."""
         size = len(more) + len(fewer)
         steps = _NEVER if size <= 1 else len(self._choosers) // size
         path: list[tuple[tuple[int, frozenset[int], frozenset[int]], Change]] = []
@@ -108,7 +117,8 @@ class Chains:
         for rank in more:
             for menu in self._menus_that_suit(rank):
                 users = self._users[menu]
-                # In one menu, later claims take larger volumes: each finds what the earlier ones have left, and requests no less.
+                # In one menu, later claims take larger volumes: each finds what the earlier ones have left, and
+                # requests no less.
                 at = max(bisect_right(self._choices[menu], rank), bisect_left(users, start))
                 if at < len(users) and self._choosers[users[at]].request <= self._capacities[rank]:
                     first = min(first, users[at])

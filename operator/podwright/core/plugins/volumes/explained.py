@@ -205,7 +205,9 @@ def volumes_of(cache: Cache, pod: PodInfo) -> Iterator[tuple[str, Mapping[str, A
 
 
 def reach_of(volume: Mapping[str, Any]) -> str:
-    """From where a PersistentVolume can be reached, in words; "" if from everywhere. Never raises, whatever the object contains."""
+    """From where a PersistentVolume can be reached, in words; "" if from everywhere. Never raises, whatever the object
+    contains.
+    """
     try:
         terms = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
         parts = [

@@ -1,8 +1,8 @@
 """Plans the volumes of a pod's unbound claims on a node: static volumes to bind, or new ones to provision.
 
-Invariant: a plan depends only on which values that a volume, a class or a capacity mentions the node's labels have (`MentionedValues`), and
-on its name if a claim has a selected node. So nodes whose labels do not differ in that share one plan. Source: kube-scheduler's volume binder;
-the Kubernetes documentation, "Storage Capacity".
+Invariant: a plan depends only on which values that a volume, a class or a capacity mentions the node's labels have
+(`MentionedValues`), and on its name if a claim has a selected node. So nodes whose labels do not differ in that share
+one plan. Source: kube-scheduler's volume binder; the Kubernetes documentation, "Storage Capacity".
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FEW_CLAIMS: Final = 4
 
 
 class Outcome(Protocol):
-    """Whether there is a plan, and what it uses. `reason`: why there is none; empty if there is one."""
+    """True if there is a plan, and what it uses. `reason`: why there is none; empty if there is one."""
 
     @property
     def reason(self) -> str: ...
@@ -61,14 +61,17 @@ class Provision:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """The bindings and provisions for the unbound claims on a node. `reason`: why there is no plan; empty if there is one."""
+    """The bindings and provisions for the unbound claims on a node. `reason`: why there is no plan; empty if there is
+    one.
+    """
 
     bindings: tuple[Binding, ...] = ()
     provisions: tuple[Provision, ...] = ()
     reason: str = ""
 
     def usage(self) -> Mapping[str, tuple[int, int]]:
-        """(requested, available) bytes by storage class: of static volumes or, if there are none, of capacities for new ones.
+        """(requested, available) bytes by storage class: of static volumes or, if there are none, of capacities for new
+        ones.
 
         All new volumes of a class share one capacity.
         """
@@ -225,7 +228,7 @@ class UnboundClaims:
         return capacity is not None, capacity
 
     def _is_provisioned(self, claim: PersistentVolumeClaim) -> bool:
-        """Whether the claim's class makes volumes at all."""
+        """True if the claim's class makes volumes at all."""
         found = self._classes.get(claim.storage_class)
         return found is not None and found.provisioner not in ("", NO_PROVISIONER)
 

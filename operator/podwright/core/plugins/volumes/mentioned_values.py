@@ -9,11 +9,15 @@ from podwright.core.objects.selectors import Labels, Requirement
 from podwright.core.objects.volumes import VolumeAffinity
 
 Signature = tuple[str | bool | None, ...]
-"""What matters of a node's labels, for each label key: its value, None if it has none, True if the value is not mentioned."""
+"""What matters of a node's labels, for each label key: its value, None if it has none, True if the value is not
+mentioned.
+"""
 
 
 class MentionedValues:
-    """The label keys of requirements, with the values that they mention. Requirements cannot distinguish other values of a label."""
+    """The label keys of requirements, with the values that they mention. Requirements cannot distinguish other values
+    of a label.
+    """
 
     def __init__(self) -> None:
         self._values: dict[str, set[str] | None] = {}

@@ -1,9 +1,9 @@
 """NodeVolumeLimits: a node takes at most as many volumes of a CSI driver as its CSINode allows.
 
-The distinct volumes of the node's pods and of its VolumeAttachments count. In-tree volumes count as the CSI volumes that replace
-them, unbound claims for the driver that will provision them. With VolumeLimitScaling, a driver with
-spec.preventPodSchedulingIfMissing must be installed on the node. Unlike kube-scheduler, which fails the attempt, this plugin does not count
-invalid volumes of placed pods. Source: "Node-specific Volume Limits".
+The distinct volumes of the node's pods and of its VolumeAttachments count. In-tree volumes count as the CSI volumes
+that replace them, unbound claims for the driver that will provision them. With VolumeLimitScaling, a driver with
+spec.preventPodSchedulingIfMissing must be installed on the node. Unlike kube-scheduler, which fails the attempt, this
+plugin does not count invalid volumes of placed pods. Source: "Node-specific Volume Limits".
 """
 
 from __future__ import annotations
@@ -44,14 +44,18 @@ _EXCEEDED: Final = unschedulable("node(s) exceed max volume count")
 
 @dataclass(frozen=True, slots=True)
 class _NewVolume:
-    """A CSI volume of the pending pod. `migrated`: it is an in-tree volume, which counts only on nodes that have a CSINode."""
+    """A CSI volume of the pending pod. `migrated`: it is an in-tree volume, which counts only on nodes that have a
+    CSINode.
+    """
 
     volume: CsiVolume
     migrated: bool
 
 
 class _UnfitVolumeError(Exception):
-    """The pod's volumes cannot be determined. `status` says why. `only_with_csi_node`: other nodes do not reject the pod."""
+    """The pod's volumes cannot be determined. `status` says why. `only_with_csi_node`: other nodes do not reject the
+    pod.
+    """
 
     def __init__(self, status: Status, *, only_with_csi_node: bool = False) -> None:
         super().__init__(status.message)
@@ -133,7 +137,9 @@ class NodeVolumeLimits(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions)
         return _verdict(missing, full, table)
 
     def _over_limit(self, driver: str, volumes: Sequence[_NewVolume], table: NodeTable) -> Bools | None:
-        """bool[nodes]: whether the pod would exceed the node's limit. Nodes with a limit have a CSINode, so all volumes count."""
+        """bool[nodes]: whether the pod would exceed the node's limit. Nodes with a limit have a CSINode, so all volumes
+        count.
+        """
         attached = self.handle.cache.volumes.attached
         limits = attached.limits(driver, table.size)
         if limits is None:
@@ -240,7 +246,7 @@ def _not_installed(driver: str) -> Status:
 
 
 def _counts(pod: PodInfo) -> bool:
-    """Whether any volume of the pod may be a CSI volume."""
+    """True if any volume of the pod may be a CSI volume."""
     return any(True for _ in claims_of(pod)) or any(kind_of(volume) is not None for volume in pod.volumes)
 
 

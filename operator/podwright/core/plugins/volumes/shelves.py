@@ -1,7 +1,7 @@
 """The free volumes of a storage class, from which the claims of a pod choose.
 
-Invariant: a claim takes the smallest volume that suits it, and of equal ones the first in the store. A volume that is reserved for a claim is
-taken by that claim only. Source: kube-scheduler's volume binder.
+Invariant: a claim takes the smallest volume that suits it, and of equal ones the first in the store. A volume that is
+reserved for a claim is taken by that claim only. Source: kube-scheduler's volume binder.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which claims of a pod find a volume on a node, from what they choose on similar nodes.
 
-Volumes that name single nodes make nearly all nodes differ. So the claims choose once for an imagined node: it is like the node, but has a
-value that no volume mentions for each label of which volumes mention many values. The real node differs in the volumes that
-mention its own label values. `chains` computes how these change the choice.
+Volumes that name single nodes make nearly all nodes differ. So the claims choose once for an imagined node: it is like
+the node, but has a value that no volume mentions for each label of which volumes mention many values. The real node
+differs in the volumes that mention its own label values. `chains` computes how these change the choice.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class Choice:
 
 
 class _Dependent(NamedTuple):
-    """What an affinity decides about: a volume of a pool, by its rank, or (`pool` is None) the reserved volume of the claim of this number."""
+    """What an affinity decides about: a volume of a pool, by its rank, or (`pool` is None) the reserved volume of the
+    claim of this number.
+    """
 
     pool: Pool | None
     number: int
@@ -64,9 +66,11 @@ class SimilarNodes:
             self._find_dependents()
 
     def choice(self, signature: Signature, labels: Labels) -> Choice | None:
-        """What the claims choose on a node with these labels, which have this signature. None: it is cheaper to choose anew.
+        """What the claims choose on a node with these labels, which have this signature. None: it is cheaper to choose
+        again.
 
-        If no volume can be provisioned, `unfilled` may name other claims than those that find none on this node, but is empty only if all find one.
+        If no volume can be provisioned, `unfilled` may name other claims than those that find none on this node, but is
+        empty only if all find one.
         """
         if not self._wide:
             return None
@@ -131,11 +135,13 @@ class _ImaginedNode:
         self._chains: dict[int, Chains] = {}
 
     def depends_on(self, dependent: _Dependent) -> bool:
-        """Whether the claims choose otherwise without this volume: not if none of them has chosen it."""
+        """True if the claims choose otherwise without this volume: not if none of them has chosen it."""
         return dependent.pool is None or dependent.pool.free[dependent.number].name in self._taken
 
     def choice_with(self, more: Sequence[_Dependent], fewer: Sequence[_Dependent]) -> Choice | None:
-        """What the claims choose on a node that reaches these volumes more, and these fewer. None: it is cheaper to choose anew."""
+        """What the claims choose on a node that reaches these volumes more, and these fewer. None: it is cheaper to
+        choose again.
+        """
         changes = []
         for pool in {id(pool): pool for pool, _ in (*more, *fewer)}.values():
             ranks, lost = (frozenset(number for of, number in found if of is pool) for found in (more, fewer))

@@ -1,8 +1,8 @@
 """VolumeBinding: chooses nodes that can reach the pod's volumes, and binds or provisions the volumes of waiting claims.
 
-PreFilter sorts the claims. Filter checks the node affinity of bound volumes and plans the others (`matching`). Reserve assumes the plan
-of the chosen node; PreBind writes it and waits (`assumed_plan`). Source: the Kubernetes documentation, "Storage Classes" (volume
-binding mode) and "Storage Capacity".
+PreFilter sorts the claims. Filter checks the node affinity of bound volumes and plans the others (`matching`). Reserve
+assumes the plan of the chosen node; PreBind writes it and waits (`assumed_plan`). Source: the Kubernetes documentation,
+"Storage Classes" (volume binding mode) and "Storage Capacity".
 """
 
 from __future__ import annotations
@@ -71,13 +71,16 @@ def _verdict(bound: tuple[str, ...], planned: tuple[str, ...]) -> Status:
 
 
 _VERDICTS: Final = tuple(_verdict(bound, planned) for bound in _BOUND_REASONS for planned in _PLAN_REASONS)
-"""Indexed by 3 · (index in _BOUND_REASONS) + (index in _PLAN_REASONS). The first entry means success and is not used."""
+"""Indexed by 3 · (index in _BOUND_REASONS) + (index in _PLAN_REASONS). The first entry means success and is not used.
+"""
 _PLAN_CODES: Final = {"": 0, NO_MATCH: 1, NO_SPACE: 2}
 
 
 @dataclass(frozen=True)
 class VolumeBindingArgs:
-    """`bindTimeoutSeconds`: how long PreBind waits for volumes to be bound. `shape`: maps the utilisation of storage to a score."""
+    """`bindTimeoutSeconds`: how long PreBind waits for volumes to be bound. `shape`: maps the utilisation of storage to
+    a score.
+    """
 
     bind_timeout_seconds: int = 600
     shape: tuple[UtilizationShapePoint, ...] = _DEFAULT_SHAPE
@@ -106,7 +109,9 @@ class _Claims:
     all_bound: bool = False
     assumed: AssumedPlan | None = None
     bound_codes: np.ndarray[tuple[int], np.dtype[np.int8]] | None = None
-    """3 · the index in _BOUND_REASONS for each row, of a pod with many bound claims. Their volumes do not change in a scheduling cycle."""
+    """3 · the index in _BOUND_REASONS for each row, of a pod with many bound claims. Their volumes do not change in a
+    scheduling cycle.
+    """
     scores: dict[int, int] = field(default_factory=dict)
     """Scores by `id` of an outcome. `unbound` keeps the outcomes alive."""
 
@@ -244,7 +249,7 @@ class VolumeBinding(
         return ""
 
     def _waits_for_consumer(self, claim: PersistentVolumeClaim) -> bool | Status:
-        """Whether the claim's class binds volumes only for a pod, or the error that this is not known."""
+        """True if the claim's class binds volumes only for a pod, or the error that this is not known."""
         name = claim.storage_class
         found = self.handle.cache.volumes.index.storage_class(name) if name else None
         if found is None:
@@ -363,7 +368,9 @@ class VolumeBinding(
 
 
 def _group(unbound: UnboundClaims, table: NodeTable, deadline: Deadline) -> _Grouping:
-    """Groups nodes that share an outcome, because they do not differ in the label values that matter. With selected nodes, only these get a plan."""
+    """Groups nodes that share an outcome, because they do not differ in the label values that matter. With selected
+    nodes, only these get a plan.
+    """
     outcomes: list[Outcome] = []
     slots = np.zeros(table.size, np.intp)
     if unbound.selected_nodes:

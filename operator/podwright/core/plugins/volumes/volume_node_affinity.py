@@ -1,7 +1,7 @@
 """The nodes that can reach a volume, by its node affinity: per node and as a column.
 
-On nodes where a CSI driver has replaced an in-tree plugin, the affinity of its volumes is that of the equivalent CSI volumes. An
-annotation of the CSINode lists the replaced plugins. Source: kube-scheduler's volume binder.
+On nodes where a CSI driver has replaced an in-tree plugin, the affinity of its volumes is that of the equivalent CSI
+volumes. An annotation of the CSINode lists the replaced plugins. Source: kube-scheduler's volume binder.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""VolumeRestrictions: protects disks that a node can mount only once, and claims that only one pod in the cluster may use.
+"""VolumeRestrictions: protects disks that a node can mount only once, and claims that only one pod in the cluster may
+use.
 
-Source: the Kubernetes documentation, "Persistent Volumes" (access modes), and the exclusive use of GCE persistent disks,
-EBS volumes, iSCSI targets and RBD images.
+Source: the Kubernetes documentation, "Persistent Volumes" (access modes), and the exclusive use of GCE persistent
+disks, EBS volumes, iSCSI targets and RBD images.
 """
 
 from __future__ import annotations
@@ -157,7 +158,7 @@ def _disks_of(pod: PodInfo) -> Mapping[Disk, bool]:
 
 
 def _conflicts(disks: Mapping[Disk, bool], others: Iterable[PodInfo]) -> bool:
-    """Whether these disks cannot be mounted on a node with the others."""
+    """True if these disks cannot be mounted on a node with the others."""
     if not disks:
         return False
     mounted = (found for other in others for volume in other.volumes for found in disks_of(volume))

@@ -1,7 +1,7 @@
 """VolumeZone: rejects nodes outside the zones and regions of the pod's volumes.
 
-Nodes without zone and region labels fit all volumes. If a node lacks the old (beta) label of a volume, its new label is compared.
-Source: the Kubernetes documentation, "Running in multiple zones".
+Nodes without zone and region labels fit all volumes. If a node lacks the old (beta) label of a volume, its new label is
+compared. Source: the Kubernetes documentation, "Running in multiple zones".
 """
 
 from __future__ import annotations

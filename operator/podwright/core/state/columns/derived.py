@@ -1,7 +1,7 @@
 """A cache of columns that are computed from nodes alone, not from their pods. Changed rows are updated one by one.
 
-The key of a column contains everything that it depends on besides the node, such as an interned selector. The cache holds the key
-as long as the column, so it may contain objects that are compared by identity.
+The key of a column contains everything that it depends on besides the node, such as an interned selector. The cache
+holds the key as long as the column, so it may contain objects that are compared by identity.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class DerivedColumns:
     """A cache of computed columns over one NodeTable."""
 
     def __init__(self, table: NodeTable, limit: int = MAX_COLUMNS, pause: Callable[[], None] = never) -> None:
-        """`limit`: at most this many columns are kept. `pause`: for what computes a column in a long loop, where an attempt may pause."""
+        """`limit`: at most this many columns are kept. `pause`: for what computes a column in a long loop, where an
+        attempt may pause.
+        """
         self.pause = pause
         self._table = table
         self._columns: RecentCache[Hashable, _Column] = RecentCache(limit // 2, MAX_BYTES // 2)

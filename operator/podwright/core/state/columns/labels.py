@@ -1,7 +1,8 @@
 """LabelColumns: the nodes' labels, as one column of numbered values for each label key that a decision asks for.
 
-Columns are computed when they are first read, and updated with each node from then on. The least recently used ones are dropped,
-together with the numbers of their values. A key that no node has takes no memory, however many pods ask for it.
+Columns are computed when they are first read, and updated with each node from then on. The least recently used ones are
+dropped, together with the numbers of their values. A key that no node has takes no memory, however many pods ask for
+it.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class _Column:
 
     @property
     def mostly_unused(self) -> bool:
-        """Whether most of its values are of nodes that are gone, or had another value before."""
+        """True if most of its values are of nodes that are gone, or had another value before."""
         return self.unused > _UNUSED + len(self.values) // 2
 
 
@@ -109,7 +110,7 @@ class LabelColumns:
         return _NO_VALUES if column is None else column.values
 
     def has_column(self, key: str) -> bool:
-        """Whether the key's column is there, so that reading it takes no pass over the nodes."""
+        """True if the key's column is there, so that reading it takes no pass over the nodes."""
         return key in self._columns
 
     def _column(self, key: str) -> _Column | None:

@@ -1,7 +1,7 @@
 """Columns that tell which nodes match a selector, an affinity or a list of tolerations, cached by `DerivedColumns`.
 
-Invariant: each row equals the result of the per-node rule (`NodeAffinity.matches`, `Tolerations.tolerate`); rows without a node
-are False or 0. `requirements` computes the masks of which an affinity consists.
+Invariant: each row equals the result of the per-node rule (`NodeAffinity.matches`, `Tolerations.tolerate`); rows
+without a node are False or 0. `requirements` computes the masks of which an affinity consists.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def intolerable_column(derived: DerivedColumns, tolerations: Tolerations, *, com
 
 
 def tolerates_all(taints: tuple[Taint, ...], tolerations: Tolerations, *, compare: bool) -> bool:
-    """Whether every NoSchedule and NoExecute taint is tolerated."""
+    """True if every NoSchedule and NoExecute taint is tolerated."""
     return all(tolerations.tolerate(taint, compare=compare) for taint in taints if taint.effect in _FILTERED_EFFECTS)
 
 

@@ -1,8 +1,8 @@
 """Which nodes meet requirements on labels and names: masks over the node table.
 
-A requirement on a label that no node has holds for all nodes or for none. Its mask is a bool, so it costs no pass over the nodes, and no
-column is made for it. Invariant: each row with a node equals `Requirement.matches_value`; rows without a node count as nodes without
-labels and with an empty name. `matching` combines the masks of an affinity.
+A requirement on a label that no node has holds for all nodes or for none. Its mask is a bool, so it costs no pass over
+the nodes, and no column is made for it. Invariant: each row with a node equals `Requirement.matches_value`; rows
+without a node count as nodes without labels and with an empty name. `matching` combines the masks of an affinity.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ Mask = Bools | bool
 """bool[nodes], which the caller may write to, or one bool for all rows."""
 
 MAX_NEW_COLUMNS: Final = 8
-"""More label columns than these are not added to the table for one evaluation. One pass over all nodes reads the labels instead."""
+"""More label columns than these are not added to the table for one evaluation. One pass over all nodes reads the labels
+instead.
+"""
 
 
 class _Sparse(NamedTuple):
@@ -53,7 +55,9 @@ class _Numbers(NamedTuple):
 
 
 class RequirementMasks:
-    """The masks of many requirements on a table, which must not change meanwhile. `keys`: all labels in the requirements."""
+    """The masks of many requirements on a table, which must not change meanwhile. `keys`: all labels in the
+    requirements.
+    """
 
     def __init__(self, table: NodeTable, keys: Iterable[str]) -> None:
         self._table = table
@@ -198,7 +202,9 @@ class _Label:
 
 
 def _read(table: NodeTable, keys: set[str]) -> Mapping[str, _Sparse]:
-    """The labels of all nodes for these keys, in one pass over the nodes. Those of nodes that do not differ in them are taken once."""
+    """The labels of all nodes for these keys, in one pass over the nodes. Those of nodes that do not differ in them are
+    taken once.
+    """
     found = {key: _Label() for key in keys}
     for (some, values), rows in _alike(table, keys).items():
         at = np.array(rows, np.intp)

@@ -1,8 +1,9 @@
 """ResourceColumns: allocatable and requested amounts of all nodes, by resource.
 
-CPU, memory, ephemeral storage and pods, and each further resource that many nodes offer, have two columns. Of a resource that few
-nodes offer, only these nodes' rows and amounts are kept; its columns are computed when they are read. A resource that no node
-offers takes no memory, whatever pods request: that is kept with the pods, in `NodeInfo.requested`.
+CPU, memory, ephemeral storage and pods, and each further resource that many nodes offer, have two columns. Of a
+resource that few nodes offer, only these nodes' rows and amounts are kept; its columns are computed when they are read.
+A resource that no node offers takes no memory, whatever pods request: that is kept with the pods, in
+`NodeInfo.requested`.
 
 Invariant: memory is proportional to the number of pairs of a node and a resource that it offers, plus a few columns.
 """
@@ -73,7 +74,9 @@ class ResourceColumns:
         return self._computed(self._rare.get(resource, _NO_ROWS))
 
     def requested(self, resource: str) -> Int64s:
-        """int64[nodes], read-only: the sum of the requests of the node's pods. May be 0 if the node does not offer the resource."""
+        """int64[nodes], read-only: the sum of the requests of the node's pods. May be 0 if the node does not offer the
+        resource.
+        """
         view = self._views.get(("requested", resource))
         if view is not None:
             return view
@@ -117,8 +120,8 @@ class ResourceColumns:
     def set_node(self, slot: int, offered: Amounts, requested: Amounts | None) -> None:
         """The row's node is new or has changed.
 
-        `requested`: the sums over the node's pods, which the caller keeps up to date and reports to `write_requested`; None: the same
-        mapping as before.
+        `requested`: the sums over the node's pods, which the caller keeps up to date and reports to `write_requested`;
+        None: the same mapping as before.
         """
         before = self._offered[slot]
         self._offered[slot] = offered

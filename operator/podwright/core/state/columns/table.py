@@ -1,8 +1,9 @@
 """NodeTable: allocatable and requested resources, labels and taints of all nodes as columns.
 
-A node keeps its slot (row) as long as it exists. The slot of a removed node is a hole (`valid` is False, all amounts are 0) until a
-new node reuses it. Columns are returned as read-only views of `size` rows. A view shows later writes only until `size` or the
-capacity changes, so get it again for each decision. `resources`, `labels` and `taint_sets` hold what depends on names that users choose.
+A node keeps its slot (row) as long as it exists. The slot of a removed node is a hole (`valid` is False, all amounts
+are 0) until a new node reuses it. Columns are returned as read-only views of `size` rows. A view shows later writes
+only until `size` or the capacity changes, so get it again for each decision. `resources`, `labels` and `taint_sets`
+hold what depends on names that users choose.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ _COUNTS: Final = ("scoring_cpu", "scoring_memory", "pods")
 
 
 class NodeTable:
-    """See the module. `static_changes` logs changes of nodes themselves; `usage_changes` also logs changes of their pods."""
+    """See the module. `static_changes` logs changes of nodes themselves; `usage_changes` also logs changes of their
+    pods.
+    """
 
     def __init__(self) -> None:
         self.size = 0
@@ -61,7 +64,8 @@ class NodeTable:
         """The keys of the labels that any node has. Stays up to date."""
         self._resources = ResourceColumns(self._capacity)
         self.write_usage: Final = self._resources.write_requested
-        """(slot, resources): the node's pods request other amounts of these resources than before. Only for the cache."""
+        """(slot, resources): the node's pods request other amounts of these resources than before. Only for the cache.
+        """
         for name, dtype in (("valid", np.bool_), ("unschedulable", np.bool_), ("taints", np.int32)):
             self._columns[name] = np.zeros(self._capacity, dtype)
         for name in _COUNTS:
@@ -76,7 +80,7 @@ class NodeTable:
 
     @property
     def full(self) -> bool:
-        """Whether every row has a node."""
+        """True if every row has a node."""
         return self.count == self.size
 
     @property
@@ -117,7 +121,7 @@ class NodeTable:
         return self._resources.requested(resource)
 
     def offers(self, resource: str) -> bool:
-        """Whether any node offers the resource."""
+        """True if any node offers the resource."""
         slots = self._resources.few_offering(resource)
         return bool(self.allocatable(resource).any()) if slots is None else bool(slots)
 
@@ -126,7 +130,9 @@ class NodeTable:
         return self._resources.few_offering(resource)
 
     def with_free(self, resource: str, amount: int, slots: Iterable[int]) -> list[int]:
-        """Those of the slots whose node offers the resource and has this amount of it free. `amount` is positive. For few slots."""
+        """Those of the slots whose node offers the resource and has this amount of it free. `amount` is positive. For
+        few slots.
+        """
         return self._resources.with_free(resource, amount, slots)
 
     @property
@@ -138,11 +144,13 @@ class NodeTable:
         return self._labels.ids(key)
 
     def label_values(self, key: str) -> Mapping[str, int]:
-        """The values of this label with their ids, 0 to len - 1. Some may be of nodes that are gone. Ids are valid until `epoch` changes."""
+        """The values of this label with their ids, 0 to len - 1. Some may be of nodes that are gone. Ids are valid
+        until `epoch` changes.
+        """
         return self._labels.values(key)
 
     def has_label_column(self, key: str) -> bool:
-        """Whether `labels` can answer without reading all nodes."""
+        """True if `labels` can answer without reading all nodes."""
         return self._labels.has_column(key)
 
     def slot_of(self, name: str) -> int | None:
@@ -166,7 +174,8 @@ class NodeTable:
     def add(self, node: Node, requested: Amounts = NOTHING) -> int:
         """Adds a new node and returns its slot.
 
-        `requested`: the sums over the node's pods. The caller changes this mapping with the pods, and then calls `write_usage`.
+        `requested`: the sums over the node's pods. The caller changes this mapping with the pods, and then calls
+        `write_usage`.
         """
         if self._holes:
             slot = self._holes.pop()

@@ -1,7 +1,7 @@
 """TaintSets: the distinct taint lists of the nodes, numbered. Rules about taints are evaluated once for each of them.
 
-Invariant: a list has a number as long as a node has it. Numbers of lists that no node has any more are reused, and are at most twice
-as many as those in use, plus a few.
+Invariant: a list has a number as long as a node has it. Numbers of lists that no node has any more are reused, and are
+at most twice as many as those in use, plus a few.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class TaintSets:
             self._unused.append(number)
 
     def renumber(self) -> NDArray[np.int32] | None:
-        """Drops unused numbers if there are too many of them. Returns the new numbers by the old ones; None if nothing changed."""
+        """Drops unused numbers if there are too many of them. Returns the new numbers by the old ones; None if nothing
+        changed.
+        """
         if len(self._unused) <= _UNUSED + len(self._ids):
             return None
         new = np.zeros(len(self.lists), np.int32)

@@ -1,6 +1,7 @@
 """The device state of the cache: the pools that each node reaches, the claims, and which devices are in use.
 
-`Devices` combines the parts. Start with `index` for devices, and with `claims` for who has them. `core.devices` allocates.
+`Devices` combines the parts. Start with `index` for devices, and with `claims` for who has them. `core.devices`
+allocates.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ CLASS_KIND: Final = "DeviceClass"
 
 
 class Devices:
-    """`claims` knows the claims and what they have, `index` the pools that nodes reach. Costs little until devices are asked for."""
+    """`claims` knows the claims and what they have, `index` the pools that nodes reach. Costs little until devices are
+    asked for.
+    """
 
     def __init__(
         self, store: ObjectStore, *, table: NodeTable, derived: DerivedColumns, pause: Callable[[], None]
@@ -55,12 +58,13 @@ class Devices:
 
     @property
     def any_class(self) -> bool:
-        """Whether there has been a class: without one, no class stands for a resource."""
+        """True if there has been a class: without one, no class stands for a resource."""
         return self._store.version(CLASS_KIND) > 0
 
     def class_of_resource(self, resource: str) -> DeviceClass | None:
-        """The class that stands for an extended resource: the newest that names it (of equally new ones the one with the lowest name), or the one
-        whose implicit resource it is. Source: `updateResourceName2class` in k8s.io/dynamic-resource-allocation.
+        """The class that stands for an extended resource: the newest that names it (of equally new ones the one with
+        the lowest name), or the one whose implicit resource it is. Source: `updateResourceName2class` in
+        k8s.io/dynamic-resource-allocation.
         """
         version = self._store.version(CLASS_KIND)
         if version != self._by_resource_version:

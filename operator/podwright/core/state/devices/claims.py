@@ -4,8 +4,8 @@
          ▲              └── end, without a write ──┐
          └─────────────────────────────────────────┘
 
-Invariant: each claim counts once in `usage`, with its allocation in flight if there is one, else with that of its newest version. So what a
-decision takes counts at once, and nothing counts twice when the watch delivers it.
+Invariant: each claim counts once in `usage`, with its allocation in flight if there is one, else with that of its
+newest version. So what a decision takes counts at once, and nothing counts twice when the watch delivers it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """An allocation that is being written to the claim `key`. `pods`: the uids of the pods for which it is; `group`: their pod group."""
+    """An allocation that is being written to the claim `key`. `pods`: the uids of the pods for which it is; `group`:
+    their pod group.
+    """
 
     key: Key
     allocation: Allocation
@@ -90,7 +92,7 @@ class ClaimState:
         return None
 
     def is_shown(self, claim: ResourceClaim) -> bool:
-        """Whether the watch has shown this version of the claim, or a newer one."""
+        """True if the watch has shown this version of the claim, or a newer one."""
         stored = self._store.get(CLAIM_KIND, claim.name, claim.namespace)
         return stored is not None and uid_of(stored) == claim.uid and not _newer(claim.raw, stored)
 
@@ -110,7 +112,9 @@ class ClaimState:
             self._count(claim.uid, allocation.devices)
 
     def end(self, uid: str, pod_uid: str) -> bool:
-        """The pod no longer needs the allocation in flight: it is written, or will not be. Returns whether it was the last pod."""
+        """The pod no longer needs the allocation in flight: it is written, or will not be. Returns whether it was the
+        last pod.
+        """
         known = self._in_flight.get(uid)
         if known is None or pod_uid not in known.pods:
             return False
@@ -237,7 +241,7 @@ class ClaimState:
 
 
 def _newer(ours: Object, theirs: Object) -> bool:
-    """Whether our version is newer. Versions that are not numbers cannot be compared: then the watch is right."""
+    """True if our version is newer. Versions that are not numbers cannot be compared: then the watch is right."""
     mine, seen = version_of(ours), version_of(theirs)
     return mine.isdigit() and seen.isdigit() and int(mine) > int(seen)
 

@@ -1,6 +1,7 @@
 """Definitions: what slices say about the devices and the counters of a pool, by name.
 
-As of the last refresh of the index, and of the newest generation of the pool. Parts of pools that were asked for are kept until a slice changes.
+As of the last refresh of the index, and of the newest generation of the pool. Parts of pools that were asked for are
+kept until a slice changes.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Definitions:
 
     @property
     def any_counters(self) -> bool:
-        """Whether a slice has counter sets."""
+        """True if a slice has counter sets."""
         return self._index.any_counters
 
     def _parts(self, pool_id: PoolId) -> _PoolParts:

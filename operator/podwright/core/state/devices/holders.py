@@ -1,9 +1,10 @@
-"""Holders: the claims to which the API server has allocated each device, in order, so that the later one of two conflicting claims is
-known.
+"""Holders: the claims to which the API server has allocated each device, in order, so that the later one of two
+conflicting claims is known.
 
-The API server accepts allocations without looking at other claims, so two schedulers can allocate one device at the same time, or together more
-of its capacity or of its pool's counters than there is. The order is that of the resourceVersions with which the watch has shown the
-allocations. The order of allocations that a list has shown is unknown: they count as the earlier ones.
+The API server accepts allocations without looking at other claims, so two schedulers can allocate one device at the
+same time, or together more of its capacity or of its pool's counters than there is. The order is that of the
+resourceVersions with which the watch has shown the allocations. The order of allocations that a list has shown is
+unknown: they count as the earlier ones.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ class _Holder:
 
 
 class _Held:
-    """The holders of a device that several claims hold or share: how many hold it as a whole, and what shares consume, by capacity."""
+    """The holders of a device that several claims hold or share: how many hold it as a whole, and what shares consume,
+    by capacity.
+    """
 
     __slots__ = ("consumed", "holders", "whole")
 
@@ -88,7 +91,8 @@ class _Held:
 class Rival:
     """A device that two claims hold. `claim` has the other one, as (namespace, name).
 
-    `capacity` or `counter` (as set/counter): that of which there is too little for both, if they may hold the device, or devices of its pool.
+    `capacity` or `counter` (as set/counter): that of which there is too little for both, if they may hold the device,
+    or devices of its pool.
     """
 
     device: DeviceId
@@ -111,7 +115,9 @@ class Rival:
 
 
 class Holders:
-    """See the module. Costs: linear in the devices of the claim. For a device with counters, linear in the held devices of its pool, too."""
+    """See the module. Costs: linear in the devices of the claim. For a device with counters, linear in the held devices
+    of its pool, too.
+    """
 
     def __init__(self) -> None:
         self.defined: Defined | None = None
@@ -172,7 +178,9 @@ class Holders:
                 del self._pools[device[:2]]
 
     def rival(self, uid: str) -> Rival | None:
-        """An earlier claim with which this one has too much: a device that is not shared, or more of a capacity or a counter than there is."""
+        """An earlier claim with which this one has too much: a device that is not shared, or more of a capacity or a
+        counter than there is.
+        """
         own = self._claims.get(uid)
         if own is None:
             return None

@@ -1,8 +1,8 @@
 """DeviceIndex: the pools that each node reaches, kept while the slices stay the same.
 
-Changes of slices, rules, nodes and use are only noted when they happen, and applied at the next `refresh`: so pods without claims pay nothing for a
-driver that republishes its slices all the time. `versions` rises in the row of a node when anything about its devices changes. Results that were
-computed for a node are valid while its version is the same.
+Changes of slices, rules, nodes and use are only noted when they happen, and applied at the next `refresh`: so pods
+without claims pay nothing for a driver that republishes its slices all the time. `versions` rises in the row of a node
+when anything about its devices changes. Results that were computed for a node are valid while its version is the same.
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ class DeviceIndex:
 
     @property
     def empty(self) -> bool:
-        """Whether there are no slices."""
+        """True if there are no slices."""
         return not self._slices and not self._changed
 
     @property
     def any_counters(self) -> bool:
-        """Whether a slice has counter sets."""
+        """True if a slice has counter sets."""
         return bool(self._with_counters)
 
     def slices_of(self, pool_id: PoolId) -> Collection[ResourceSlice]:

@@ -1,8 +1,8 @@
 """Pool: the devices of one pool as a node sees them, and what is wrong with the pool.
 
-A node sees the slices that it reaches. They are enough if they are as many as the pool says; else the other slices of the same generation count,
-too, for completeness and for counters, but their devices are out of reach. Source: `GatherPools` in
-k8s.io/dynamic-resource-allocation/structured.
+A node sees the slices that it reaches. They are enough if they are as many as the pool says; else the other slices of
+the same generation count, too, for completeness and for counters, but their devices are out of reach. Source:
+`GatherPools` in k8s.io/dynamic-resource-allocation/structured.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class PoolDevice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """See the module. `devices`: in the order in which they are tried. `elsewhere`: devices out of reach that consume counters."""
+    """See the module. `devices`: in the order in which they are tried. `elsewhere`: devices out of reach that consume
+    counters.
+    """
 
     pool_id: PoolId
     incomplete: bool = False
@@ -52,7 +54,7 @@ class Pool:
 
     @property
     def usable(self) -> bool:
-        """Whether its devices can be allocated."""
+        """True if its devices can be allocated."""
         return not self.incomplete and not self.invalid
 
     @property

@@ -1,6 +1,7 @@
 """Reachability: which nodes reach the slices that are not local to one node.
 
-Nodes that reach the same of them are in one group. Groups are found on columns, once for each change of such slices or of the nodes.
+Nodes that reach the same of them are in one group. Groups are found on columns, once for each change of such slices or
+of the nodes.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def _covered(table: NodeTable, derived: DerivedColumns, reach: Reach) -> Bools:
 
 
 class SharedReach:
-    """The groups of nodes for the slices of this moment. `slices`: those that are not local to one node, in their order."""
+    """The groups of nodes for the slices of this moment. `slices`: those that are not local to one node, in their
+    order.
+    """
 
     def __init__(self, slices: Sequence[ResourceSlice], *, table: NodeTable, derived: DerivedColumns) -> None:
         self._masks = {source.name: reached_by(table, derived, source) for source in slices}

@@ -1,4 +1,5 @@
-"""ShapeNumbers: a small number for each device shape that a slice has, so that results for shapes can be kept in arrays.
+"""ShapeNumbers: a small number for each device shape that a slice has, so that results for shapes can be kept in
+arrays.
 
 A number is used again when no slice has its shape any more. Owners of such results follow `reused`.
 """

@@ -13,7 +13,9 @@ SHOWN: Final = 3
 
 
 class Unreadable:
-    """The first problem of each object that has some, by kind and name. `on_problem` is called with each problem when an object is read."""
+    """The first problem of each object that has some, by kind and name. `on_problem` is called with each problem when
+    an object is read.
+    """
 
     def __init__(self) -> None:
         self._first: dict[tuple[str, str], InvalidObjectError] = {}

@@ -1,7 +1,8 @@
 """DeviceUsage: which devices are allocated, to whole claims or in shares, and how much of their capacity is consumed.
 
-Invariant: the sums are those of all counted allocations. A device that two claims hold stays in use until both have given it back. Devices with
-admin access are not counted. Source: `allocatedDevices` of kube-scheduler's plugin DynamicResources.
+Invariant: the sums are those of all counted allocations. A device that two claims hold stays in use until both have
+given it back. Devices with admin access are not counted. Source: `allocatedDevices` of kube-scheduler's plugin
+DynamicResources.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ _NOTHING: Final[Mapping[str, int]] = {}
 
 
 class _Use:
-    """How one device is used: the number of claims that hold it as a whole and of shares, and the consumed nano-units by capacity."""
+    """How one device is used: the number of claims that hold it as a whole and of shares, and the consumed nano-units
+    by capacity.
+    """
 
     __slots__ = ("consumed", "shares", "whole")
 
@@ -60,17 +63,17 @@ class DeviceUsage:
         return len(self._uses)
 
     def in_use(self, device: DeviceId) -> bool:
-        """Whether a claim has the whole device."""
+        """True if a claim has the whole device."""
         use = self._uses.get(device)
         return use is not None and use.whole > 0
 
     def shared(self, device: DeviceId) -> bool:
-        """Whether a claim has a share of the device."""
+        """True if a claim has a share of the device."""
         use = self._uses.get(device)
         return use is not None and use.shares > 0
 
     def used(self, device: DeviceId) -> bool:
-        """Whether a claim has the device or a share of it."""
+        """True if a claim has the device or a share of it."""
         use = self._uses.get(device)
         return use is not None and (use.whole > 0 or use.shares > 0)
 

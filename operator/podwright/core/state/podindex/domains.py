@@ -1,8 +1,8 @@
 """Topology domains, which are the nodes that share a value of a label, and counts summed over each domain.
 
-Domains are numbered from 0 to `count` - 1. The number `count` stands for no domain, so arrays over domains have one more
-entry, which is 0. A `Domains` is immutable: when a node is added, updated or removed, a new one replaces it, and sums are
-recomputed. Until then, each added or removed pod changes one entry of each sum that includes it.
+Domains are numbered from 0 to `count` - 1. The number `count` stands for no domain, so arrays over domains have one
+more entry, which is 0. A `Domains` is immutable: when a node is added, updated or removed, a new one replaces it, and
+sums are recomputed. Until then, each added or removed pod changes one entry of each sum that includes it.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ ALL_WITH_KEY = Eligibility()
 class Domains:
     """The domains of one label key. See the module.
 
-    `of_node`: intp[nodes], each node's domain, or `count` for nodes without the label and holes. `counted`: the same, but
-    `count` for nodes that are not eligible, too. `ids`: the domains with at least one eligible node.
+    `of_node`: intp[nodes], each node's domain, or `count` for nodes without the label and holes. `counted`: the same,
+    but `count` for nodes that are not eligible, too. `ids`: the domains with at least one eligible node.
     """
 
     __slots__ = ("_distinct", "_ids", "count", "counted", "empty", "full", "of_node")
@@ -122,7 +122,9 @@ class Sums:
         self.total = int(self.values.sum())
 
     def add(self, slot: int, delta: int) -> None:
-        """Adds to the domain of a row. Ignores rows that are newer than the domains, because the next sums will include them."""
+        """Adds to the domain of a row. Ignores rows that are newer than the domains, because the next sums will include
+        them.
+        """
         domains = self.domains
         if slot < len(domains.counted):
             domain = domains.counted[slot]
@@ -176,7 +178,9 @@ class DomainCache:
         self._start_over()
 
     def get(self, key: str, eligibility: Eligibility = ALL_WITH_KEY) -> Domains:
-        """The domains of a label key; the same object as long as no node changes. Keys that no node has share their domains."""
+        """The domains of a label key; the same object as long as no node changes. Keys that no node has share their
+        domains.
+        """
         if self._epoch != self._table.epoch:
             self._start_over()
         cached = self._cache.get((key, eligibility))
@@ -223,7 +227,8 @@ class DomainCache:
         count = len(values)
         empty = values.get("", count)
         if count > 2 * table.size + 64:
-            # Most values belong to removed nodes, so only values in use get a number. ABSENT sorts first and becomes -1.
+            # Most values belong to removed nodes, so only values in use get a number. ABSENT sorts first and becomes
+            # -1.
             in_use = np.unique(np.append(labels, ABSENT))
             of_node = np.searchsorted(in_use, labels) - 1
             found = int(np.searchsorted(in_use, empty)) - 1

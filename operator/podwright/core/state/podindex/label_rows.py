@@ -1,8 +1,8 @@
 """LabelRows: many sets of labels as rows, so that a selector is evaluated for all of them at once.
 
-For each label key that selectors have asked for, the rows that have it are listed with the numbers of their values. A requirement is thus
-evaluated in a few passes over the rows that have its key, not over all rows. Invariant: `matching` equals `LabelSelector.matches` of
-each row.
+For each label key that selectors have asked for, the rows that have it are listed with the numbers of their values. A
+requirement is thus evaluated in a few passes over the rows that have its key, not over all rows. Invariant: `matching`
+equals `LabelSelector.matches` of each row.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ class LabelRows:
         return row
 
     def index(self, selectors: Iterable[LabelSelector]) -> None:
-        """Lists the rows for all keys of these selectors, in one pass over the rows. `matching` does so for one selector."""
+        """Lists the rows for all keys of these selectors, in one pass over the rows. `matching` does so for one
+        selector.
+        """
         keys = self._keys
         asked = {
             requirement.key

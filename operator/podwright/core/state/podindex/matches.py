@@ -3,8 +3,9 @@
 A counter is built from the classes of placed pods when it is first requested, and is kept from then on. Unused
 and least recently used ones are dropped. Pods with many terms use tallies instead, which are not updated and not kept.
 
-Of many changes between two requests, most are noted, and counted together at the next one: so a large transaction that is rolled back, or suspended
-and resumed, costs the counters next to nothing. Invariant: each counter that is requested equals a recount over all placed pods.
+Of many changes between two requests, most are noted, and counted together at the next one: so a large transaction that
+is rolled back, or suspended and resumed, costs the counters next to nothing. Invariant: each counter that is requested
+equals a recount over all placed pods.
 """
 
 from __future__ import annotations
@@ -36,18 +37,22 @@ from podwright.core.state.podindex.tally import Tally, per_node_counts
 FEW_CLASSES: Final = 128
 """More classes than this are matched with a selector as columns, not one by one."""
 FEW_PLACES: Final = 1024
-"""Classes in more rows than this are matched as columns, too, if many selectors share these: one pass over all pods takes as long."""
+"""Classes in more rows than this are matched as columns, too, if many selectors share these: one pass over all pods
+takes as long.
+"""
 MAX_CANDIDATES: Final = 64
 MAX_COUNTERS_PER_CLASS: Final = 32
-"""A placed pod changes at most this many counters, and is compared with at most this many candidates. Pods with broad selectors would
-otherwise make each other pod expensive. The least recently used counters are dropped.
+"""A placed pod changes at most this many counters, and is compared with at most this many candidates. Pods with broad
+selectors would otherwise make each other pod expensive. The least recently used counters are dropped.
 """
 FEW_CHANGES: Final = 16
 """After this many changes without a request of a counter, further ones are only noted."""
 MAX_NOTED: Final = 32_768
 """After this many noted changes, they are counted although no counter is requested."""
 UNUSED_CHANGES: Final = 4096
-"""A counter is dropped after this many changes were counted since it was last used. Counting them costs more than a new counter."""
+"""A counter is dropped after this many changes were counted since it was last used. Counting them costs more than a new
+counter.
+"""
 
 
 class MatchCounter:
@@ -75,7 +80,7 @@ class MatchCounter:
         return None, self.column(rows)
 
     def counts(self, pod_class: PodClass, namespaces: NamespaceLabels) -> bool:
-        """Whether this counter counts the pods of a class."""
+        """True if this counter counts the pods of a class."""
         if self.exclude_terminating and pod_class.terminating:
             return False
         return all(
@@ -141,7 +146,9 @@ class MatchIndex:
         self._counters_of: dict[PodClass, tuple[MatchCounter, ...]] = {}
         """A cache of the counters that count a class; cleared when counters are added or removed."""
         self._noted: dict[PodClass, tuple[tuple[MatchCounter, ...], dict[int, int]]] = {}
-        """By class: the counters that count it, and by row how many pods were added that they have not counted, or removed if negative."""
+        """By class: the counters that count it, and by row how many pods were added that they have not counted, or
+        removed if negative.
+        """
         self._unread = 0
         """How many changes there were since a counter was requested."""
         self._counted_changes = 0
@@ -171,7 +178,9 @@ class MatchIndex:
     def _count(
         self, selectors: tuple[PodSelector, ...], *, exclude_terminating: bool, most_places: int = sys.maxsize
     ) -> MatchCounter:
-        """A new counter. Matches one by one at most FEW_CLASSES candidates, in at most `most_places` rows of the node table."""
+        """A new counter. Matches one by one at most FEW_CLASSES candidates, in at most `most_places` rows of the node
+        table.
+        """
         counter = MatchCounter(selectors, exclude_terminating, rows=self._table.size)
         if len(selectors) > FEW_CLASSES:
             self._count_as_columns(counter)
@@ -187,7 +196,9 @@ class MatchIndex:
         return counter
 
     def tally(self, selectors: Mapping[PodSelector, int]) -> Tally:
-        """The sum of the weights of the selectors that match, over all pods. Valid until the next pod is added or removed."""
+        """The sum of the weights of the selectors that match, over all pods. Valid until the next pod is added or
+        removed.
+        """
         return Tally(self._placed, self._pod_columns(), selectors=selectors, namespaces=self._namespaces)
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
 """Placed pods by `PodClass`: the pods of a class are the same to every selector.
 
-Invariant: the classes contain exactly the pods that were added and not removed. A class, label pair or namespace without pods is
-dropped.
+Invariant: the classes contain exactly the pods that were added and not removed. A class, label pair or namespace
+without pods is dropped.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ class PodClass:
 class _Namespace:
     """The classes of one namespace.
 
-    `pairs`: the classes that have a label pair; a single class is stored without a dict to save memory. `large`: the classes with more than
-    MAX_PAIRS labels, which are tried each time instead: their pairs would take far longer to add, and more memory, than they ever save.
+    `pairs`: the classes that have a label pair; a single class is stored without a dict to save memory. `large`: the
+    classes with more than MAX_PAIRS labels, which are tried each time instead: their pairs would take far longer to
+    add, and more memory, than they ever save.
     """
 
     __slots__ = ("large", "not_terminating", "pairs", "terminating")

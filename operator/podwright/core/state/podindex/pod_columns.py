@@ -120,7 +120,9 @@ class PodColumns:
         return found & alive
 
     def _pods_by_row_and_slot(self) -> tuple[NDArray[np.int32], NDArray[np.intp], Int64s]:
-        """The number of pods for each pair of a class and a row of the node table: the class's row, the slot, the number."""
+        """The number of pods for each pair of a class and a row of the node table: the class's row, the slot, the
+        number.
+        """
         if self._pods is None or self._pods[0] != self._placed.version:
             classes = list(self._placed.classes())
             places = list(map(_at, classes))
@@ -144,7 +146,7 @@ class PodColumns:
 
     @property
     def stale(self) -> bool:
-        """Whether the rows should be dropped, because they are not used, or because most are of removed classes."""
+        """True if the rows should be dropped, because they are not used, or because most are of removed classes."""
         return (
             self._changes > UNUSED_CHANGES + self._placed.count
             or self._labels.count > UNUSED_CHANGES + 2 * self._placed.count

@@ -1,4 +1,6 @@
-"""PodIndex: the interface to all counts of placed pods. Each part is built on first use and follows the cache from then on."""
+"""PodIndex: the interface to all counts of placed pods. Each part is built on first use and follows the cache from then
+on.
+"""
 
 from __future__ import annotations
 
@@ -61,13 +63,16 @@ class PodIndex:
         return index
 
     def follow_terms(self) -> None:
-        """Counts the affinity terms of placed pods from now on, so that no decision has to count those of all placed pods at once."""
+        """Counts the affinity terms of placed pods from now on, so that no decision has to count those of all placed
+        pods at once.
+        """
         assert self.terms is not None
 
     def counter(
         self, selectors: tuple[PodSelector, ...], *, exclude_terminating: bool = False, keep: bool = True
     ) -> MatchCounter:
-        """The counter of the placed pods that match all these selectors. `exclude_terminating` leaves out terminating pods.
+        """The counter of the placed pods that match all these selectors. `exclude_terminating` leaves out terminating
+        pods.
 
         `keep` False: for a pod with many of them, because each kept counter is updated with every other pod.
         """
@@ -76,7 +81,9 @@ class PodIndex:
         return self.matches.count(selectors, exclude_terminating=exclude_terminating)
 
     def tallies(self, terms: Iterable[tuple[PodAffinityTerm, int]]) -> Mapping[str, tuple[Sums, Tally]]:
-        """Tallies of a pending pod's terms and their sums over domains, by topology key. Leaves out keys that no node has."""
+        """Tallies of a pending pod's terms and their sums over domains, by topology key. Leaves out keys that no node
+        has.
+        """
         by_key: dict[str, list[tuple[PodAffinityTerm, int]]] = {}
         for term, weight in terms:
             by_key.setdefault(term.topology_key, []).append((term, weight))
@@ -99,7 +106,7 @@ class PodIndex:
         return self.terms.matching_terms(pod)
 
     def applies_to(self, term: PodAffinityTerm, namespace: str) -> bool:
-        """Whether a term of a pending pod applies to the pods of a namespace."""
+        """True if a term of a pending pod applies to the pods of a namespace."""
         return includes_namespace(term, namespace, self._namespaces)
 
     def namespace_labels(self, name: str) -> Labels | None:

@@ -28,7 +28,7 @@ class PodSelector(NamedTuple):
         return cls(term.selector, term.namespaces, term.namespace_selector)
 
     def matches(self, namespace: str, labels: Labels, namespaces: NamespaceLabels) -> bool:
-        """Whether a pod with these labels in this namespace matches."""
+        """True if a pod with these labels in this namespace matches."""
         return self.selector.matches(labels) and includes_namespace(self, namespace, namespaces)
 
     @property
@@ -40,7 +40,7 @@ class PodSelector(NamedTuple):
 
 
 def includes_namespace(term: PodSelector | PodAffinityTerm, namespace: str, namespaces: NamespaceLabels) -> bool:
-    """Whether a term of a pending pod applies to the pods of a namespace."""
+    """True if a term of a pending pod applies to the pods of a namespace."""
     if namespace in term.namespaces:
         return True
     selector = term.namespace_selector

@@ -1,7 +1,8 @@
 """SelectorIndex: finds the selectors that may match a pod without trying all of them.
 
-Each selector is indexed under one label that it requires, so that only the selectors under a pod's labels are candidates for
-the pod. Invariant: every selector that matches a pod is among its candidates. A candidate need not match.
+Each selector is indexed under one label that it requires, so that only the selectors under a pod's labels are
+candidates for the pod. Invariant: every selector that matches a pod is among its candidates. A candidate need not
+match.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from podwright.core.objects.selectors import Labels, LabelSelector
 T = TypeVar("T", bound=Hashable)
 
 MANY_VALUES: Final = 128
-"""A requirement with more values than this is indexed under its key only. A bucket for each value would take more time than it saves."""
+"""A requirement with more values than this is indexed under its key only. A bucket for each value would take more time
+than it saves.
+"""
 
 _BucketKey = tuple[str | None, str, str | None]
 """(namespace or None for all, label key or "" for all, label value or None for all)"""
@@ -34,10 +37,11 @@ class SelectorIndex(Generic[T]):
         return len(self._keys_by_item)
 
     def add(self, item: T, selector: LabelSelector, namespace: str | None) -> int:
-        """Adds an item. `namespace` None: pods of all namespaces. Ignores the nil selector, and an item that was added before.
+        """Adds an item. `namespace` None: pods of all namespaces. Ignores the nil selector, and an item that was added
+        before.
 
-        Returns the most items that are indexed under one of its labels, this one included: all of them are candidates for the same
-        pods. 0 if the item was ignored.
+        Returns the most items that are indexed under one of its labels, this one included: all of them are candidates
+        for the same pods. 0 if the item was ignored.
         """
         if selector.nothing or item in self._keys_by_item:
             return 0

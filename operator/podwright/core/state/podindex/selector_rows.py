@@ -1,8 +1,9 @@
 """SelectorRows: many selectors as rows, so that all of them are evaluated for one set of labels at once.
 
-A row counts the requirements that a pod without labels does not meet. Each label of a pod then changes the counts of the rows that name
-it: by -1 where it meets a requirement, by 1 where it breaks one. The rows with a count of 0 match. Invariant: `matching` equals
-`LabelSelector.matches` of each row. The opposite, one selector and many sets of labels, is `LabelRows`.
+A row counts the requirements that a pod without labels does not meet. Each label of a pod then changes the counts of
+the rows that name it: by -1 where it meets a requirement, by 1 where it breaks one. The rows with a count of 0 match.
+Invariant: `matching` equals `LabelSelector.matches` of each row. The opposite, one selector and many sets of labels, is
+`LabelRows`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class _Changes:
 
 
 _Change = _Changes | int
-"""A single change is the row for 1, and ~row for -1. Most labels have only one, and a `_Changes` takes several times the memory."""
+"""A single change is the row for 1, and ~row for -1. Most labels have only one, and a `_Changes` takes several times
+the memory.
+"""
 
 
 def _note(known: _Change | None, row: int, by: int) -> _Change:
@@ -114,10 +117,11 @@ class SelectorRows:
 
 
 class SelectorList:
-    """A fixed list of selectors, such as those of one pod's terms. Many are evaluated as rows, which are built on first use.
+    """A fixed list of selectors, such as those of one pod's terms. Many are evaluated as rows, which are built on first
+    use.
 
-    `many`: there are so many, or they have so many requirements or values, that they should be counted together, and their counts not
-    be kept.
+    `many`: there are so many, or they have so many requirements or values, that they should be counted together, and
+    their counts not be kept.
     """
 
     __slots__ = ("_as_rows", "_rows", "_selectors", "many")

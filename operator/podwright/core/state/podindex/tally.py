@@ -1,8 +1,9 @@
 """Tallies: the terms of one pod, counted together for one decision.
 
-A pod may have thousands of terms. A counter for each of them would cost memory, and time with every other pod that comes or
-goes. So the weights of all terms with one topology key are summed first, over the classes of placed pods, and each class is then
-counted once. The cost is one pass over the classes for each distinct selector, and one over the pods for each topology key.
+A pod may have thousands of terms. A counter for each of them would cost memory, and time with every other pod that
+comes or goes. So the weights of all terms with one topology key are summed first, over the classes of placed pods, and
+each class is then counted once. The cost is one pass over the classes for each distinct selector, and one over the pods
+for each topology key.
 """
 
 from __future__ import annotations

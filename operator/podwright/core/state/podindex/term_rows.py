@@ -1,7 +1,7 @@
 """TermRows: the groups of affinity terms as rows, for clusters in which hundreds of terms may match one pod.
 
-One placed pod may have thousands of terms that match the pods of all others. Here they cost each decision a few passes over arrays
-instead of a step for each term. Invariant: the rows are the groups of the `TermIndex`, with their weights.
+One placed pod may have thousands of terms that match the pods of all others. Here they cost each decision a few passes
+over arrays instead of a step for each term. Invariant: the rows are the groups of the `TermIndex`, with their weights.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Int64s = NDArray[np.int64]
 UNUSED_CHANGES: Final = 1024
 """The rows are dropped if this many weights, and this many for each row, have changed since they were last used."""
 WASTE: Final = 4
-"""A compaction drops the rows if terms that are gone take more than a quarter of what the others take. So building them takes time in
-proportion to what has changed.
+"""A compaction drops the rows if terms that are gone take more than a quarter of what the others take. So building them
+takes time in proportion to what has changed.
 """
 _MAX_NAMESPACES: Final = 64
 
@@ -186,7 +186,7 @@ class TermRows:
 
     @property
     def wasteful(self) -> bool:
-        """Whether so much of it is of terms that are gone that its memory is worth the time to build it anew."""
+        """True if so much of it is of terms that are gone that its memory is worth the time to rebuild it."""
         return (
             len(self._selectors) > self._groups + self._groups // WASTE
             or len(self._entries[0]) > self._live + self._live // WASTE
@@ -194,7 +194,7 @@ class TermRows:
 
     @property
     def stale(self) -> bool:
-        """Whether the rows should be dropped, because they are not used, or because most are of removed terms."""
+        """True if the rows should be dropped, because they are not used, or because most are of removed terms."""
         return (
             self._changes > UNUSED_CHANGES + 16 * len(self._selectors)
             or len(self._selectors) > UNUSED_CHANGES + 2 * self._groups

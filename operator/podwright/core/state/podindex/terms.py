@@ -1,8 +1,8 @@
 """The affinity terms of placed pods, and which of them match a given pod.
 
 Equal terms that differ at most in weight are one `TermGroup`, which sums their weights per row. Groups are found by the
-labels that their selectors require, or, where very many may match, all at once (`term_rows`). Invariant: a group contains exactly the terms of the placed pods, and is dropped with the
-last of them.
+labels that their selectors require, or, where very many may match, all at once (`term_rows`). Invariant: a group
+contains exactly the terms of the placed pods, and is dropped with the last of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _MAX_MATCHED: Final = 128
 """For how many different pods the matching groups are kept."""
 MANY_CANDIDATES: Final = 256
 MANY_REQUIREMENTS: Final = 1024
-"""If more groups than this, or groups with more requirements, may match one pod, all groups are matched and summed as rows."""
+"""If more groups than this, or groups with more requirements, may match one pod, all groups are matched and summed as
+rows.
+"""
 
 
 class Kind(IntEnum):
@@ -159,7 +161,9 @@ class TermIndex:
         self._summed: OrderedDict[TermGroup, None] = OrderedDict()
         self._last: tuple[str, Labels, MatchedTerms] | None = None
         self._matched: RecentCache[tuple[str, LabelSet], MatchedTerms] = RecentCache(_MAX_MATCHED // 2)
-        """By namespace and labels of a pod, if the groups were tried one by one. Valid until groups or namespaces change."""
+        """By namespace and labels of a pod, if the groups were tried one by one. Valid until groups or namespaces
+        change.
+        """
         self._rows: TermRows | None = None
         compact_regularly(self)
 

@@ -1,4 +1,6 @@
-"""SignalDefinition: what a signal means, as the operator's configuration defines it. `api/configuration/signals` also says where its numbers come from."""
+"""SignalDefinition: what a signal means, as the operator's configuration defines it. `api/configuration/signals` also
+says where its numbers come from.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,15 @@ _PER_AMOUNT: Final = {CPU: 1000.0, MEMORY: 1.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalDefinition:
-    """A signal. `default`: the value of nodes without a sample, or whose last one is older than `staleness`, in seconds.
+    """A signal. `default`: the value of nodes without a sample, or whose last one is older than `staleness`, in
+    seconds.
 
-    `mean_if_unknown`: where the use of resources is compared, such nodes count as the mean of all others instead. `resource`: what the
-    signal measures the use of, "" for anything else. `unit`: in which unit; Percent and Fraction are of what the node has allocatable,
-    Amount is cores or bytes. `amounts`: samples are amounts of the resource, whatever the unit of the signal is. `lag`: how many seconds
-    after its placement samples begin to show a pod's use. `least` and `greatest`: samples outside these bounds are ignored. `annotation`,
-    `time_annotation`: of the node, with the sample and its time. `fixed`: the samples of nodes by name, if they never change.
+    `mean_if_unknown`: where the use of resources is compared, such nodes count as the mean of all others instead.
+    `resource`: what the signal measures the use of, "" for anything else. `unit`: in which unit; Percent and Fraction
+    are of what the node has allocatable, Amount is cores or bytes. `amounts`: samples are amounts of the resource,
+    whatever the unit of the signal is. `lag`: how many seconds after its placement samples begin to show a pod's use.
+    `least` and `greatest`: samples outside these bounds are ignored. `annotation`, `time_annotation`: of the node, with
+    the sample and its time. `fixed`: the samples of nodes by name, if they never change.
     """
 
     name: str

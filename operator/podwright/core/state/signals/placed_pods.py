@@ -1,8 +1,8 @@
 """PlacedPods: when pods were placed, as long as the samples of a signal may not show them yet.
 
 Invariant: a pod that is taken off its node and put back, as in a dry run that is rolled back, keeps its original
-placement time and row. What was taken off is remembered until `forget`, which also drops the rows of pods that were only tried out.
-Memory is proportional to the pods that were placed within the horizon.
+placement time and row. What was taken off is remembered until `forget`, which also drops the rows of pods that were
+only tried out. Memory is proportional to the pods that were placed within the horizon.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ class PlacedPods:
         return sum(chunk.count for chunk in self._chunks)
 
     def added(self, pod: PodInfo, slot: int, time: float, horizon: float) -> Placed:
-        """The pod is on the node in this row, since `time` if it has not been there before. Times before the horizon are never requested."""
+        """The pod is on the node in this row, since `time` if it has not been there before. Times before the horizon
+        are never requested.
+        """
         kept = None
         if pod.uid in self._gone:
             kept = self._gone.pop(pod.uid)

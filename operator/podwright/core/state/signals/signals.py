@@ -4,9 +4,10 @@
     the node's annotations (set_node)     ──► node_set ──► samples, with times ──► values: float64[nodes]
     time passes                           ──► tick ──┘     (the default where there is no sample, or one too old)
 
-Values change only in these calls, never because time passes between them, so that a decision sees one state. `changes` logs the rows whose value
-has changed. A sample that is no finite number within the signal's bounds is dropped: the node keeps its last one, until that is too old.
-Invariant: a node has its default, or its last sample, and nothing else has an influence. Next: `placed_pods`, for what the samples do not show yet.
+Values change only in these calls, never because time passes between them, so that a decision sees one state. `changes`
+logs the rows whose value has changed. A sample that is no finite number within the signal's bounds is dropped: the node
+keeps its last one, until that is too old. Invariant: a node has its default, or its last sample, and nothing else has
+an influence. Next: `placed_pods`, for what the samples do not show yet.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class Taken:
 
 
 class Coverage(NamedTuple):
-    """The age of a signal's newest sample in seconds, inf without any; how many nodes have a sample that is not too old; and of how many the
-    annotation is no sample.
+    """The age of a signal's newest sample in seconds, inf without any; how many nodes have a sample that is not too
+    old; and of how many the annotation is no sample.
     """
 
     age: float
@@ -66,7 +67,9 @@ class Coverage(NamedTuple):
 
 
 class _Column:
-    """One signal. Arrays have a row for each row of the table: `samples` in the source's unit, `times` of the samples, -inf without one."""
+    """One signal. Arrays have a row for each row of the table: `samples` in the source's unit, `times` of the samples,
+    -inf without one.
+    """
 
     __slots__ = (
         "cutoff",
@@ -142,8 +145,8 @@ class Signals:
         self._table = table
 
     def define(self, definitions: Sequence[SignalDefinition], afresh: Collection[str]) -> None:
-        """Changes the defined signals. Removed signals must not be read any more. Those of `afresh` have no samples, not even of
-        annotations before `read`; the others are as before. Only for the cache.
+        """Changes the defined signals. Removed signals must not be read any more. Those of `afresh` have no samples,
+        not even of annotations before `read`; the others are as before. Only for the cache.
         """
         before, now = self._columns, self._clock()
         self._columns = {}
@@ -204,7 +207,9 @@ class Signals:
         return column.fresh[: self._size]
 
     def mean_share(self, name: str) -> float:
-        """Which part of the signal's resource is in use, as the mean of the nodes with a sample, each from 0 to 1; 0 without any."""
+        """Which part of the signal's resource is in use, as the mean of the nodes with a sample, each from 0 to 1; 0
+        without any.
+        """
         column, table = self._columns[name], self._table
         if column.mean is None and table is not None:
             allocatable = table.allocatable(column.definition.resource)
@@ -218,7 +223,8 @@ class Signals:
         return {name: self.value(name, node) for name in self._columns}
 
     def placed(self, name: str) -> Int64s:
-        """int64[nodes]: what pods request of the signal's resource that its samples do not show yet, with scoring's defaults; in milli-CPU or bytes.
+        """int64[nodes]: what pods request of the signal's resource that its samples do not show yet, with scoring's
+        defaults; in milli-CPU or bytes.
 
         `track` must have been called before.
         """
@@ -246,10 +252,11 @@ class Signals:
         return self._clock()
 
     def take(self, name: str, samples: Mapping[str, Sample], asked: float | None = None) -> Taken:
-        """Takes the samples of a source that was asked at this time (None: now), by name of the node. Samples older than the last one are
-        dropped.
+        """Takes the samples of a source that was asked at this time (None: now), by name of the node. Samples older
+        than the last one are dropped.
 
-        No sample is newer than the question: the source may have measured before it took long to answer. Raises KeyError for an unknown signal.
+        No sample is newer than the question: the source may have measured before it took long to answer. Raises
+        KeyError for an unknown signal.
         """
         column, table = self._columns[name], self._table
         if table is None or not samples:
@@ -398,7 +405,9 @@ class Signals:
     # What was placed since
 
     def track(self, name: str, reader: object, nodes: Iterable[NodeInfo]) -> None:
-        """`placed` counts pods for this signal, which measures a resource, as long as a reader lives. `nodes`: those of the cache, with their pods."""
+        """`placed` counts pods for this signal, which measures a resource, as long as a reader lives. `nodes`: those of
+        the cache, with their pods.
+        """
         column = self._columns[name]
         column.readers.add(reader)
         if column.placed is not None:
@@ -437,7 +446,7 @@ class Signals:
             self._pods = None
 
     def _recount(self, column: _Column, now: float) -> None:
-        """Counts anew what was placed after the last samples."""
+        """Counts again what was placed after the last samples."""
         if column.placed is None or self._pods is None:
             return
         definition = column.definition

@@ -13,7 +13,9 @@ from podwright.core.state.object_store import Object, ObjectStore, key_of
 
 
 class AssumedObjects:
-    """An overlay over one kind of the store. Outdated entries are dropped when they are read, or at the next compaction."""
+    """An overlay over one kind of the store. Outdated entries are dropped when they are read, or at the next
+    compaction.
+    """
 
     def __init__(self, store: ObjectStore, kind: str) -> None:
         self._store = store
@@ -42,7 +44,9 @@ class AssumedObjects:
         return stored
 
     def assume(self, raw: Object) -> None:
-        """Assumes `raw`, a changed copy of the stored object. Raises ValueError if the stored object has changed meanwhile."""
+        """Assumes `raw`, a changed copy of the stored object. Raises ValueError if the stored object has changed
+        meanwhile.
+        """
         namespace, name = key_of(raw)
         stored = self._store.get(self._kind, name, namespace)
         if stored is None:

@@ -1,9 +1,9 @@
 """AttachedVolumes: the number of CSI volumes of each driver that are attached to each node, and the node's limit.
 
-A node's count includes the distinct volumes that its pods mount through claims, the in-tree volumes that are migrated to CSI,
-and the volumes of its VolumeAttachments. It is updated with every pod, claim, volume, attachment and CSINode. Invariant:
-`counts(driver)` equals what `NodeVolumeLimits.filter` counts for each node, which a test checks. Invalid claims are not
-counted.
+A node's count includes the distinct volumes that its pods mount through claims, the in-tree volumes that are migrated
+to CSI, and the volumes of its VolumeAttachments. It is updated with every pod, claim, volume, attachment and CSINode.
+Invariant: `counts(driver)` equals what `NodeVolumeLimits.filter` counts for each node, which a test checks. Invalid
+claims are not counted.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class UsedVolumes:
         compact_regularly(self)
 
     def claim_in_use(self, namespace: str, name: str) -> bool:
-        """Whether a pod on an existing node mounts the claim."""
+        """True if a pod on an existing node mounts the claim."""
         return (namespace, name) in self._claims
 
     def conflicts(self, volume: Mapping[str, Any]) -> list[int]:

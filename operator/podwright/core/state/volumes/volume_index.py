@@ -1,7 +1,7 @@
 """VolumeIndex: volumes, claims and storage classes, parsed on demand, and free volumes by storage class.
 
-Invariant: results reflect the current store. Assumed versions replace stored ones, except in methods named `stored_`. Parsed
-objects are cached as long as their source is the same object.
+Invariant: results reflect the current store. Assumed versions replace stored ones, except in methods named `stored_`.
+Parsed objects are cached as long as their source is the same object.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from podwright.core.state.parsed_objects import ParsedObjects
 from podwright.core.state.volumes.assumed import AssumedObjects
 
 CsiVolume = tuple[str, str, str]
-"""(driver, volume handle, "") or, for a volume that is not provisioned yet, (driver, "", namespace/name of the claim)."""
+"""(driver, volume handle, "") or, for a volume that is not provisioned yet, (driver, "", namespace/name of the claim).
+"""
 
 
 class VolumeIndex:
@@ -88,7 +89,9 @@ class VolumeIndex:
         return (capacity for capacity in self._capacities if capacity.storage_class == storage_class)
 
     def unbound(self, storage_class: str) -> Iterator[PersistentVolume]:
-        """The volumes of a class that are stored without a claim. An assumed version may have one. Leaves out invalid volumes."""
+        """The volumes of a class that are stored without a claim. An assumed version may have one. Leaves out invalid
+        volumes.
+        """
         return self._valid(self._free.get(storage_class, ()), storage_class)
 
     def reserved(self, claim: PersistentVolumeClaim) -> Iterator[PersistentVolume]:
@@ -154,7 +157,9 @@ class VolumeIndex:
             names.setdefault(key, {})[key_of(after)[1]] = None
 
     def _names_with(self, raw: Object) -> tuple[dict[Any, dict[str, None]], Any]:
-        """The names that include this volume, and their key: those reserved for its claim, or the free ones of its class."""
+        """The names that include this volume, and their key: those reserved for its claim, or the free ones of its
+        class.
+        """
         if mapping_at(raw, "spec").get("claimRef") is None:
             return self._free, storage_class_of(raw)
         claim = mapping_at(raw, "spec", "claimRef")

@@ -1,8 +1,9 @@
 """The API server's address and our credentials: the one source of both in the process.
 
-`load` finds them as kubectl does, in a kubeconfig or in the pod's service account, and returns a `Source`. `Source.current()`
-returns the current `Credentials`; it reads files or runs a credential plugin again only when they are due or were refused.
-`kubeconfig` reads the kubeconfig; `http` and the login handler in controllers/ are the only users.
+`load` finds them as kubectl does, in a kubeconfig or in the pod's service account, and returns a `Source`.
+`Source.current()` returns the current `Credentials`; it reads files or runs a credential plugin again only when they
+are due or were refused. `kubeconfig` reads the kubeconfig; `http` and the login handler in controllers/ are the only
+users.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_FILE_SECONDS: Final = 60.0
 """How long a token from a file is used before the file is read again; the kubelet rotates it well before it expires."""
 SHORTEST_SECONDS: Final = 10.0
-"""The shortest time between two loads, unless credentials are refused. To a clock that is ahead, every new token has expired."""
+"""The shortest time between two loads, unless credentials are refused. To a clock that is ahead, every new token has
+expired.
+"""
 FAILED_SECONDS: Final = 2.0
 """The pause after a load that failed: each load may start a program."""
 REFUSED: Final = RetryPolicy(shortest=1.0, longest=10.0)
@@ -64,12 +67,13 @@ class Loaded:
 class Source:
     """Credentials, kept fresh. Loading may read files or start a program, so it runs in a thread.
 
-    `loader` gets the time of `clock` in seconds since the epoch, which may step; durations are measured with `steady`, which
-    never steps. Credentials that cannot be renewed stay in use unless they were refused; the next load follows some seconds
-    later.
+    `loader` gets the time of `clock` in seconds since the epoch, which may step; durations are measured with `steady`,
+    which never steps. Credentials that cannot be renewed stay in use unless they were refused; the next load follows
+    some seconds later.
 
-    Its user reports which credentials the server `refused` or `accepted`. Refused credentials are loaded again at once. If the
-    server refuses those too, nothing is sent for a pause that grows. After it, they are loaded again, and a single request tries them.
+    Its user reports which credentials the server `refused` or `accepted`. Refused credentials are loaded again at once.
+    If the server refuses those too, nothing is sent for a pause that grows. After it, they are loaded again, and a
+    single request tries them.
     """
 
     def __init__(
@@ -96,12 +100,14 @@ class Source:
 
     @property
     def due(self) -> bool:
-        """Whether to ask `current()`: it loads again, or lets no other request through."""
+        """True to ask `current()`: it loads again, or lets no other request through."""
         return self._trial_ends is not None or self._steady() >= self._renew_at
 
     @property
     def refused_since(self) -> float | None:
-        """Since when the server has refused all our credentials, on the clock `steady`; None if it has accepted the last ones."""
+        """Since when the server has refused all our credentials, on the clock `steady`; None if it has accepted the
+        last ones.
+        """
         return self._refused_since
 
     @property
@@ -113,7 +119,8 @@ class Source:
     async def current(self) -> Credentials:
         """The current credentials.
 
-        Raises ConfigError or OSError if there are none that can be used, and ApiError with status 401 while the server refuses them.
+        Raises ConfigError or OSError if there are none that can be used, and ApiError with status 401 while the server
+        refuses them.
         """
         credentials = self._credentials
         if credentials is not None and not self._refused and not self.due:
@@ -150,7 +157,9 @@ class Source:
         self._renew_at = self._steady() + max(SHORTEST_SECONDS, loaded.renew_at - now)
 
     def forget(self) -> None:
-        """Makes the next `current()` load again. Has no effect while the server refuses our credentials: loads are paced then."""
+        """Makes the next `current()` load again. Has no effect while the server refuses our credentials: loads are
+        paced then.
+        """
         if self._refused_since is None:
             self._renew_at = float("-inf")
 
@@ -198,11 +207,12 @@ def load(
     named_by: str = "--kubeconfig",
     impersonation: Headers = (),
 ) -> Source:
-    """Credentials from a kubeconfig (the given one, `KUBECONFIG`, or ~/.kube/config), else from the pod's service account.
+    """Credentials from a kubeconfig (the given one, `KUBECONFIG`, or ~/.kube/config), else from the pod's service
+    account.
 
-    `server`: the URL of the API server, instead of the one in the kubeconfig. Without a kubeconfig, it gets no credentials.
-    `named_by`: the option or variable that the error message mentions if there is no kubeconfig. `impersonation`: headers in place of the
-    kubeconfig's own ones of that kind.
+    `server`: the URL of the API server, instead of the one in the kubeconfig. Without a kubeconfig, it gets no
+    credentials. `named_by`: the option or variable that the error message mentions if there is no kubeconfig.
+    `impersonation`: headers in place of the kubeconfig's own ones of that kind.
 
     Raises ConfigError if neither exists, and if the kubeconfig cannot be used.
     """
@@ -228,7 +238,9 @@ def load(
 
 
 def namespace_of(kubeconfig: str | None, context: str | None) -> str:
-    """The namespace of the context, or outside of kubeconfigs that of the pod's service account; `default` if nothing says one. Raises ConfigError."""
+    """The namespace of the context, or outside of kubeconfigs that of the pod's service account; `default` if nothing
+    says one. Raises ConfigError.
+    """
     paths = find_kubeconfig(kubeconfig)
     if paths:
         return read_kubeconfig(paths, context, None).namespace

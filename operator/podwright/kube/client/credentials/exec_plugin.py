@@ -1,7 +1,7 @@
 """Credential plugins (`users[].user.exec`): programs that print credentials, by client.authentication.k8s.io.
 
-As in client-go, except that a plugin never gets a terminal: Podwright has none. What a plugin writes to its standard error is logged
-with --v=10 only, because it may contain secrets.
+As in client-go, except that a plugin never gets a terminal: Podwright has none. What a plugin writes to its standard
+error is logged with --v=10 only, because it may contain secrets.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class Issued:
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A plugin, and where the kubeconfig names it. `cluster`: the data about the cluster that the plugin gets if it asks for them."""
+    """A plugin, and where the kubeconfig names it. `cluster`: the data about the cluster that the plugin gets if it
+    asks for them.
+    """
 
     command: str
     args: tuple[str, ...]

@@ -1,8 +1,9 @@
-"""Kubeconfigs as kubectl reads them: several files are merged, the first entry of a name wins, paths are relative to their file.
+"""Kubeconfigs as kubectl reads them: several files are merged, the first entry of a name wins, paths are relative to
+their file.
 
-Reads one context, the current or a named one, and checks it as client-go does (tools/clientcmd/validation.go). Where client-go would
-ask the user, use its own defaults or run an in-process provider, this is a ConfigError. Nothing is cached here: `credentials` decides when to
-read again. `kubeconfig_file` has the fields and their types.
+Reads one context, the current or a named one, and checks it as client-go does (tools/clientcmd/validation.go). Where
+client-go would ask the user, use its own defaults or run an in-process provider, this is a ConfigError. Nothing is
+cached here: `credentials` decides when to read again. `kubeconfig_file` has the fields and their types.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _EXTRA_KEY: Final = re.compile(rb"[^!#$&'*+\-.^_`|~0-9A-Za-z]")
 class KubeConfig:
     """One resolved context. Certificates and keys are PEM text. No certificate authority: the system's are trusted.
 
-    `server` has no user and no query. `authorization` is a header's value. `cluster_where` and `user_where` name the entries in errors.
+    `server` has no user and no query. `authorization` is a header's value. `cluster_where` and `user_where` name the
+    entries in errors.
     """
 
     server: str
@@ -91,7 +93,8 @@ def read_kubeconfig(paths: Sequence[Path], context: str | None = None, server: s
     certificate, key = _client_certificate(user)
     plugin = None if user.exec is None else _plugin(user, user.exec, cluster, authority)
     secure = server.startswith("https://")
-    # client-go authenticates over TLS only. The user in a URL is added by Go's HTTP client, before any other credentials.
+    # client-go authenticates over TLS only. The user in a URL is added by Go's HTTP client, before any other
+    # credentials.
     authenticated = secure and user_info is None
     return KubeConfig(
         server=server,

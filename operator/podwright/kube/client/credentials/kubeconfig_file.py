@@ -1,7 +1,8 @@
 """One kubeconfig file, with every field of the type that client-go's v1.Config gives it.
 
-All entries are checked, also those that no context uses. A field of another type is a ConfigError that names the file and the field:
-`insecure-skip-tls-verify: "false"` is not a boolean. Unknown fields are ignored. `kubeconfig` merges files and resolves a context.
+All entries are checked, also those that no context uses. A field of another type is a ConfigError that names the file
+and the field: `insecure-skip-tls-verify: "false"` is not a boolean. Unknown fields are ignored. `kubeconfig` merges
+files and resolves a context.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Which proxy leads to the API server, by the environment, as Go's golang.org/x/net/http/httpproxy decides.
 
-HTTPS_PROXY or HTTP_PROXY name the proxy by the scheme of the server; NO_PROXY lists hosts without one: names, which include their
-subdomains, addresses and networks, each with an optional port, or `*`. Loopback addresses never have a proxy.
+HTTPS_PROXY or HTTP_PROXY name the proxy by the scheme of the server; NO_PROXY lists hosts without one: names, which
+include their subdomains, addresses and networks, each with an optional port, or `*`. Loopback addresses never have a
+proxy.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def _uses_proxy(host: str, port: str, exceptions: str) -> bool:
 
 
 def _matches(entry: str, host: str, port: str, address: _Address | None) -> bool:
-    """Whether an entry of NO_PROXY names the host."""
+    """True if an entry of NO_PROXY names the host."""
     entry = entry.strip()
     if entry == "*":
         return True

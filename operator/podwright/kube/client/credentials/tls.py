@@ -48,9 +48,9 @@ def tls_context(
 ) -> ssl.SSLContext:
     """A context that trusts the authority (PEM; None: the system's) and shows the certificate, if there is one.
 
-    Equal input gives the same context, so that unchanged certificates keep their connections. `where` names the entries that have the
-    authority, and the certificate with its key, and `fields` what the two are called there. Raises ConfigError, which begins with one of
-    them.
+    Equal input gives the same context, so that unchanged certificates keep their connections. `where` names the entries
+    that have the authority, and the certificate with its key, and `fields` what the two are called there. Raises
+    ConfigError, which begins with one of them.
     """
     try:
         return _context(authority, certificate, key, insecure=insecure, server_name=server_name)

@@ -1,8 +1,9 @@
-"""The issuers of client certificates: of users' certificates, and of those of front proxies, which name the user of each request in its
-headers.
+"""The issuers of client certificates: of users' certificates, and of those of front proxies, which name the user of
+each request in its headers.
 
-TLS verifies a certificate with all of them together; `role_of` says which of them a verified certificate comes from. Source: the
-Kubernetes documentation, "Authenticating Proxy", and k8s.io/apiserver, pkg/authentication/request/headerrequest and x509.
+TLS verifies a certificate with all of them together; `role_of` says which of them a verified certificate comes from.
+Source: the Kubernetes documentation, "Authenticating Proxy", and k8s.io/apiserver,
+pkg/authentication/request/headerrequest and x509.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ FRONT_PROXIES: Final = "requestheader-client-ca-file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontProxies:
-    """`issuers`: PEM, empty for none. `names`: the common names of the certificates, empty for any. The rest: names of headers."""
+    """`issuers`: PEM, empty for none. `names`: the common names of the certificates, empty for any. The rest: names of
+    headers.
+    """
 
     issuers: str = ""
     names: Sequence[str] = ()
@@ -52,7 +55,9 @@ class FrontProxies:
 
     @classmethod
     def of_config_map(cls, data: Mapping[str, Any]) -> FrontProxies:
-        """The front proxies that the API server publishes in its ConfigMap. Raises ConfigError for a value that is not a list."""
+        """The front proxies that the API server publishes in its ConfigMap. Raises ConfigError for a value that is not
+        a list.
+        """
         return cls(
             issuers=str(data.get(FRONT_PROXIES) or ""),
             names=_list(data, "requestheader-allowed-names"),

@@ -1,7 +1,8 @@
 """The gate of HTTPS: users authenticate by token or client certificate, and the API server says what they may read.
 
-Results are kept for some seconds, and clients cannot make the scheduler flood the API server: a peer has few requests under review at a
-time, waits for its turn when there are many, and waits after each review that refuses it. Source: k8s.io/apiserver, DelegatingAuthenticationOptions and DelegatingAuthorizationOptions.
+Results are kept for some seconds, and clients cannot make the scheduler flood the API server: a peer has few requests
+under review at a time, waits for its turn when there are many, and waits after each review that refuses it. Source:
+k8s.io/apiserver, DelegatingAuthenticationOptions and DelegatingAuthorizationOptions.
 """
 
 from __future__ import annotations
@@ -84,8 +85,9 @@ class _Turns:
 
     @contextmanager
     def of(self, peer: str) -> Iterator[_Turn]:
-        """A context that gives the function which a request of this peer calls before each review. The first call takes a turn, which ends
-        with the context. The call raises _BusyError if the peer has too many requests, or if no turn comes in time.
+        """A context that gives the function which a request of this peer calls before each review. The first call takes
+        a turn, which ends with the context. The call raises _BusyError if the peer has too many requests, or if no turn
+        comes in time.
         """
         with ExitStack() as taken:
             mine = False
@@ -177,7 +179,9 @@ class DelegatedGate:
         return _status(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{request.path}"')
 
     async def _refusal_of_pods(self, user: User, request: web.Request, turn: _Turn) -> web.StreamResponse | None:
-        """A user who asks about a pod must be allowed to get it. A user who asks about pods of all namespaces must be allowed to list them."""
+        """A user who asks about a pod must be allowed to get it. A user who asks about pods of all namespaces must be
+        allowed to list them.
+        """
         if request.path == SHADOW_PATH:
             if await self._may_list_pods(user, "", turn):
                 return None
@@ -231,7 +235,8 @@ class DelegatedGate:
         *,
         patient: bool = False,
     ) -> bool:
-        """`asked` asks the API server about `what`: a verb and a path, which begins with a slash, or a namespace and a pod.
+        """`asked` asks the API server about `what`: a verb and a path, which begins with a slash, or a namespace and a
+        pod.
 
         `patient`: a refusal is not delayed, because the request is no misuse.
         """
@@ -261,9 +266,11 @@ class _Unusable(Enum):
 
 
 def _certified_user(request: web.Request, issuers: ClientIssuers) -> User | _Unusable | None:
-    """The user whom the client's certificate names, or whom a front proxy names with its own. TLS has verified the certificate.
+    """The user whom the client's certificate names, or whom a front proxy names with its own. TLS has verified the
+    certificate.
 
-    None: the client has no certificate; or one without a common name, and there are no front proxies that could have it.
+    None: the client has no certificate; or one without a common name, and there are no front proxies that could have
+    it.
     """
     connection: Any = request.transport.get_extra_info("ssl_object") if request.transport is not None else None
     certificate = connection.getpeercert() if connection is not None else None

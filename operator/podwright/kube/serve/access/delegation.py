@@ -1,6 +1,8 @@
-"""What the API server decides for the server of health and metrics: which user a token belongs to, and whether a user may read a path.
+"""What the API server decides for the server of health and metrics: which user a token belongs to, and whether a user
+may read a path.
 
-Everything here runs in the scheduler's loop. Source: the Kubernetes documentation, "Authenticating" and "Authorization".
+Everything here runs in the scheduler's loop. Source: the Kubernetes documentation, "Authenticating" and
+"Authorization".
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ class Delegation:
         self._authorization = authorization
 
     async def user_of(self, token: str) -> User | None:
-        """The user that the token belongs to; None if it is not valid. Raises ClusterError, and OSError or ConfigError without credentials."""
+        """The user that the token belongs to; None if it is not valid. Raises ClusterError, and OSError or ConfigError
+        without credentials.
+        """
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         answer = await self._authentication.call_with_retries("POST", TOKEN_REVIEWS, review)
         status = _mapping(_mapping(answer).get("status"))
@@ -55,16 +59,16 @@ class Delegation:
         return User(name, groups, str(user.get("uid") or ""), extra)
 
     async def allows(self, user: User, verb: str, path: str) -> bool:
-        """Whether the user may use the verb on the path. Raises as `user_of`."""
+        """True if the user may use the verb on the path. Raises as `user_of`."""
         return await self._reviewed(user, {"nonResourceAttributes": {"path": path, "verb": verb}})
 
     async def allows_pod(self, user: User, namespace: str, name: str) -> bool:
-        """Whether the user may get the pod. Raises as `user_of`."""
+        """True if the user may get the pod. Raises as `user_of`."""
         attributes = {"verb": "get", "version": "v1", "resource": "pods", "namespace": namespace, "name": name}
         return await self._reviewed(user, {"resourceAttributes": attributes})
 
     async def allows_pods(self, user: User, namespace: str) -> bool:
-        """Whether the user may list the pods of the namespace, "" for all. Raises as `user_of`."""
+        """True if the user may list the pods of the namespace, "" for all. Raises as `user_of`."""
         attributes = {"verb": "list", "version": "v1", "resource": "pods", "namespace": namespace}
         return await self._reviewed(user, {"resourceAttributes": attributes})
 
@@ -82,8 +86,8 @@ class Delegation:
         return status.get("allowed") is True and status.get("denied") is not True
 
     async def authentication(self) -> Mapping[str, Any]:
-        """The issuers of client certificates that the API server publishes; empty if it publishes none. Raises the same errors as
-        `user_of`.
+        """The issuers of client certificates that the API server publishes; empty if it publishes none. Raises the same
+        errors as `user_of`.
         """
         try:
             answer = await self._authentication.call_with_retries("GET", AUTHORITIES)

@@ -29,7 +29,9 @@ class Gate(Protocol):
 
 
 class LoopbackGate:
-    """The gate of plain HTTP, which has no users: health for everybody, everything else for clients on this machine only."""
+    """The gate of plain HTTP, which has no users: health for everybody, everything else for clients on this machine
+    only.
+    """
 
     async def refusal(self, request: web.Request) -> web.StreamResponse | None:
         if request.path in PUBLIC or request.path.startswith(tuple(f"{path}/" for path in PUBLIC)):
@@ -40,7 +42,9 @@ class LoopbackGate:
         return web.Response(status=403, text=text)
 
     def _refusal_on_loopback(self, request: web.Request) -> web.StreamResponse | None:
-        """The port has no authentication, so another website in a browser on this machine must not get anything about pods."""
+        """The port has no authentication, so another website in a browser on this machine must not get anything about
+        pods.
+        """
         if request.path not in ABOUT_PODS:
             return None
         if not is_own_name(request.host) or is_foreign(request):
@@ -52,13 +56,15 @@ class LoopbackGate:
 
 
 def is_own_name(host: str) -> bool:
-    """Whether the header Host is an IP address or localhost. Another website can give this machine a name of its own, but neither of these."""
+    """True if the header Host is an IP address or localhost. Another website can give this machine a name of its own,
+    but neither of these.
+    """
     name = host if host.endswith("]") else host.rpartition(":")[0] or host
     return name == "localhost" or _address(name) is not None
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this is localhost, or a loopback address, which may be in brackets."""
+    """True if this is localhost, or a loopback address, which may be in brackets."""
     address = _address(host.partition("%")[0])
     if address is None:
         return host == "localhost"

@@ -1,6 +1,7 @@
 """The answers of /livez, /readyz and /healthz: one line for each named check, as Kubernetes' components give them.
 
-Unlike theirs, an answer says why a check failed, because its readers run the scheduler. Source: k8s.io/apiserver, server/healthz.
+Unlike theirs, an answer says why a check failed, because its readers run the scheduler. Source: k8s.io/apiserver,
+server/healthz.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class Report:
 
 
 def report(endpoint: str, problems: Problems, *, verbose: bool = False, excluded: Collection[str] = ()) -> Report:
-    """The answer about all checks. It names them if one fails or if `verbose`. `endpoint` is its path without the slash."""
+    """The answer about all checks. It names them if one fails or if `verbose`. `endpoint` is its path without the
+    slash.
+    """
     lines, notes, healthy = [], [], True
     for name, problem in problems.items():
         if name in excluded:

@@ -1,7 +1,8 @@
 """/configz: the configuration that is in use, in the form in which kube-scheduler shows its own.
 
-`componentconfig` is a KubeSchedulerConfiguration whose profiles are the built-in policies, with all defaults. `podwright` has what
-kube-scheduler does not have: the options of the process, and the active policies. Files with credentials are named, but not read.
+`componentconfig` is a KubeSchedulerConfiguration whose profiles are the built-in policies, with all defaults.
+`podwright` has what kube-scheduler does not have: the options of the process, and the active policies. Files with
+credentials are named, but not read.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _KEPT: Final = (_URL, "nodeSelectorTerms")
 
 
 def component_configuration(options: Options, profiles: Sequence[Profile]) -> Mapping[str, Any]:
-    """The configuration in use, as a KubeSchedulerConfiguration v1 with all defaults, and without fields that Kubernetes omits if empty."""
+    """The configuration in use, as a KubeSchedulerConfiguration v1 with all defaults, and without fields that
+    Kubernetes omits if empty.
+    """
     settings = SchedulerConfiguration() if options.config is None else options.config.settings
     backoffs = options if options.config is None else settings
     percentages = {each.scheduler_name: each.percentage_of_nodes_to_score for each in settings.profiles}

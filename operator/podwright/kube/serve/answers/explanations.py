@@ -1,7 +1,8 @@
-"""/debug/explain: what the scheduler knows about one pod. The pod is named by the query: `?namespace=default&pod=web-0`.
+"""/debug/explain: what the scheduler knows about one pod. The pod is named by the query:
+`?namespace=default&pod=web-0`.
 
-Over HTTPS, users need the right to get the path, and the right to get the pod. Few answers are computed at a time, in steps that each take
-a fraction of a millisecond of the scheduler's loop. Next: engine/view/pod_answers.py.
+Over HTTPS, users need the right to get the path, and the right to get the pod. Few answers are computed at a time, in
+steps that each take a fraction of a millisecond of the scheduler's loop. Next: engine/view/pod_answers.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Long answers (/metrics, /metrics/resources), rendered at most once a second however many clients ask for them.
 
-Clients that ask at the same time share a rendering. The rendering is kept compressed, so that slow readers use little memory, and is
-dropped with its last reader.
+Clients that ask at the same time share a rendering. The rendering is kept compressed, so that slow readers use little
+memory, and is dropped with its last reader.
 """
 
 from __future__ import annotations

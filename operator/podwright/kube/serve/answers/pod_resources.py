@@ -1,7 +1,8 @@
 """/metrics/resources: what each pod requests, and its limits, with kube-scheduler's names, labels and units.
 
-The text is computed from the cache and the queue in the scheduler's thread, page by page, because 50,000 pods would block the event loop
-for too long. Sources: the Kubernetes documentation, "Kubernetes Metrics Reference"; Prometheus' text format 0.0.4.
+The text is computed from the cache and the queue in the scheduler's thread, page by page, because 50,000 pods would
+block the event loop for too long. Sources: the Kubernetes documentation, "Kubernetes Metrics Reference"; Prometheus'
+text format 0.0.4.
 """
 
 from __future__ import annotations

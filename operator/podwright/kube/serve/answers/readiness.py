@@ -1,5 +1,5 @@
-"""The checks of /readyz: what the scheduler waits for, and whether its view of the cluster is current. The checks, and the metrics of the
-same facts, are computed in the scheduler's thread.
+"""The checks of /readyz: what the scheduler waits for, and whether its view of the cluster is current. The checks, and
+the metrics of the same facts, are computed in the scheduler's thread.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from podwright.kube.serve.answers.checks import PING, Problems
 from podwright.kube.watch.watches import Watches
 
 BLIND_SECONDS: Final = 30.0
-"""A watch that is not open, an API server that does not answer, and refused credentials fail their checks after this time."""
+"""A watch that is not open, an API server that does not answer, and refused credentials fail their checks after this
+time.
+"""
 STALE_SECONDS: Final = 10.0
 """How long the page shows what may be out of date without saying so."""
 ASK_SECONDS: Final = 5.0
@@ -41,7 +43,9 @@ class Clocks:
 
 
 class ApiServerContact:
-    """Asks the API server for a sign of life. Watches alone do not show that it is gone: they may be silent for a minute."""
+    """Asks the API server for a sign of life. Watches alone do not show that it is gone: they may be silent for a
+    minute.
+    """
 
     def __init__(self, http: Http, clock: Callable[[], float]) -> None:
         self._http = http
@@ -101,7 +105,7 @@ class Readiness:
         self._tasks = tasks
         self._clocks = clocks
         self.stopping = False
-        """Whether the process is shutting down."""
+        """True if the process is shutting down."""
 
     def problems(self) -> Problems:
         """Why each check fails; empty if it does not."""
@@ -117,7 +121,9 @@ class Readiness:
         }
 
     def stale(self) -> tuple[float, str]:
-        """How many seconds ago the cluster was last seen as it was then, and why; 0 and "" while it is seen, or for STALE_SECONDS."""
+        """How many seconds ago the cluster was last seen as it was then, and why; 0 and "" while it is seen, or for
+        STALE_SECONDS.
+        """
         blind = [(seconds, f"{name} cannot be listed") for name, seconds in self._watches.blind().items()]
         silent = (self._contact.silent_seconds, f"the API server does not answer: {self._contact.failure}")
         worst = max((silent, *blind))

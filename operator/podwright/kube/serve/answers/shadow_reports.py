@@ -1,7 +1,7 @@
 """/debug/shadow: the reports of the policies in shadow mode. `?policy=NAME` leaves out all others.
 
-Over HTTPS, users need the right to get the path, and the right to list pods: the answer names pods of all namespaces. Few answers are computed at
-a time, in short steps of the scheduler's loop. Next: engine/shadow/report.py.
+Over HTTPS, users need the right to get the path, and the right to list pods: the answer names pods of all namespaces.
+Few answers are computed at a time, in short steps of the scheduler's loop. Next: engine/shadow/report.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Answers that the scheduler's loop computes in short steps, between which it decides. Few of one kind are computed at a time."""
+"""Answers that the scheduler's loop computes in short steps, between which it decides. Few of one kind are computed at
+a time.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """One connection of a client: its limits in time, and the HTTP protocol that it carries.
 
-Unless its limits say otherwise, a connection serves one request, so that the pace of accepting connections bounds the pace of requests too. It ends when a limit
-is reached, however the client behaves: the handshake and the head of the request must arrive in time and be short, the client must
-read its answer, and all of it must end.
+Unless its limits say otherwise, a connection serves one request, so that the pace of accepting connections bounds the
+pace of requests too. It ends when a limit is reached, however the client behaves: the handshake and the head of the
+request must arrive in time and be short, the client must read its answer, and all of it must end.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ class Limits:
     request_bytes: int = 32 * 1024
     """What a client may send on one connection. Most of it is a token, which can have some 10 KB."""
     mean_bytes: int = 16 * 1024
-    """`connections` times this is what all clients together may have sent on the connections that are open. A peer that has sent less
-    than this never loses a connection because of others."""
+    """`connections` times this is what all clients together may have sent on the connections that are open. A peer that
+    has sent less than this never loses a connection because of others."""
     head_seconds: float = 10.0
     """How long the TLS handshake and the head of the request may take together."""
     stall_seconds: float = 10.0
     """How long a client may leave its answer unread."""
     total_seconds: float = 60.0
-    """How long all of it may take, until the answer is sent. With `idle_seconds`, from the arrival of the last request."""
+    """How long all of it may take, until the answer is sent. With `idle_seconds`, from the arrival of the last request.
+    """
     idle_seconds: float = 0.0
-    """How long a connection waits for its next request; 0: it serves only one. Then the first three limits of bytes and seconds are for all
-    requests of a connection, or for the first."""
+    """How long a connection waits for its next request; 0: it serves only one. Then the first three limits of bytes and
+    seconds are for all requests of a connection, or for the first."""
 
     @property
     def keep_alive(self) -> bool:
-        """Whether a connection serves several requests."""
+        """True if a connection serves several requests."""
         return self.idle_seconds > 0
 
 
@@ -57,7 +58,7 @@ class Connection(asyncio.Protocol):
         self.byte_count = 0
         """How many bytes the client has sent for `http`."""
         self.answering = False
-        """Whether the head of the request has arrived."""
+        """True if the head of the request has arrived."""
         self.http = http
         self._limits = limits
         self._received = received

@@ -1,8 +1,8 @@
 """A listening port whose clients cannot use up the process: connections are bounded, and accepting them is paced.
 
-When all connections are taken, a new one replaces the oldest of the peer that has most. So a peer with many open connections keeps no other
-peer out. The same holds for the bytes of requests. asyncio's own servers have no such limits, and log each of a hundred failures to accept
-with a traceback.
+When all connections are taken, a new one replaces the oldest of the peer that has most. So a peer with many open
+connections keeps no other peer out. The same holds for the bytes of requests. asyncio's own servers have no such
+limits, and log each of a hundred failures to accept with a traceback.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ class Connections:
         return [connection for mine in self._of.values() for connection in mine]
 
     def least_deserving(self) -> Connection:
-        """The connection to drop if there are too many: of the peer with most connections, the oldest whose request has not arrived; if all
-        have arrived, the oldest. There must be a connection.
+        """The connection to drop if there are too many: of the peer with most connections, the oldest whose request has
+        not arrived; if all have arrived, the oldest. There must be a connection.
         """
         return _oldest([*max(self._of.values(), key=len)])
 
     def greediest(self) -> Connection:
-        """The connection to drop if there are too many bytes: as `least_deserving`, but of the peer that has sent most bytes, and among its
-        connections that have sent any. There must be one.
+        """The connection to drop if there are too many bytes: as `least_deserving`, but of the peer that has sent most
+        bytes, and among its connections that have sent any. There must be one.
         """
         mine = max(self._of.values(), key=_bytes_of)
         return _oldest([connection for connection in mine if connection.byte_count])

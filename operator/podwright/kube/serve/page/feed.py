@@ -1,6 +1,8 @@
-"""The data of the page: read from the scheduler a few times a second, once for all viewers, and only while there are any.
+"""The data of the page: read from the scheduler a few times a second, once for all viewers, and only while there are
+any.
 
-The scheduler is asked in steps of about a millisecond, between which it decides. A viewer who does not read fast enough is dropped.
+The scheduler is asked in steps of about a millisecond, between which it decides. A viewer who does not read fast enough
+is dropped.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ class Viewer:
 
 
 class Feed:
-    """See the module. Runs in the server's thread; `shown` and what it gives in that of the cache. `shown`: None before the start."""
+    """See the module. Runs in the server's thread; `shown` and what it gives in that of the cache. `shown`: None before
+    the start.
+    """
 
     def __init__(
         self, shown: Callable[[], Shown | None], asker: Asker, clock: Callable[[], float] = time.monotonic
@@ -89,7 +93,7 @@ class Feed:
 
     @property
     def full(self) -> bool:
-        """Whether there are as many viewers as there may be."""
+        """True if there are as many viewers as there may be."""
         return self.viewers >= MOST_VIEWERS
 
     @property
@@ -99,7 +103,7 @@ class Feed:
 
     @property
     def running(self) -> bool:
-        """Whether the feed reads from the scheduler."""
+        """True if the feed reads from the scheduler."""
         return self._running is not None
 
     def add(self, viewer: Viewer) -> None:
@@ -166,8 +170,8 @@ class Feed:
 
     async def _send_nodes(self, shown: Shown) -> None:
         nodes, now = self._nodes, self._clock()
-        anew = nodes.further_resources and now >= self._completed + COMPLETE_SECONDS
-        position = None if anew else nodes.position
+        again = nodes.further_resources and now >= self._completed + COMPLETE_SECONDS
+        position = None if again else nodes.position
         changes = await last_of(self._asker, lambda: node_changes(shown.cache, position))
         known = nodes.everything() if changes.complete and nodes.position is not None else None
         change = nodes.take(changes)

@@ -1,4 +1,6 @@
-"""The files of the page, from the package: read once, sent compressed, with headers that let the browser load nothing from elsewhere."""
+"""The files of the page, from the package: read once, sent compressed, with headers that let the browser load nothing
+from elsewhere.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The nodes as the page gets them: a message with all of them in columns, then messages with what has changed.
 
-Zones, racks and what nodes can allocate are the same for many nodes. So a message lists each once, and a node has its number. 5,000 nodes
-take some 150 KB.
+Zones, racks and what nodes can allocate are the same for many nodes. So a message lists each once, and a node has its
+number. 5,000 nodes take some 150 KB.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What the page shows: of a running scheduler, or of a cluster that is simulated. All of it runs in the thread of the cache."""
+"""What the page shows: of a running scheduler, or of a cluster that is simulated. All of it runs in the thread of the
+cache.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from podwright.engine.view.waiting import PendingPod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """See the module. `clock`: of the times since when `pods` wait. `simulated`: there is no scheduler; the page can try hypotheses.
-    `stale`: how many seconds ago the cluster was last seen, and why; 0 while it is seen.
+    """See the module. `clock`: of the times since when `pods` wait. `simulated`: there is no scheduler; the page can
+    try hypotheses. `stale`: how many seconds ago the cluster was last seen, and why; 0 while it is seen.
     """
 
     cache: Cache

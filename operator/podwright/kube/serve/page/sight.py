@@ -26,7 +26,7 @@ class Sight:
     namespace: str | None
 
     def shows(self, namespace: str) -> bool:
-        """Whether the pods of a namespace are shown by name."""
+        """True if the pods of a namespace are shown by name."""
         return self.namespace is not None and self.namespace in ("", namespace)
 
 
@@ -36,12 +36,12 @@ SIGHT: Final = web.RequestKey("podwright_sight", Sight)
 
 
 def is_file(path: str) -> bool:
-    """Whether a path is that of a file of the page, which everybody may read."""
+    """True if a path is that of a file of the page, which everybody may read."""
     return (path == FILES or path.startswith(f"{FILES}/")) and path not in DATA
 
 
 def is_foreign(request: web.Request) -> bool:
-    """Whether another website has a browser send the request. Programs other than browsers do not say who does."""
+    """True if another website has a browser send the request. Programs other than browsers do not say who does."""
     return request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin")
 
 

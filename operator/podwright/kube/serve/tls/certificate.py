@@ -1,6 +1,7 @@
 """The certificate of the server: from files, which are read again when they change, or self-signed.
 
-The last good certificate stays in use while the files hold garbage, a key of another certificate, or an expired certificate.
+The last good certificate stays in use while the files hold garbage, a key of another certificate, or an expired
+certificate.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class ServingCertificate:
         files: Files | None = None,
         prepare: Callable[[ssl.SSLContext], None] = lambda _context: None,
     ) -> None:
-        """Loads the certificate: from `files`, or as the options say. Raises ConfigError, which names the option or the file.
+        """Loads the certificate: from `files`, or as the options say. Raises ConfigError, which names the option or the
+        file.
 
         `reloaded` gets "success" or "error" for each change, `prepare` each new context.
         """
@@ -104,7 +106,9 @@ class ServingCertificate:
         self._reloaded("success")
 
     def trust_clients_of(self, authorities: str) -> None:
-        """Asks clients for certificates of these issuers (PEM) from now on. Raises ConfigError; then nothing has changed."""
+        """Asks clients for certificates of these issuers (PEM) from now on. Raises ConfigError; then nothing has
+        changed.
+        """
         if authorities != self._client_authorities:
             self.context = self._new_context(self._pair, authorities)
             self._client_authorities = authorities

@@ -1,4 +1,5 @@
-"""All certificates of the server: the default one, and those of --tls-sni-cert-key, which clients get for the names that they ask for.
+"""All certificates of the server: the default one, and those of --tls-sni-cert-key, which clients get for the names
+that they ask for.
 
 Source: k8s.io/apiserver, pkg/server/dynamiccertificates/named_certificates.go, and Go's crypto/tls.
 """
@@ -37,7 +38,9 @@ class ServingCertificates:
         self._by_name = dict(self._pairs())
 
     def context(self, address: str) -> ssl.SSLContext:
-        """For a new connection to this address of ours. A client that asks for a name gets the certificate for that name instead."""
+        """For a new connection to this address of ours. A client that asks for a name gets the certificate for that
+        name instead.
+        """
         return self._by_name.get(_plain(address), self._default).context
 
     @property
@@ -61,7 +64,9 @@ class ServingCertificates:
         return [self._default, *(certificate for _, certificate in self._named)]
 
     def _pairs(self) -> Iterator[tuple[str, ServingCertificate]]:
-        """Names that were given come before those of the certificates, and then the first certificate: the last pair of a name counts."""
+        """Names that were given come before those of the certificates, and then the first certificate: the last pair of
+        a name counts.
+        """
         for names, certificate in reversed(self._named):
             if not names:
                 yield from ((name.lower(), certificate) for name in certificate.names if not _is_address(name))

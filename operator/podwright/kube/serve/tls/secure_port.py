@@ -33,7 +33,9 @@ class Tls:
     def __init__(
         self, options: Options, delegation: Delegation, *, loop: SchedulerLoop, reloaded: Callable[[str], None]
     ) -> None:
-        """`reloaded` gets "success" or "error" for each change of a certificate. Raises ConfigError for files that cannot be used."""
+        """`reloaded` gets "success" or "error" for each change of a certificate. Raises ConfigError for files that
+        cannot be used.
+        """
         self._options = options
         self._delegation = delegation
         self._loop = loop
@@ -64,7 +66,9 @@ class Tls:
             await asyncio.sleep(CHECK_SECONDS)
 
     async def check(self, *, look_up: bool) -> None:
-        """Reads all files again, and looks the client CAs up in the cluster. What cannot be used is logged once, and changes nothing."""
+        """Reads all files again, and looks the client CAs up in the cluster. What cannot be used is logged once, and
+        changes nothing.
+        """
         self._certificates.reload()
         try:
             self._trust(self._read(self.issuers))

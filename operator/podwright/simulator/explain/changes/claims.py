@@ -1,6 +1,6 @@
 """Changes of the ResourceClaims of a pod, and of the pods that have devices, after which the pod may get its devices.
 
-The spec of a claim cannot be changed: it has to be created anew, or its template.
+The spec of a claim cannot be changed: it has to be recreated, or its template.
 """
 
 from __future__ import annotations

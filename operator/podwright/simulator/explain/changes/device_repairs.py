@@ -1,6 +1,7 @@
-"""Repairs of a pod's ResourceClaims: of the name of a device class that does not exist, and of a selector that fails on a device.
+"""Repairs of a pod's ResourceClaims: of the name of a device class that does not exist, and of a selector that fails on
+a device.
 
-The spec of a claim cannot be changed: it has to be created anew, or its template. That of a DeviceClass can.
+The spec of a claim cannot be changed: it has to be recreated, or its template. That of a DeviceClass can.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def of_missing_classes(trials: Trials, pod: PodInfo) -> Iterator[Change]:
 
 
 def fails_selector(problem: str) -> bool:
-    """Whether this is the error of a selector, of a claim or of a class."""
+    """True if this is the error of a selector, of a claim or of a class."""
     return _FAILED.search(problem) is not None
 
 
@@ -183,7 +184,9 @@ def _guard(spec: Raw) -> bool:
 
 
 def _guarded(expression: str) -> str:
-    """The expression with guards: it is false where a device lacks what the expression reads. Empty if no guard is known."""
+    """The expression with guards: it is false where a device lacks what the expression reads. Empty if no guard is
+    known.
+    """
     reads = dict.fromkeys(found[0] for found in _READ.finditer(expression))
     reads = {read: None for read in reads if f"has({read})" not in expression}
     guarded = " && ".join([*(f"has({read})" for read in reads), f"({expression})"])

@@ -1,5 +1,5 @@
-"""Changes that would help a pod group: more members, a smaller minimum, smaller or other members, one more node. Each is proved by a
-decision about all members.
+"""Changes that would help a pod group: more members, a smaller minimum, smaller or other members, one more node. Each
+is proved by a decision about all members.
 """
 
 from __future__ import annotations
@@ -159,7 +159,9 @@ def _smaller(trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo
 def _less(
     trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo, decision: GangRejection
 ) -> Iterator[Change]:
-    """Smaller requests of all members, by a part or all of what the first member that fits nowhere lacks on the nearest node."""
+    """Smaller requests of all members, by a part or all of what the first member that fits nowhere lacks on the nearest
+    node.
+    """
     waiting = trials.cache.groups.members(group.key).unplaced()
     if any(each.raw is None for each in waiting):
         return
@@ -268,7 +270,9 @@ def _with_spec_of(changed: Mapping[str, Any], member: PodInfo, model: PodInfo) -
 def _members_with_less(
     waiting: Sequence[PodInfo], less: Mapping[str, int], parts: int
 ) -> Sequence[tuple[str, PodInfo]] | None:
-    """The members with requests that are smaller by `parts` of the _PARTS of `less`; None if a member does not request that much."""
+    """The members with requests that are smaller by `parts` of the _PARTS of `less`; None if a member does not request
+    that much.
+    """
     amounts = {resource: -(-amount * parts // _PARTS) for resource, amount in less.items()}
     found = []
     for pod in waiting:

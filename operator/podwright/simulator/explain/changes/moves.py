@@ -1,7 +1,7 @@
 """Pods that would have to move: the fewest on a node that make room, if all of them fit on other nodes.
 
-The victims are chosen by the dry run of preemption, so budgets and importance count as they do there. Pods of DaemonSets and static pods do
-not move, and no PodDisruptionBudget is broken.
+The victims are chosen by the dry run of preemption, so budgets and importance count as they do there. Pods of
+DaemonSets and static pods do not move, and no PodDisruptionBudget is broken.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class Moves:
 
 
 def moves_from(trials: Trials, framework: Framework, state: CycleState, pod: PodInfo, node: NodeInfo) -> Moves | None:
-    """The pods to move off the node; None if there are none that could. `state`: of the pod's PreFilter. Raises PluginError."""
+    """The pods to move off the node; None if there are none that could. `state`: of the pod's PreFilter. Raises
+    PluginError.
+    """
     found = _in_the_way(trials, framework, state, pod, node)
     return None if found is None else _elsewhere(trials, pod, found)
 
@@ -77,7 +79,9 @@ def _elsewhere(trials: Trials, pod: PodInfo, victims: Sequence[PodInfo]) -> Move
 
 
 def ending(trials: Trials, pod: PodInfo, others: Sequence[PodInfo]) -> str:
-    """The node where the pod goes once these placed pods have ended, and their claims with them; empty if that does not help."""
+    """The node where the pod goes once these placed pods have ended, and their claims with them; empty if that does not
+    help.
+    """
     with Trial(trials.cluster) as trial:
         trial.evict(others)
         return trials.place_in(trial, pod)

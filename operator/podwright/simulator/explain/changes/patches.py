@@ -1,6 +1,7 @@
 """Merge patches: what differs between two versions of an object, for people to read and for `kubectl patch`.
 
-Containers, their ports and topology spread constraints merge by their keys, as in a strategic merge patch; all other lists are replaced.
+Containers, their ports and topology spread constraints merge by their keys, as in a strategic merge patch; all other
+lists are replaced.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
 
 
 def _same_keys(before: list[Any], after: list[Any], key: str) -> bool:
-    """Whether both lists have the same entries by their keys, each once."""
+    """True if both lists have the same entries by their keys, each once."""
     keys = [each.get(key) for each in before]
     return keys == [each.get(key) for each in after] and len({*keys}) == len(keys)
 
 
 def _has_twins(items: list[Any], key: str) -> bool:
-    """Whether two entries have the same key, so that they cannot be merged by it."""
+    """True if two entries have the same key, so that they cannot be merged by it."""
     keys = [each.get(key) for each in items]
     return len({*keys}) < len(keys)
 

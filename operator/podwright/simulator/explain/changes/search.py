@@ -1,4 +1,5 @@
-"""Searches the least change of a pod, and of the cluster, that places it. Each was proved by a decision before it is returned.
+"""Searches the least change of a pod, and of the cluster, that places it. Each was proved by a decision before it is
+returned.
 
 The nearest nodes are tried first, and the search ends after MOST_TRIALS decisions, so that it takes a bounded time.
 """
@@ -46,7 +47,7 @@ USERS_TRIED: Final = 4
 _RULES: Final = PolicyRules.name
 DEVICES: Final = DynamicResources.name
 _LIVE: Final = frozenset(("tolerations", "schedulingGates"))
-"""Fields of a pod's spec that may be changed while it is pending. With any other, the pod has to be created anew."""
+"""Fields of a pod's spec that may be changed while it is pending. With any other, the pod has to be recreated."""
 _FAR_ABOVE: Final = 2_000_000_000
 
 

@@ -70,15 +70,17 @@ class Trials:
         return "" if policy is None else place(trial, policy, pod)
 
     def place_again(self, trial: Trial, pod: PodInfo, only: str = "") -> str:
-        """The node where a pod fits that was evicted in the trial; "" if there is none. The pod stays there until the trial ends. `only`:
-        the one node that may be chosen.
+        """The node where a pod fits that was evicted in the trial; "" if there is none. The pod stays there until the
+        trial ends. `only`: the one node that may be chosen.
         """
         self.begin()
         made = trial.with_claims(created_anew(self.cluster, pod, pod.name))
         return place(trial, self.cluster.policy_for(pod), made, only)
 
     def preempts(self, pod: PodInfo) -> PostFilterResult | None:
-        """The node to which the pod is nominated, and its victims there; None if it does not preempt. Raises PluginError."""
+        """The node to which the pod is nominated, and its victims there; None if it does not preempt. Raises
+        PluginError.
+        """
         self.begin()
         framework = self.cluster.policy_for(pod).framework
         decision = schedule(framework, self.cache, pod, _first)

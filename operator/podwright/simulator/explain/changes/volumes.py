@@ -26,7 +26,9 @@ Objects = list[tuple[str, Mapping[str, Any]]]
 
 
 def lacking(cache: Cache, pod: PodInfo, node: Node | None) -> tuple[str, Objects]:
-    """Objects that may help, all together, with a text; empty if there are none. `node`: where a volume would have to be; None: no node is near."""
+    """Objects that may help, all together, with a text; empty if there are none. `node`: where a volume would have to
+    be; None: no node is near.
+    """
     found = [*_lacking(cache, pod, node)]
     return " and ".join(text for text, _ in found), [each for _, objects in found for each in objects]
 
@@ -47,7 +49,9 @@ def remounted(cache: Cache, pod: PodInfo) -> Iterator[tuple[str, dict[str, Any]]
 
 
 def labels_reaching(cache: Cache, pod: PodInfo) -> dict[str, str]:
-    """Labels of a node that reaches the volumes of the pod, or may get them; empty if they name no place, or different ones."""
+    """Labels of a node that reaches the volumes of the pod, or may get them; empty if they name no place, or different
+    ones.
+    """
     places: dict[str, set[str]] = {}
     selected = pod.node_affinity.node_selector
     for key, values in chain.from_iterable(map(_place_of, _where(cache, pod))):
@@ -69,7 +73,9 @@ def _where(cache: Cache, pod: PodInfo) -> Iterator[Mapping[str, Any]]:
 
 
 def _place_of(raw: Mapping[str, Any]) -> list[tuple[str, set[str]]]:
-    """The values by label that a volume or a storage class asks of nodes, in the first of its terms. Never raises, whatever the object contains."""
+    """The values by label that a volume or a storage class asks of nodes, in the first of its terms. Never raises,
+    whatever the object contains.
+    """
     try:
         if "provisioner" in raw:
             return [(each["key"], {*each["values"]}) for each in raw["allowedTopologies"][0]["matchLabelExpressions"]]
@@ -83,8 +89,10 @@ def _place_of(raw: Mapping[str, Any]) -> list[tuple[str, set[str]]]:
 
 
 def emptied(cache: Cache, pod: PodInfo) -> Iterator[tuple[str, Objects]]:
-    """Claims that are created anew and get new volumes where the pod goes: one of them, then all. What is on their volumes is lost to the pod."""
-    anew = []
+    """Claims that are recreated and get new volumes where the pod goes: one of them, then all. What is on their volumes
+    is lost to the pod.
+    """
+    again = []
     for name, ephemeral in claims_of(pod):
         claim = cache.store.get(CLAIM, name, pod.namespace)
         spec = (claim or {}).get("spec") or {}
@@ -99,11 +107,13 @@ def emptied(cache: Cache, pod: PodInfo) -> Iterator[tuple[str, Objects]]:
             annotations = (claim["metadata"].get("annotations") or {}).items()
             kept = {key: value for key, value in annotations if not key.startswith(_BOUND)}
             metadata = {**claim["metadata"], "annotations": kept}
-            anew.append({**claim, "metadata": metadata, "spec": {**made, "storageClassName": class_name}, "status": {}})
-    for claims in [*([each] for each in anew), *([anew] if len(anew) > 1 else [])]:
+            again.append(
+                {**claim, "metadata": metadata, "spec": {**made, "storageClassName": class_name}, "status": {}}
+            )
+    for claims in [*([each] for each in again), *([again] if len(again) > 1 else [])]:
         names = listed([f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in claims])
         lost, volume = ("its data", "a new volume") if len(claims) == 1 else ("their data", "new volumes")
-        text = f"create the claim {names} anew, without {lost}, for {volume} where the pod goes"
+        text = f"create the claim {names} again, without {lost}, for {volume} where the pod goes"
         yield text, [(CLAIM, each) for each in claims]
 
 
@@ -131,7 +141,7 @@ def _of_other_class(cache: Cache, claim: Mapping[str, Any]) -> Iterator[tuple[st
     before, metadata = str(claim["spec"]["storageClassName"]), claim["metadata"]
     close = similar_class(cache, before)
     if close:
-        text = f"create the claim {metadata.get('namespace')}/{metadata['name']} anew, of storage class {close} instead of {before}"
+        text = f"create the claim {metadata.get('namespace')}/{metadata['name']} again, of storage class {close} instead of {before}"
         yield text, [(CLAIM, {**claim, "spec": {**claim["spec"], "storageClassName": close}})]
 
 
@@ -149,7 +159,7 @@ def _class_with_provisioner(cache: Cache) -> str:
 
 
 def _provisions_anywhere(raw: Mapping[str, Any] | None) -> bool:
-    """Whether the storage class provisions a volume where the pod goes."""
+    """True if the storage class provisions a volume where the pod goes."""
     found = raw or {}
     return (
         found.get("provisioner", NO_PROVISIONER) != NO_PROVISIONER

@@ -304,7 +304,9 @@ async def test_pods_without_claims_need_no_pre_bind():
 
 
 class Rival:
-    """Another scheduler gives the device to the claim `theirs`, right before (or after) our allocation is written to `mine`."""
+    """Another scheduler gives the device to the claim `theirs`, right before (or after) our allocation is written to
+    `mine`.
+    """
 
     def __init__(self, after=False):
         self.scheduler = Scheduler(make_claim("mine", exactly()), make_claim("theirs", exactly()))

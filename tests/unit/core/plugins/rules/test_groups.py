@@ -1,4 +1,6 @@
-"""Rules in groups: a decision evaluates only what the last one changed, and the results are those of each rule on each node."""
+"""Rules in groups: a decision evaluates only what the last one changed, and the results are those of each rule on each
+node.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Plans are shared by nodes that do not differ in what matters, and storage capacities are found by the labels that they require."""
+"""Plans are shared by nodes that do not differ in what matters, and storage capacities are found by the labels that
+they require.
+"""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,6 @@
-"""Masks of requirements agree with the rule for one node, whether the table has a column of the label, reads it, or no node has it."""
+"""Masks of requirements agree with the rule for one node, whether the table has a column of the label, reads it, or no
+node has it.
+"""
 
 import sys
 

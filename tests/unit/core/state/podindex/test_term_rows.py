@@ -35,7 +35,9 @@ def zones():
 
 
 def totals(cache, **labels):
-    """By topology key: the number of anti-affinity terms of placed pods that match a pod with these labels, and in each domain."""
+    """By topology key: the number of anti-affinity terms of placed pods that match a pod with these labels, and in each
+    domain.
+    """
     matched = cache.pods_index.matching_terms(pending(labels=labels)).anti_required
     found = {}
     for key, sums in cache.pods_index.sums_of_groups(matched):

@@ -132,7 +132,7 @@ def test_a_rolled_back_transaction_changes_nothing(reader):
     assert placed(cache) == {"a": 1000, "b": 0}
     time.now += 26.0
     cache.signals.take("load", samples({"a": 1.0}))
-    assert placed(cache) == {"a": 0, "b": 0}, "the pod was not placed anew"
+    assert placed(cache) == {"a": 0, "b": 0}, "the pod was not placed again"
 
 
 def test_pods_that_were_there_before_somebody_asks_count_by_their_start():

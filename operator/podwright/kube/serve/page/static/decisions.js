@@ -22,7 +22,7 @@ export class Decisions {
     fill(this.#list, [NONE()]);
   }
 
-  /** The stream begins anew. */
+  /** The stream begins again. */
   reset() {
     this.#first = true;
   }

@@ -28,7 +28,7 @@ export class NodeMap {
   #shown = 0;
   #dirty = new Set();
   #frame = 0;
-  #anew = true;
+  #again = true;
   #found = null;
   cursor = -1;
   selected = -1;
@@ -56,7 +56,7 @@ export class NodeMap {
 
   /** Everything may be elsewhere, or look different. */
   arrange() {
-    this.#anew = true;
+    this.#again = true;
     this.#ask();
   }
 
@@ -118,14 +118,14 @@ export class NodeMap {
 
   #paint() {
     this.#frame = 0;
-    if (this.#anew) this.#paintAll();
+    if (this.#again) this.#paintAll();
     else for (const slot of this.#dirty) this.#paintCell(slot, true);
     this.#dirty.clear();
     this.#box.dataset.painted = `${this.painted.all} ${this.painted.cells}`;
   }
 
   #paintAll() {
-    this.#anew = false;
+    this.#again = false;
     this.painted.all += 1;
     const width = Math.max(200, this.#box.clientWidth - 2);
     const slots = this.#nodes.slots();

@@ -120,7 +120,7 @@ export class Simulation {
   forget() {
     if (this.#result === null) return;
     this.#reset();
-    say(byId("outcome"), "The cluster was loaded anew. Simulate again to see what changes now.");
+    say(byId("outcome"), "The cluster was loaded again. Simulate again to see what changes now.");
   }
 
   #clear() {
