@@ -41,7 +41,8 @@ class UnusablePolicyError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterVerdict:
-    """The nodes that pass, as positions in the names that were asked about, and the messages about the others by name."""
+    """The nodes that pass, as positions in the names that were asked about, and the messages about the others by name.
+    """
 
     kept: NDArray[np.intp]
     failed: Mapping[str, str]

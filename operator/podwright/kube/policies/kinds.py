@@ -34,9 +34,13 @@ class PolicyKind:
         self.plural = "LocalSchedulerPolicies" if local else "SchedulerPolicies"
         self.pause_factor, self.announce_seconds = (19.0, 1.0) if local else (4.0, 0.0)
         self.policies: Policies = self._set.local if local else self._set
-        without = "only SchedulerPolicies decide" if local else "the built-in default policy decides"
-        self.off = f"{self.plural} are off (%s: %s): {without}"
+        self.off = (
+            "LocalSchedulerPolicies are off (%s: %s): only SchedulerPolicies decide"
+            if local
+            else "SchedulerPolicies are off (%s: %s): the built-in default policy decides"
+        )
         """The log line if the kind cannot be read, with the path and the reason left out."""
+        without = self.off.partition("): ")[2]
         self.gone = f"{self.plural} are not served any more: {without}"
 
     def key_of(self, raw: Raw) -> str:
