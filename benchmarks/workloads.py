@@ -291,8 +291,7 @@ def numbered(template: Any, number: int, modulus: int = 1) -> Any:
 
 
 def render_pod(body: Json, name: str, namespace: str) -> Json:
-    """A pod from a template. Without containers in the template, it gets one that requests 100m CPU and 500Mi memory.
-    """
+    """A pod from a template. Without containers in the template, it gets one that requests 100m CPU and 500Mi memory."""
     spec: dict[str, Any] = {"schedulerName": SCHEDULER_NAME, **body.get("spec", {})}
     rendered = pod(name, namespace, labels=body.get("metadata", {}).get("labels", {}))
     rendered["spec"] |= spec

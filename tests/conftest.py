@@ -66,8 +66,7 @@ def _log_level() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _no_tracebacks(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Exceptions that are parameters of a test live as long as the tests, and would keep the frames that raised them.
-    """
+    """Exceptions that are parameters of a test live as long as the tests, and would keep the frames that raised them."""
     yield
     callspec = getattr(request.node, "callspec", None)
     for value in () if callspec is None else callspec.params.values():

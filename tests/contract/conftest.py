@@ -115,8 +115,7 @@ class Api:
             return Answer(answer.status, orjson.loads(text) if text[:1] in b"{[" else text.decode())
 
     async def until(self, status: int, method: str, path: str, body: Any = None) -> Answer:
-        """Repeats a request until the response has this code, because a real server needs a moment to serve a new kind.
-        """
+        """Repeats a request until the response has this code, because a real server needs a moment to serve a new kind."""
         for _ in range(400):
             answer = await self(method, path, body)
             if answer.status == status:

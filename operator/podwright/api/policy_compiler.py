@@ -89,8 +89,7 @@ class PolicyCompiler:
         return self._compiled(source, self._classes, self.built_in_for(source.spec.scheduler_name).profile)
 
     def composed(self, base: CompiledPolicy, local: LocalPolicy) -> CompiledPolicy:
-        """The local policy, combined with `base` and checked. Raises PolicyError, and what plugins and `check` raise.
-        """
+        """The local policy, combined with `base` and checked. Raises PolicyError, and what plugins and `check` raise."""
         policy = compose(base, local, self._classes, self._features, self.queue_sort, self.settings)
         if self._check is not None:
             self._check(policy)

@@ -180,8 +180,7 @@ class PolicySet(KnownPolicies[KnownPolicy]):
     def within(
         self, policy: CompiledPolicy | None, pod: PodInfo, namespace_labels: Mapping[str, str]
     ) -> CompiledPolicy | None:
-        """The policy that decides about the pod if this one is selected: this policy, or a local policy that it bounds.
-        """
+        """The policy that decides about the pod if this one is selected: this policy, or a local policy that it bounds."""
         if policy is None or pod.namespace not in self.local.namespaces:
             return policy
         return self.local.select(policy, Subject.of(pod, namespace_labels))

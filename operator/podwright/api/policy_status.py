@@ -229,8 +229,7 @@ class PolicyStatus:
 
 
 def basis_of(policies: Policies, applied: ApplyResult) -> tuple[object, ...]:
-    """What `status_of` depends on, without `previous` and `work`. Equal tuples mean the same status; cheap to compare.
-    """
+    """What `status_of` depends on, without `previous` and `work`. Equal tuples mean the same status; cheap to compare."""
     name = applied.name
     return (
         applied,

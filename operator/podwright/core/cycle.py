@@ -286,8 +286,7 @@ def place(
     *,
     extra: Int64s | None = None,
 ) -> Placement:
-    """Score, and the choice of a node, if there is at least one. `extra`: int64[feasible], to be added to the scores.
-    """
+    """Score, and the choice of a node, if there is at least one. `extra`: int64[feasible], to be added to the scores."""
     feasible = search.feasible
     names = cache.table.names
     rejected = search.diagnosis.plugins() if search.diagnosis.stages or search.diagnosis.explicit else {}

@@ -264,8 +264,7 @@ class Engine:
             self._turns.begin(policy, seconds)
 
     async def run_housekeeping(self) -> None:
-        """Does the periodic checks, compacts caches, and reclaims memory while the loop is idle, until it is cancelled.
-        """
+        """Does the periodic checks, compacts caches, and reclaims memory while the loop is idle, until it is cancelled."""
         rounds = until_compaction = 0
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)

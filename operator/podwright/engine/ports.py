@@ -243,8 +243,7 @@ class Intake(Protocol):
     """The source of changes of the cluster for the engine."""
 
     def hold_back(self) -> None:
-        """Holds back what arrives, until `go_on`. Meanwhile no more is read than fits into the buffers of connections.
-        """
+        """Holds back what arrives, until `go_on`. Meanwhile no more is read than fits into the buffers of connections."""
 
     def go_on(self) -> None:
         """Hands over what was held back, in its order."""

@@ -47,8 +47,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A pod that would go elsewhere. `node`: where it is now, empty if it is pending; `why`: what makes the difference.
-    """
+    """A pod that would go elsewhere. `node`: where it is now, empty if it is pending; `why`: what makes the difference."""
 
     pod: str
     node: str

@@ -134,8 +134,7 @@ class Server:
         return _bytes(b'%b,"items":[%b]}' % (head[:-1], b",".join(items)))
 
     def _keep_snapshot(self, rv: int, entries: list[Entry]) -> str:
-        """Keeps a list for its further pages, and returns its token. Entries are immutable, so the list is a snapshot.
-        """
+        """Keeps a list for its further pages, and returns its token. Entries are immutable, so the list is a snapshot."""
         token = f"{rv}x{id(entries):x}"
         self._snapshots[token] = rv, entries
         if len(self._snapshots) > SNAPSHOTS:

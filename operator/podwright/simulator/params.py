@@ -63,8 +63,7 @@ def split_missing(missing: Mapping[str, str]) -> tuple[dict[str, str], dict[Conf
 
 
 def named_in(objects: Iterable[Raw], namespace: str) -> dict[ConfigMap, Keys]:
-    """The ConfigMaps that policies among the objects name, with the keys that they read. `namespace`: the operator's.
-    """
+    """The ConfigMaps that policies among the objects name, with the keys that they read. `namespace`: the operator's."""
     found: dict[ConfigMap, Keys] = {}
     for config_map, spec in _references(objects, namespace):
         known, keys = found.get(config_map, frozenset()), _keys_read(spec)

@@ -121,8 +121,7 @@ class ControlPlane:
         return self
 
     def stop(self, *, keep_logs: bool = False) -> None:
-        """Kills all processes and removes the folder. With `keep_logs`, keeps the logs and prints their path to stderr.
-        """
+        """Kills all processes and removes the folder. With `keep_logs`, keeps the logs and prints their path to stderr."""
         self.client.close()
         for process in (*reversed(self._components), self.api_server, self.etcd):
             process.kill()

@@ -102,8 +102,7 @@ _logs: dict[Path, int] = {}
 
 
 def binding_cycle_violations() -> list[str]:
-    """New log lines of all operators about violations that debug mode caught (see podwright/engine/binding/debug.py).
-    """
+    """New log lines of all operators about violations that debug mode caught (see podwright/engine/binding/debug.py)."""
     found: list[str] = []
     for path in [path for path in _logs if path.exists()]:
         text = path.read_bytes()[_logs[path] :]

@@ -1,5 +1,4 @@
-"""Allocator: problems and their verdicts, shared by the plugins of all profiles. `allocator_of` is the one of a cache.
-"""
+"""Allocator: problems and their verdicts, shared by the plugins of all profiles. `allocator_of` is the one of a cache."""
 
 from __future__ import annotations
 

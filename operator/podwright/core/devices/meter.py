@@ -32,8 +32,7 @@ class Meter:
         self._node, self._until = node, None if steps is None else self.steps + steps
 
     def evaluation(self) -> None:
-        """A selector is about to be evaluated on a device. Raises SearchTimeoutError if the limit was exceeded before.
-        """
+        """A selector is about to be evaluated on a device. Raises SearchTimeoutError if the limit was exceeded before."""
         if self._until is not None and self.steps > self._until:
             raise SearchTimeoutError(self._node)
         self.steps += STEPS_OF_EVALUATION

@@ -216,8 +216,7 @@ def _scalar(kind: Any, raw: object, where: str, problems: list[Problem]) -> Any:
 
 
 def _check(schema: Mapping[str, Any], value: Any, where: str, problems: list[Problem]) -> None:
-    """Checks a value against schema keywords. Keywords that are for another type than that of the value do not apply.
-    """
+    """Checks a value against schema keywords. Keywords that are for another type than that of the value do not apply."""
     for keyword, bound in schema.items():
         if keyword not in _CHECKS:
             continue

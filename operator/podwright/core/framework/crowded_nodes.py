@@ -31,8 +31,7 @@ class CrowdedFilter(FilterPlugin):
 
 
 class CrowdedNodes:
-    """See the module. `state`: that of the pod's PreFilter. Nothing else may change while these verdicts are asked for.
-    """
+    """See the module. `state`: that of the pod's PreFilter. Nothing else may change while these verdicts are asked for."""
 
     def __init__(self, framework: Framework, state: CycleState, pod: PodInfo) -> None:
         self._framework, self._state, self._pod = framework, state, pod

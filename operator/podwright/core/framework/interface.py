@@ -413,8 +413,7 @@ class PreFilterPlugin(ExtensionPoint):
 
 
 class PreFilterExtensions(ExtensionPoint):
-    """For PreFilter plugins whose cycle state depends on placed pods. Dry runs call these methods to update the state.
-    """
+    """For PreFilter plugins whose cycle state depends on placed pods. Dry runs call these methods to update the state."""
 
     @abstractmethod
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:

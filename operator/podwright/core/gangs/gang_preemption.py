@@ -158,8 +158,7 @@ def _not_reprieved(
 
 
 def may_preempt(framework: Framework, cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> bool:
-    """True if the group may preempt, and there are pods of lower priority. `pods`: its waiting members, at least one.
-    """
+    """True if the group may preempt, and there are pods of lower priority. `pods`: its waiting members, at least one."""
     return _preempts(framework) and not _never(group, pods) and any_lower_priority(_priority(group, pods), cache)
 
 
@@ -178,8 +177,7 @@ def _never(group: PodGroup, pods: Sequence[PodInfo]) -> bool:
 
 
 def _nominations(cache: Cache, pods: Sequence[PodInfo]) -> dict[str, str]:
-    """The nodes that members are nominated to, by uid. The API server may not have returned our latest nominations yet.
-    """
+    """The nodes that members are nominated to, by uid. The API server may not have returned our latest nominations yet."""
     nominated = ((pod.uid, cache.nominator.node_of(pod.uid) or pod.nominated_node_name) for pod in pods)
     return {uid: name for uid, name in nominated if name}
 

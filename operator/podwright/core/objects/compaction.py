@@ -37,8 +37,7 @@ _functions: Final[list[CachedFunction]] = []
 
 
 def compact_regularly(structure: object) -> None:
-    """Has `compact_all` call the structure's `compact`, if it has one, and shrink its attributes, as long as it lives.
-    """
+    """Has `compact_all` call the structure's `compact`, if it has one, and shrink its attributes, as long as it lives."""
     _structures.add(structure)
 
 

@@ -148,8 +148,7 @@ def json_type(value: object) -> str:
 
 
 def shortened(value: object, length: int = 80) -> str:
-    """`repr` of a value from an object, cut to `length` characters. Python cannot write numbers of thousands of digits.
-    """
+    """`repr` of a value from an object, cut to `length` characters. Python cannot write numbers of thousands of digits."""
     if isinstance(value, int) and value.bit_length() > 4 * length:
         return f"a number of {value.bit_length()} bits"
     try:

@@ -105,8 +105,7 @@ class QueuedPod:
         return self.unschedulable_plugins | self.pending_plugins
 
     def held_back_by(self) -> Iterator[tuple[str, str]]:
-        """The plugins that rejected the waiting pod in its last attempt or gate it, each with the pod's scheduler name.
-        """
+        """The plugins that rejected the waiting pod in its last attempt or gate it, each with the pod's scheduler name."""
         if self.place is not Place.IN_FLIGHT:
             for plugin in self.rejectors | ({self.gated_by} if self.gated_by else set()):
                 yield plugin, self.pod.scheduler_name

@@ -84,8 +84,7 @@ class Cache:
         compact_regularly(self)
 
     def compact(self) -> None:
-        """Frees memory that objects needed which are gone. Compacts a part of the nodes, so that it takes milliseconds.
-        """
+        """Frees memory that objects needed which are gone. Compacts a part of the nodes, so that it takes milliseconds."""
         first = self._next_compacted if self._next_compacted < len(self.nodes) else 0
         self._next_compacted = first + NODES_AT_ONCE
         for info in islice(self.nodes.values(), first, self._next_compacted):
@@ -229,8 +228,7 @@ class Cache:
                     observer.pod_added(pod, info.slot)
 
     def remove_node(self, name: str) -> None:
-        """A node was deleted. Its pods stay known, but count nowhere until the node is added again or they are deleted.
-        """
+        """A node was deleted. Its pods stay known, but count nowhere until the node is added again or they are deleted."""
         info = self.nodes.get(name)
         if info is None or info.node is None:
             return

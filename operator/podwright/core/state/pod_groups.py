@@ -112,8 +112,7 @@ class PodGroups:
         return self._groups.get(key)
 
     def invalid(self, key: str) -> tuple[PodGroup, InvalidObjectError] | None:
-        """Why the group's current version cannot be parsed, with a PodGroup made from its metadata; None if it can be.
-        """
+        """Why the group's current version cannot be parsed, with a PodGroup made from its metadata; None if it can be."""
         return self._invalid.get(key)
 
     def all(self) -> Collection[PodGroup]:
@@ -130,8 +129,7 @@ class PodGroups:
 
     @property
     def partially_placed(self) -> Collection[PodGroup]:
-        """Gangs with some members placed, but fewer than the minimum. A start that was interrupted leaves such gangs.
-        """
+        """Gangs with some members placed, but fewer than the minimum. A start that was interrupted leaves such gangs."""
         return [self._groups[key] for key in self._partially_placed if key in self._groups]
 
     def complete(self, pod: PodInfo) -> bool:

@@ -101,8 +101,7 @@ def on_former_state(
 
 
 def compare(framework: Framework, cache: Cache, pod: PodInfo, theirs: str) -> Comparison:
-    """What the policy makes of the node `theirs` for this pod, which has no node; "": the other scheduler finds none.
-    """
+    """What the policy makes of the node `theirs` for this pod, which has no node; "": the other scheduler finds none."""
     decision = schedule(framework, cache, pod, _first, preempt=False)
     if isinstance(decision, Fault):
         return Comparison(outcome=Outcome.FAILED, why=decision.message)

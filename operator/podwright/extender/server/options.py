@@ -20,8 +20,7 @@ LEAST_BODY_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtenderOptions:
-    """Raises OptionsError for values that contradict each other. `common`: the options that other processes have, too.
-    """
+    """Raises OptionsError for values that contradict each other. `common`: the options that other processes have, too."""
 
     common: Options
     address: tuple[str, int] = option(

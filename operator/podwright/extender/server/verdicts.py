@@ -41,8 +41,7 @@ class UnusablePolicyError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterVerdict:
-    """The nodes that pass, as positions in the names that were asked about, and the messages about the others by name.
-    """
+    """The nodes that pass, as positions in the names that were asked about, and the messages about the others by name."""
 
     kept: NDArray[np.intp]
     failed: Mapping[str, str]

@@ -18,8 +18,7 @@ from podwright.core.framework.interface import ClusterError
 
 
 class ApiError(ClusterError):
-    """The API server refused. `reason` is the Status object's; `retry_after`: seconds to wait, if the server named any.
-    """
+    """The API server refused. `reason` is the Status object's; `retry_after`: seconds to wait, if the server named any."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
         super().__init__(message or reason or f"HTTP {status}", status)
@@ -103,6 +102,5 @@ def is_initializing(error: BaseException | None) -> bool:
 
 
 def uid_mismatch(error: BaseException) -> bool:
-    """True if a patch was refused because the object of that name has another uid: the API server sees a change of uid.
-    """
+    """True if a patch was refused because the object of that name has another uid: the API server sees a change of uid."""
     return status_of(error) == 422 and "metadata.uid" in str(error)

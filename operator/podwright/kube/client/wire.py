@@ -153,8 +153,7 @@ class ConnectionPool:
             raise UnreachableError(str(error) or type(error).__name__) from error
 
     async def _dial(self) -> _Connection:
-        """Tries the addresses of the host in turn, first the one that answered last. Raises OSError and ssl.SSLError.
-        """
+        """Tries the addresses of the host in turn, first the one that answered last. Raises OSError and ssl.SSLError."""
         found = await asyncio.get_running_loop().getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         addresses = dict.fromkeys(str(info[4][0]) for info in found)
         *others, last = sorted(addresses, key=lambda address: address != self._last_address)

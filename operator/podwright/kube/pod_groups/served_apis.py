@@ -47,8 +47,7 @@ Start = Callable[[str, Reflector], "asyncio.Task[None]"]
 
 @dataclass(slots=True)
 class ServedApi:
-    """An API whose groups are reflected. `missing_since`: when discovery no longer found it, on the event loop's clock.
-    """
+    """An API whose groups are reflected. `missing_since`: when discovery no longer found it, on the event loop's clock."""
 
     resource: Resource
     reflector: Reflector
@@ -187,8 +186,7 @@ class ServedPodGroupApis:
 
 
 class GroupSink:
-    """Takes pod groups of one kind into the object store. A change of their status alone, which we write, moves no pod.
-    """
+    """Takes pod groups of one kind into the object store. A change of their status alone, which we write, moves no pod."""
 
     def __init__(self, kind: str, engine: Engine, writer: PodGroupStatusWriter, *, with_topology: bool = True) -> None:
         """Without `with_topology`, topology constraints are removed."""

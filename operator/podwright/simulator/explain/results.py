@@ -177,8 +177,7 @@ class QueuePlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """An object to create, to patch (a JSON merge patch) or to replace, or a pod to delete so that it starts elsewhere.
-    """
+    """An object to create, to patch (a JSON merge patch) or to replace, or a pod to delete so that it starts elsewhere."""
 
     verb: str
     kind: str
@@ -242,8 +241,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedCause:
-    """A cause that several pods of a workload have. `examples`: names of some of them; empty if the pods do not exist.
-    """
+    """A cause that several pods of a workload have. `examples`: names of some of them; empty if the pods do not exist."""
 
     reason: str
     text: str

@@ -1,5 +1,4 @@
-"""What can be explained: a pod, or all pods of a workload or a pod group, in a cluster that was loaded from a snapshot.
-"""
+"""What can be explained: a pod, or all pods of a workload or a pod group, in a cluster that was loaded from a snapshot."""
 
 from __future__ import annotations
 

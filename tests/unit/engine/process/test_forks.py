@@ -1,5 +1,4 @@
-"""Child processes: they send what they compute, and end with their parent, after their time, or when memory runs short.
-"""
+"""Child processes: they send what they compute, and end with their parent, after their time, or when memory runs short."""
 
 from __future__ import annotations
 

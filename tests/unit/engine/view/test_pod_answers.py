@@ -1,5 +1,4 @@
-"""The answers of /debug/explain: the place in the queue and the last decisions, bounded in time and in what they tell.
-"""
+"""The answers of /debug/explain: the place in the queue and the last decisions, bounded in time and in what they tell."""
 
 from podwright.core.queue import Waits
 from podwright.engine.view import pod_answers

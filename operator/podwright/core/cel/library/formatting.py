@@ -108,8 +108,7 @@ def _clause(match: re.Match[str]) -> tuple[str, int]:
 
 
 def format_text(frame: Frame, text: str, args: Sequence[Value]) -> str:
-    """Replaces the clauses of a text. Raises EvaluationError if there are too few arguments, or one has the wrong type.
-    """
+    """Replaces the clauses of a text. Raises EvaluationError if there are too few arguments, or one has the wrong type."""
 
     def use(index: int, letter: str, digits: int) -> str:
         found = _formatted(frame, letter, digits, args[index])

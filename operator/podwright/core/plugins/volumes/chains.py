@@ -62,8 +62,7 @@ def add_to(tallies: dict[str, Tally], more: Mapping[str, Tally]) -> None:
 
 
 class Chains:
-    """See the module. For the claims of one pool, in the order in which they choose, which is that of their requests.
-    """
+    """See the module. For the claims of one pool, in the order in which they choose, which is that of their requests."""
 
     def __init__(
         self,

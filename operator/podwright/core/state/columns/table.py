@@ -117,8 +117,7 @@ class NodeTable:
         return self._resources.allocatable(resource)
 
     def requested(self, resource: str) -> Int64s:
-        """int64[nodes]: the sum of the requests of the node's pods. May be 0 if the node does not offer the resource.
-        """
+        """int64[nodes]: the sum of the requests of the node's pods. May be 0 if the node does not offer the resource."""
         return self._resources.requested(resource)
 
     def offers(self, resource: str) -> bool:

@@ -209,8 +209,7 @@ class DomainCache:
     def sums(
         self, counted: Countable, key: str, eligibility: Eligibility = ALL_WITH_KEY, domains: Domains | None = None
     ) -> Sums:
-        """The counts summed over the domains of a label key. `domains`: these domains, if the caller has them already.
-        """
+        """The counts summed over the domains of a label key. `domains`: these domains, if the caller has them already."""
         if domains is None:
             domains = self.get(key, eligibility)
         sums = counted.sums.get((key, eligibility))

@@ -59,8 +59,7 @@ class _GroupKey(NamedTuple):
 
 
 class TermGroup:
-    """Equal terms of one kind. `at`: the sum of their weights by slot. `row`: the row in `TermRows`, if there are any.
-    """
+    """Equal terms of one kind. `at`: the sum of their weights by slot. `row`: the row in `TermRows`, if there are any."""
 
     __slots__ = ("affinities", "at", "key", "row", "sums")
 

@@ -60,8 +60,7 @@ class AssumedObjects:
         self.changes += 1
 
     def restore(self, raw: Object) -> None:
-        """Drops the assumed version if it has the resourceVersion of `raw`. Otherwise it belongs to a later assumption.
-        """
+        """Drops the assumed version if it has the resourceVersion of `raw`. Otherwise it belongs to a later assumption."""
         key = key_of(raw)
         assumed = self._assumed.get(key)
         if assumed is not None and version_of(assumed) == version_of(raw):

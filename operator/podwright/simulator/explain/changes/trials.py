@@ -98,8 +98,7 @@ class Trials:
 
     @contextmanager
     def more_nodes(self, like: str, count: int = 1, labels: Mapping[str, str] = _AS_IT_IS) -> Iterator[Sequence[Node]]:
-        """A context with further nodes like the named one, and the pods of its DaemonSets. `labels`: those that differ.
-        """
+        """A context with further nodes like the named one, and the pods of its DaemonSets. `labels`: those that differ."""
         applied = Applied()
         with Trial(self.cluster) as trial:
             add_nodes(trial, AddedNodes(count, like), applied)

@@ -146,8 +146,7 @@ def _of_other_class(cache: Cache, claim: Mapping[str, Any]) -> Iterator[tuple[st
 
 
 def _class_with_provisioner(cache: Cache) -> str:
-    """The default storage class, or else the first that provisions a volume where the pod goes; empty if there is none.
-    """
+    """The default storage class, or else the first that provisions a volume where the pod goes; empty if there is none."""
     found = ""
     for raw in cache.store.list(_CLASS):
         if not _provisions_anywhere(raw):
