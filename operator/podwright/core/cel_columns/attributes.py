@@ -153,6 +153,7 @@ class Counted(Operation):
             return run.failure(str(no_such_overload()))
         if run.repeated > 1 and run.repeated * len(text) > COST_LIMIT:
             return run.failure(TOO_COSTLY)
+        run.nodes.deadline.point()
         try:
             counts = _counts(run, text, None if self._key is None else str(given_key))
         except EvaluationError as error:

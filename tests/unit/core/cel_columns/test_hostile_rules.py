@@ -139,8 +139,9 @@ def test_held_bytes_counts_what_is_shared_once():
         "size(pod.name + node.name) > 0",
         "node.labels.name.matches(pod.name)",
         "[1, 2, 3].all(x, x > 0 || node.labels.name == 'a')",
+        "podsInDomain('name', 'a') + podsInDomain('name', 'b') + podsOnNode('c') == 0",
     ],
-    ids=["lifted", "matched", "unrolled"],
+    ids=["lifted", "matched", "unrolled", "counting"],
 )
 def test_an_evaluation_of_many_nodes_pauses(expression):
     world = nodes(200)
