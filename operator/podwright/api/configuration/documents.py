@@ -42,7 +42,7 @@ _NOT_FINITE: Final = re.compile(r"[-+]?\.(inf|Inf|INF)\Z|\.(nan|NaN|NAN)\Z")
 
 
 def _number(text: str) -> int | float | None:
-    """The number that the text is without quotes, None if it is none."""
+    """The number that the unquoted text stands for; None if it stands for no number."""
     plain = text.replace("_", "") if text[:1] in "+-.0123456789" else ""
     if _WHOLE.match(plain):
         is_octal = re.match(r"[-+]?0[0-7]", plain)

@@ -458,7 +458,7 @@ class Signals:
 
 
 def _number(text: str | None) -> float | None:
-    """The number that a text is; None if it is none, or no finite one."""
+    """The finite number that the text stands for; None if it stands for no such number."""
     if text is None or len(text) > MAX_TEXT or "_" in text:
         return None
     try:
