@@ -42,14 +42,14 @@ class GangSchedulingArgs:
     """`topologyKey`: a node label. Groups are placed in as few of its domains as possible. Empty: no preference.
 
     `eviction`: which members of a gang preemption evicts. AsDeclared: all, if the group has disruption mode `all`, else
-    those that are in the way. Whole: all.
+    those that are in the way. Whole: all. None: Whole for groups of scheduling.x-k8s.io, AsDeclared for others.
 
     `minResources`: Required: a group waits, and evicts nobody, until so much is free. Ignored: only the members'
     requests count.
     """
 
     topology_key: str = field(default="", metadata={"name": "topologyKey"})
-    eviction: Literal["AsDeclared", "Whole"] = "AsDeclared"
+    eviction: Literal["AsDeclared", "Whole"] | None = None
     min_resources: Literal["Required", "Ignored"] = field(default="Required", metadata={"name": "minResources"})
 
     def validate(self, where: str) -> Iterable[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """Units of preemption: pods that are evicted together or not at all.
 
-A pod is a unit of its own, unless its PodGroup has disruption mode `all`, or the pod's policy says so for gangs: then
-all placed members are one unit, on all their nodes. A group of the Workload API gives its pods its priority. Without
+A pod is a unit of its own, unless its group is evicted as a whole (`PodGroups.evicted_whole`): then all placed members
+are one unit, on all their nodes. A group of the Workload API gives its pods its priority. Without
 pod groups, every unit is one pod with its own priority. Source of the rules: kube-scheduler 1.37's behaviour with pod
 groups.
 """

@@ -9,12 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.pod_group import APIS, PodGroup, group_key, metadata_only_pod_group, parse_pod_group
+from podwright.core.objects.pod_group import (
+    APIS,
+    PLUGINS_API,
+    WORKLOAD_API,
+    PodGroup,
+    group_key,
+    metadata_only_pod_group,
+    parse_pod_group,
+)
 from podwright.core.state.object_store import Object, ObjectStore, key_of
 from podwright.core.state.observers import Batch, PodsInRows, one_by_one
 
@@ -59,6 +68,7 @@ class Members:
 
 
 _NO_MEMBERS = Members()
+_EVICTION_BY_DEFAULT: Final = {WORKLOAD_API: "AsDeclared", PLUGINS_API: "Whole"}
 
 
 class PodGroups:
@@ -76,8 +86,8 @@ class PodGroups:
         self._invalid: dict[str, tuple[PodGroup, InvalidObjectError]] = {}
         self._served: set[str] = set()
         self._listeners: list[Callable[[str], None]] = []
-        self.policy_evicts_whole: Callable[[PodInfo], bool] = lambda _member: False
-        """True if the policy of a member says that its gang is evicted as a whole. Whoever knows policies sets it."""
+        self.eviction_by_policy: Callable[[PodInfo], str | None] = lambda _member: None
+        """The argument `eviction` of GangScheduling in a member's policy. Whoever knows policies sets it."""
         self.changes = 0
         """Rises with each change of a group, of its members, or of the served APIs."""
         for kind in APIS:
@@ -147,11 +157,15 @@ class PodGroups:
         return len(self.members(key).placed)
 
     def evicted_whole(self, group: PodGroup) -> bool:
-        """True if preemption evicts all members or none: the group says so, or the policy of the members of a gang."""
+        """True if preemption evicts all members or none: the group says so, or the policy of the members of a gang. If
+        neither says anything, gangs of scheduling.x-k8s.io, whose API has no disruption mode, are evicted as a whole.
+        """
         if group.all_or_none or not group.gang:
             return group.all_or_none
         first = next(iter(self.members(group.key).placed.values()), None)
-        return first is not None and self.policy_evicts_whole(first)
+        if first is None:
+            return False
+        return (self.eviction_by_policy(first) or _EVICTION_BY_DEFAULT[group.api]) == "Whole"
 
     # Waiting members
 

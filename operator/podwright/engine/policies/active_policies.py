@@ -94,7 +94,7 @@ class ActivePolicies:
         )
         """The sort key of the queue."""
         self._unreadable: Unreadable = {}
-        handle.cache.groups.policy_evicts_whole = self.evicts_whole
+        handle.cache.groups.eviction_by_policy = self.eviction_of
         handle.cache.store.listen(CONFIG_MAP, lambda _before, _after: conduct.activities.changed())
 
     def _build(self, policy: CompiledPolicy) -> None:
@@ -313,10 +313,10 @@ class ActivePolicies:
         compiled = self.policy_set.select(pod, self._handle.cache.namespace_labels(pod.namespace))
         return None if compiled is None else self._built.get(compiled) or self._waiting(compiled)
 
-    def evicts_whole(self, member: PodInfo) -> bool:
-        """True if the member's policy says that preemption evicts its gang as a whole."""
+    def eviction_of(self, member: PodInfo) -> str | None:
+        """How preemption evicts the gang of this member, as its policy says; None if it does not."""
         compiled = self.policy_set.select(member, self._handle.cache.namespace_labels(member.namespace))
-        return compiled is not None and args_of(compiled.profile).eviction == "Whole"
+        return None if compiled is None else args_of(compiled.profile).eviction
 
     def _waiting(self, compiled: CompiledPolicy) -> ActivePolicy:
         """The policy with a refusal for pods that name a policy which does not take them, or that wait for a local

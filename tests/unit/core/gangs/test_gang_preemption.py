@@ -123,6 +123,22 @@ class TestVictims:
     def test_the_least_important_units_are_victims(self, nodes, placed, options, victims):
         assert FullCluster(nodes, placed, **options).victims() == victims
 
+    @pytest.mark.parametrize(
+        ("min_resources", "message"),
+        [
+            ("Required", "no pod is evicted for minResources"),
+            ("Ignored", "found a placement for podgroup, preempting 1 victims"),
+        ],
+    )
+    def test_a_policy_may_ignore_min_resources_that_the_cluster_lacks(self, min_resources, message):
+        cluster = FullCluster(
+            [room("n1", 1)],
+            [one("low", "n1")],
+            group={"minResources": {"cpu": "2"}},
+            config=[{"name": "GangScheduling", "args": {"minResources": min_resources}}],
+        )
+        assert cluster.preempt().message == f"pod group preemption: {message}"
+
     def test_the_result_names_whole_groups_and_counts_budget_violations(self):
         cluster = FullCluster(
             [room("n1", 1), room("n2", 1)],

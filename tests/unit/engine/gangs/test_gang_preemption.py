@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from podwright.core.objects.pod import parse_pod
-from podwright.core.objects.pod_group import KIND, WORKLOAD_API
+from podwright.core.objects.pod_group import GROUP_LABEL, KIND, PLUGINS_API, PLUGINS_KIND, WORKLOAD_API
 from podwright.core.plugins.default_preemption import GROUP_WAITING
 from support.engine.kit import Rig, Slow, custom_policy, deciding, on_node, ours, settle
 from support.objects.builders import in_group, make_pod_group
@@ -298,17 +300,24 @@ class TestLosses:
     """A gang of two pods on one node, and a pod that needs the place of one of them."""
 
     @staticmethod
-    def rig(**args: Any) -> Rig:
+    def rig(api: str = WORKLOAD_API, **args: Any) -> Rig:
         rig = Rig()
-        rig.engine.cache.groups.serve(WORKLOAD_API)
+        rig.engine.cache.groups.serve(api)
         policy = {"pluginConfig": [{"name": "GangScheduling", "args": args}], "schedulerName": "podwright"}
         assert rig.engine.policies.apply(
             {"metadata": {"name": "p", "uid": "p", "generation": 1}, "spec": policy}
         ).accepted
         rig.node("n")
-        add_group(rig, make_pod_group("gang", 2, priority=0))
+        member: dict[str, Any] = {"requests": {"cpu": "4"}, "priority": 0}
+        if api == WORKLOAD_API:
+            add_group(rig, make_pod_group("gang", 2, priority=0))
+            member["spec"] = in_group()
+        else:
+            group = {"metadata": {"name": "gang", "namespace": "default"}, "spec": {"minMember": 2}}
+            rig.engine.objects(PLUGINS_KIND).put(group)
+            member["labels"] = {GROUP_LABEL: "gang"}
         for name in ("m0", "m1"):
-            rig.engine.assigned.put(on_node(ours(name, requests={"cpu": "4"}, priority=0, spec=in_group()), "n"))
+            rig.engine.assigned.put(on_node(ours(name, **member), "n"))
         rig.pod("high", requests={"cpu": "4"}, priority=10)
         return rig
 
@@ -321,10 +330,24 @@ class TestLosses:
         assert rig.groups.lost == [("gang", "PreemptionByScheduler", text)]
         assert rig.groups.written == []
 
-    async def test_a_policy_may_have_gangs_evicted_as_a_whole(self):
-        rig = self.rig(eviction="Whole")
+    @pytest.mark.parametrize(
+        ("api", "args"),
+        [
+            pytest.param(WORKLOAD_API, {"eviction": "Whole"}, id="a policy says so"),
+            pytest.param(PLUGINS_API, {}, id="by default for scheduling.x-k8s.io"),
+        ],
+    )
+    async def test_a_gang_is_evicted_as_a_whole(self, api, args):
+        rig = self.rig(api, **args)
         async with deciding(rig):
             await settle()
         assert sorted(name for name, _, _ in rig.evictor.evicted) == ["m0", "m1"]
         assert [reason for _, reason, _ in rig.groups.written] == ["DisruptionTarget"]
         assert rig.groups.lost == []
+
+    async def test_a_policy_may_have_pods_of_a_labelled_gang_evicted_one_by_one(self):
+        rig = self.rig(PLUGINS_API, eviction="AsDeclared")
+        async with deciding(rig):
+            await settle()
+        assert len(rig.evictor.evicted) == 1
+        assert [name for name, _, _ in rig.groups.lost] == ["gang"]
