@@ -13,7 +13,7 @@ import orjson
 
 from podwright.api.configuration.schema import Extender
 from podwright.core.objects.compaction import compact_regularly
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod import PodInfo, body_of
 from podwright.core.state.nodeinfo import NodeInfo
 
 
@@ -55,7 +55,7 @@ class RawObjects:
     def pod(self, uid: str) -> bytes | None:
         """A pod that has a node, also if it is only assumed; None if it is gone."""
         kept = self.pods.get(uid)
-        if kept is not None or (node := self._placement(uid)) is None or (raw := node.pods[uid].raw) is None:
+        if kept is not None or (node := self._placement(uid)) is None or (raw := body_of(node.pods[uid])) is None:
             return kept
         return as_sent({**raw, "spec": {**raw["spec"], "nodeName": node.name}})
 
@@ -79,9 +79,9 @@ class MissingRawError(Exception):
 
 def raw_of(pod: PodInfo) -> Mapping[str, Any]:
     """A pending pod as the API server sent it. Raises MissingRawError."""
-    if pod.raw is None:
+    if (body := body_of(pod)) is None:
         raise MissingRawError(f"pod {pod.key} cannot be sent to extenders, because its object was not kept")
-    return pod.raw
+    return body
 
 
 def as_sent(raw: Mapping[str, Any]) -> bytes:

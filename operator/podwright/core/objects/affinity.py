@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.frozen import FrozenDict
 from podwright.core.objects.interning import Interner
 from podwright.core.objects.raw import as_labels, as_list, as_mapping, as_positive, shortened
 from podwright.core.objects.selectors import (
@@ -108,7 +109,7 @@ class SpreadConstraints:
         return tuple(c for c in self.items if not c.hard)
 
 
-NO_NODE_AFFINITY: Final = NodeAffinity({}, None, ())
+NO_NODE_AFFINITY: Final = NodeAffinity(FrozenDict(), None, ())
 NO_POD_AFFINITY: Final = PodAffinity()
 NO_SPREAD: Final = SpreadConstraints(())
 
@@ -155,7 +156,7 @@ def _node_affinity(selector: object, raw: object, *, allow_invalid_bounds: bool)
         preferred.append((weight, term))
         if any(requirement.bound is None for requirement in term.expressions):
             problem = problem or f"{field}[{i}].preference.matchExpressions: operators Gt and Lt take an integer"
-    labels = as_labels(selector, "spec.nodeSelector")
+    labels = FrozenDict(as_labels(selector, "spec.nodeSelector"))
     terms = None
     if required is not None:
         field = f"{where}.requiredDuringSchedulingIgnoredDuringExecution"

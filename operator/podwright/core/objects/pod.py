@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Final, NoReturn
@@ -27,7 +27,7 @@ from podwright.core.objects.affinity import (
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.objects.declared_features import required_features
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.frozen import FrozenDict
+from podwright.core.objects.frozen import FrozenBody, FrozenDict, frozen
 from podwright.core.objects.interning import Interner
 from podwright.core.objects.pod_group import group_of
 from podwright.core.objects.raw import as_labels, as_list, as_mapping, shortened
@@ -166,11 +166,23 @@ class PodInfo:
         made: PodInfo = object.__new__(PodInfo)
         for name in _FIELDS:  # a tenth of the time of `replace`
             setattr(made, name, getattr(self, name))
+        made.raw = body_of(self)
         made.node_name = node_name
         return _frozen(made)
 
 
-_FIELDS: Final = tuple(field.name for field in fields(PodInfo))
+_FIELDS: Final = tuple(field.name for field in fields(PodInfo) if field.name != "raw")
+body_of: Final[Callable[[PodInfo], Mapping[str, Any] | None]] = PodInfo.__dict__["raw"].__get__
+"""`raw` for Podwright's own code, which changes nothing in it: reading `raw` itself freezes it first."""
+_put_body: Final[Callable[[PodInfo, Any], None]] = PodInfo.__dict__["raw"].__set__
+
+
+def _frozen_raw(pod: PodInfo) -> Mapping[str, Any] | None:
+    body = body_of(pod)
+    if body is None or type(body) is FrozenBody:
+        return body
+    _put_body(pod, frozen(body))
+    return body_of(pod)
 
 
 class _FrozenPod(PodInfo):
@@ -179,6 +191,7 @@ class _FrozenPod(PodInfo):
     """
 
     __slots__ = ()
+    raw: Any = property(_frozen_raw)
 
     def __new__(cls, **fields: Any) -> _FrozenPod:  # noqa: PYI034 -- `replace` makes no other subclass
         return _frozen(PodInfo(**fields))
@@ -187,7 +200,7 @@ class _FrozenPod(PodInfo):
         """`__new__` has set the fields."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, tuple([getattr(self, name) for name in _FIELDS])
+        return _restored, (*[getattr(self, name) for name in _FIELDS], body_of(self))
 
     def __setattr__(self, name: str, _value: object) -> NoReturn:
         raise AttributeError(f"pod {self.key} is read-only: {name} cannot be set")
@@ -233,7 +246,7 @@ _VOLUME_KINDS: Final = (
     "vsphereVolume",
     "azureFile",
 )
-_NO_OBJECT: Final[Mapping[str, Any]] = {}
+_NO_OBJECT: Final[Mapping[str, Any]] = FrozenDict()
 
 
 def parse_pod(raw: Mapping[str, Any], *, keep_raw: bool = False) -> PodInfo:
@@ -495,7 +508,7 @@ def _volumes(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
         for kind in kinds:
             as_mapping(volume[kind], f"spec.volumes[{i}].{kind}")
         if kinds:
-            volumes.append(volume)
+            volumes.append(frozen(volume))
     return tuple(volumes)
 
 
@@ -511,7 +524,7 @@ def _pod_claims(spec: Mapping[str, Any]) -> tuple[PodClaim, ...]:
 def _generated_claims(status: Mapping[str, Any]) -> Mapping[str, str]:
     where = "status.resourceClaimStatuses"
     statuses = (as_mapping(item, where) for item in as_list(status.get("resourceClaimStatuses"), where))
-    return {str(item.get("name") or ""): str(item.get("resourceClaimName") or "") for item in statuses}
+    return FrozenDict({str(item.get("name") or ""): str(item.get("resourceClaimName") or "") for item in statuses})
 
 
 def _preempted(status: Mapping[str, Any]) -> bool:

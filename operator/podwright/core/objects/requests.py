@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.frozen import FrozenDict
 from podwright.core.objects.interning import Interner, WeakValues
 from podwright.core.objects.raw import as_list, as_mapping
 from podwright.core.objects.resources import (
@@ -224,11 +225,11 @@ def _parse(spec: Mapping[str, Any], status: Mapping[str, Any], statuses: Mapping
     counted = _Counted()
     spec_requests = in_report_order(counted.of(amounts_of(required)))
     return Requests(
-        amounts=counted.of(amounts_of(taken)),
+        amounts=FrozenDict(counted.of(amounts_of(taken))),
         scoring_cpu=scoring.get(CPU, 0),
         scoring_memory=scoring.get(MEMORY, 0),
         spec_requests=spec_requests,
-        spec_scoring=counted.of(spec_scoring),
+        spec_scoring=FrozenDict(counted.of(spec_scoring)),
         qualified=tuple(name for name, _ in spec_requests if "/" in name),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from podwright.core.framework.cluster_events import POD, Action, ClusterEvent
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod import PodInfo, body_of
 
 _BOOKKEEPING: Final = ("managedFields", "resourceVersion", "generation")
 _CLAIMS: Final = ("resourceClaimStatuses", "extendedResourceClaimStatus")
@@ -45,7 +45,7 @@ def _raw_changed(before: PodInfo, after: PodInfo) -> bool:
     """True if something changed that only third-party plugins may read, such as an annotation. The status does not
     count.
     """
-    old, new = before.raw, after.raw
+    old, new = body_of(before), body_of(after)
     if old is None or new is None or old is new:
         return False
     return old.get("spec") != new.get("spec") or _metadata_without_bookkeeping(
@@ -59,7 +59,7 @@ def _metadata_without_bookkeeping(metadata: Mapping[str, Any]) -> Mapping[str, A
 
 def _claims(pod: PodInfo) -> Sequence[Any]:
     """The ResourceClaims that were created for the pod; empty for a pod without its raw object."""
-    status = (pod.raw or _NO_BODY).get("status") or _NO_BODY
+    status = (body_of(pod) or _NO_BODY).get("status") or _NO_BODY
     return [status.get(field) for field in _CLAIMS]
 
 

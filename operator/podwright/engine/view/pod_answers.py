@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, Final
 
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod import PodInfo, body_of
 from podwright.core.queue import QueuedPod, SchedulingQueue, Waits
 from podwright.core.queue.queued_pod import Place
 from podwright.core.queue.scheduling_queue import FLUSH_INTERVAL
@@ -145,7 +145,7 @@ def _decision(decision: RecentDecision, namespace: str) -> Mapping[str, Any]:
 
 def _written(queued: QueuedPod) -> list[Mapping[str, Any]]:
     """The last rejection as the pod's status has it, if it has one."""
-    status = (queued.pod.raw or {}).get("status") or {}
+    status = (body_of(queued.pod) or {}).get("status") or {}
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             name, _, generation = queued.policy.rpartition("@")

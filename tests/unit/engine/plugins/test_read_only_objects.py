@@ -67,6 +67,14 @@ WRITES = [
     pytest.param(_item(lambda _node, pod: pod.labels), id="the labels of a pod"),
     pytest.param(lambda _node, pod: pod.labels.update(x="y"), id="labels that pods share"),
     pytest.param(_set("pod.priority", 9), id="the priority of a pod"),
+    pytest.param(_item(lambda _node, pod: pod.raw), id="the raw object of a pod"),
+    pytest.param(_item(lambda _node, pod: pod.raw["metadata"]["labels"]), id="the raw labels of a pod"),
+    pytest.param(lambda _node, pod: pod.raw["spec"]["containers"].append({}), id="the raw containers of a pod"),
+    pytest.param(lambda _node, pod: pod.raw["spec"]["containers"][0].clear(), id="one raw container of a pod"),
+    pytest.param(_item(lambda _node, pod: pod.generated_claims), id="the generated claims of a pod"),
+    pytest.param(_item(lambda _node, pod: pod.requests.amounts), id="the requests that pods share"),
+    pytest.param(_item(lambda _node, pod: pod.requests.spec_scoring), id="the requests that are scored"),
+    pytest.param(_item(lambda _node, pod: pod.node_affinity.node_selector), id="the node selector that pods share"),
     pytest.param(lambda _node, pod: delattr(pod, "priority"), id="the priority of a pod, deleted"),
     pytest.param(lambda node, _pod: delattr(node, "requested"), id="the sums of a node, deleted"),
     pytest.param(lambda node, _pod: delattr(node, "_info"), id="the node behind a view, deleted"),
@@ -139,3 +147,23 @@ def test_a_pod_can_be_copied_replaced_and_pickled():
         assert (other.key, other.priority, dict(other.labels)) == ("default/p", 3, {"a": "b"})
         with pytest.raises(AttributeError, match="pod default/p is read-only: priority cannot be set"):
             other.priority = 4
+
+
+def test_copies_of_a_raw_pod_can_be_changed():
+    pod = parse_pod(make_pod("p", labels={"a": "b"}), keep_raw=True)
+    for copied in (copy.deepcopy(pod.raw), copy.deepcopy(dict(pod.raw)), pickle.loads(pickle.dumps(pod.raw))):
+        assert copied == pod.raw
+    copied = copy.deepcopy(pod.raw)
+    copied["metadata"]["labels"]["a"] = "c"
+    copied["spec"]["containers"].append({})
+    copy.copy(pod.raw)["x"] = "y"
+    copy.copy(pod.raw["spec"]["containers"]).append({})
+    assert pod.raw == make_pod("p", labels={"a": "b"})
+    assert pod.on("a").raw is pod.raw
+
+
+def test_the_volumes_of_a_pod_cannot_be_changed():
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    (volume,) = parse_pod(make_pod("p", spec={"volumes": [claim]})).volumes
+    with pytest.raises(TypeError, match="read-only"):
+        volume["persistentVolumeClaim"]["claimName"] = "other"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from podwright.core.devices.extended import Mapped, can_stand_for, requests_for
 from podwright.core.objects.devices.claims import FOR_EXTENDED_RESOURCES, ResourceClaim, parse_resource_claim
 from podwright.core.objects.node import Node
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod import PodInfo, body_of
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.devices import Devices
 
@@ -71,7 +71,7 @@ class ExtendedResources:
 
 
 def _node_claim(pod: PodInfo, classes: Mapping[str, str]) -> NodeClaim:
-    mapped = requests_for((pod.raw or _NO_OBJECT).get("spec") or _NO_OBJECT, classes)
+    mapped = requests_for((body_of(pod) or _NO_OBJECT).get("spec") or _NO_OBJECT, classes)
     metadata = {
         "namespace": pod.namespace,
         "name": NOT_CREATED,

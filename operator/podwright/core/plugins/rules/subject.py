@@ -18,7 +18,7 @@ from podwright.core.cel.values import Timestamp
 from podwright.core.cel_columns.counts import SCOPE
 from podwright.core.cel_columns.limits import COST_LIMIT
 from podwright.core.cel_columns.run import Evaluate
-from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod import PodInfo, body_of
 from podwright.core.plugins.rules.owner import Owner
 from podwright.core.state.cache import Cache
 
@@ -45,7 +45,7 @@ class Subject:
     @cached_property
     def annotations(self) -> Mapping[str, str]:
         """The pod's. Only pending pods have them."""
-        return _texts((self.pod.raw or _NOTHING).get("metadata"), "annotations")
+        return _texts((body_of(self.pod) or _NOTHING).get("metadata"), "annotations")
 
     @cached_property
     def namespace(self) -> Mapping[str, Any]:
@@ -55,7 +55,7 @@ class Subject:
 
     def spec_text(self, field: str) -> str:
         """A text of the pod's spec that the scheduler does not read itself."""
-        spec = (self.pod.raw or _NOTHING).get("spec")
+        spec = (body_of(self.pod) or _NOTHING).get("spec")
         found = spec.get(field) if isinstance(spec, Mapping) else None
         return found if isinstance(found, str) else ""
 
