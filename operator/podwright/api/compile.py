@@ -122,8 +122,13 @@ class CompiledPolicy:
     @property
     def interpreted(self) -> Mapping[str, str]:
         """The rules that are evaluated node by node, with the reason."""
+        return {name: why for rules in self.rules for name, why in rules.interpreted.items()}
+
+    @property
+    def rules(self) -> Sequence[RuleSet]:
+        """The rules of the policy, and those of the base of a local one first."""
         sets = (self.profile.args.get(name) for name in (RULES, LOCAL_RULES))
-        return {name: why for rules in sets if isinstance(rules, RuleSet) for name, why in rules.interpreted.items()}
+        return [rules for rules in sets if isinstance(rules, RuleSet)]
 
     @property
     def matches_all(self) -> bool:

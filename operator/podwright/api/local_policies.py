@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from podwright.api.compile import CompiledPolicy, refused_policy
 from podwright.api.known_policy import KnownPolicies
@@ -29,6 +29,7 @@ from podwright.api.scheduler_policy import (
     identity_of,
     last_accepted_of,
     namespace_of,
+    was_accepted,
 )
 from podwright.api.spec.match import CompiledMatch, Subject
 from podwright.core.framework.profile import Profile
@@ -39,7 +40,13 @@ MAX_BASES: Final = 16
 """How many policies may bound one local policy. It is compiled once for each."""
 UNCHECKED: Final = "is being checked against a policy that has changed"
 
-Compose = Callable[[CompiledPolicy, LocalPolicy], CompiledPolicy]
+
+class Compose(Protocol):
+    """`PolicyCompiler.composed`."""
+
+    def __call__(self, base: CompiledPolicy, local: LocalPolicy, *, is_new: bool) -> CompiledPolicy: ...
+
+
 Bases = Callable[[LocalPolicy], Sequence[CompiledPolicy]]
 
 
@@ -74,6 +81,11 @@ class _Known:
     def spec(self) -> Any:
         """As it was written."""
         return self.raw.get("spec")
+
+    @property
+    def was_accepted(self) -> bool:
+        """True if this spec was accepted before."""
+        return was_accepted(self.raw) or (self.accepted is not None and self.accepted[1].spec == self.spec)
 
     @property
     def last_accepted(self) -> LastAccepted | None:
@@ -298,8 +310,9 @@ class LocalPolicies(KnownPolicies[_Known]):
         if len(delegating) > MAX_BASES:
             problem = f"{len(delegating)} SchedulerPolicies may decide about these pods: at most {MAX_BASES} may bound one local policy"
             raise PolicyError(known.key, "NotAllowed", [("spec.match", problem)])
+        is_new = policy is known.newest and not known.was_accepted
         kept = known.variants if known.active == policy else {}
-        known.variants = {base: kept.get(base) or self._compose(base, policy) for base in delegating}
+        known.variants = {base: kept.get(base) or self._compose(base, policy, is_new=is_new) for base in delegating}
         known.active = policy
 
     def _prepare(self, known: _Known, message: str) -> None:

@@ -23,6 +23,7 @@ from podwright.api.scheduler_policy import (
     last_accepted_of,
     parse_claim,
     parse_policy,
+    was_accepted,
 )
 from podwright.core.framework.features import Features
 from podwright.core.framework.profile import Profile
@@ -32,8 +33,8 @@ Check = Callable[[CompiledPolicy], object]
 
 class PolicyCompiler:
     """See the module. `built_in`: the built-in policies, already compiled; the first of them is also for scheduler
-    names that only SchedulerPolicies serve. `check` is called with each policy that is compiled to become active. If it
-    raises, the policy is not accepted.
+    names that only SchedulerPolicies serve. `check` is called with each policy that is compiled to become active,
+    `check_new` before it if that spec was never accepted. If one raises, the policy is not accepted.
     """
 
     def __init__(
@@ -44,10 +45,12 @@ class PolicyCompiler:
         settings: PolicySettings,
         built_in: Sequence[CompiledPolicy] = (),
         check: Check | None = None,
+        check_new: Check | None = None,
     ) -> None:
         self._classes = classes
         self._features = features
         self._check = check
+        self._check_new = check_new
         self.settings = settings
         found = built_in or settings.built_in(classes, features)
         self.built_in = {policy.spec.scheduler_name: policy for policy in found}
@@ -62,15 +65,23 @@ class PolicyCompiler:
 
     def accept(self, raw: Mapping[str, Any], generation: int) -> Accepted:
         """The policy of this object. Raises PolicyError, and what plugins and `check` raise."""
-        policy = self.compiled(parse_policy(raw))
-        if self._check is not None:
-            self._check(policy)
-        return Accepted(policy, LastAccepted(generation, raw["spec"]))
+        return self._accepted(raw, generation, is_new=not was_accepted(raw))
 
     def last_accepted(self, raw: Mapping[str, Any]) -> Accepted | None:
         """The generation in the object's `status.lastAccepted`, checked like any other. Raises what `accept` raises."""
         found = last_accepted_of(raw)
-        return None if found is None else self.accept(found[0], found[1].generation)
+        return None if found is None else self._accepted(found[0], found[1].generation, is_new=False)
+
+    def _accepted(self, raw: Mapping[str, Any], generation: int, *, is_new: bool) -> Accepted:
+        policy = self.compiled(parse_policy(raw))
+        self._checked(policy, is_new=is_new)
+        return Accepted(policy, LastAccepted(generation, raw["spec"]))
+
+    def _checked(self, policy: CompiledPolicy, *, is_new: bool) -> None:
+        if is_new and self._check_new is not None:
+            self._check_new(policy)
+        if self._check is not None:
+            self._check(policy)
 
     def refused(self, raw: Mapping[str, Any], message: str) -> CompiledPolicy | None:
         """The refused policy, which stands for the pods about which it would decide. None if these are unknown, or may
@@ -88,11 +99,12 @@ class PolicyCompiler:
         self._check_scheduler_name(source)
         return self._compiled(source, self._classes, self.built_in_for(source.spec.scheduler_name).profile)
 
-    def composed(self, base: CompiledPolicy, local: LocalPolicy) -> CompiledPolicy:
-        """The local policy, combined with `base` and checked. Raises PolicyError, and what plugins and `check` raise."""
+    def composed(self, base: CompiledPolicy, local: LocalPolicy, *, is_new: bool = True) -> CompiledPolicy:
+        """The local policy, combined with `base` and checked. `is_new`: its spec was never accepted. Raises PolicyError,
+        and what plugins and the checks raise.
+        """
         policy = compose(base, local, self._classes, self._features, self.queue_sort, self.settings)
-        if self._check is not None:
-            self._check(policy)
+        self._checked(policy, is_new=is_new)
         return policy
 
     def recompiled(

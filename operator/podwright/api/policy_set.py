@@ -48,7 +48,7 @@ class PolicySet(KnownPolicies[KnownPolicy]):
     `settings`: what the operator's options say about policies. `built_in`: the built-in policies, already compiled; the
     first of them is also for scheduler names that only SchedulerPolicies serve. `check` is called with each compiled
     policy before it becomes active. If it raises, for example a ProfileError or a PluginError, the policy is not
-    accepted. `namespace_labels`: the labels of a namespace as they are now. `version` rises whenever the active
+    accepted; `check_new` likewise, but only for a spec that was never accepted. `namespace_labels`: the labels of a namespace as they are now. `version` rises whenever the active
     policies change, including the local ones.
     """
 
@@ -59,11 +59,14 @@ class PolicySet(KnownPolicies[KnownPolicy]):
         *,
         built_in: Sequence[CompiledPolicy] = (),
         check: Check | None = None,
+        check_new: Check | None = None,
         settings: PolicySettings = DEFAULT_SETTINGS,
         namespace_labels: Callable[[str], Mapping[str, str]] = _unlabelled,
     ) -> None:
         super().__init__()
-        self.compiler = PolicyCompiler(classes, features, settings=settings, built_in=built_in, check=check)
+        self.compiler = PolicyCompiler(
+            classes, features, settings=settings, built_in=built_in, check=check, check_new=check_new
+        )
         self.default = self.compiler.default
         self.queue_sort = self.compiler.queue_sort
         """The plugin that orders the queue, for all policies."""

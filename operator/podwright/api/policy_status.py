@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import ceil
 from typing import Any, Final, Literal, Protocol
 
 from podwright.api.compile import CompiledPolicy
@@ -59,7 +60,8 @@ class Work:
     its params.
 
     `faults`: times in seconds since the epoch, and texts; `causes`: the plugins and rules that caused them.
-    `interpreted`: rules that are evaluated node by node, with the reason.
+    `interpreted`: rules that are evaluated node by node, with the reason. `rules`: what the rules of the active
+    generation may cost for a new pod, in units of CEL, and the seconds of its longest decision.
     """
 
     exceptions: str = ""
@@ -73,6 +75,7 @@ class Work:
     faults: tuple[tuple[float, str], ...] = ()
     causes: frozenset[str] = frozenset()
     interpreted: tuple[tuple[str, str], ...] = ()
+    rules: tuple[int, float] | None = None
     shadow: ShadowWork | None = None
 
     @property
@@ -90,7 +93,7 @@ class Work:
 
 
 NO_WORK: Final = Work()
-COUNTS: Final = frozenset({"decisions", "pendingPods", "evaluationErrors", "faults", "shadow"})
+COUNTS: Final = frozenset({"decisions", "pendingPods", "evaluationErrors", "faults", "ruleCost", "shadow"})
 """The fields of a status that may change all the time."""
 
 
@@ -117,6 +120,15 @@ class ShadowStatus:
 class FaultReport:
     time: str = field(metadata=describe("When it happened last.", format="date-time"))
     message: str = field(metadata=describe("What a plugin or a rule did.", maxLength=1024))
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCost:
+    estimated_milliseconds: int = _count(
+        "What the rules may take of a processor for a new pod on all nodes, rounded up: an estimate from their types, the number of nodes, and "
+        "usual sizes of maps and lists."
+    )
+    measured_milliseconds: int = _count("How long the longest decision of this generation took, rounded up.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +222,9 @@ class PolicyStatus:
             maxItems=128,
             **unique_by("name"),
         ),
+    )
+    rule_cost: RuleCost | None = field(
+        default=None, metadata=describe("Of a policy with rules: what they cost, estimated and measured.")
     )
     shadow: ShadowStatus | None = field(
         default=None,
@@ -309,6 +324,9 @@ def _work(work: Work) -> dict[str, Any]:
         "faults": [{"time": _rfc3339(time), "message": text[:1024]} for time, text in reversed(work.faults)],
         "interpretedRules": [{"name": name, "reason": reason[:1024]} for name, reason in work.interpreted],
     }
+    if work.rules is not None:
+        cost, seconds = work.rules
+        found["ruleCost"] = {"estimatedMilliseconds": ceil(cost / 1000), "measuredMilliseconds": ceil(seconds * 1000)}
     if work.shadow is not None:
         found["shadow"] = _shadow(work.shadow)
     return {key: value for key, value in found.items() if value}

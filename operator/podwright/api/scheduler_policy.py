@@ -369,6 +369,15 @@ def last_accepted_of(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], LastAcc
     return {**raw, "metadata": {**raw["metadata"], "generation": last.generation}, "spec": last.spec}, last
 
 
+def was_accepted(raw: Mapping[str, Any]) -> bool:
+    """True if the object's spec is the one in its `status.lastAccepted`."""
+    try:
+        last = parse_last_accepted(raw)
+    except PolicyError:
+        return False
+    return last is not None and last.spec == raw.get("spec")
+
+
 def parse_claim(raw: Mapping[str, Any]) -> SchedulerPolicy:
     """Decodes only the fields that select pods: scheduler name, `match`, precedence, `byName`, `mode`. Raises
     PolicyError.

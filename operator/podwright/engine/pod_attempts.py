@@ -116,6 +116,7 @@ class PodAttempts:
             self._queue.wait_in_lane(queued, ())
             return
         seconds = self._sources.clock() - started
+        policy.activity.took(policy.label, seconds)
         queued.slow = seconds >= SLOW_SECONDS and self._sources.cpu() - cpu_started >= SLOW_SECONDS
         self._outcomes.carry_out(queued, policy, decision, started)
 
@@ -183,6 +184,7 @@ class PodAttempts:
                 decision = replace(decision, state=state)
         elif isinstance(decision, Rejection) and not are_there(decision.victims, self._cache):
             return False
+        policy.activity.took(policy.label, seconds)
         queued.slow = seconds >= SLICE_SECONDS
         if queued.slow:
             self._took_long(_kind(queued.pod, policy))

@@ -7,6 +7,7 @@ import pytest
 from podwright.api.scheduler_policy import PolicyError
 from podwright.core.framework.profile import Point, expand
 from podwright.core.plugins import PLUGINS
+from podwright.core.plugins.rules.rule_set import MOST_WORK
 from support.rules.running import policy_of
 
 
@@ -106,3 +107,26 @@ def test_policies_with_the_same_expression_share_it():
     first, second = (policy_of(["node.podCount < 7"]).profile.args["PolicyRules"].filters[0] for _ in range(2))
     assert first.expression is second.expression
     assert first.owner is not second.owner
+
+
+TENS = str([*range(10)])
+SHARED = "pod.labels.all(k, k in node.labels)"
+HOSTILE = "(pod.annotations.x + node.name).findAll('a?b?').size() > 0"
+
+
+@pytest.mark.parametrize(
+    ("expression", "count", "costly"),
+    [
+        pytest.param(HOSTILE, 16, True, id="all matches in texts that differ for each node"),
+        pytest.param(f"{TENS}.all(a, {TENS}.all(b, {TENS}.all(c, a + b + c >= 0 || node.name == 'x')))", 16, True, id="nested loops over constants"),
+        pytest.param(HOSTILE, 1, False, id="one of these"),
+        pytest.param("node.labels.tier == 'x' && node.free.cpu > 100", 64, False, id="labels and amounts"),
+        pytest.param("!node.taints.exists(t, t.key == 'm' && !pod.tolerations.exists(x, x.key == t.key))", 64, False, id="taints that many nodes share"),
+        pytest.param(SHARED, 16, False, id="all labels of a node"),
+        pytest.param("podsInDomain('zone', 'app=' + pod.name) == 0", 64, False, id="counts"),
+    ],
+)  # fmt: skip
+def test_only_rules_that_a_cluster_cannot_bear_are_estimated_above_the_bound(expression, count, costly):
+    (rules,) = policy_of([expression] * count).rules
+    for nodes in (2_000, 5_000):
+        assert (sum(each.cost for each in rules.work(nodes, 5)) > MOST_WORK) is costly

@@ -86,6 +86,8 @@ class Compiled:
     interpreted: str
     shares: int = 1
     """A part of an expression gets at least 1/shares of the cost that is allowed on a node."""
+    inputs: tuple[Operation, ...] = ()
+    """What the parts read that are evaluated once for all nodes with the same inputs."""
 
     @property
     def reads(self) -> Reads:
@@ -131,12 +133,15 @@ class Compiler:
         for lift in self._lifts:
             lift.parts = len(self._lifts)
         shares = max(len(self._lifts), 1) * MAX_UNROLLED**self._depth * (_COUNTING_SHARES if self._counts else 1)
-        return Compiled(operation, "; ".join(dict.fromkeys(self._interpreted)), shares)
+        inputs = tuple(each for lift in self._lifts for each in lift.inputs)
+        return Compiled(operation, "; ".join(dict.fromkeys(self._interpreted)), shares, inputs)
 
     def _everything(self, tree: Node, hidden: str) -> Operation:
         self._interpreted.append(f"a macro has a variable {hidden!r}")
         reads = EVERYTHING | (Reads.SIGNALS if SIGNALS in self._of_node else Reads(0))
-        return Lift(self._evaluator(tree), [Whole(reads)], kind_of_type(tree.type), reads)
+        lift = Lift(self._evaluator(tree), [Whole(reads)], kind_of_type(tree.type), reads)
+        self._lifts.append(lift)
+        return lift
 
     def _depends(self, node: Node, scope: _Scope) -> bool:
         """True if the part depends on the node, on an accumulator, or on a variable of a macro that is not unrolled."""

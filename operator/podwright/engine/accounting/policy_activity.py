@@ -29,6 +29,14 @@ class Activity:
     decisions: array[int]
     errors: array[int]
     faults: dict[str, tuple[float, str]] = field(default_factory=dict)
+    longest: float = 0.0
+    """The seconds of the longest decision of the generation `label`."""
+    label: str = ""
+
+    def took(self, label: str, seconds: float) -> None:
+        """A decision of this generation took so many seconds."""
+        if seconds > self.longest or label != self.label:
+            self.longest, self.label = seconds, label
 
 
 class Activities:

@@ -10,6 +10,8 @@ import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+import numpy as np
+
 from podwright.api.compile import Classes, CompiledPolicy
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.local_policy import local_key_of
@@ -17,7 +19,7 @@ from podwright.api.permissions import PolicySettings
 from podwright.api.policy_result import ApplyResult, problem_of
 from podwright.api.policy_set import PolicySet
 from podwright.api.policy_status import Work
-from podwright.api.scheduler_policy import identity_of
+from podwright.api.scheduler_policy import PolicyError, identity_of
 from podwright.api.signal_changes import lacking_signals
 from podwright.api.spec.signals import Definitions
 from podwright.core.framework.cluster_events import ClusterEvent, EventHint
@@ -31,7 +33,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.gang_scheduling import args_of
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap, Unreadable
 from podwright.core.plugins.rules.policy_rules import PolicyRules
-from podwright.core.plugins.rules.rule_set import RuleSet
+from podwright.core.plugins.rules.rule_set import MOST_WORK, RuleSet, RuleWork
 from podwright.core.queue.hinting import registered
 from podwright.core.queue.rank import ranked
 from podwright.core.state.cache import Cache
@@ -84,6 +86,7 @@ class ActivePolicies:
             handle.features,
             built_in=built_in,
             check=self._build,
+            check_new=self._check_work,
             settings=settings,
             namespace_labels=handle.cache.namespace_labels,
         )
@@ -100,6 +103,23 @@ class ActivePolicies:
     def _build(self, policy: CompiledPolicy) -> None:
         plugins = self.plugins
         self._put(policy, plugins.framework_of(policy, policy.profile, self._classes, plugins.reporter(policy)))
+
+    def _work(self, policy: CompiledPolicy) -> Sequence[RuleWork]:
+        """The estimated work of its rules on the nodes that are there."""
+        table = self._handle.cache.table
+        nodes = int(np.count_nonzero(table.valid))
+        return [each for rules in policy.rules for each in rules.work(nodes, len(table.taint_sets))]
+
+    def _check_work(self, policy: CompiledPolicy) -> None:
+        """Raises PolicyError if no decision with these rules is likely to end on a cluster of this size."""
+        work = self._work(policy)
+        if (total := sum(each.cost for each in work)) > MOST_WORK:
+            most = max(work, key=lambda each: each.cost)
+            problem = (
+                f"the rules may cost {total} on the nodes of this cluster, the maximum is {MOST_WORK}: "
+                f"rule {most.rule!r} may cost {most.each} on each of {most.times} nodes"
+            )
+            raise PolicyError(policy.name, "NotAllowed", [("spec.rules", problem)])
 
     def _put(self, policy: CompiledPolicy, framework: Framework) -> None:
         self._has_hints.clear()
@@ -275,11 +295,12 @@ class ActivePolicies:
         activity, conduct = self._conduct.activities.of(name), self._conduct
         interpreted: dict[str, str] = {}
         problems: dict[str, None] = {}
-        outdated, off = False, ""
+        outdated, off, estimated = False, "", 0
         for policy in self._compiled(name):
             if policy.refusal:
                 continue
             interpreted.update(policy.interpreted)
+            estimated = max(estimated, sum(each.cost for each in self._work(policy)))
             built = self._built[policy]
             outdated = outdated or not self._of_files.isdisjoint(self._plugins_of(policy, built))
             off = off or self.plugins.problem(policy)
@@ -297,6 +318,7 @@ class ActivePolicies:
             faults=tuple(activity.faults.values()),
             causes=frozenset(activity.faults),
             interpreted=tuple(interpreted.items()),
+            rules=(estimated, activity.longest) if estimated else None,
         )
 
     def clear_cached_verdicts(self) -> None:

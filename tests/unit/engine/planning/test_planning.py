@@ -152,6 +152,21 @@ class TestKindsOfPods:
         async with deciding(rig):
             await until(lambda: (rig.clock.take(0.1), rig.engine.wake(), len(rig.cluster.bound) == 3)[-1])
         assert rig.begun == in_the_loop
+        if scheduler == "ruled":
+            assert rig.engine.activities.of("ruled").longest > 0, "that of a child"
+
+    async def test_the_longest_decision_in_the_loop_is_known(self, rig, monkeypatch):
+        (plugin,) = [
+            each for each in rig.engine.policies.named("ruled").framework.filter_plugins if each.name == "PolicyRules"
+        ]
+        filter_all = plugin.filter_all
+        monkeypatch.setattr(rig.clock, "runs", False)
+        monkeypatch.setattr(plugin, "filter_all", lambda *given: (rig.clock.take(0.01), filter_all(*given))[-1])
+        rig.pod("p", spec={"schedulerName": "ruled"})
+        async with deciding(rig):
+            await until(lambda: rig.cluster.bound)
+        assert rig.children.started == 0
+        assert rig.engine.activities.of("ruled").longest == pytest.approx(0.01)
 
 
 async def test_ordinary_pods_are_bound_while_a_child_decides(rig):

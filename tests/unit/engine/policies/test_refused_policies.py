@@ -10,6 +10,7 @@ from podwright.api.permissions import PolicySettings
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API
 from support.engine.kit import Rig, custom_policy, deciding, settle, values
 from support.objects.builders import in_group, make_pod_group, make_policy
+from support.policies.local import delegating, local_policy
 
 STRICT = {"tier": "strict"}
 FALLS_BACK = PolicySettings(waits_for_bad_policies=False)
@@ -223,3 +224,58 @@ async def test_many_pods_are_reconsidered_in_slices_and_a_change_meanwhile_count
         for _ in range(10):
             await settle()
         assert {r.engine.queue.get(f"default/p{index}").policy for index in range(20)} == {"strict@3"}
+
+
+TENS = str([*range(10)])
+LOOPS = f"{TENS}.all(a, {TENS}.all(b, {TENS}.all(c, node.name != 'x' || %d < a)))"
+RULES = {"filters": [{"name": f"r{number}", "expression": LOOPS % number} for number in range(64)]}
+
+
+class TestWorkOfRules:
+    """Rules that the cluster at hand could not bear are refused when they are applied, and never later."""
+
+    PROBLEM = (
+        "spec.rules: the rules may cost 67239040 on the nodes of this cluster, the maximum is 60000000: "
+        "rule 'r0' may cost 9551 on each of 110 nodes"
+    )
+
+    @pytest.fixture
+    def rig(self):
+        return Rig()
+
+    def add_nodes(self, rig):
+        for number in range(110):
+            rig.node(f"n{number}")
+
+    def raw(self, status=None):
+        raw = make_policy("strict", 1, "strict", rules=RULES)
+        return raw if status is None else {**raw, "status": status}
+
+    def test_a_policy_is_refused_with_the_rule_its_cost_and_the_bound(self, rig):
+        self.add_nodes(rig)
+        result = rig.engine.policies.apply(self.raw())
+        assert (result.accepted, result.reason) == (False, "NotAllowed")
+        assert self.PROBLEM in result.message
+
+    def test_a_policy_that_was_accepted_stays_in_force_on_more_nodes_and_after_a_restart(self, rig):
+        assert rig.engine.policies.apply(self.raw()).accepted, "no nodes yet"
+        self.add_nodes(rig)
+        assert rig.engine.policies.apply(self.raw()).accepted
+        restarted = Rig()
+        self.add_nodes(restarted)
+        status = {"lastAccepted": {"generation": 1, "spec": self.raw()["spec"]}}
+        assert restarted.engine.policies.apply(self.raw(status)).accepted
+
+    def test_the_same_holds_for_a_local_policy(self, rig):
+        assert rig.engine.policies.apply(delegating(delegation={"rules": True, "maxRules": 64})).accepted
+        raw = local_policy(rules=RULES)
+        self.add_nodes(rig)
+        result = rig.engine.policies.apply_local(raw)
+        assert not result.accepted
+        assert self.PROBLEM in result.message
+        raw = {
+            **raw,
+            "status": {"lastAccepted": {"generation": 1, "spec": raw["spec"]}},
+            "metadata": {**raw["metadata"], "uid": "new"},
+        }
+        assert rig.engine.policies.apply_local(raw).accepted

@@ -12,6 +12,7 @@ from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.metrics.policies import POLICY_ERRORS
 from podwright.kube.policies import statuses
 from podwright.kube.policies.statuses import WriteLimit
+from support.engine.kit import Rig
 from support.policies.controlled import controlled, policy
 from support.policies.policy_sets import build
 from support.policies.policy_sets import policy as named
@@ -122,3 +123,27 @@ async def test_what_an_engine_reports_of_a_policy_with_an_interpreted_rule():
         (rule,) = written.body[-1]["value"]["interpretedRules"]
         assert rule["name"] == "all"
         assert rule["reason"]
+
+
+def test_the_status_has_what_rules_cost_estimated_and_measured():
+    assert status_with(rules=(1_500_001, 0.0302))["ruleCost"] == {
+        "estimatedMilliseconds": 1501,
+        "measuredMilliseconds": 31,
+    }
+
+
+async def test_what_an_engine_reports_of_the_cost_of_rules():
+    rules = {"filters": [{"name": "all", "expression": "node.labels.exists(k, k.startsWith(pod.labels.app))"}]}
+    rig = Rig()
+    async with controlled(rig=rig) as it:
+        it.controller.apply(policy(rules=rules))
+        assert it.engine.policies.work_of("p").rules is None, "there are no nodes"
+        rig.node("a")
+        (estimated, measured) = it.engine.policies.work_of("p").rules
+        assert estimated > 0
+        assert measured == 0.0
+        activity = it.engine.activities.of("p")
+        for label, seconds in (("p@1", 0.2), ("p@1", 0.1), ("p@2", 0.01)):
+            activity.took(label, seconds)
+            measured = it.engine.policies.work_of("p").rules[1]
+            assert measured == {"p@1": 0.2, "p@2": 0.01}[label]

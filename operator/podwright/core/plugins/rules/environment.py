@@ -8,6 +8,7 @@ Counting functions count on the node that is being evaluated, which is not among
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -30,6 +31,8 @@ _TEXT: Final = STRING.sized(1024)
 _LABELS: Final = map_of(_KEY, _VALUE, 256)
 _ANNOTATIONS: Final = map_of(_KEY, _TEXT, 256)
 _AMOUNTS: Final = map_of(_KEY, INT, 64)
+
+_USUAL_SIZES: Final = {"map": 32, "list": 8}
 
 TAINT: Final = object_of("podwright.Taint", {"key": _KEY, "value": _VALUE, "effect": _NAME})
 TOLERATION: Final = object_of(
@@ -135,6 +138,21 @@ def variables_with(signals: Iterable[str]) -> Mapping[str, Type]:
     """The variables, with these signals of the node. If there are none, `signals` is unknown."""
     fields = dict.fromkeys(signals, DOUBLE)
     return {**VARIABLES, SIGNALS: object_of("podwright.Signals", fields)} if fields else VARIABLES
+
+
+def usual_variables(signals: Iterable[str]) -> Mapping[str, Type]:
+    """The same variables with as many entries and elements as they usually have at most."""
+    return {name: _usual(kind) for name, kind in variables_with(signals).items()}
+
+
+def _usual(kind: Type) -> Type:
+    most = _USUAL_SIZES.get(kind.name)
+    return replace(
+        kind,
+        parameters=tuple(map(_usual, kind.parameters)),
+        fields={name: _usual(field) for name, field in kind.fields.items()},
+        size=kind.size if most is None or kind.size is None else min(kind.size, most),
+    )
 
 
 @lru_cache(maxsize=8)

@@ -31,11 +31,12 @@ from podwright.core.cel_columns.kept import Column, KeptColumns
 from podwright.core.cel_columns.limits import node_limit
 from podwright.core.cel_columns.lone_node import LoneNode
 from podwright.core.cel_columns.nodes import NodeView, Viewer
+from podwright.core.cel_columns.reads import Reads
 from podwright.core.cel_columns.run import Evaluate, Operation, Run, run_alone
 from podwright.core.cel_columns.vectors import Kind, Operand, Vec, as_vec, failing
 from podwright.core.cel_columns.views import View
 from podwright.core.framework.interface import MAX_SCORE
-from podwright.core.plugins.rules.environment import environment, variables_with
+from podwright.core.plugins.rules.environment import environment, usual_variables, variables_with
 from podwright.core.plugins.rules.subject import CACHE, NAMESPACE, Subject, TimeInput, inputs_of
 from podwright.core.state.nodeinfo import NodeInfo
 
@@ -58,6 +59,9 @@ class Expression:
         self.text = text
         _check_type(self.program.result_type, score=score)
         _check_cost(CostEstimator(variables_with(signals), beyond_cel_go=True).cost(self.program.tree))
+        usual = CostEstimator(usual_variables(signals), beyond_cel_go=True, counts_matches=True)
+        self.usual_cost = usual.cost(self.program.tree).high
+        """The greatest cost on one node if maps and lists are not larger than usual."""
         self.signals = signals_read(self.program.tree) if signals else frozenset[str]()
         """The signals that it reads."""
         compiled = Compiler(self.program.tree, _evaluator).compile()
@@ -65,6 +69,8 @@ class Expression:
         self.interpreted = compiled.interpreted
         self._operation: Operation = compiled.operation
         self._shares = compiled.shares
+        self._differs = any(each.reads & ~Reads.TAINTS for each in compiled.inputs)
+        self._reads_taints = bool(compiled.inputs)
         self._score = Score(compiled.operation, kind_of_type(self.program.result_type))
         self._bounded = Bounded(self._score)
         self.inputs = inputs = inputs_of(self.program.tree, free_variables(self.program.tree), _evaluator)
@@ -83,6 +89,12 @@ class Expression:
     def key(self, subject: Subject) -> Hashable:
         """The key by which results for different pods are kept."""
         return (subject.owner.scope, *[read(subject) for read in self._readers])
+
+    def evaluations(self, nodes: int, taints: int) -> int:
+        """How often it is evaluated for a new pod, on nodes with so many different lists of taints. The operations on
+        all nodes at once count as one evaluation.
+        """
+        return nodes if self._differs else min(nodes, taints) if self._reads_taints else min(nodes, 1)
 
     def column(self, subject: Subject, kept: KeptColumns, view: View | None = None) -> Column:
         """bool[nodes] and errors: whether each node passes. `view` shows a node with at least the fields that the

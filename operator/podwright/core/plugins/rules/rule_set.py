@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from podwright.core.cel_columns.limits import node_limit
 from podwright.core.cel_columns.reads import Reads
 from podwright.core.framework.status import Code
 from podwright.core.plugins.rules.owner import Owner
@@ -15,6 +16,8 @@ from podwright.core.plugins.rules.owner import Owner
 if TYPE_CHECKING:
     from podwright.core.plugins.rules.expression import Expression
 
+MOST_WORK: Final = 60_000_000
+"""What the rules of a policy may cost for a new pod, in units of CEL: about the 60 s that a child process has."""
 Normalization = Literal["None", "Max", "MinMax"]
 
 
@@ -49,12 +52,32 @@ class Score:
     normalize: Normalization = "None"
 
 
+class RuleWork(NamedTuple):
+    """The estimated work of a rule: `each`, in units of CEL, this many `times`."""
+
+    rule: str
+    each: int
+    times: int
+
+    @property
+    def cost(self) -> int:
+        return self.each * self.times
+
+
 @dataclass(frozen=True, slots=True)
 class RuleSet:
     """The args of the plugin: rules, in the order in which they run."""
 
     filters: tuple[Filter, ...] = ()
     scores: tuple[Score, ...] = ()
+
+    def work(self, nodes: int, taints: int) -> tuple[RuleWork, ...]:
+        """The estimated work of each rule for a new pod, on nodes with so many different lists of taints."""
+        limit = node_limit(nodes)
+        return tuple(
+            RuleWork(name, min(each.usual_cost, limit), each.evaluations(nodes, taints))
+            for name, each in self._expressions
+        )
 
     @property
     def owners(self) -> Sequence[Owner]:
@@ -64,8 +87,7 @@ class RuleSet:
     @property
     def reads(self) -> Reads:
         """What all rules together read of nodes and placed pods."""
-        expressions = [*(rule.expression for rule in self.filters), *(rule.expression for rule in self.scores)]
-        return reduce(or_, (each.reads for each in expressions), Reads(0))
+        return reduce(or_, (each.reads for _, each in self._expressions), Reads(0))
 
     @property
     def filtering_signals(self) -> frozenset[str]:
@@ -75,12 +97,15 @@ class RuleSet:
     @property
     def reads_time(self) -> bool:
         """True if any rule reads the time."""
-        expressions = [*(rule.expression for rule in self.filters), *(rule.expression for rule in self.scores)]
-        return any(each.times for each in expressions)
+        return any(each.times for _, each in self._expressions)
 
     @property
     def interpreted(self) -> Mapping[str, str]:
         """The rules that are evaluated for each node, with the reason."""
+        return {name: each.interpreted for name, each in self._expressions if each.interpreted}
+
+    @property
+    def _expressions(self) -> list[tuple[str, Expression]]:
+        """By the names of their rules."""
         named = [(rule.name, rule.expression) for rule in self.filters]
-        named += [(rule.name, rule.expression) for rule in self.scores]
-        return {name: each.interpreted for name, each in named if each.interpreted}
+        return named + [(rule.name, rule.expression) for rule in self.scores]
