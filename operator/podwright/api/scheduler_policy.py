@@ -286,7 +286,7 @@ class PolicySpec:
 S = TypeVar("S")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: Python 3.11 cannot call a generic alias of a frozen class that has them
 class Policy(Generic[S]):
     """A decoded policy object. `generation` is 0 if the object has none. `created`: in seconds since the epoch, 0 if
     not known. `namespace`: of a LocalSchedulerPolicy.
