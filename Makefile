@@ -163,6 +163,10 @@ bench-core: venv ## measure decisions per second of the core alone, in-process (
 	$(BIN)/python -m benchmarks.core.decisions $(ARGS)
 	$(BIN)/python -m benchmarks.core.devices
 
+.PHONY: bench-beside
+bench-beside: venv ## measure how long ordinary pods wait beside hostile objects, in-process (ARGS=--help)
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.core.beside $(ARGS)
+
 # --- the demo ---------------------------------------------------------------------------------------------
 # A cluster is only touched if it is named on the command line: KUBECONFIG in the environment does not count.
 CLUSTER := $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig "$(KUBECONFIG)")
