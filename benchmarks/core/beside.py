@@ -43,6 +43,7 @@ ANNOTATIONS: Final = {"long": "ab" * 200}
 FINISH_SECONDS: Final = 120.0
 """How long the ordinary pods may take after the last one was due."""
 EVICTION_SECONDS: Final = 0.004
+"""Between two of them."""
 TICK_SECONDS: Final = 0.005
 """How often the loop is asked whether it is held."""
 STACK: Final = 12
@@ -110,18 +111,22 @@ class _Intake:
 
 
 class _Evictor(FakeEvictor):
-    """Evicts one pod after another, as an API server does that answers two requests for each."""
+    """Evicts one pod after another. A loop that is held delays evictions, too."""
 
-    deleted: Callable[[str], None]
-    _free_at = 0.0
+    def __init__(self, deleted: Callable[[str], None]) -> None:
+        super().__init__()
+        self._deleted = deleted
+        self._waiting: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
 
-    def evict(
-        self, victim: PodInfo, preemptor: PodInfo | Regarding, node_name: str, done: Callable[[bool], None]
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        self._free_at = max(self._free_at, loop.time()) + EVICTION_SECONDS
-        loop.call_at(self._free_at, super().evict, victim, preemptor, node_name, done)
-        loop.call_at(self._free_at, self.deleted, victim.uid)
+    def evict(self, *eviction: Any) -> None:
+        self._waiting.put_nowait(eviction)
+
+    async def run(self) -> None:
+        while True:
+            victim, *rest = await self._waiting.get()
+            await asyncio.sleep(EVICTION_SECONDS)
+            super().evict(victim, *rest)
+            self._deleted(victim.uid)
 
 
 class _Live(Rig):
@@ -138,13 +143,12 @@ class Beside:
     def __init__(self, load: Load, settings: Settings) -> None:
         self._settings = settings
         self._every = load.every
-        evictor = _Evictor()
-        self._rig = _Live(children=Forks(), evictor=evictor)
+        self._evictor = _Evictor(lambda uid: self._intake.bring(lambda: self._engine.assigned.drop(uid, None)))
+        self._rig = _Live(children=Forks(), evictor=self._evictor)
         self._engine = self._rig.engine
         self._intake = _Intake()
         self._rig.intake.hold_back = self._intake.hold_back
         self._rig.intake.go_on = self._intake.go_on
-        evictor.deleted = lambda uid: self._intake.bring(lambda: self._engine.assigned.drop(uid, None))
         self._rig.cluster.bind = self._bind
         self._record, self._rig.recorder.record = self._rig.recorder.record, self._record_event
         self._pods: dict[str, dict[str, Any]] = {}
@@ -171,7 +175,9 @@ class Beside:
             await self._put(*item)
         configure_memory()
         freeze_objects()
-        tasks = [asyncio.create_task(self._engine.run()), asyncio.create_task(self._watch_the_loop())]
+        tasks = [
+            asyncio.create_task(each) for each in (self._engine.run(), self._evictor.run(), self._watch_the_loop())
+        ]
         try:
             await self._arrive("first", settings.warm_up)
             alone = await self._arrive("alone", settings.alone)
@@ -179,7 +185,8 @@ class Beside:
             beside = await self._arrive("beside", settings.beside)
             started = await loading
             with contextlib.suppress(TimeoutError):
-                await self._wait(self._hostile, self._decided, settings.patience)
+                known = self._bound if self._evictor.evicted else self._decided
+                await self._wait(self._hostile, known, settings.patience)
             return Run(alone, beside, self._outcome(started))
         finally:
             for task in tasks:
@@ -277,10 +284,10 @@ class Beside:
         notes = {pod: note for pod, reason, note in self._rig.recorder.events if reason == FAILED}
         bound = hostile & self._bound.keys()
         counts = {"bound": len(bound), "rejected": len(decided - bound), "undecided": len(hostile - decided)}
-        counts["pods evicted"] = len(self._rig.evictor.evicted)
+        counts["pods evicted"] = len(self._evictor.evicted)
         parts = [f"{count} {what}" for what, count in counts.items() if count]
         if decided:
-            parts.append(f"after {max(self._decided[pod] for pod in decided) - started:.1f} s")
+            parts.append(f"after {max(self._bound.get(pod, self._decided[pod]) for pod in decided) - started:.1f} s")
         if rejected := decided - bound:
             parts.append(f'"{notes[min(rejected)]}"')
         return ", ".join(parts)

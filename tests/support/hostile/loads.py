@@ -127,8 +127,10 @@ def _many_terms(size: int, _nodes: int) -> Objects:
 
 
 def _gang(size: int, nodes: int) -> Objects:
-    """A gang that needs half of the nodes, each of which two pods of lower priority fill. Other pods fill the rest."""
-    placed = []
+    """A gang for at most half of the nodes, each full of two pods of lower priority. The others are full of pods of
+    higher priority.
+    """
+    size, placed = min(size, nodes // 2), []
     for index in range(nodes):
         preemptible = index < size
         for number in range(2):

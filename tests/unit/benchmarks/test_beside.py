@@ -15,6 +15,7 @@ SETTINGS = Settings(nodes=20, warm_up=0.1, alone=0.2, beside=0.3, patience=60.0,
         ("a local policy", "20 bound, after "),
         ("a pod with 100 claims", "1 bound, after "),
         ("50 pods with 4,000 anti-affinity terms", "5 bound, after "),
+        ("a gang of 1,000 that preempts 2,000 pods", "10 bound, 20 pods evicted, after "),
         ("a pod with 2,000 host ports", "1 bound, after "),
     ],
 )
