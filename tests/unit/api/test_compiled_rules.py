@@ -8,6 +8,8 @@ from podwright.api.scheduler_policy import PolicyError
 from podwright.core.framework.profile import Point, expand
 from podwright.core.plugins import PLUGINS
 from podwright.core.plugins.rules.rule_set import MOST_WORK
+from podwright.simulator.world import World
+from support.objects.builders import make_node
 from support.rules.running import policy_of
 
 
@@ -128,5 +130,7 @@ HOSTILE = "(pod.annotations.x + node.name).findAll('a?b?').size() > 0"
 )  # fmt: skip
 def test_only_rules_that_a_cluster_cannot_bear_are_estimated_above_the_bound(expression, count, costly):
     (rules,) = policy_of([expression] * count).rules
+    world = World()
     for nodes in (2_000, 5_000):
-        assert (sum(each.cost for each in rules.work(nodes, 5)) > MOST_WORK) is costly
+        world.fill({"nodes": [make_node(f"n{i}") for i in range(len(world.cache.nodes), nodes)]})
+        assert (sum(each.cost for each in rules.work(world.cache.table)) > MOST_WORK) is costly

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 COST_LIMIT: Final = 1_000_000
 """The cost that one evaluation may have if its caller sets no limit: `PerCallLimit` of Kubernetes."""
+UNIT_SECONDS: Final = 1e-6
+"""About how long it takes to evaluate what costs 1."""
 
 
 @dataclass(frozen=True)

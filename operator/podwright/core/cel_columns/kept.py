@@ -21,6 +21,7 @@ from podwright.core.cel_columns.vectors import Bools, Codes, ErrorTexts, Kind, V
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.state.cache import Cache
 from podwright.core.state.columns.change_log import Changes, ChangesOfBoth
+from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 
 MAX_BYTES: Final = 64 << 20
@@ -38,6 +39,7 @@ _Known = tuple[Operation, Hashable, int]
 """What tells columns apart; at last what an evaluation on one node may cost."""
 OneNode = Callable[[NodeInfo], object]
 """The result for one node: a bool or a number. Raises EvaluationError."""
+Estimate = Callable[[NodeTable], float]
 FEW_ROWS: Final = 4
 """So few nodes are evaluated one by one, which takes less time than operations over columns."""
 
@@ -85,13 +87,18 @@ class KeptColumns:
         self.groups.clear()
 
     def column(
-        self, operation: Operation, key: Hashable, variables: Callable[[], Variables], one: OneNode | None = None
+        self,
+        operation: Operation,
+        key: Hashable,
+        variables: Callable[[], Variables],
+        one: OneNode | None = None,
+        estimate: Estimate | None = None,
     ) -> Column:
         """The up-to-date result of an operation on all rows. `key`: the values of the variables, as far as the
         operation reads them.
 
         `variables` is only called if something has to be computed. `one` gives the result for a single node, which is
-        faster for few.
+        faster for few. `estimate`: of the seconds for all rows.
         """
         known = operation, key, self.nodes.limit
         column = self._columns.get(known)
@@ -105,7 +112,7 @@ class KeptColumns:
                     if one is not None and len(rows) <= FEW_ROWS and self._asked(known, column, rows, one):
                         return column
                     return self._keep(known, self._refreshed(column.vec, sorted(rows), operation, variables()))
-        self.nodes.deadline.point()
+        self.nodes.deadline.expect(0.0 if estimate is None else estimate(self.nodes.table))
         return self._keep(known, self._computed(operation, None, variables()))
 
     def _asked(self, known: _Known, column: Column, rows: set[int], one: OneNode) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
 from podwright.core.cel.devices import compile_selector, device_variables, matches, refusal
-from podwright.core.cel.environment import Program
+from podwright.core.cel.environment import COST_LIMIT, UNIT_SECONDS, Program
 from podwright.core.cel.errors import CelError, EvaluationError
 from podwright.core.devices.projection import projection_of
 from podwright.core.devices.selectors import Evaluate, SelectorError
@@ -29,7 +29,7 @@ def compile_expression(text: str) -> Evaluate:
         program = compile_selector(text)
     except CelError as error:
         raise SelectorError(refusal(error, text)) from None
-    return _Compiled(program).matches
+    return _Compiled(program)
 
 
 class _Compiled:
@@ -37,10 +37,11 @@ class _Compiled:
 
     def __init__(self, program: Program) -> None:
         self._program = program
+        self.seconds = UNIT_SECONDS * min(program.estimated_cost.high, COST_LIMIT)
         self._projection = projection_of(program.tree)
         self._results: RecentCache[Hashable, tuple[bool | SelectorError]] = RecentCache(_MAX_RESULTS)
 
-    def matches(self, shape: DeviceShape, pause: Callable[[], object]) -> bool:
+    def __call__(self, shape: DeviceShape, pause: Callable[[], object]) -> bool:
         """See `selectors.Evaluate`."""
         if self._projection is None or not shape.readable:
             return _evaluate(self._program, shape, pause)

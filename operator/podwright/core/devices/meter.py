@@ -31,12 +31,14 @@ class Meter:
         """Sets how many steps the evaluations for a search on this node may cost. None: no limit."""
         self._node, self._until = node, None if steps is None else self.steps + steps
 
-    def evaluation(self) -> None:
-        """A selector is about to be evaluated on a device. Raises SearchTimeoutError if the limit was exceeded before."""
+    def evaluation(self, seconds: float) -> None:
+        """A selector is about to be evaluated on a device. `seconds`: estimated for all devices that it was not evaluated
+        on. Raises SearchTimeoutError if the limit was exceeded before.
+        """
         if self._until is not None and self.steps > self._until:
             raise SearchTimeoutError(self._node)
         self.steps += STEPS_OF_EVALUATION
-        self._deadline.point()
+        self._deadline.expect(seconds)
 
     def point(self) -> None:
         """A point in a long evaluation."""

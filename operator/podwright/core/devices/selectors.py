@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from podwright.core.devices.meter import Meter
 from podwright.core.objects.compaction import RecentCache
@@ -21,6 +21,8 @@ NO: Final = 2
 FAILS: Final = 3
 
 MAX_MATCHERS: Final = 512
+_COSTLY_SECONDS: Final = 1e-3
+"""Selectors that are estimated to take at most this long on a device are tried. Ordinary ones take some 10 us."""
 
 
 class SelectorError(Exception):
@@ -30,8 +32,18 @@ class SelectorError(Exception):
 
 
 Pause = Callable[[], object]
-Evaluate = Callable[[DeviceShape, Pause], bool]
-"""True if a device matches. Calls `pause` now and then. Raises SelectorError."""
+
+
+class Evaluate(Protocol):
+    """A compiled selector. `seconds`: estimated for a device."""
+
+    @property
+    def seconds(self) -> float: ...
+
+    def __call__(self, shape: DeviceShape, pause: Pause) -> bool:
+        """True if a device matches. Calls `pause` now and then. Raises SelectorError."""
+
+
 Compile = Callable[[str], Evaluate]
 """Compiles an expression. Raises SelectorError."""
 
@@ -51,7 +63,17 @@ class Failure:
 class Matcher:
     """True if devices match the selectors of a class and then those of a request."""
 
-    __slots__ = ("_failures", "_meter", "_numbers", "_passed", "_results", "_selectors", "_seq", "evaluations")
+    __slots__ = (
+        "_failures",
+        "_meter",
+        "_numbers",
+        "_passed",
+        "_results",
+        "_seconds",
+        "_selectors",
+        "_seq",
+        "evaluations",
+    )
 
     def __init__(
         self, selectors: tuple[tuple[bool, int, Evaluate | SelectorError], ...], numbers: ShapeNumbers, meter: Meter
@@ -65,6 +87,8 @@ class Matcher:
         """By number of the shape: how many selectors a device has passed in an evaluation that was interrupted."""
         self._seq = numbers.reused.seq
         self._meter = meter
+        seconds = sum(each.seconds for _, _, each in selectors if not isinstance(each, SelectorError))
+        self._seconds = seconds if seconds > _COSTLY_SECONDS else 0.0
         self.evaluations = 0
         """How many devices were evaluated."""
 
@@ -104,10 +128,11 @@ class Matcher:
     def _evaluate(self, number: int) -> int:
         shape = self._numbers.shape(number)
         self.evaluations += 1
+        ahead = self._seconds * self._results.count(UNKNOWN) if self._seconds else 0.0
         for position in range(self._passed.get(number, 0), len(self._selectors)):
             of_class, index, evaluate = self._selectors[position]
             self._passed[number] = position
-            self._meter.evaluation()
+            self._meter.evaluation(ahead)
             try:
                 if isinstance(evaluate, SelectorError):
                     raise evaluate.with_traceback(None)  # a kept one would keep frames of each raise
@@ -144,6 +169,7 @@ class Selectors:
     def _evaluator(self, text: str) -> Evaluate | SelectorError:
         found = self._compiled.get(text)
         if found is None:
+            self._meter.pause()
             try:
                 found = self._compile(text)
             except SelectorError as error:

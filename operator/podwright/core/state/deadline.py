@@ -8,6 +8,7 @@ costs one function call.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 from podwright.core.objects.control_flow import ControlFlowError
 
@@ -28,12 +29,23 @@ class Deadline:
     def __init__(self) -> None:
         self.check: Callable[[], None] | None = None
         """Raises TookLongError if the time is over; None: there is no deadline."""
+        self.longest_step = inf
+        """How many seconds a step may be estimated to take."""
         self.others_wait = False
         """True if attempts without a deadline hold others up, so that searches for devices must bound themselves."""
 
     @property
     def bounds_searches(self) -> bool:
         return self.others_wait and self.check is None
+
+    def expect(self, seconds: float) -> None:
+        """A point before a step that is estimated to take so long. Raises TookLongError without trying if that is far too
+        long.
+        """
+        if self.check is not None:
+            if seconds > self.longest_step:
+                raise TookLongError
+            self.check()
 
     def point(self) -> None:
         """A place in a long loop. Raises TookLongError. What the caller has built so far must be complete, or not in

@@ -10,8 +10,6 @@ import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-import numpy as np
-
 from podwright.api.compile import Classes, CompiledPolicy
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
 from podwright.api.local_policy import local_key_of
@@ -106,9 +104,7 @@ class ActivePolicies:
 
     def _work(self, policy: CompiledPolicy) -> Sequence[RuleWork]:
         """The estimated work of its rules on the nodes that are there."""
-        table = self._handle.cache.table
-        nodes = int(np.count_nonzero(table.valid))
-        return [each for rules in policy.rules for each in rules.work(nodes, len(table.taint_sets))]
+        return [each for rules in policy.rules for each in rules.work(self._handle.cache.table)]
 
     def _check_work(self, policy: CompiledPolicy) -> None:
         """Raises PolicyError if no decision with these rules is likely to end on a cluster of this size."""

@@ -13,6 +13,10 @@ from podwright.core.state.deadline import TookLongError
 T = TypeVar("T")
 
 SLICE_SECONDS: Final = 0.02
+STEP_SLICES: Final = 100
+"""An attempt also ends before a step that is estimated to take more than this many slices. Estimates are for values that
+are costly in every respect. Ordinary ones often take a hundredth of the time.
+"""
 LOOP_SECONDS: Final = 2.0
 """How long a decision may hold the loop if there can be no child process."""
 
@@ -31,7 +35,7 @@ class Slice:
         the clock and of the CPU: other processes may have had it.
         """
         self._ends, self._cpu_ends = self._clock() + seconds, self._cpu() + seconds
-        self._deadline.check = self._check
+        self._deadline.check, self._deadline.longest_step = self._check, STEP_SLICES * seconds
         try:
             return decide()
         finally:

@@ -9,6 +9,7 @@ from podwright.core.devices.errors import SearchTimeoutError
 from podwright.core.devices.verdicts import FITS, TOO_FEW, Limits
 from podwright.core.objects.devices.claims import claim_spec_of
 from podwright.core.state.cache import Cache
+from podwright.core.state.deadline import TookLongError
 from support.objects.builders import make_node
 from support.objects.devices import exactly, make_claim, make_class, make_device, make_slice, selector
 from support.plugins.kit import make_cache
@@ -82,3 +83,31 @@ def test_selectors_of_which_one_costs_more_than_the_limit_are_evaluated_one_by_o
         else:
             break
     assert timeouts == len(texts)
+
+
+def test_an_attempt_does_not_begin_what_is_estimated_to_take_far_too_long():
+    cache, claim = cluster(), costly(DEVICES - 1)
+    cache.deadline.check, cache.deadline.longest_step = lambda: None, 0.1
+    with pytest.raises(TookLongError):
+        code(cache, claim, Limits(None, None))
+    assert evaluated(cache, claim) == 0
+    cache.deadline.check = None
+    assert code(cache, claim, Limits(None, None)) == FITS
+    cache.deadline.check = lambda: None
+    assert code(cache, costly(DEVICES - 1, allocationMode="All"), Limits(None, None)) == FITS, "no device is new"
+
+
+def test_an_ordinary_selector_is_tried_however_many_devices_there_are():
+    cache = cluster()
+    cache.deadline.check, cache.deadline.longest_step = lambda: None, 0.0
+    claim = make_claim("c", exactly(selectors=[selector('device.attributes["gpu.example.com"].index == 1')]))
+    assert code(cache, claim, Limits(None, None)) == FITS
+
+
+def test_an_attempt_may_end_before_each_selector_that_it_compiles():
+    cache, points = cluster(), []
+    cache.deadline.check = lambda: points.append(1)
+    texts = [selector(f'device.driver != "x{number}"') for number in range(20)]
+    cache.devices.index.refresh()
+    allocator_of(cache).problem([claim_spec_of(make_claim("c", exactly(selectors=texts))["spec"])])
+    assert len(points) >= 20

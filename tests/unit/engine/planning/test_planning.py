@@ -169,6 +169,25 @@ class TestKindsOfPods:
         assert rig.engine.activities.of("ruled").longest == pytest.approx(0.01)
 
 
+TENS = str([*range(10)])
+
+
+@pytest.mark.parametrize(
+    ("expression", "children"),
+    [(f"{TENS}.all(a, {TENS}.all(b, {TENS}.all(c, node.name != 'x')))", 1), ("!('x' in node.labels)", 0)],
+    ids=["costly", "ordinary"],
+)
+async def test_a_rule_that_is_estimated_to_take_long_goes_to_a_child_without_an_attempt(rig, expression, children):
+    for number in range(300):
+        rig.node(f"n{number}")
+    raw = {"metadata": {"name": "ruled", "uid": "ruled", "generation": 1}}
+    raw["spec"] = {"schedulerName": "ruled", "rules": {"filters": [{"name": "any", "expression": expression}]}}
+    assert rig.engine.policies.apply(raw).accepted
+    rig.pod("p", spec={"schedulerName": "ruled"})
+    await ended(rig, bound=1)
+    assert rig.children.started == children
+
+
 async def test_ordinary_pods_are_bound_while_a_child_decides(rig):
     rig.node("a")
     going = asyncio.Event()

@@ -6,7 +6,7 @@ Policies with the same text share it (see `known_expressions`), and so the colum
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from math import isfinite
+from math import isfinite, prod
 from typing import Final
 
 import numpy as np
@@ -15,6 +15,7 @@ from podwright.core.cel import types
 from podwright.core.cel.checking.tree import Call, Comprehension, Ident, Node, Select, children
 from podwright.core.cel.cost.estimate import CostEstimator
 from podwright.core.cel.cost.ranges import Range
+from podwright.core.cel.environment import UNIT_SECONDS
 from podwright.core.cel.errors import CelError, CostLimitError, EvaluationError, Issue
 from podwright.core.cel.types import Type
 from podwright.core.cel_columns.compiler import (
@@ -38,6 +39,7 @@ from podwright.core.cel_columns.views import View
 from podwright.core.framework.interface import MAX_SCORE
 from podwright.core.plugins.rules.environment import environment, usual_variables, variables_with
 from podwright.core.plugins.rules.subject import CACHE, NAMESPACE, Subject, TimeInput, inputs_of
+from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
 
 NUMBERS: Final = (types.INT, types.UINT, types.DOUBLE)
@@ -90,11 +92,13 @@ class Expression:
         """The key by which results for different pods are kept."""
         return (subject.owner.scope, *[read(subject) for read in self._readers])
 
-    def evaluations(self, nodes: int, taints: int) -> int:
-        """How often it is evaluated for a new pod, on nodes with so many different lists of taints. The operations on
-        all nodes at once count as one evaluation.
+    def work(self, table: NodeTable) -> tuple[int, int]:
+        """The estimated cost of an evaluation on these nodes, and how often it is evaluated for a new pod. The operations
+        on all nodes at once count as one evaluation.
         """
-        return nodes if self._differs else min(nodes, taints) if self._reads_taints else min(nodes, 1)
+        nodes = int(np.count_nonzero(table.valid))
+        times = nodes if self._differs else min(nodes, len(table.taint_sets)) if self._reads_taints else min(nodes, 1)
+        return min(self.usual_cost, node_limit(nodes)), times
 
     def column(self, subject: Subject, kept: KeptColumns, view: View | None = None) -> Column:
         """bool[nodes] and errors: whether each node passes. `view` shows a node with at least the fields that the
@@ -121,7 +125,12 @@ class Expression:
             self.key(subject),
             lambda: subject.variables(self._variables),
             lambda info: one(subject, view(info)),
+            self._seconds,
         )
+
+    def _seconds(self, table: NodeTable) -> float:
+        """The estimated time of an evaluation on all nodes."""
+        return UNIT_SECONDS * prod(self.work(table))
 
     def evaluate(self, subject: Subject, node: NodeInfo, changes: Mapping[str, object] | None = None) -> object:
         """The value for one node. `changes`: further variables. Raises EvaluationError.

@@ -8,13 +8,13 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from podwright.core.cel_columns.limits import node_limit
 from podwright.core.cel_columns.reads import Reads
 from podwright.core.framework.status import Code
 from podwright.core.plugins.rules.owner import Owner
 
 if TYPE_CHECKING:
     from podwright.core.plugins.rules.expression import Expression
+    from podwright.core.state.columns.table import NodeTable
 
 MOST_WORK: Final = 60_000_000
 """What the rules of a policy may cost for a new pod, in units of CEL: about the 60 s that a child process has."""
@@ -71,13 +71,9 @@ class RuleSet:
     filters: tuple[Filter, ...] = ()
     scores: tuple[Score, ...] = ()
 
-    def work(self, nodes: int, taints: int) -> tuple[RuleWork, ...]:
-        """The estimated work of each rule for a new pod, on nodes with so many different lists of taints."""
-        limit = node_limit(nodes)
-        return tuple(
-            RuleWork(name, min(each.usual_cost, limit), each.evaluations(nodes, taints))
-            for name, each in self._expressions
-        )
+    def work(self, table: NodeTable) -> tuple[RuleWork, ...]:
+        """The estimated work of each rule for a new pod on these nodes."""
+        return tuple(RuleWork(name, *each.work(table)) for name, each in self._expressions)
 
     @property
     def owners(self) -> Sequence[Owner]:
