@@ -59,13 +59,18 @@ def _filters(count: int, expression: Callable[[int], str]) -> dict[str, Any]:
     return {"rules": {"filters": [{"name": f"f{i}", "expression": expression(i)} for i in range(count)]}}
 
 
+def _accepted_before(policy: dict[str, Any]) -> dict[str, Any]:
+    """A policy that was accepted when there were fewer nodes. Many of these rules are refused on as many as there are."""
+    return {**policy, "status": {"lastAccepted": {"generation": 1, "spec": policy["spec"]}}}
+
+
 def _rules(expression: Callable[[int], str]) -> Callable[[int, int], Objects]:
     """A policy with so many filters, and its pods."""
 
     def make(size: int, _nodes: int) -> Objects:
         policy = make_policy("hostile", 1, "hostile", schedulerName="hostile", **_filters(size, expression))
         pods = [ours(f"hostile-{i}", spec={"schedulerName": "hostile"}) for i in range(RULED_PODS)]
-        return Objects(hostile=[("SchedulerPolicy", policy), *(("Pod", pod) for pod in pods)])
+        return Objects(hostile=[("SchedulerPolicy", _accepted_before(policy)), *(("Pod", pod) for pod in pods)])
 
     return make
 
@@ -74,7 +79,7 @@ def _local_rules(size: int, _nodes: int) -> Objects:
     """A local policy with so many rules, all delegated, and the default budget."""
     rules = _filters(size, lambda i: _nested(3, f"a + b + c >= {-i} || node.name == 'none'"))
     pods = [ours(f"hostile-{i}", namespace="team") for i in range(RULED_PODS)]
-    local = local_policy("hostile", "team", **rules)
+    local = _accepted_before(local_policy("hostile", "team", **rules))
     before = [("SchedulerPolicy", delegating(delegation=DELEGATION))]
     return Objects(before, [("LocalSchedulerPolicy", local), *(("Pod", pod) for pod in pods)])
 
