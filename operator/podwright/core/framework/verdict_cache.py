@@ -16,8 +16,11 @@ from podwright.core.state.nodeinfo import NodeInfo
 
 Verdict = TypeVar("Verdict")
 
-MAX_KEYS: Final = 4
+MAX_KEYS: Final = 32
+"""Ordinary pods of as many templates find their verdicts again while a gang is nominated to a thousand nodes."""
 MAX_NODES: Final = 1 << 14
+MAX_VERDICTS: Final = 1 << 16
+"""With more of them, a new key takes the place of all others."""
 
 
 class _Entry(NamedTuple):
@@ -34,6 +37,9 @@ class NodeVerdicts(Generic[Verdict]):
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
     def get(self, node: NodeInfo, nominated: Sequence[PodInfo]) -> tuple[Verdict] | None:
         """The verdict in a tuple, because a verdict may be None; None if no valid verdict is cached."""
@@ -66,7 +72,7 @@ class VerdictCache(Generic[Verdict]):
             return None
         known = self._keys.get(key)
         if known is None:
-            if len(self._keys) >= MAX_KEYS:
+            if len(self._keys) >= MAX_KEYS or sum(map(len, self._keys.values())) >= MAX_VERDICTS:
                 self._keys.clear()
             known = self._keys[key] = NodeVerdicts()
         return known

@@ -10,9 +10,11 @@ from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.cycle import Rejection, schedule
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import CycleState
+from podwright.core.framework.verdict_cache import MAX_NODES, MAX_VERDICTS, VerdictCache
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
+from podwright.core.state.nodeinfo import NodeInfo
 from podwright.simulator.world import World
 from support.objects.builders import make_node, make_pod
 from support.plugins.kit import NOW
@@ -136,3 +138,20 @@ def test_verdicts_that_depend_on_other_nodes_are_not_cached():
         state = CycleState()
         cluster.framework.pre_filter(state, pod)
         assert (cluster.framework.verdict_key(state, pod) is not None) is cached
+
+
+def test_twenty_kinds_of_pods_in_turns_find_their_verdicts_again():
+    cache = VerdictCache()
+    kept = [cache.of(kind) for kind in range(20)]
+    assert all(cache.of(kind) is verdicts for kind, verdicts in enumerate(kept))
+
+
+def test_the_verdicts_of_all_kinds_of_pods_together_are_bounded():
+    cache = VerdictCache()
+    nodes = [NodeInfo(f"n{number}") for number in range(MAX_NODES)]
+    full = [cache.of(kind) for kind in range(MAX_VERDICTS // MAX_NODES)]
+    for verdicts in full:
+        for each in nodes:
+            verdicts.put(each, (), None)
+    cache.of("another")
+    assert cache.of(0) is not full[0]
