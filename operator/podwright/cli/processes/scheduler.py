@@ -2,8 +2,8 @@
 
 Kopf watches policies, and pending pods with `--pod-intake=kopf`. Importing it takes as long as the rest of the start.
 It therefore starts only after the first decisions, or at once on a standby; the runtime lists policies and pending pods
-before the first decision. CEL is imported then, too: only pods with claims, and policies with rules, need it, which
-import it themselves if they come earlier.
+before the first decision. CEL and tenacity are imported then, too: only pods with claims, policies with rules, and
+requests that failed need them, and these import them themselves if they come earlier.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ FIRST_PODS_SECONDS: Final = 1.0
 KOPF_STOP_SECONDS: Final = 2.0
 """How long Kopf may take to stop after everything else. It only watches, and can wait 5 s or more for a broken watch.
 """
-CEL: Final = ("podwright.core.devices.compiling", "podwright.core.plugins.rules.expression")
-"""The modules that compile expressions: for selectors of devices, and for rules."""
+LATE: Final = ("podwright.core.devices.compiling", "podwright.core.plugins.rules.expression", "tenacity")
+"""The modules that compile expressions, for selectors of devices and for rules, and the one that retries requests."""
 
 
 class LeadershipLostError(Exception):
@@ -94,7 +94,7 @@ async def _run_kopf(stop: asyncio.Event, runtime: Runtime) -> None:
     await _wait_for_first_burst(stop, runtime)
     if not stop.is_set():
         supervisor = await asyncio.to_thread(import_supervisor)
-        await asyncio.gather(supervisor.supervise(stop, runtime), asyncio.to_thread(import_cel))
+        await asyncio.gather(supervisor.supervise(stop, runtime), asyncio.to_thread(import_late))
 
 
 async def _wait_for_first_burst(stop: asyncio.Event, runtime: Runtime) -> None:
@@ -123,9 +123,9 @@ def import_supervisor() -> ModuleType:
     return supervisor
 
 
-def import_cel() -> None:
-    """Imports what compiles expressions, so that no decision has to wait for it."""
-    for name in CEL:
+def import_late() -> None:
+    """Imports what the first decisions do not need, so that no later one has to wait for it."""
+    for name in LATE:
         importlib.import_module(name)
 
 

@@ -5,7 +5,7 @@ policy never swallows an error: the last one is raised, and cancellation passes 
 
 `run` and `resume` retry with tenacity. Building its retry state costs more CPU than a short request, so the first
 attempt is always made without it: `run` does so itself, and hot paths (bindings, events) send their first request
-directly and call `resume` only after a failure. State machines that cannot be one coroutine (the reflector, the work
+directly and call `resume` only after a failure. So a start does not import it, either. State machines that cannot be one coroutine (the reflector, the work
 queue) take `pause` only.
 """
 
@@ -15,19 +15,13 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar
-
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception,
-    stop_after_attempt,
-    stop_after_delay,
-    stop_any,
-)
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from podwright.core.framework.interface import ClusterError
 from podwright.kube.client.errors import is_retryable, retry_after
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +80,8 @@ class RetryPolicy:
         on_retry: Callable[[BaseException], None] | None = None,
     ) -> T:
         """Like `run`, after the caller has made the first attempt itself, which raised `failure`."""
+        import tenacity  # noqa: PLC0415 -- see the module
+
         failures = [failure]
 
         async def attempt() -> T:
@@ -101,12 +97,12 @@ class RetryPolicy:
             if on_retry is not None and error is not None:
                 on_retry(error)
 
-        retrying = AsyncRetrying(
-            retry=retry_if_exception(self.retries),
+        retrying = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception(self.retries),
             wait=lambda state: self.pause(state.attempt_number, error_of(state)),
-            stop=stop_any(
-                *(() if self.attempts is None else (stop_after_attempt(self.attempts),)),
-                *(() if self.seconds is None else (stop_after_delay(self.seconds),)),
+            stop=tenacity.stop_any(
+                *(() if self.attempts is None else (tenacity.stop_after_attempt(self.attempts),)),
+                *(() if self.seconds is None else (tenacity.stop_after_delay(self.seconds),)),
             ),
             before_sleep=before_sleep,
             reraise=True,

@@ -103,8 +103,8 @@ async def test_kopf_is_imported_after_the_first_decisions(intake, tmp_path, monk
     "program",
     [
         pytest.param(
-            "import podwright.cli.commands.run, podwright.cli.processes.scheduler; assert not {'kopf', 'kubernetes'} & sys.modules.keys()",
-            id="neither Kopf nor the client library before the first decision",
+            "import podwright.cli.commands.run, podwright.cli.processes.scheduler; assert not {'kopf', 'kubernetes', 'tenacity'} & sys.modules.keys()",
+            id="neither Kopf nor the client library nor tenacity before the first decision",
         ),
         pytest.param(
             "import podwright.cli.commands.run, podwright.cli.processes.scheduler; assert 'cryptography' not in sys.modules",
@@ -115,7 +115,7 @@ async def test_kopf_is_imported_after_the_first_decisions(intake, tmp_path, monk
             id="without looking for garbage meanwhile",
         ),
         pytest.param(
-            "import podwright.cli.processes.scheduler as s; s.import_cel(); found = set(sys.modules)\n"
+            "import podwright.cli.processes.scheduler as s; s.import_late(); found = set(sys.modules)\n"
             "from podwright.core.devices.compiling import compile_expression; compile_expression('device.driver == \"x\"')\n"
             "from podwright.core.plugins.rules.known_expressions import compiled; compiled('node.name == \"x\"', score=False)\n"
             "assert {name for name in set(sys.modules) - found if name.startswith('podwright')} == {"
