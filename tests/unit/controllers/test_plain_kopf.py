@@ -91,3 +91,36 @@ def test_kopf_run_ends_with_one_line():
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines() == ["Error: the kubeconfig /missing does not exist"]
+
+
+LOSING = """
+import asyncio
+import kopf
+from podwright.controllers import handlers, plain_kopf
+from support.controllers.kit import FakeRuntime
+
+class Losing(FakeRuntime):
+    async def start(self):
+        self.leadership.lost.set()
+
+plain_kopf.Runtime = lambda _options, _extenders: Losing()
+handlers.register_watches = lambda _registry, _runtime: None
+
+def register_login(registry, _login):
+    @kopf.on.login(registry=registry)
+    async def wait(**_):
+        await asyncio.Event().wait()
+
+handlers.register_login = register_login
+"""
+
+
+def test_kopf_run_that_loses_the_lease_ends_with_one_line(tmp_path):
+    """With Kopf itself, which names the login that it interrupts before."""
+    (tmp_path / "losing.py").write_text(LOSING)
+    command = [sys.executable, "-m", "kopf", "run", "--all-namespaces", str(tmp_path / "losing.py")]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONWARNINGS": "default"}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    lines = [line for line in done.stderr.splitlines() if "wait' is cancelled" not in line]
+    assert lines == ["Error: leader election lost"]
