@@ -102,9 +102,9 @@ def test_columns_show_strategy_scheduler_name_acceptance_and_reason(served, name
     served.client.replace(live, subresource="status")
     header, row = served.kubectl("get", "spol", name).splitlines()
     assert re.split(r"\s{2,}", header.strip()) == [
-        *("NAME", "STRATEGY", "SCHEDULER NAME", "ACCEPTED", "ACTIVE", "REASON", "AGE")
+        *("NAME", "STRATEGY", "SCHEDULER NAME", "ACCEPTED", "ACTIVE", "REASON", "PRECEDENCE", "AGE")
     ]
-    assert row.split()[:6] == [name, "Random", "ml", "False", "False", "Shadowed"]
+    assert row.split()[:7] == [name, "Random", "ml", "False", "False", "Shadowed", "0"]
     assert "spec.precedence: no" in served.kubectl("get", "spol", name, "-o", "wide")
     assert name in served.kubectl("get", "podwright")
 

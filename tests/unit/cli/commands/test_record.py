@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from click.testing import CliRunner
@@ -81,7 +82,9 @@ def kubeconfig_of(sandbox, path):
     return str(path)
 
 
-async def test_a_pod_that_comes_before_the_first_list_is_part_of_the_stream(tmp_path):
+async def test_a_pod_that_comes_before_the_first_list_is_part_of_the_stream(tmp_path, monkeypatch):
+    began = time.time()
+    monkeypatch.setattr("podwright.simulator.replay.record.time.time", lambda: began)
     async with Sandbox(kubelet=False, controllers=False) as sandbox:
         api = SandboxApi(sandbox.url)
         connection = Connection(kubeconfig=kubeconfig_of(sandbox, tmp_path / "kubeconfig"))
