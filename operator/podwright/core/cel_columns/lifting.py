@@ -59,7 +59,7 @@ class Lift(Operation):
                 deadline.point()
             view = self._view.of(nodes.node_at(run.slot(position)))
             try:
-                value = self._evaluate({**run.variables, **self._of_node(view, run)}, limit)
+                value = self._evaluate({**run.variables, **self._of_node(view, run)}, limit, run.interrupted)
                 if self._kind is Kind.TABLE:
                     room -= held_bytes(value)
                     if room < 0:

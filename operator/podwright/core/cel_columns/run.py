@@ -16,8 +16,10 @@ from podwright.core.cel_columns.nodes import NodeColumns
 from podwright.core.cel_columns.reads import Reads
 from podwright.core.cel_columns.vectors import Bools, ErrorTexts, Failure, Operand, Rows, Scalar, Vec, as_vec, value_at
 
-Evaluate = Callable[[Mapping[str, object], int], object]
-"""(values of the variables, the greatest cost) → the value of a tree, by the evaluator. Raises EvaluationError."""
+Evaluate = Callable[[Mapping[str, object], int, Callable[[], bool] | None], object]
+"""(values of the variables, the greatest cost, what loops call) → the value of a tree, by the evaluator. Raises
+EvaluationError, and what the call raises.
+"""
 
 
 class Keeper(Protocol):
@@ -63,6 +65,11 @@ class Run:
         """The same with one more variable, that of a macro's loop."""
         return Run(self.nodes, self.rows, {**self.variables, name: value}, self.errors, self.keeper, self.repeated)
 
+    def interrupted(self) -> bool:
+        """For an evaluation that may take long: raises TookLongError at the deadline instead of returning True."""
+        self.nodes.deadline.point()
+        return False
+
     def in_loop(self, times: int) -> Run:
         """The same within a loop that runs this many times."""
         return Run(self.nodes, self.rows, self.variables, self.errors, self.keeper, self.repeated * max(times, 1))
@@ -86,7 +93,7 @@ class Fixed(Operation):
 
     def run(self, run: Run) -> Scalar | Failure:
         try:
-            return Scalar(self._evaluate(run.variables, COST_LIMIT))
+            return Scalar(self._evaluate(run.variables, COST_LIMIT, run.interrupted))
         except EvaluationError as error:
             return run.failure(str(error))
 

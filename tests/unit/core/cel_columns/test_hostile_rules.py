@@ -151,6 +151,16 @@ def test_an_evaluation_of_many_nodes_pauses(expression):
     assert len(pauses) >= 3
 
 
+def test_an_evaluation_without_the_node_pauses():
+    world = nodes(2)
+    pauses = []
+    world.cache.deadline.check = lambda: pauses.append(1)
+    digits = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
+    expression = Expression(f"{digits}.all(x, {digits}.all(y, {digits}.all(z, x + y + z > 0)))", score=False)
+    expression.column(subject(world, pending_pod()), kept_of(world))
+    assert len(pauses) >= 10
+
+
 def test_each_expression_begins_with_a_pause():
     world = nodes(200)
     pauses = []

@@ -195,8 +195,8 @@ def signals_read(tree: Node, bound: frozenset[str] = frozenset()) -> frozenset[s
 def _evaluator(tree: Node) -> Evaluate:
     program = environment().part(tree)
 
-    def evaluate(variables: Mapping[str, object], limit: int) -> object:
-        return program.evaluate(variables, limit)
+    def evaluate(variables: Mapping[str, object], limit: int, interrupted: Callable[[], bool] | None) -> object:
+        return program.evaluate(variables, limit, interrupted)
 
     return evaluate
 

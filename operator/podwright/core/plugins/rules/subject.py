@@ -208,7 +208,7 @@ class TimeInput:
             if len(self._known) >= _KNOWN_MINUTES:
                 self._known.clear()
             try:
-                found = repr(self._evaluate({NOW: time_of(minute)}, COST_LIMIT))
+                found = repr(self._evaluate({NOW: time_of(minute)}, COST_LIMIT, None))
             except EvaluationError as error:
                 found = f"{_ERROR}{error}"
             self._known[minute] = found
