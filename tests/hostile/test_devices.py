@@ -112,13 +112,22 @@ def rig_with(slices: Iterable[Raw]) -> Rig:
 
 
 async def tried(rig: Rig, name: str, **options: Any) -> list[str]:
-    """Makes one attempt at a pod, and returns the notes of its events FailedScheduling."""
+    """Makes attempts until the pod is placed or has an event: one that takes long is repeated in a child process, when
+    the lane is open. Returns the notes of its events FailedScheduling.
+    """
     rig.pod(name, **options)
-    queued = rig.engine.queue.pop()
-    if queued is not None:
-        rig.engine.pod_attempts.schedule_one(queued)
-    await settle()
-    return [note for pod, reason, note in rig.recorder.events if (pod, reason) == (name, "FailedScheduling")]
+    in_lane = False
+    for _ in range(60):
+        if (queued := rig.engine.queue.pop()) is not None:
+            rig.engine.pod_attempts.schedule_one(queued)
+            rig.engine.planning.start()
+            in_lane = queued.costly
+        await settle()
+        notes = [note for pod, reason, note in rig.recorder.events if (pod, reason) == (name, "FailedScheduling")]
+        if notes or rig.placed_on(name) or not in_lane:
+            return notes
+        rig.now += 1.0
+    raise AssertionError(f"there is no decision about {name}")
 
 
 async def others_are_placed(rig: Rig) -> None:

@@ -101,7 +101,8 @@ def test_resources_of_few_nodes_take_memory_for_these_nodes_only_until_they_go()
             table.update(slot, node)
 
     assert bytes_left_by(come) < NAMES * (3 * 128 + 256) < NAMES * COLUMN / 10
-    assert bytes_left_by(lambda: (go(), come(), go(), compact_all())) < NAMES
+    # Less than a reference for each name: other threads of the process allocate some bytes, too.
+    assert bytes_left_by(lambda: (go(), come(), go(), compact_all())) < NAMES * 8
     assert table.few_offering("example.com/shared-7") == set()
 
 
