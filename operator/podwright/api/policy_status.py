@@ -268,30 +268,30 @@ def status_of(
     `now` is an RFC 3339 time. One policy can shadow another, so the status of each policy depends on all of them:
     compute a status again when its `basis_of` has changed.
     """
-    before = _conditions_by_type(previous)
+    before = conditions_by_type(previous)
     # Keep a generation that cannot be accepted now, because a missing plugin may come back.
     kept = encode(policies.last_accepted(applied.name)) or (previous or {}).get("lastAccepted")
     last_accepted = kept if isinstance(kept, Mapping) else {}
     conditions = [
-        _UntimedCondition(ACCEPTED, applied.accepted, applied.reason, applied.message),
+        UntimedCondition(ACCEPTED, applied.accepted, applied.reason, applied.message),
         _active_condition(policies, applied, last_accepted.get("generation")),
     ]
     if work.exceptions:
-        conditions.append(_UntimedCondition(PLUGIN_FAILED, True, "ExceptionRaised", work.exceptions))
+        conditions.append(UntimedCondition(PLUGIN_FAILED, True, "ExceptionRaised", work.exceptions))
     if work.outdated_plugins:
-        conditions.append(_UntimedCondition(PLUGIN_OUTDATED, True, "ReloadFailed", work.outdated_plugins))
+        conditions.append(UntimedCondition(PLUGIN_OUTDATED, True, "ReloadFailed", work.outdated_plugins))
     if work.switched_off:
-        conditions.append(_UntimedCondition(PLUGIN_SWITCHED_OFF, True, "TooSlow", f"{work.switched_off}."))
+        conditions.append(UntimedCondition(PLUGIN_SWITCHED_OFF, True, "TooSlow", f"{work.switched_off}."))
     if work.missing_params:
-        conditions.append(_UntimedCondition(PARAMS_MISSING, True, "NoConfigMap", f"{work.missing_params}."))
+        conditions.append(UntimedCondition(PARAMS_MISSING, True, "NoConfigMap", f"{work.missing_params}."))
     if work.over_budget:
         message = f"{work.over_budget[:1].upper()}{work.over_budget[1:]}. Its scores count 0, and its pods wait for others. Its filters hold."
-        conditions.append(_UntimedCondition(OVER_BUDGET, True, "TooSlow", message))
+        conditions.append(UntimedCondition(OVER_BUDGET, True, "TooSlow", message))
     if overlap := _overlap_of(policies, applied.name):
-        conditions.append(_UntimedCondition(CONFLICT, True, "EqualPrecedence", overlap))
+        conditions.append(UntimedCondition(CONFLICT, True, "EqualPrecedence", overlap))
     status: dict[str, Any] = {
         "observedGeneration": applied.generation,
-        "conditions": [_timed(each, before.get(each.type), applied.generation, now) for each in conditions],
+        "conditions": [timed(each, before.get(each.type), applied.generation, now) for each in conditions],
     }
     if last_accepted:
         status["lastAccepted"] = last_accepted
@@ -307,7 +307,7 @@ def says_accepted(raw: Mapping[str, Any]) -> bool:
     status contains.
     """
     status = raw.get("status")
-    found = _conditions_by_type(status if isinstance(status, Mapping) else None).get(ACCEPTED, {})
+    found = conditions_by_type(status if isinstance(status, Mapping) else None).get(ACCEPTED, {})
     return found.get("status") == "True" and found.get("observedGeneration") == identity_of(raw)[2]
 
 
@@ -351,7 +351,7 @@ def percent(share: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _UntimedCondition:
+class UntimedCondition:
     """A condition without lastTransitionTime and observedGeneration."""
 
     type: str
@@ -360,7 +360,7 @@ class _UntimedCondition:
     message: str
 
 
-def _active_condition(policies: Policies, applied: ApplyResult, last_accepted: int | None) -> _UntimedCondition:
+def _active_condition(policies: Policies, applied: ApplyResult, last_accepted: int | None) -> UntimedCondition:
     """`last_accepted`: the generation that was accepted last, None if none was."""
     if applied.active_generation is None:
         message = "No generation of this policy was accepted."
@@ -368,20 +368,20 @@ def _active_condition(policies: Policies, applied: ApplyResult, last_accepted: i
             message = f"Generation {last_accepted} was accepted before, but cannot be accepted now."
         if policies.makes_pods_wait(applied.name):
             message += " The pods that it would decide about wait."
-        return _UntimedCondition(ACTIVE, False, "NotAccepted", message)
+        return UntimedCondition(ACTIVE, False, "NotAccepted", message)
     active = policies.decider(applied.name)
     if isinstance(active, CompiledPolicy) and active.shadow:
         message = f"Generation {active.generation} is in shadow mode: it takes no pods, and reports what it would do with them."
-        return _UntimedCondition(ACTIVE, False, "ShadowMode", message)
+        return UntimedCondition(ACTIVE, False, "ShadowMode", message)
     shadow = policies.shadowed_by(applied.name)
     if shadow is not None:
         message = f"Policy {shadow} goes first and takes every pod that this one would take."
-        return _UntimedCondition(ACTIVE, False, "Shadowed", message)
+        return UntimedCondition(ACTIVE, False, "Shadowed", message)
     in_force = f"Generation {applied.active_generation} is in force"
     if applied.accepted:
-        return _UntimedCondition(ACTIVE, True, "InForce", f"{in_force}.")
+        return UntimedCondition(ACTIVE, True, "InForce", f"{in_force}.")
     message = f"{in_force}; generation {applied.generation} was not accepted."
-    return _UntimedCondition(ACTIVE, True, "LastGoodGeneration", message)
+    return UntimedCondition(ACTIVE, True, "LastGoodGeneration", message)
 
 
 def _overlap_of(policies: Policies, name: str) -> str:
@@ -399,14 +399,15 @@ def _overlap_of(policies: Policies, name: str) -> str:
     )
 
 
-def _conditions_by_type(status: Mapping[str, Any] | None) -> Mapping[str, Mapping[str, Any]]:
+def conditions_by_type(status: Mapping[str, Any] | None) -> Mapping[str, Mapping[str, Any]]:
     """The conditions of a status that may be malformed."""
     conditions = (status or {}).get("conditions")
     listed = conditions if isinstance(conditions, list) else []
     return {str(each.get("type")): each for each in listed if isinstance(each, Mapping)}
 
 
-def _timed(condition: _UntimedCondition, before: Mapping[str, Any] | None, generation: int, now: str) -> dict[str, Any]:
+def timed(condition: UntimedCondition, before: Mapping[str, Any] | None, generation: int, now: str) -> dict[str, Any]:
+    """The condition as the API has it. It keeps the time of `before` while its status stays the same."""
     status: Literal["True", "False"] = "True" if condition.holds else "False"
     since = before.get("lastTransitionTime") if before is not None and before.get("status") == status else None
     timed = Condition(

@@ -11,6 +11,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[3]
 CRD = ROOT / "crds" / "podwright.dev_schedulerpolicies.yaml"
 LOCAL_CRD = ROOT / "crds" / "podwright.dev_localschedulerpolicies.yaml"
+QUEUE_CRD = ROOT / "crds" / "podwright.dev_schedulingqueues.yaml"
 EXAMPLES = tuple(sorted((ROOT / "manifests" / "examples" / "policies").glob("*.yaml")))
 BAD = tuple(sorted((ROOT / "tests" / "bad_input" / "policies").glob("*.yaml")))
 

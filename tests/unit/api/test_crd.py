@@ -29,10 +29,18 @@ SETTINGS = PolicySettings(
 )
 """With the signals that examples name."""
 SCHEMA = crd.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+QUEUE_SCHEMA = crd.crd("SchedulingQueue")["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+EACH_SCHEMA = pytest.mark.parametrize("schema", [SCHEMA, QUEUE_SCHEMA], ids=["policies", "queues"])
 
 
 @pytest.mark.parametrize(
-    ("path", "kind"), [(files.CRD, "SchedulerPolicy"), (files.LOCAL_CRD, "LocalSchedulerPolicy")], ids=str
+    ("path", "kind"),
+    [
+        (files.CRD, "SchedulerPolicy"),
+        (files.LOCAL_CRD, "LocalSchedulerPolicy"),
+        (files.QUEUE_CRD, "SchedulingQueue"),
+    ],
+    ids=str,
 )
 def test_the_file_is_up_to_date(path, kind):
     assert path.read_text(encoding="utf-8") == crd.render(kind), "run `make crds`"
@@ -78,20 +86,22 @@ def walk(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str
             yield from walk(schema[key], f"{path}[]")
 
 
-def test_every_field_has_a_description():
-    undescribed = [path for path, schema in walk(SCHEMA) if not path.endswith("[]") and "description" not in schema]
+@EACH_SCHEMA
+def test_every_field_has_a_description(schema):
+    undescribed = [path for path, each in walk(schema) if not path.endswith("[]") and "description" not in each]
     assert undescribed == [".metadata"]
 
 
-def test_every_list_map_and_string_of_the_spec_is_bounded():
+@EACH_SCHEMA
+def test_every_list_map_and_string_of_the_spec_is_bounded(schema):
     unbounded = []
-    for path, schema in walk(SCHEMA["properties"]["spec"], "spec"):
-        kind = schema.get("type")
-        if kind == "array" and "maxItems" not in schema:
+    for path, each in walk(schema["properties"]["spec"], "spec"):
+        kind = each.get("type")
+        if kind == "array" and "maxItems" not in each:
             unbounded.append(path)
-        if kind == "string" and "maxLength" not in schema and "enum" not in schema:
+        if kind == "string" and "maxLength" not in each and "enum" not in each:
             unbounded.append(path)
-        if "additionalProperties" in schema and "maxProperties" not in schema:
+        if "additionalProperties" in each and "maxProperties" not in each:
             unbounded.append(path)
     assert unbounded == []
 

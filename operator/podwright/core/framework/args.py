@@ -2,8 +2,8 @@
 dataclasses.
 
 A field `min_candidates` is `minCandidates` in YAML, unless its metadata gives a `name`. Field types: bool, int, float,
-str, `Literal`, `X | None`, `tuple[X, ...]`, `Sequence[X]`, `Mapping[str, X]`, `Any` and nested dataclasses. Other
-metadata, which `validation.describe` builds:
+str, `int | str` (a quantity), `Literal`, `X | None`, `tuple[X, ...]`, `Sequence[X]`, `Mapping[str, X]`, `Any` and nested
+dataclasses. Other metadata, which `validation.describe` builds:
 
 * `description`: text for people;
 * `schema`: JSON schema keywords, which `decode` enforces and `json_schema_of` repeats: those of `_CHECKS`, `items`,
@@ -193,6 +193,8 @@ def _value(kind: Any, raw: object, where: str, problems: list[Problem]) -> Any:
             problems.append((where, f"{_show(raw)} is not one of {', '.join(map(str, arguments))}"))
         return raw
     if origin in (Union, types.UnionType):
+        if {int, str} <= {*arguments}:
+            return _scalar(str if isinstance(raw, str) else int, raw, where, problems)
         return _value(_not_none(kind), raw, where, problems)
     if origin in (tuple, Sequence):
         if not isinstance(raw, list | tuple):
@@ -321,7 +323,7 @@ def _schema(kind: Any) -> dict[str, Any]:
     if origin is Literal:
         return {"type": "string", "enum": list(arguments)}
     if origin in (Union, types.UnionType):
-        return _schema(_not_none(kind))
+        return {"x-kubernetes-int-or-string": True} if {int, str} <= {*arguments} else _schema(_not_none(kind))
     if origin in (tuple, Sequence):
         return {"type": "array", "items": _schema(arguments[0])}
     if _is_mapping(kind):

@@ -183,3 +183,21 @@ def test_a_dataclass_with_a_type_that_cannot_be_decoded_is_a_programming_error()
 
     with pytest.raises(TypeError, match="odd"):
         decode(OddArgs, {"odd": 1}, WHERE)
+
+
+@dataclass(frozen=True)
+class Amounts:
+    least: int | str = 0
+    most: int | str | None = None
+
+
+def test_a_quantity_is_a_number_or_a_text():
+    assert decode(Amounts, {"least": "1500m", "most": 2}, "spec") == Amounts("1500m", 2)
+    schema = json_schema_of(Amounts)["properties"]
+    assert schema == {
+        "least": {"x-kubernetes-int-or-string": True, "default": 0},
+        "most": {"x-kubernetes-int-or-string": True},
+    }
+    for wrong in ([], 1.5, True):
+        with pytest.raises(ArgsError, match=r"spec\.most: expected a whole number"):
+            decode(Amounts, {"most": wrong}, "spec")

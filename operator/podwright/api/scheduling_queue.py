@@ -1,0 +1,204 @@
+"""SchedulingQueue v1alpha1: what a team or a project may have of the cluster, and who may use it.
+
+Each field is declared once, in the dataclasses below: `parse_queue` decodes and validates with them, and
+podwright/api/crd.py derives the CustomResourceDefinition from them. What depends on other queues, such as a parent that
+does not exist, is checked in podwright/core/queues/queues.py: read that next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from podwright.api.scheduler_policy import NAMELESS, PolicyError, check_kind, decoded, identity_of
+from podwright.api.spec.match import Selector
+from podwright.core.framework.validation import Problem, Rule, describe, key_path
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.quantity import MAX_INT64, NANO, parse_exact_quantity
+from podwright.core.objects.resources import CPU, is_qualified_name
+from podwright.core.queues.shares import UNBOUNDED
+from podwright.core.queues.tree import DEFAULT_PRIORITY, QueueSpec, Quota
+
+QUEUE_KIND: Final = "SchedulingQueue"
+QUEUE_PLURAL: Final = "schedulingqueues"
+MAX_QUEUE_NAME: Final = 63
+"""The longest name of a queue, in characters: pods name it in a label."""
+QuotaAmount = int | str
+
+_QUANTITY: Final[Mapping[str, Any]] = {
+    "minimum": 0,
+    "maxLength": 32,
+    "pattern": r"^([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,3})?$",
+}
+_DURATION: Final[Mapping[str, Any]] = {"maxLength": 32, "pattern": r"^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h))+)$"}
+_NAME: Final[Mapping[str, Any]] = {
+    "maxLength": MAX_QUEUE_NAME,
+    "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+}
+_LONG_NAME: Final = f"has more than {MAX_QUEUE_NAME} characters, the most that the value of a label may have"
+OBJECT_RULE: Final = Rule(
+    cel=f"size(self.metadata.name) <= {MAX_QUEUE_NAME}",
+    holds=lambda raw: len(identity_of(raw)[0]) <= MAX_QUEUE_NAME,
+    message=f"metadata.name {_LONG_NAME}",
+)
+"""A rule on the whole object."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueResource:
+    guarantee: QuotaAmount = field(
+        default=0,
+        metadata=describe("What the queue gets before others get more than their guarantees. A quantity.", **_QUANTITY),
+    )
+    limit: QuotaAmount | None = field(
+        default=None,
+        metadata=describe(
+            "The most that the pods of the queue, and of the queues below it, may request together. A quantity. Not given: no limit.",
+            **_QUANTITY,
+        ),
+    )
+    weight: int = field(
+        default=1,
+        metadata=describe(
+            "The queue's part of what the guarantees leave, relative to the other queues of the same parent and priority. 0: nothing of it.",
+            format="int32",
+            minimum=0,
+            maximum=1_000_000,
+        ),
+    )
+
+    RULES = (
+        Rule(
+            cel="!has(self.limit) || quantity(string(self.guarantee)).compareTo(quantity(string(self.limit))) <= 0",
+            holds=lambda self: self.limit is None or _nanos(self.guarantee) <= _nanos(self.limit),
+            message="is above the limit",
+            path=".guarantee",
+        ),
+    )
+
+
+def _nanos(amount: QuotaAmount) -> int:
+    return parse_exact_quantity(amount, "")
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingQueueSpec:
+    parent: str = field(
+        default="",
+        metadata=describe(
+            "The name of the queue above. Not given: the queue is at the top. Pods can use only queues without queues below them.",
+            maxLength=_NAME["maxLength"],
+            pattern=f"^$|{_NAME['pattern']}",
+        ),
+    )
+    priority: int = field(
+        default=DEFAULT_PRIORITY,
+        metadata=describe(
+            "Of what the guarantees leave, queues of the same parent with a greater priority get their share first.",
+            format="int32",
+            minimum=-1_000_000_000,
+            maximum=1_000_000_000,
+        ),
+    )
+    resources: Mapping[str, QueueResource] = field(
+        default_factory=dict,
+        metadata=describe(
+            "What the queue may have, by resource as in a container's requests, for example cpu, memory or nvidia.com/gpu. A resource that is "
+            "not given has no guarantee, no limit, and weight 1.",
+            rules=[
+                Rule(
+                    violations=lambda self: (key_path(key) for key in self if not is_qualified_name(key)),
+                    message="is not the name of a resource",
+                )
+            ],
+            maxProperties=64,
+        ),
+    )
+    namespace_selector: Selector | None = field(
+        default=None,
+        metadata=describe(
+            "Selects by their labels the namespaces whose pods may use the queue. Not given, or empty: every namespace."
+        ),
+    )
+    state: Literal["Open", "Hold", "Drain", "Closed"] = field(
+        default="Open",
+        metadata=describe(
+            "Open: pods of the queue are scheduled. Hold, Drain, Closed: they wait, also those of the queues below it. Pods that have a node "
+            "stay there."
+        ),
+    )
+    preempt_min_runtime: str = field(
+        default="0s",
+        metadata=describe(
+            "For how long a pod of the queue runs at least before a pod of the same queue with a higher priority may take its place. A duration "
+            "such as 90s or 1h30m.",
+            **_DURATION,
+        ),
+    )
+    reclaim_min_runtime: str = field(
+        default="0s",
+        metadata=describe(
+            "For how long a pod of the queue runs at least before another queue may take back what this queue has above its share. A duration "
+            "such as 90s or 1h30m.",
+            **_DURATION,
+        ),
+    )
+
+    def validate(self, where: str) -> Iterator[Problem]:
+        """The amounts that have no place in the units of core/objects/resources."""
+        for name, resource in self.resources.items():
+            for key, amount in (("guarantee", resource.guarantee), ("limit", resource.limit)):
+                if amount is not None and (problem := _amount_problem(name, amount)):
+                    yield f"{where}.resources{key_path(name)}.{key}", problem
+
+    def queue(self, name: str) -> QueueSpec:
+        """The queue of this name, as the core has it."""
+        return QueueSpec(
+            name=name,
+            parent=self.parent,
+            priority=self.priority,
+            quotas={
+                resource: Quota(
+                    guarantee=_units(resource, quota.guarantee),
+                    limit=UNBOUNDED if quota.limit is None else _units(resource, quota.limit),
+                    weight=quota.weight,
+                )
+                for resource, quota in self.resources.items()
+            },
+        )
+
+
+def _unit(resource: str) -> int:
+    """The core's unit of a resource, in nano-units."""
+    return NANO // 1000 if resource == CPU else NANO
+
+
+def _units(resource: str, amount: QuotaAmount) -> int:
+    return _nanos(amount) // _unit(resource)
+
+
+def _amount_problem(resource: str, amount: QuotaAmount) -> str:
+    units, rest = divmod(_nanos(amount), _unit(resource))
+    if rest:
+        return (
+            f"{amount!r} has a fraction; only cpu may have thousandths"
+            if resource != CPU
+            else f"{amount!r} is finer than 1m"
+        )
+    return f"{amount!r} is more than {MAX_INT64}" if units > MAX_INT64 else ""
+
+
+def parse_queue(raw: Mapping[str, Any]) -> QueueSpec:
+    """Decodes a SchedulingQueue object. Raises InvalidObjectError naming the queue and every field that is wrong."""
+    name = identity_of(raw)[0]
+    try:
+        if name == NAMELESS:
+            raise PolicyError(name, "Invalid", [("metadata.name", "a name is required")])
+        check_kind(raw, QUEUE_KIND)
+        if len(name) > MAX_QUEUE_NAME:
+            raise PolicyError(name, "Invalid", [("metadata.name", _LONG_NAME)])
+        return decoded(raw, SchedulingQueueSpec, raw.get("spec")).spec.queue(name)
+    except PolicyError as error:
+        where, _, problem = error.message.partition(": ")
+        raise InvalidObjectError(where, problem).in_object(QUEUE_KIND, name) from error

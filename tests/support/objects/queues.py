@@ -1,0 +1,26 @@
+"""Reads SchedulingQueues from files: the example, and the invalid ones with their wrong field; and makes some."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from support.objects.policies import QUEUE_CRD as CRD
+from support.objects.policies import ROOT, each, load, wrong_field
+
+EXAMPLE = ROOT / "manifests" / "examples" / "queues" / "teams.yaml"
+BAD = tuple(sorted((ROOT / "tests" / "bad_input" / "queues").glob("*.yaml")))
+
+__all__ = ["BAD", "CRD", "EXAMPLE", "each", "examples", "load", "queue", "wrong_field"]
+
+
+def examples() -> list[dict[str, Any]]:
+    """The queues of the example."""
+    return list(yaml.safe_load_all(EXAMPLE.read_text(encoding="utf-8")))
+
+
+def queue(name: str, generation: int = 1, **spec: Any) -> dict[str, Any]:
+    """A SchedulingQueue."""
+    metadata = {"name": name, "uid": f"uid-{name}", "generation": generation}
+    return {"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulingQueue", "metadata": metadata, "spec": spec}
