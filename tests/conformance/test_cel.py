@@ -1,4 +1,4 @@
-"""Generated expressions have the same value, refusal, error, cost and estimate as with cel-go and Kubernetes'
+"""Generated expressions have the same value, refusal, error and cost as with cel-go and Kubernetes'
 libraries.
 
 PODWRIGHT_CEL_CASES is the number of expressions, PODWRIGHT_CEL_SEED changes them. docs/cel.md has what differs.

@@ -74,7 +74,7 @@ def answer(environment, question):
         compiled = environment.compile(question["expression"])
     except CelError as error:
         return {"refusal": str(error)}
-    found = {"type": str(compiled.result_type), "estimate": list(compiled.estimated_cost)}
+    found = {"type": str(compiled.result_type)}
     variables = {name: decode(value) for name, value in question["variables"].items()}
     return found | _evaluated(compiled, variables, question["limit"])
 
@@ -93,7 +93,7 @@ def _selected(question):
     except CelError as error:
         return {"refusal": str(error)}
     device = question["device"]
-    found = {"type": str(compiled.result_type), "estimate": [0, compiled.estimated_cost.high]}
+    found = {"type": str(compiled.result_type)}
     try:
         variables = device_variables(
             device["driver"],
@@ -236,7 +236,7 @@ def normalized(found):
     """
     if "refusal" in found:
         return {"refusal": True}
-    kept = {name: found[name] for name in ("type", "error", "estimate") if name in found}
+    kept = {name: found[name] for name in ("type", "error") if name in found}
     if "value" in found:
         kept["value"] = _canonical(found["value"])
         kept["cost"] = found.get("cost")

@@ -1,7 +1,7 @@
 // The oracle for expressions: reads JSON lines, answers each with what Kubernetes' own code does.
 //
 // The first line declares the variables of the environment "policy". Each other line has an expression and its variables, or a
-// device. The answer has a refusal, or a value or an error with the cost of the evaluation, and the estimate of the cost.
+// device. The answer has a refusal, or a value or an error with the cost of the evaluation.
 // celcases.py writes the lines and reads the answers.
 package oracle
 
@@ -20,7 +20,6 @@ import (
 
 	"github.com/blang/semver/v4"
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/checker"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
@@ -30,7 +29,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
-	"k8s.io/apiserver/pkg/cel/library"
 	dracel "k8s.io/dynamic-resource-allocation/cel"
 )
 
@@ -62,7 +60,6 @@ type answer struct {
 	Value    any      `json:"value,omitempty"`
 	Error    string   `json:"error,omitempty"`
 	Cost     *uint64  `json:"cost,omitempty"`
-	Estimate []uint64 `json:"estimate,omitempty"`
 }
 
 func must[T any](value T, err error) T {
@@ -105,53 +102,7 @@ func (d declaration) declType() *apiservercel.DeclType {
 	return &found
 }
 
-type sizes map[string]*apiservercel.DeclType
-
-func (s sizes) EstimateSize(element checker.AstNode) *checker.SizeEstimate {
-	path := element.Path()
-	if len(path) == 0 {
-		return nil
-	}
-	current := s[path[0]]
-	if current == nil {
-		return nil
-	}
-	for _, name := range path[1:] {
-		switch name {
-		case "@items", "@values":
-			current = current.ElemType
-		case "@keys":
-			current = current.KeyType
-		default:
-			field := current.Fields[name]
-			if field == nil {
-				if current.ElemType != nil && current.IsMap() {
-					current = current.ElemType
-					continue
-				}
-				return nil
-			}
-			current = field.Type
-		}
-		if current == nil {
-			return nil
-		}
-	}
-	switch current.TypeName() {
-	case "string", "bytes", "dyn", "list", "map":
-		if current.MaxElements <= 0 || current.MaxElements == math.MaxInt64 {
-			return nil
-		}
-	}
-	return &checker.SizeEstimate{Min: 0, Max: uint64(current.MaxElements)}
-}
-
-func (s sizes) EstimateCallCost(function, overloadID string, target *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
-	return nil
-}
-
-func policy(variables map[string]declaration) (*cel.Env, sizes) {
-	found := sizes{}
+func policy(variables map[string]declaration) *cel.Env {
 	var options []cel.EnvOption
 	var declared []*apiservercel.DeclType
 	names := make([]string, 0, len(variables))
@@ -161,7 +112,6 @@ func policy(variables map[string]declaration) (*cel.Env, sizes) {
 	sort.Strings(names)
 	for _, name := range names {
 		kind := variables[name].declType()
-		found[name] = kind
 		options = append(options, cel.Variable(name, kind.CelType()))
 		if kind.IsObject() {
 			declared = append(declared, kind)
@@ -171,7 +121,7 @@ func policy(variables map[string]declaration) (*cel.Env, sizes) {
 	set := must(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0), EnvOptions: options, DeclTypes: declared,
 	}))
-	return set.StoredExpressionsEnv(), found
+	return set.StoredExpressionsEnv()
 }
 
 func decode(value any) ref.Val {
@@ -269,7 +219,7 @@ func encode(value ref.Val) any {
 	return map[string]any{"other": fmt.Sprintf("%s %v", value.Type().TypeName(), value.Value())}
 }
 
-func evaluate(env *cel.Env, found sizes, asked question) (result answer) {
+func evaluate(env *cel.Env, asked question) (result answer) {
 	defer func() {
 		if crash := recover(); crash != nil {
 			result = answer{Refusal: fmt.Sprintf("crash: %v", crash)}
@@ -284,9 +234,6 @@ func evaluate(env *cel.Env, found sizes, asked question) (result answer) {
 		return answer{Refusal: "program: " + err.Error()}
 	}
 	result.Type = ast.OutputType().String()
-	if estimate, err := env.EstimateCost(ast, &library.CostEstimator{SizeEstimator: found}); err == nil {
-		result.Estimate = []uint64{estimate.Min, estimate.Max}
-	}
 	variables := map[string]any{}
 	for name, value := range asked.Variables {
 		variables[name] = decode(value)
@@ -309,7 +256,7 @@ func matches(asked question) answer {
 	if compiled.Error != nil {
 		return answer{Refusal: compiled.Error.Error()}
 	}
-	result := answer{Type: compiled.OutputType.String(), Estimate: []uint64{0, compiled.MaxCost}}
+	result := answer{Type: compiled.OutputType.String()}
 	capacity := map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{}
 	for name, amount := range asked.Device.Capacity {
 		capacity[name] = resourceapi.DeviceCapacity{Value: amount}
@@ -340,7 +287,7 @@ func TestMain(m *testing.M) {
 	if err := decoder.Decode(&variables); err != nil {
 		panic(err)
 	}
-	env, found := policy(variables)
+	env := policy(variables)
 	for decoder.More() {
 		var asked question
 		if err := decoder.Decode(&asked); err != nil {
@@ -349,7 +296,7 @@ func TestMain(m *testing.M) {
 		if asked.Device != nil {
 			_ = encoder.Encode(matches(asked))
 		} else {
-			_ = encoder.Encode(evaluate(env, found, asked))
+			_ = encoder.Encode(evaluate(env, asked))
 		}
 	}
 }

@@ -39,12 +39,13 @@ DEVICE: Final = object_of(
         "capacity": map_of(_DOMAIN, map_of(_ID, types.QUANTITY, _MAX_ENTRIES), _MAX_ENTRIES),
     },
 )
+VARIABLES: Final = {"device": DEVICE}
 
 
 @cache
 def environment() -> Environment:
     """The environment, made once."""
-    return Environment({"device": DEVICE})
+    return Environment(VARIABLES)
 
 
 def compile_selector(text: str) -> Program:

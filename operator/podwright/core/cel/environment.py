@@ -27,8 +27,6 @@ from podwright.core.cel.checking.declarations import (
 )
 from podwright.core.cel.checking.tree import Node
 from podwright.core.cel.checking.validation import validate
-from podwright.core.cel.cost.estimate import CostEstimator
-from podwright.core.cel.cost.ranges import Range
 from podwright.core.cel.errors import CelError, CostLimitError, EvaluationError, Issue, fault
 from podwright.core.cel.evaluation.attributes import Step
 from podwright.core.cel.evaluation.calls import Functions
@@ -86,7 +84,6 @@ class Program:
 
     text: str
     tree: Node
-    _variables: Mapping[str, Type]
     _step: Step
     _slots: int
 
@@ -94,11 +91,6 @@ class Program:
     def result_type(self) -> Type:
         """The type of its value, `dyn` if only the evaluation shows it."""
         return self.tree.type
-
-    @cached_property
-    def estimated_cost(self) -> Range:
-        """The least and the greatest cost of an evaluation, from the sizes that the variables' types declare."""
-        return CostEstimator(self._variables).cost(self.tree)
 
     def evaluate(
         self,
@@ -171,7 +163,7 @@ class Environment:
             raise _placed(error, text) from None
         except Exception as error:
             raise CelError(Issue(0, 0, fault(error))) from error
-        return Program(text, tree, self.variables, step, compiler.scope.count)
+        return Program(text, tree, step, compiler.scope.count)
 
     def part(self, tree: Node) -> Program:
         """Compiles a part of a checked tree. Its evaluations take the variables of the macros around it from their
@@ -179,7 +171,7 @@ class Environment:
         """
         compiler = Compiler(self._functions)
         step = compiler.compile(tree).step
-        return Program("", tree, self.variables, step, compiler.scope.count)
+        return Program("", tree, step, compiler.scope.count)
 
 
 def _placed(error: CelError, text: str) -> CelError:

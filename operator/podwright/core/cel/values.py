@@ -108,6 +108,10 @@ class Opaque:
         """The size that cel-go counts in the cost: 1 for a value without a size."""
         return 1
 
+    def traversal_cost(self) -> int:
+        """The cost of visiting everything inside."""
+        return 1
+
 
 _TYPES: Final[dict[type, Type]] = {
     type(None): types.NULL,

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
-from podwright.core.cel.devices import compile_selector, device_variables, matches, refusal
+from podwright.core.cel.cost.bound import greatest_cost
+from podwright.core.cel.devices import VARIABLES, compile_selector, device_variables, matches, refusal
 from podwright.core.cel.environment import COST_LIMIT, UNIT_SECONDS, Program
 from podwright.core.cel.errors import CelError, EvaluationError
 from podwright.core.devices.projection import projection_of
@@ -37,7 +38,7 @@ class _Compiled:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self.seconds = UNIT_SECONDS * min(program.estimated_cost.high, COST_LIMIT)
+        self.seconds = UNIT_SECONDS * min(greatest_cost(program.tree, VARIABLES), COST_LIMIT)
         self._projection = projection_of(program.tree)
         self._results: RecentCache[Hashable, tuple[bool | SelectorError]] = RecentCache(_MAX_RESULTS)
 

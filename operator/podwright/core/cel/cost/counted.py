@@ -11,7 +11,7 @@ from math import ceil
 from typing import Final
 
 from podwright.core.cel import types
-from podwright.core.cel.values import MAX_UINT, Value, keys_of, size_of, to_key
+from podwright.core.cel.values import MAX_UINT, Opaque, Value, keys_of, size_of, to_key
 
 STRING_FACTOR: Final = 0.1
 """Cost of a code point."""
@@ -19,19 +19,9 @@ REGEX_FACTOR: Final = 0.25
 """Cost of a code point of a regular expression, per code point of the text."""
 LIST_COST: Final = 10
 MAP_COST: Final = 30
-MAX_REGEX_SIZE: Final = 128
 
 Arguments = tuple[Value, ...]
 CallCost = Callable[[Arguments, Value], int]
-
-READ_IN_ONE_STEP: Final = (
-    "serviceAccount", "path", "group", "resource", "subresource", "namespace", "name", "allowed", "reason",
-    "error", "errored", "masked", "prefixLength", "family", "isUnspecified", "isLoopback",
-    "isLinkLocalMulticast", "isLinkLocalUnicast", "isGlobalUnicast", "format.named", "sign", "asInteger",
-    "isInteger", "asApproximateFloat", "isGreaterThan", "isLessThan", "compareTo", "add", "sub", "major",
-    "minor", "patch", "getScheme", "getHostname", "getHost", "getPort", "getEscapedPath", "getQuery",
-)  # fmt: skip
-"""Functions that cost 1, whatever their arguments are."""
 
 
 def _traversed(argument: int, factor: float = 1.0) -> CallCost:
@@ -84,6 +74,8 @@ def traversal_cost(value: Value) -> int:
         elif isinstance(found, dict):
             for key in keys_of(found):
                 stack += (key, found[to_key(key)])
+        elif isinstance(found, Opaque):
+            total += found.traversal_cost()
         else:
             total += 1
     return total
@@ -131,6 +123,7 @@ def _self_compared(argument: int) -> CallCost:
         values = args[argument]
         size = size_of(values)
         is_text = isinstance(values, (list, tuple)) and values and isinstance(values[0], (str, bytes))
+        is_text = is_text or isinstance(values, Opaque)  # stands for lists of any elements
         return _allocated(size * size, 2.0 + STRING_FACTOR if is_text else 2.0)
 
     return cost
@@ -178,6 +171,13 @@ _TRACKED: Final[dict[str, int | CallCost]] = {
 OF_RESULT: Final = frozenset((_of_result, _joined))
 """Costs that depend on the result."""
 
+_READ_IN_ONE_STEP: Final = (
+    "serviceAccount", "path", "group", "resource", "subresource", "namespace", "name", "allowed", "reason",
+    "error", "errored", "masked", "prefixLength", "family", "isUnspecified", "isLoopback",
+    "isLinkLocalMulticast", "isLinkLocalUnicast", "isGlobalUnicast", "format.named", "sign", "asInteger",
+    "isInteger", "asApproximateFloat", "isGreaterThan", "isLessThan", "compareTo", "add", "sub", "major",
+    "minor", "patch", "getScheme", "getHostname", "getHost", "getPort", "getEscapedPath", "getQuery",
+)  # fmt: skip
 _BY_FUNCTION: Final[dict[str, int | CallCost]] = {
     **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"), _walked),
     **dict.fromkeys(("url", "lowerAscii", "upperAscii", "substring", "trim", "jsonpatch.escapeKey"), _traversed(0)),
@@ -188,10 +188,7 @@ _BY_FUNCTION: Final[dict[str, int | CallCost]] = {
     "ip.isCanonical": _traversed(0, 2),
     **dict.fromkeys(("quantity", "isQuantity", "semver", "isSemver"), _traversed(0)),
     "validate": _validated,
-    **dict.fromkeys(
-        READ_IN_ONE_STEP,
-        1,
-    ),
+    **dict.fromkeys(_READ_IN_ONE_STEP, 1),
 }
 
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from podwright.core.cel import types
 from podwright.core.cel.checking.tree import Call, Comprehension, Ident, Node, Select, children
-from podwright.core.cel.cost.estimate import CostEstimator
-from podwright.core.cel.cost.ranges import Range
+from podwright.core.cel.cost.bound import greatest_cost
 from podwright.core.cel.environment import UNIT_SECONDS
 from podwright.core.cel.errors import CelError, CostLimitError, EvaluationError, Issue
 from podwright.core.cel.types import Type
@@ -45,7 +44,7 @@ from podwright.core.state.nodeinfo import NodeInfo
 NUMBERS: Final = (types.INT, types.UINT, types.DOUBLE)
 NOT_FINITE: Final = "the score is not a finite number"
 UNBOUNDED: Final = 2**53
-"""A greater estimate contains the unknown size of a value."""
+"""A greater bound contains the unknown size of a value."""
 MAX_ESTIMATE: Final = 1_000_000
 """An expression is refused if it could cost more with values of the greatest sizes. Ordinary values are far smaller."""
 
@@ -60,9 +59,8 @@ class Expression:
         self.program = environment(signals).compile(text)
         self.text = text
         _check_type(self.program.result_type, score=score)
-        _check_cost(CostEstimator(variables_with(signals), beyond_cel_go=True).cost(self.program.tree))
-        usual = CostEstimator(usual_variables(signals), beyond_cel_go=True, counts_matches=True)
-        self.usual_cost = usual.cost(self.program.tree).high
+        _check_cost(greatest_cost(self.program.tree, variables_with(signals)))
+        self.usual_cost = greatest_cost(self.program.tree, usual_variables(signals))
         """The greatest cost on one node if maps and lists are not larger than usual."""
         self.signals = signals_read(self.program.tree) if signals else frozenset[str]()
         """The signals that it reads."""
@@ -208,11 +206,11 @@ def _check_type(found: Type, *, score: bool) -> None:
         raise CelError(Issue(0, 0, f"a filter must be a bool, not {found}"))
 
 
-def _check_cost(cost: Range) -> None:
-    if cost.high > UNBOUNDED:
+def _check_cost(cost: int) -> None:
+    if cost > UNBOUNDED:
         raise CelError(Issue(0, 0, "its cost has no bound: it loops over values of unknown size"))
-    if cost.high > MAX_ESTIMATE:
-        raise CelError(Issue(0, 0, f"it may cost {cost.high} on one node, the maximum is {MAX_ESTIMATE}"))
+    if cost > MAX_ESTIMATE:
+        raise CelError(Issue(0, 0, f"it may cost {cost} on one node, the maximum is {MAX_ESTIMATE}"))
 
 
 class Score(Operation):
