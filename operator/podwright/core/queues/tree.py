@@ -1,15 +1,15 @@
-"""QueueTree: queues, what their pods request, and the share of each queue.
+"""QueueTree: queues, what their pods request and hold, and the share of each queue.
 
-Invariants: a queue's request is its demand, or the sum of its children's requests, and at most its limit. A change of
-demand costs the depth of the queue. Shares are computed when they are read, and only where a request or a share above
-has changed.
+Invariants: a queue's request is its demand, or the sum of its children's requests, and at most its limit. A queue holds
+what its pods and its children hold. A change of either costs the depth of the queue. Shares are computed when they are
+read, and only where a request or a share above has changed.
 
 Source of the rule: `shares`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -50,13 +50,19 @@ class QueueSpec:
     )
 
 
-class _Queue:
-    __slots__ = ("children", "parent", "request", "share", "spec", "stale", "wanted")
+class Queue:
+    """One queue of a tree. Do not change it."""
+
+    __slots__ = ("asked", "children", "held", "parent", "request", "share", "spec", "stale", "wanted")
 
     def __init__(self, spec: QueueSpec) -> None:
         self.spec = spec
-        self.parent: _Queue | None = None
-        self.children: list[_Queue] = []
+        self.parent: Queue | None = None
+        self.children: list[Queue] = []
+        self.held: dict[str, int] = {}
+        """By resource: what its pods, and those of the queues below, have on nodes."""
+        self.asked: dict[str, int] = {}
+        """The same of those that wait for a node."""
         self.wanted: dict[str, int] = {}
         """By resource: the demand, or the sum of the children's requests."""
         self.request: dict[str, int] = {}
@@ -64,6 +70,13 @@ class _Queue:
         self.share: dict[str, int] = {}
         self.stale: set[str] = set()
         """The resources of which a request below has changed since the shares below were computed."""
+
+    def path(self) -> Iterator[Queue]:
+        """The queue, its parent, and so on, up to a queue at the top."""
+        queue = self
+        while queue.parent is not None:
+            yield queue
+            queue = queue.parent
 
 
 class QueueTree:
@@ -74,30 +87,36 @@ class QueueTree:
 
         Raises InvalidObjectError for a name that two queues have, a parent that does not exist, and a cycle of parents.
         """
-        self._top = _Queue(QueueSpec(name=""))
-        self._queues: dict[str, _Queue] = {}
+        self.top = Queue(QueueSpec(name=""))
+        """The cluster, above all queues without a parent."""
+        self._queues: dict[str, Queue] = {}
         for spec in specs:
             if not spec.name or spec.name in self._queues:
                 problem = f"another queue has the name {spec.name!r}" if spec.name else "a value is required"
                 raise InvalidObjectError("name", problem).in_object("Queue", spec.name)
-            self._queues[spec.name] = _Queue(spec)
+            self._queues[spec.name] = Queue(spec)
         for queue in self._queues.values():
-            parent = self._queues.get(queue.spec.parent) if queue.spec.parent else self._top
+            parent = self._queues.get(queue.spec.parent) if queue.spec.parent else self.top
             if parent is None:
                 problem = f"queue {queue.spec.parent!r} does not exist"
                 raise InvalidObjectError("parent", problem).in_object("Queue", queue.spec.name)
             queue.parent = parent
             parent.children.append(queue)
         self._refuse_cycles()
+        self.resources = tuple(sorted({name for queue in self._queues.values() for name in queue.spec.quotas}))
+        """The resources that any queue names."""
         self.set_capacity(capacity)
 
     def set_capacity(self, capacity: Mapping[str, int]) -> None:
         """Shares out these amounts from now on: whole units by resource."""
-        self._top.share = dict(capacity)
-        self._top.stale.update(capacity)
+        self.top.stale.update(name for name, amount in capacity.items() if self.top.share.get(name) != amount)
+        self.top.share = dict(capacity)
 
     def __contains__(self, name: str) -> bool:
         return name in self._queues
+
+    def get(self, name: str) -> Queue | None:
+        return self._queues.get(name)
 
     def is_leaf(self, name: str) -> bool:
         """True if the queue has no children. Raises KeyError if it does not exist."""
@@ -119,6 +138,25 @@ class QueueTree:
                 queue, change = queue.parent, now - before
                 queue.stale.add(resource)
 
+    def tracked(self, amounts: Mapping[str, int]) -> dict[str, int]:
+        """Those of the amounts that are of resources that any queue names, and not 0."""
+        return {name: amount for name in self.resources if (amount := amounts.get(name))}
+
+    def add_held(self, name: str, amounts: Mapping[str, int]) -> None:
+        """Adds these amounts, which may be negative, to what the pods of a queue have on nodes, and to its demand.
+
+        Raises KeyError if the queue does not exist.
+        """
+        for queue in (*self._queues[name].path(), self.top):
+            add_amounts(queue.held, amounts)
+        self.add_demand(name, amounts)
+
+    def add_asked(self, name: str, amounts: Mapping[str, int]) -> None:
+        """The same for its pods that wait for a node."""
+        for queue in self._queues[name].path():
+            add_amounts(queue.asked, amounts)
+        self.add_demand(name, amounts)
+
     def share(self, name: str) -> Mapping[str, int]:
         """The share of a queue, by resource of the capacity. Raises KeyError if the queue does not exist."""
         self._share_out()
@@ -130,8 +168,8 @@ class QueueTree:
         return {name: queue.share for name, queue in self._queues.items()}
 
     def _share_out(self) -> None:
-        for resource in self._top.share.keys() & self._top.stale:
-            stale = [self._top]
+        for resource in self.top.share.keys() & self.top.stale:
+            stale = [self.top]
             while stale:
                 parent = stale.pop()
                 parent.stale.discard(resource)
@@ -140,11 +178,11 @@ class QueueTree:
                     if (child.share.get(resource) != share or resource in child.stale) and child.children:
                         stale.append(child)
                     child.share[resource] = share
-        self._top.stale.clear()
+        self.top.stale.clear()
 
     def _refuse_cycles(self) -> None:
         """A queue of a cycle is not below the top."""
-        below, reached = [self._top], set()
+        below, reached = [self.top], set()
         while below:
             for child in below.pop().children:
                 reached.add(child.spec.name)
@@ -155,7 +193,17 @@ class QueueTree:
                 raise InvalidObjectError("parent", problem).in_object("Queue", name)
 
 
-def _claim(queue: _Queue, resource: str) -> Claim:
+def _claim(queue: Queue, resource: str) -> Claim:
     spec = queue.spec
     quota = spec.quotas.get(resource, NO_QUOTA)
     return Claim(spec.name, spec.priority, quota.guarantee, quota.weight, queue.request.get(resource, 0))
+
+
+def add_amounts(sums: dict[str, int], amounts: Mapping[str, int]) -> None:
+    """Adds amounts, which may be negative, to sums, which have no entries of 0."""
+    for resource, amount in amounts.items():
+        total = sums.get(resource, 0) + amount
+        if total:
+            sums[resource] = total
+        else:
+            sums.pop(resource, None)

@@ -101,6 +101,10 @@ class Cache:
                     observer.pod_added(pod, info.slot)
         self._observers.append(observer)
 
+    def detach(self, observer: PlacementObserver) -> None:
+        """Reports nothing more to an observer that `attach` added."""
+        self._observers.remove(observer)
+
     def observer(self, kind: type[Observer]) -> Observer:
         """The one observer of this class, which the plugins of all profiles share. Attached at the first call."""
         for known in map(itself, self._observers):

@@ -1,0 +1,447 @@
+"""Queues: the queues of the cluster, the pods in each, and the bound that forbids a pod now.
+
+A `PlacementObserver` of the cache, from the first queue on: so assumed pods, transactions, plans of gangs and the dry
+runs on them count by themselves. The intake of pending pods reports those that wait. A pod's queue is the one that its
+label names, else the one that its policy chooses, else the one that the label of its namespace names.
+
+Invariants: what a queue holds is the sum over its placed pods and those below, in exact integers. If queues become
+invalid, the tree stays as it was when they last were valid. Read next: `tree`, `validity`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import numpy as np
+
+from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.quantity import MAX_INT64, NANO, canonical
+from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, PODS
+from podwright.core.objects.selectors import EVERYTHING, LabelSelector
+from podwright.core.queues.shares import UNBOUNDED
+from podwright.core.queues.tree import NO_QUOTA, Queue, QueueSpec, QueueTree, add_amounts
+from podwright.core.queues.validity import valid_specs
+from podwright.core.state.cache import Cache
+
+QUEUE_LABEL: Final = "podwright.dev/queue"
+"""On a pod or a namespace: the name of its queue."""
+
+State = Literal["Open", "Hold", "Drain", "Closed"]
+Source = Literal["", "label", "policy", "namespace"]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRules(QueueSpec):
+    """A queue of the cluster. Runtimes are in seconds.
+
+    `state`: pods start only in an Open queue whose parents are Open, too. `namespaces`: whose pods may use the queue.
+    `lending`: by resource, how much of the unused guarantee other queues may use; all that is not named here.
+    """
+
+    state: State = "Open"
+    namespaces: LabelSelector = EVERYTHING
+    lending: Mapping[str, int] = field(default_factory=dict)
+    preempt_min_runtime: float = 0.0
+    """For how long a pod runs before a pod of its own queue may preempt it."""
+    reclaim_min_runtime: float = 0.0
+    """For how long a pod runs before another queue may reclaim what it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Why a pod must not start now. `queue` is where the bound is: the pod's queue or one above it, "" for the cluster.
+
+    `held` and `limit` are amounts of `resource`, which is empty for a bound that is no amount.
+    """
+
+    queue: str
+    message: str
+    resource: str = ""
+    held: int = 0
+    limit: int = 0
+    requested: int = 0
+
+
+@dataclass(slots=True)
+class _Pods:
+    """The pods of one queue, whether it exists or not, and their sums by resource."""
+
+    placed: dict[str, PodInfo] = field(default_factory=dict)
+    waiting: dict[str, PodInfo] = field(default_factory=dict)
+    """By uid, in the order in which they came. A pod that is assumed is in both."""
+    held: dict[str, int] = field(default_factory=dict)
+    asked: dict[str, int] = field(default_factory=dict)
+    """Of those that wait and are not placed."""
+
+
+class Queues:
+    """See the module."""
+
+    def __init__(self, cache: Cache) -> None:
+        self.active = False
+        """True if there is any queue. Without one, nothing is counted and nothing forbidden."""
+        self.changes = 0
+        """Rises with each change of a queue."""
+        self.choice_by_policy: Callable[[PodInfo], str] | None = None
+        """The queue that a pod's policy chooses, or "". Whoever knows policies sets it."""
+        self.pending: Callable[[], Iterable[PodInfo]] = tuple
+        """All pending pods, for the moment when the first queue is added. Whoever knows them sets it."""
+        self._cache = cache
+        self._declared: dict[str, QueueRules] = {}
+        self._below: Counter[str] = Counter()
+        """How many queues name a queue as their parent."""
+        self._valid: dict[str, QueueRules] = {}
+        self._problems: Mapping[str, InvalidObjectError] = {}
+        self._tree: QueueTree | None = None
+        self._pods: dict[str, _Pods] = {}
+        self._placed_in: dict[str, str] = {}
+        self._waiting_in: dict[str, str] = {}
+        self._of_namespace: dict[str, str] = {}
+        self._attached = False
+        self._touched: set[str] = set()
+        self._listeners: list[Callable[[], None]] = []
+        compact_regularly(self)
+
+    # Declaring queues
+
+    def set(self, spec: QueueRules) -> None:
+        """Adds or replaces a queue. The rest of the tree stays valid, whatever it says: see `problems`."""
+        before = self._declared.get(spec.name)
+        if before is not None and before.parent != spec.parent:
+            self._built()  # to what the tree stays if the edit is invalid
+        self._below[spec.parent] += 1
+        if before is not None:
+            self._below[before.parent] -= 1
+        self._declared[spec.name] = spec
+        self._changed()
+        if not self.active:
+            self.active = True
+            self._cache.attach(self)
+            self._attached = True
+            for pod in self.pending():
+                self.add_waiting(pod)
+
+    def remove(self, name: str) -> None:
+        """The queue no longer exists. It stays in the tree as long as queues below it do. Ignores an unknown name."""
+        if name not in self._declared:
+            return
+        if self._below[name]:
+            self._built()
+        self._below[self._declared.pop(name).parent] -= 1
+        if not self._declared:
+            self.active = self._attached = False
+            self._cache.detach(self)
+            for known in (self._below, self._valid, self._pods, self._placed_in, self._waiting_in, self._of_namespace):
+                known.clear()
+            self._touched.clear()
+        self._changed()
+
+    def listen(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` after each change of a queue."""
+        self._listeners.append(callback)
+
+    @property
+    def declared(self) -> Mapping[str, QueueRules]:
+        """All queues as they were last set, also invalid ones."""
+        return self._declared
+
+    @property
+    def problems(self) -> Mapping[str, InvalidObjectError]:
+        """What is wrong with a queue, by its name: its parent is missing, is below the queue itself, and so on."""
+        self._built()
+        return self._problems
+
+    # Pods
+
+    def queue_of(self, pod: PodInfo) -> str:
+        """The name of the pod's queue, which may not exist; empty if it has none."""
+        found = self._placed_in.get(pod.uid) or self._waiting_in.get(pod.uid)
+        return found or self._find(pod)[0]
+
+    def source_of(self, pod: PodInfo) -> Source:
+        """What names the pod's queue."""
+        return self._find(pod)[1]
+
+    def add_waiting(self, pod: PodInfo) -> None:
+        """Adds or replaces a pending pod."""
+        self.remove_waiting(pod.uid)
+        name = self._find(pod)[0]
+        if name:
+            self._waiting_in[pod.uid] = name
+            self._pods.setdefault(name, _Pods()).waiting[pod.uid] = pod
+            if pod.uid not in self._placed_in:
+                self._ask(name, pod, 1)
+
+    def remove_waiting(self, uid: str) -> None:
+        """The pod is no longer pending. Ignores an unknown uid."""
+        name = self._waiting_in.pop(uid, "")
+        if name:
+            pod = self._pods[name].waiting.pop(uid)
+            if uid not in self._placed_in:
+                self._ask(name, pod, -1)
+            self._drop_if_empty(name)
+
+    def waiting_pods(self, name: str) -> Sequence[PodInfo]:
+        """The pods of this queue, without those below, that wait and are not assumed. In the order in which they came."""
+        pods = self._pods.get(name)
+        return [] if pods is None else [pod for uid, pod in pods.waiting.items() if uid not in self._placed_in]
+
+    def placed_pods(self, name: str) -> Sequence[PodInfo]:
+        """The pods of this queue, without those below, that are placed or assumed."""
+        pods = self._pods.get(name)
+        return [] if pods is None else [*pods.placed.values()]
+
+    def regroup(self, namespace: str | None = None) -> None:
+        """Finds the queues of these pods again, because something else may name them now. None: of all pods."""
+        if not self.active:
+            return
+        placed = [
+            (pod, info.slot)
+            for info in self._cache.nodes.values()
+            if info.node is not None
+            for pod in info.pods.values()
+            if namespace in (None, pod.namespace) and self._find(pod)[0] != self._placed_in.get(pod.uid, "")
+        ]
+        for pod, slot in placed:
+            self.pod_removed(pod, slot)
+            self.pod_added(pod, slot)
+        for pod in self.pending():
+            if namespace in (None, pod.namespace):
+                self.add_waiting(pod)
+
+    # What queues have
+
+    def get(self, name: str) -> QueueRules | None:
+        """The queue as it is in the tree: as it last was valid."""
+        self._built()
+        return self._valid.get(name)
+
+    def names(self) -> Sequence[str]:
+        """The queues of the tree."""
+        self._built()
+        return [*self._valid]
+
+    def path(self, name: str) -> Sequence[str]:
+        """The names of the queue, its parent, and so on, up to the top. Empty if it is not in the tree."""
+        queue = self._built().get(name)
+        return () if queue is None else [each.spec.name for each in queue.path()]
+
+    def children(self, name: str) -> Sequence[str]:
+        """The names of the queues right below this one; of those at the top for ""."""
+        queue = self._built().top if not name else self._built().get(name)
+        return () if queue is None else [child.spec.name for child in queue.children]
+
+    def usage(self, name: str) -> Mapping[str, int]:
+        """By resource that any queue names: what the pods of the queue and of those below have on nodes."""
+        return self._queue(name).held
+
+    def waiting(self, name: str) -> Mapping[str, int]:
+        """By resource: what the pods of the queue and of those below request that are not placed and may start."""
+        return self._queue(name).asked
+
+    def request(self, name: str) -> Mapping[str, int]:
+        """By resource: what the queue has and asks for, at most its limit, which its share never exceeds."""
+        return self._queue(name).request
+
+    def share(self, name: str) -> Mapping[str, int]:
+        """The queue's fair share, by resource that any queue names."""
+        tree = self._built()
+        tree.set_capacity(self.capacity())
+        return tree.share(name)
+
+    def guarantee(self, name: str, resource: str) -> int:
+        """The queue's guarantee of a resource; UNBOUNDED (-1) for all that it requests."""
+        return self._queue(name).spec.quotas.get(resource, NO_QUOTA).guarantee
+
+    def capacity(self) -> Mapping[str, int]:
+        """By resource that any queue names: what is free on the nodes that take pods, and what pods in queues hold."""
+        tree, table = self._built(), self._cache.table
+        taken = [any(t.managed and t.effect != "PreferNoSchedule" for t in taints) for taints in table.taint_sets]
+        offering = table.valid & ~table.unschedulable
+        if any(taken):
+            offering &= ~np.array(taken, np.bool_)[table.taints]
+        most = MAX_INT64 // max(1, table.size)
+        found: dict[str, int] = {}
+        for resource in tree.resources:
+            requested = table.pods if resource == PODS else table.requested(resource)
+            free = np.clip(table.allocatable(resource) - requested, 0, most)
+            found[resource] = int(free[offering].sum()) + tree.top.held.get(resource, 0)
+        return found
+
+    # Decisions
+
+    def bound(self, pod: PodInfo) -> Bound | None:
+        """What forbids the pod to start now; None if nothing does, or if the pod has no queue or has a node."""
+        name = self.queue_of(pod)
+        if not name or not self.active or pod.uid in self._placed_in:
+            return None
+        queue = self._built().get(name)
+        if queue is None:
+            problem = self._problems.get(name)
+            return Bound(name, f"queue {name} {'does not exist' if problem is None else f'is invalid: {problem}'}")
+        rules = self._valid[name]
+        if not rules.namespaces.matches(self._cache.namespace_labels(pod.namespace)):
+            return Bound(name, f"namespace {pod.namespace} may not use queue {name}")
+        if queue.children:
+            return Bound(name, f"queue {name} has queues below it, so no pods start in it")
+        for above in queue.path():
+            if (state := self._valid[above.spec.name].state) != "Open":
+                return Bound(above.spec.name, f"queue {above.spec.name} is in state {state}")
+        return self._limit(queue, pod)
+
+    def _limit(self, queue: Queue, pod: PodInfo) -> Bound | None:
+        for resource, amount in self._built().tracked(_amounts(pod)).items():
+            for above in queue.path():
+                limit = above.spec.quotas.get(resource, NO_QUOTA).limit
+                held = above.held.get(resource, 0)
+                if limit != UNBOUNDED and held + amount > limit:
+                    message = _over_limit(queue, above, resource, amount)
+                    return Bound(above.spec.name, message, resource, held=held, limit=limit, requested=amount)
+        return None
+
+    def order_key(self, name: str) -> tuple[bool, bool, int, int]:
+        """Sorts queues with the same parent: first those under their share, then those under their guarantee, then by
+        priority, then by dominant share.
+        """
+        raise NotImplementedError  # the order of active pods will come with it
+
+    # PlacementObserver
+
+    def pod_added(self, pod: PodInfo, _slot: int) -> None:
+        name, uid = self._find(pod)[0], pod.uid
+        if not name:
+            return
+        asking = self._waiting_in.get(uid)
+        if asking is not None:
+            self._ask(asking, self._pods[asking].waiting[uid], -1)
+        self._placed_in[uid] = name
+        self._pods.setdefault(name, _Pods()).placed[uid] = pod
+        self._hold(name, pod, 1)
+
+    def pod_removed(self, pod: PodInfo, _slot: int) -> None:
+        uid = pod.uid
+        name = self._placed_in.pop(uid, "")
+        if not name:
+            return
+        self._hold(name, self._pods[name].placed.pop(uid), -1)
+        asking = self._waiting_in.get(uid)
+        if asking is not None:
+            self._ask(asking, self._pods[asking].waiting[uid], 1)
+        self._drop_if_empty(name)
+
+    def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
+        """The capacity is read from the table of nodes."""
+
+    def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
+        queue = labels.get(QUEUE_LABEL, "")
+        if queue == self._of_namespace.get(name, ""):
+            return
+        if queue:
+            self._of_namespace[name] = queue
+        else:
+            del self._of_namespace[name]
+        if self._attached:
+            self.regroup(name)
+
+    # Internals
+
+    def _find(self, pod: PodInfo) -> tuple[str, Source]:
+        if name := pod.labels.get(QUEUE_LABEL):
+            return name, "label"
+        if self.choice_by_policy is not None and (name := self.choice_by_policy(pod)):
+            return name, "policy"
+        name = self._of_namespace.get(pod.namespace, "")
+        return name, "namespace" if name else ""
+
+    def _changed(self) -> None:
+        self.changes += 1
+        self._tree = None
+        for listener in self._listeners:
+            listener()
+
+    def _built(self) -> QueueTree:
+        """The tree of the valid queues, with what their pods request and hold."""
+        if self._tree is None:
+            self._valid, self._problems = valid_specs(self._declared, self._valid)
+            tree = self._tree = QueueTree(self._valid.values(), {})
+            for name, pods in self._pods.items():
+                if name in tree:
+                    tree.add_held(name, tree.tracked(pods.held))
+                    if self._open(tree, name):
+                        tree.add_asked(name, tree.tracked(pods.asked))
+        return self._tree
+
+    def _queue(self, name: str) -> Queue:
+        queue = self._built().get(name)
+        if queue is None:
+            raise KeyError(name)
+        return queue
+
+    def _open(self, tree: QueueTree, name: str) -> bool:
+        """True if pods may start in a queue of the tree."""
+        queue = tree.get(name)
+        return queue is not None and all(self._valid[above.spec.name].state == "Open" for above in queue.path())
+
+    def _hold(self, name: str, pod: PodInfo, sign: int) -> None:
+        amounts, tree = {r: sign * amount for r, amount in _amounts(pod).items()}, self._tree
+        add_amounts(self._pods[name].held, amounts)
+        if tree is not None and name in tree:
+            tree.add_held(name, tree.tracked(amounts))
+            self._touched.add(name)
+
+    def _ask(self, name: str, pod: PodInfo, sign: int) -> None:
+        if pod.gates:
+            return
+        amounts, tree = {r: sign * amount for r, amount in _amounts(pod).items()}, self._tree
+        add_amounts(self._pods[name].asked, amounts)
+        if tree is not None and self._open(tree, name):
+            tree.add_asked(name, tree.tracked(amounts))
+            self._touched.add(name)
+
+    def _drop_if_empty(self, name: str) -> None:
+        pods = self._pods[name]
+        if not pods.placed and not pods.waiting:
+            del self._pods[name]
+
+
+def queues_of(cache: Cache) -> Queues:
+    """The queues of this cache."""
+    return cache.extension(Queues, lambda: Queues(cache))
+
+
+def amount_text(resource: str, amount: int) -> str:
+    """An amount as Kubernetes writes it."""
+    if resource == CPU and amount % 1000:
+        return f"{amount}m"
+    if resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith(HUGE_PAGES_PREFIX):
+        return canonical(amount * NANO, "Ki")
+    return str(amount // 1000 if resource == CPU else amount)
+
+
+def _amounts(pod: PodInfo) -> Mapping[str, int]:
+    """What the pod takes of each resource, itself included."""
+    return {**pod.requests.amounts, PODS: 1}
+
+
+def _over_limit(queue: Queue, bound: Queue, resource: str, amount: int) -> str:
+    """What holds the pod, then what the queues above have free."""
+
+    def text(amount: int) -> str:
+        return amount_text(resource, amount)
+
+    held, limit = bound.held.get(resource, 0), bound.spec.quotas[resource].limit
+    found = f"{bound.spec.name} holds {text(held)} of {text(limit)} {resource}"
+    if held < limit:
+        found += f", and the pod requests {text(amount)}"
+    for above in queue.path():
+        quota = above.spec.quotas.get(resource, NO_QUOTA)
+        if above is not bound and quota.limit != UNBOUNDED:
+            free = max(0, quota.limit - above.held.get(resource, 0))
+            found += f"; {above.spec.name} has {text(free)} free of {text(quota.limit)}"
+    return found

@@ -1,0 +1,98 @@
+"""Which of the declared queues make a valid tree, and what is wrong with the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.queues.shares import UNBOUNDED
+from podwright.core.queues.tree import QueueSpec
+
+MAX_DEPTH: Final = 100
+"""The most levels of queues."""
+
+S = TypeVar("S", bound=QueueSpec)
+
+
+def valid_specs(declared: Mapping[str, S], last: Mapping[str, S]) -> tuple[dict[str, S], dict[str, InvalidObjectError]]:
+    """The specs of the tree by name, and by name what is wrong with a declared queue.
+
+    A queue that is not below the top (its parent is missing, or below the queue itself), or too deep, stays as it was
+    in `last`, the specs of the tree before. If it was not there, or that does not help, it is left out. A queue that was
+    deleted stays as long as queues of the tree are below it.
+    """
+    problems: dict[str, InvalidObjectError] = {}
+    wanted = dict(declared)
+    reached = _below_top(wanted)
+    for name in wanted.keys() - reached:
+        problems[name] = _problem(declared, name)
+        if name in last:
+            wanted[name] = last[name]
+        else:
+            del wanted[name]
+    if problems:
+        _keep_parents(wanted, last)
+        reached = _below_top(wanted)
+    found = {name: spec for name, spec in wanted.items() if name in reached}
+    problems.update((name, error) for name, error in _overcommitted(found).items() if name in declared)
+    return found, problems
+
+
+def _below_top(specs: Mapping[str, QueueSpec]) -> set[str]:
+    children: dict[str, list[str]] = {}
+    for name, spec in specs.items():
+        children.setdefault(spec.parent, []).append(name)
+    reached: set[str] = set()
+    level = [""]
+    for _ in range(MAX_DEPTH):
+        level = [child for name in level for child in children.get(name, ())]
+        reached.update(level)
+    return reached
+
+
+def _problem(specs: Mapping[str, QueueSpec], name: str) -> InvalidObjectError:
+    parent = specs[name].parent
+    above = parent
+    seen: set[str] = set()
+    while above in specs and above not in seen and len(seen) < MAX_DEPTH:
+        seen.add(above)
+        above = specs[above].parent
+    if parent not in specs:
+        text = f"queue {parent!r} does not exist"
+    elif name in seen:
+        text = f"queue {parent!r} is below this queue"
+    elif above in seen:
+        text = f"queue {parent!r} is below a cycle of parents"
+    elif above and above not in specs:
+        text = f"queue {above!r}, above queue {parent!r}, does not exist"
+    else:
+        text = f"there are more than {MAX_DEPTH} levels of queues"
+    return InvalidObjectError("spec.parent", text, kind="SchedulingQueue", name=name)
+
+
+def _keep_parents(wanted: dict[str, S], last: Mapping[str, S]) -> None:
+    """Adds the deleted parents of the queues that stay as they were."""
+    for spec in [*wanted.values()]:
+        parent = spec.parent
+        while parent and parent not in wanted and parent in last:
+            wanted[parent] = last[parent]
+            parent = last[parent].parent
+
+
+def _overcommitted(specs: Mapping[str, QueueSpec]) -> dict[str, InvalidObjectError]:
+    """The queues whose children are guaranteed more than they are. The guarantees are then met in proportion."""
+    sums: dict[tuple[str, str], int] = {}
+    for spec in specs.values():
+        for resource, quota in spec.quotas.items():
+            if spec.parent and quota.guarantee != UNBOUNDED:
+                key = spec.parent, resource
+                sums[key] = sums.get(key, 0) + quota.guarantee
+    found = {}
+    for (name, resource), amount in sums.items():
+        own = specs[name].quotas.get(resource)
+        if own is not None and UNBOUNDED != own.guarantee < amount:
+            where = f"spec.resources[{resource}].guarantee"
+            text = f"the queues right below are guaranteed {amount}, more than the {own.guarantee} of this queue"
+            found[name] = InvalidObjectError(where, text, kind="SchedulingQueue", name=name)
+    return found

@@ -1,0 +1,150 @@
+"""Queues count the pods of the cache, and name the bound that forbids a pod."""
+
+import pytest
+
+from podwright.core.objects.node import parse_node
+from podwright.core.objects.pod import parse_pod
+from podwright.core.objects.selectors import parse_label_selector
+from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
+from podwright.core.queues.tree import Quota
+from podwright.core.state.cache import Cache
+from podwright.core.state.transaction import CacheTransaction
+from support.objects.builders import make_node, make_pod, make_taint
+
+GPU = "nvidia.com/gpu"
+
+
+def gpus(**amounts):
+    return {GPU: Quota(**amounts)}
+
+
+def a_pod(name, queue="", count=1, namespace="default"):
+    made = make_pod(name, namespace=namespace, labels={QUEUE_LABEL: queue} if queue else {}, requests={GPU: str(count)})
+    return parse_pod(made)
+
+
+@pytest.fixture
+def cache():
+    made = Cache()
+    for number in range(4):
+        made.set_node(parse_node(make_node(f"n{number}", allocatable={GPU: "8"})))
+    return made
+
+
+@pytest.fixture
+def queues(cache):
+    made = queues_of(cache)
+    made.set(QueueRules("ml", quotas=gpus(limit=6, guarantee=4)))
+    made.set(QueueRules("train", "ml", quotas=gpus(limit=5)))
+    made.set(QueueRules("serve", "ml"))
+    return made
+
+
+def test_assumed_pods_count_up_to_the_top_and_stop_counting_when_forgotten(cache, queues):
+    cache.assume(a_pod("a", "train", 2), "n0")
+    cache.assume(a_pod("b", "serve"), "n1")
+    cache.assume(a_pod("c"), "n1")
+    assert [queues.usage(name)[GPU] for name in ("train", "serve", "ml")] == [2, 1, 3]
+    cache.forget("default/a")
+    assert [queues.usage(name).get(GPU, 0) for name in ("train", "serve", "ml")] == [0, 1, 1]
+
+
+def test_a_bound_names_the_queue_that_is_full_and_the_amounts(cache, queues):
+    cache.assume(a_pod("a", "train", 4), "n0")
+    assert queues.bound(a_pod("b", "train")) is None
+    assert queues.bound(a_pod("b", "train", 2)).message == (
+        "train holds 4 of 5 nvidia.com/gpu, and the pod requests 2; ml has 2 free of 6"
+    )
+    cache.assume(a_pod("c", "serve", 2), "n0")
+    found = queues.bound(a_pod("d", "serve"))
+    assert (found.queue, found.resource, found.held, found.limit) == ("ml", GPU, 6, 6)
+    assert found.message == "ml holds 6 of 6 nvidia.com/gpu"
+    assert queues.bound(a_pod("e")) is None
+
+
+def test_a_transaction_leaves_no_trace(cache, queues):
+    cache.assume(a_pod("a", "train", 4), "n0")
+    with CacheTransaction(cache) as transaction:
+        transaction.remove([cache.placement("default/a").pods["default/a"]])
+        assert GPU not in queues.usage("ml")
+        transaction.assume(a_pod("b", "serve", 3), "n1")
+        assert queues.usage("ml")[GPU] == 3
+    assert dict(queues.usage("ml")) == {GPU: 4}
+
+
+@pytest.mark.parametrize(
+    "queue, message",
+    [
+        pytest.param("gone", "queue gone does not exist", id="a queue that does not exist"),
+        pytest.param("ml", "queue ml has queues below it, so no pods start in it", id="a queue with queues below it"),
+        pytest.param("orphan", "queue orphan is invalid: SchedulingQueue orphan: spec.parent: queue 'x' does not exist", id="a queue whose parent does not exist"),
+        pytest.param("below", "queue held is in state Hold", id="a queue below one that holds pods"),
+        pytest.param("red", "namespace default may not use queue red", id="a queue of other namespaces"),
+    ],
+)  # fmt: skip
+def test_pods_wait_for_a_queue_that_they_cannot_use(queues, queue, message):
+    red = parse_label_selector({"matchLabels": {"team": "red"}}, "")
+    queues.set(QueueRules("orphan", "x"))
+    queues.set(QueueRules("held", state="Hold"))
+    queues.set(QueueRules("below", "held"))
+    queues.set(QueueRules("red", namespaces=red))
+    assert queues.bound(a_pod("a", queue)).message == message
+
+
+def test_a_pods_queue_is_that_of_its_label_then_its_policy_then_its_namespace(cache, queues):
+    namespace = {"metadata": {"name": "team", "labels": {QUEUE_LABEL: "serve"}}}
+    cache.assume(a_pod("placed", namespace="team"), "n0")
+    cache.set_object("Namespace", namespace)
+    assert queues.queue_of(a_pod("a", namespace="team")) == "serve"
+    assert dict(queues.usage("serve")) == {GPU: 1}
+    queues.choice_by_policy = lambda _pod: "train"
+    assert (queues.queue_of(a_pod("a", namespace="team")), queues.source_of(a_pod("a"))) == ("train", "policy")
+    assert queues.queue_of(a_pod("a", "ml", namespace="team")) == "ml"
+    queues.choice_by_policy = None
+    cache.remove_object("Namespace", "team")
+    assert dict(queues.usage("serve")) == {}
+
+
+def test_what_waits_and_what_is_placed_is_the_demand_that_shares_follow(cache, queues):
+    queues.add_waiting(a_pod("a", "train", 3))
+    queues.add_waiting(a_pod("b", "serve", 2))
+    assert (queues.waiting("ml")[GPU], queues.share("train")[GPU], queues.share("serve")[GPU]) == (5, 3, 2)
+    cache.assume(a_pod("a", "train", 3), "n0")
+    assert (queues.waiting("ml")[GPU], queues.request("ml")[GPU]) == (2, 5)
+    cache.forget("default/a")
+    queues.remove_waiting("default/a")
+    assert (queues.waiting("ml")[GPU], queues.request("ml")[GPU]) == (2, 2)
+    assert [pod.name for pod in queues.waiting_pods("serve")] == ["b"]
+
+
+def test_the_capacity_leaves_out_what_other_pods_hold_and_nodes_that_take_no_pods(cache, queues):
+    cache.assume(a_pod("plain", count=3), "n0")
+    cache.assume(a_pod("a", "train", 2), "n1")
+    cache.set_node(parse_node(make_node("n1", allocatable={GPU: "8"}, unschedulable=True)))
+    tainted = make_node("n2", allocatable={GPU: "8"}, taints=[make_taint("node.kubernetes.io/not-ready")])
+    cache.set_node(parse_node(tainted))
+    assert queues.capacity() == {GPU: 5 + 2 + 0 + 8}
+
+
+def test_a_bad_edit_leaves_the_tree_as_it_was(queues):
+    queues.set(QueueRules("ml", "train"))
+    assert queues.path("train") == ["train", "ml"]
+    assert str(queues.problems["ml"]) == "SchedulingQueue ml: spec.parent: queue 'train' is below this queue"
+    queues.set(QueueRules("ml", quotas=gpus(guarantee=1)))
+    queues.set(QueueRules("train", "ml", quotas=gpus(guarantee=2)))
+    assert "guaranteed 2, more than the 1" in str(queues.problems["ml"])
+    queues.remove("ml")
+    assert queues.path("train") == ["train", "ml"]
+    assert queues.problems.keys() == {"train", "serve"}
+
+
+def test_without_queues_nothing_is_observed(cache, queues):
+    cache.assume(a_pod("a", "train", 4), "n0")
+    for name in ("ml", "train", "serve"):
+        queues.remove(name)
+    assert not queues.active
+    assert queues.bound(a_pod("b", "train", 8)) is None
+    queues.set(QueueRules("train"))
+    assert queues.usage("train") == {}
+    queues.set(QueueRules("train", quotas=gpus(limit=1)))
+    assert queues.usage("train") == {GPU: 4}
