@@ -8,7 +8,7 @@ import base64
 import contextlib
 import ssl
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from podwright.sandbox import SandboxThread
+from support.waiting import PATIENCE_SECONDS
 
 SERVERS = [pytest.param("sandbox", id="sandbox"), pytest.param("real", id="real", marks=pytest.mark.control_plane)]
 JSON = "application/json"
@@ -63,7 +64,7 @@ class WatchStream:
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
 
-    async def next(self, seconds: float = 60) -> tuple[str, dict]:
+    async def next(self, seconds: float = PATIENCE_SECONDS) -> tuple[str, dict]:
         """The type and object of the next event."""
         line = await asyncio.wait_for(self._response.content.readline(), seconds)
         if not line:
@@ -114,11 +115,21 @@ class Api:
             text = await answer.read()
             return Answer(answer.status, orjson.loads(text) if text[:1] in b"{[" else text.decode())
 
-    async def until(self, status: int, method: str, path: str, body: Any = None) -> Answer:
-        """Repeats a request until the response has this code, because a real server needs a moment to serve a new kind."""
-        for _ in range(400):
-            answer = await self(method, path, body)
-            if answer.status == status:
+    async def until(
+        self,
+        status: int,
+        method: str,
+        path: str,
+        body: Any = None,
+        holds: Callable[[Any], object] = lambda _: True,
+        **query: str,
+    ) -> Answer:
+        """Repeats a request until the response has this code, and this holds of its body, because a real server needs a
+        moment to serve a new kind, and its caches a moment to show a change.
+        """
+        for _ in range(int(PATIENCE_SECONDS / 0.05)):
+            answer = await self(method, path, body, **query)
+            if answer.status == status and holds(answer.body):
                 return answer
             await asyncio.sleep(0.05)
         raise AssertionError(answer)
@@ -154,8 +165,18 @@ class Api:
         return await self.ok("POST", "~configmaps", {"metadata": {"name": name}, "data": data})
 
     async def bind(self, name: str, node: str, **metadata: Any) -> Answer:
+        """Binds a pod. After a success, the server's watch cache shows the pod on its node.
+
+        kube-apiserver first tries a DELETE on the cached pod. If that one has no node yet, the grace period of the
+        DELETE stays 0, and the bound pod vanishes at once.
+        """
         binding = {"metadata": {"name": name, **metadata}, "target": {"kind": "Node", "name": node}}
-        return await self("POST", f"~pods/{name}/binding", binding)
+        answer = await self("POST", f"~pods/{name}/binding", binding)
+        if answer.status == 201:
+            await self.until(
+                200, "GET", f"~pods/{name}", holds=lambda pod: "nodeName" in pod["spec"], resourceVersion="0"
+            )
+        return answer
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ import orjson
 import pytest
 from kubernetes import client, config, watch
 
+from support.waiting import PATIENCE_SECONDS
+
 HANDLERS = """
     import json, kopf
 
@@ -37,7 +39,7 @@ async def kopf_events(kubeconfig, folder, namespace):
     )
 
     async def next_event():
-        line = await asyncio.wait_for(process.stdout.readline(), 30)
+        line = await asyncio.wait_for(process.stdout.readline(), PATIENCE_SECONDS)
         event, where, name = orjson.loads(line)
         assert where == namespace
         return event, name
@@ -92,7 +94,7 @@ async def test_the_kubernetes_client_creates_binds_and_watches(api, core):
         assert [pod.metadata.name for pod in listed.items] == ["a"]
         version = created.metadata.resource_version
         stream = watch.Watch().stream(
-            core.list_namespaced_pod, api.namespace, resource_version=version, timeout_seconds=60
+            core.list_namespaced_pod, api.namespace, resource_version=version, timeout_seconds=int(PATIENCE_SECONDS)
         )
         event = next(stream)
         stream.close()

@@ -155,7 +155,8 @@ def test_scale_and_patch_change_a_deployment(kubectl):
 def test_a_custom_kind_has_a_short_name_and_printer_columns(kubectl):
     group = f"k{uuid.uuid4().hex[:8]}.example.com"
     kubectl("apply", "-f", "-", given=definition(group))
-    kubectl("wait", "--for=condition=Established", f"crd/widgets.{group}", "--timeout=30s")
+    # Fails at once if the server has not written any conditions yet.
+    kubectl.eventually("wait", "--for=condition=Established", f"crd/widgets.{group}", "--timeout=60s")
     widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"mode": "fast"}}
     try:
         kubectl.eventually("apply", "-f", "-", given=widget)

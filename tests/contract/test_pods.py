@@ -71,17 +71,11 @@ class TestPriority:
         body = {"metadata": {"name": name}, "value": 7, "preemptionPolicy": "Never"}
         await api.ok("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body)
         try:
-            for _ in range(50):  # the admission plugin of a real server uses a cache
-                answer = await api(
-                    "POST",
-                    "~pods",
-                    {
-                        "metadata": {"generateName": "a-"},
-                        "spec": {"containers": [{"name": "c", "image": "i"}], "priorityClassName": name},
-                    },
-                )
-                if answer.status == 201:
-                    break
+            pod = {
+                "metadata": {"generateName": "a-"},
+                "spec": {"containers": [{"name": "c", "image": "i"}], "priorityClassName": name},
+            }
+            answer = await api.until(201, "POST", "~pods", pod)  # the admission plugin of a real server uses a cache
             assert (answer.body["spec"]["priority"], answer.body["spec"]["preemptionPolicy"]) == (7, "Never")
         finally:
             await api.ok("DELETE", f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}")
