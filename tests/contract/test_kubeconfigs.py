@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from podwright.kube.client.api_client import ApiReader, connected
 from podwright.kube.client.credentials.credentials import load
 from podwright.kube.client.errors import ApiError, ConfigError, UnreachableError
 from podwright.kube.client.http import Http
@@ -57,17 +58,20 @@ async def by_kubectl(kubectl, folder, servers, listed, environ):
 
 
 async def by_us(folder, servers, listed, environ, monkeypatch):
-    """With short requests and with watches, which must look the same."""
+    """With short requests, with watches and with the kubernetes package, which must look the same."""
     for name in [name for name in os.environ if name.lower().endswith("_proxy") or name.startswith("KUBE")]:
         monkeypatch.delenv(name)
     for name, value in {"KUBECONFIG": listed, "HOME": str(folder), **environ}.items():
         monkeypatch.setenv(name, value)
     http = None
     try:
-        http = Http(load(None, None, lambda: 1_800_000_000.0))
+        source = load(None, None, lambda: 1_800_000_000.0)
+        http = Http(source)
         await http.call("GET", "/probe")
         async with http.stream("/probe", {}) as response:
             await response.read()
+        with connected(source.load()) as client:
+            await asyncio.to_thread(ApiReader(client).get, "/probe")
     except (ConfigError, UnreachableError, ApiError) as error:
         return Seen(None, problem=str(error))
     finally:
@@ -75,8 +79,8 @@ async def by_us(folder, servers, listed, environ, monkeypatch):
             await http.close()
         for name in environ:
             monkeypatch.delenv(name)
-    short, watch = servers.requests
-    assert short == watch
+    short, watch, read_once = servers.requests
+    assert short == watch == read_once
     return Seen(short, exec_info(folder))
 
 

@@ -1,6 +1,7 @@
 """`import podwright`: its names, what they give, and that the operator starts without them."""
 
 import ast
+import datetime
 import json
 import re
 import runpy
@@ -8,13 +9,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import kubernetes.client
+import kubernetes.config
 import pytest
 
 import podwright
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.sandbox import SandboxThread
 from podwright.simulator.explain.targets import TargetError
 from podwright.simulator.hypotheses.hypothesis import HypothesisError
 from podwright.simulator.manifests import ManifestError
+from support.examples.clusters import SandboxApi
 from support.examples.notebook import outputs
 from support.objects.builders import make_node, make_pod
 
@@ -70,6 +75,20 @@ def test_the_package_imports_nothing_of_the_library_by_itself():
     code = "import sys, podwright; print([name for name in sys.modules if name.startswith('podwright.') or name == 'numpy'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_cluster_is_read_by_a_client_of_the_kubernetes_package(tmp_path):
+    with SandboxThread() as sandbox:
+        SandboxApi(sandbox.url).request("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", **make_node("a")})
+        kubeconfig = sandbox.write_kubeconfig(tmp_path / "kubeconfig")
+        with kubernetes.config.new_client_from_config(str(kubeconfig)) as client:
+            found = podwright.Cluster.read(client)
+    assert (found.nodes, found.problems) == (["a"], [])
+
+
+async def test_a_cluster_is_read_where_an_event_loop_runs(tmp_path):
+    with SandboxThread() as sandbox:
+        assert podwright.Cluster.live(str(sandbox.write_kubeconfig(tmp_path / "kubeconfig"))).nodes == []
 
 
 def test_a_cluster_tells_its_nodes_and_pods(cluster):
@@ -153,8 +172,29 @@ def test_the_example_of_the_page_runs(monkeypatch, capsys):
     for text in ("request 200m CPU less", "shop/web-0 node-1-added", "pack would be accepted", "pack@"):
         assert text in output
     page = (ROOT.parents[1] / "docs" / "library.md").read_text()
-    (snippet,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert snippet in Path("examples/library/questions.py").read_text()
+    first, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert first in Path("examples/library/questions.py").read_text()
+
+
+def test_the_example_with_the_kubernetes_package_runs(tmp_path, monkeypatch, capsys):
+    path = EXAMPLE.parents[1] / "library" / "live.py"
+    with SandboxThread() as sandbox:
+        SandboxApi(sandbox.url).request("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", **make_node("a")})
+        kubeconfig = str(sandbox.write_kubeconfig(tmp_path / "kubeconfig"))
+        monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", kubeconfig)
+        runpy.run_path(str(path))
+    assert capsys.readouterr().out == "default/one-more a\n"
+    page = (ROOT.parents[1] / "docs" / "library.md").read_text()
+    assert re.findall(r"```python\n(.*?)```", page, re.DOTALL)[1] in path.read_text()
+
+
+def test_a_cluster_may_consist_of_types_of_the_kubernetes_package():
+    made = datetime.datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=datetime.UTC)
+    node, pod = make_node("a"), make_pod("there", node="a")
+    typed = [kubernetes.client.V1Node.from_dict(node), kubernetes.client.V1Pod.from_dict(pod)]
+    typed[1].metadata.creation_timestamp = made
+    cluster = podwright.Cluster.of(typed)
+    assert (cluster.pods, cluster.problems) == ({"default/there": "a"}, [])
 
 
 def test_the_page_lists_every_name():

@@ -6,12 +6,13 @@ Nothing here writes to a cluster. docs/library.md shows how it is used.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from podwright.api.compile import Classes
 from podwright.api.permissions import OFFLINE_SETTINGS, PolicySettings
@@ -36,7 +37,22 @@ from podwright.simulator.simulation import simulate as run_simulation
 from podwright.simulator.snapshot import Snapshot, read_snapshot
 from podwright.simulator.tried_policies import enforced
 
+if TYPE_CHECKING:
+    from kubernetes.client import ApiClient
+    from pydantic import BaseModel as Model
+
 Raw = Mapping[str, Any]
+_VERSION: Final = re.compile(r"V[0-9]+((alpha|beta)[0-9]+)?")
+
+
+def _raw(given: Raw | Model) -> Raw:
+    """An object as JSON has it. The kubernetes package leaves out the kind of objects that come from a list."""
+    if isinstance(given, Mapping):
+        return given
+    from kubernetes.client import ApiClient  # noqa: PLC0415 -- whoever has its types has imported it
+
+    raw: Raw = ApiClient().sanitize_for_serialization(given)  # type: ignore[no-untyped-call]  # the package has some types
+    return {"kind": _VERSION.sub("", type(given).__name__, count=1), **raw}
 
 
 @dataclass(frozen=True)
@@ -94,9 +110,13 @@ class Cluster:
         return f"<Cluster: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items())) or 'no objects'}>"
 
     @staticmethod
-    def read(*paths: str | Path) -> Cluster:
-        """From snapshots, or from the output of `kubectl get … -o json`. Raises SnapshotError and OSError."""
-        return Cluster(read_snapshot([str(path) for path in paths]))
+    def read(*sources: str | Path | ApiClient) -> Cluster:
+        """From snapshots, or from the output of `kubectl get … -o json`; or, with the permissions of its user, from the
+        API server of one `kubernetes.client.ApiClient`. Raises SnapshotError and OSError.
+        """
+        if len(sources) == 1 and not isinstance(sources[0], str | Path):
+            return Cluster(snapshot_of(Connection(client=sources[0])))
+        return Cluster(read_snapshot([str(path) for path in sources]))
 
     @staticmethod
     def live(kubeconfig: str | None = None, context: str | None = None) -> Cluster:
@@ -104,9 +124,9 @@ class Cluster:
         return Cluster(snapshot_of(Connection(kubeconfig=kubeconfig, context=context)))
 
     @staticmethod
-    def of(objects: Sequence[Raw]) -> Cluster:
-        """A cluster of Kubernetes objects, each with its `kind`."""
-        return Cluster(Snapshot(objects=[*objects]))
+    def of(objects: Sequence[Raw | Model]) -> Cluster:
+        """A cluster of Kubernetes objects, each with its `kind`, or of the types of the kubernetes package."""
+        return Cluster(Snapshot(objects=[*map(_raw, objects)]))
 
     def with_policies(self, *policies: Policy) -> Cluster:
         """A copy of the cluster with these policies, which replace policies of the same names."""
@@ -174,12 +194,12 @@ def simulate(
     remove_nodes: Sequence[str] = (),
     drain: Sequence[str] = (),
     scale: Sequence[str] = (),
-    pods: Sequence[Raw] = (),
+    pods: Sequence[Raw | Model] = (),
     policies: Sequence[Policy] = (),
     seed: int = 0,
 ) -> SimulationResult:
     """What would happen. `add_nodes`: how many nodes like each named one; `scale`: `deploy/web=50`; `pods`: further
-    pods or workloads.
+    pods or workloads, also as types of the kubernetes package.
 
     Raises HypothesisError.
     """
@@ -192,7 +212,7 @@ def simulate(
         remove_nodes=remove_nodes,
         drain=drain,
         scale=[parse_scale(text) for text in scale],
-        pods=pods,
+        pods=[*map(_raw, pods)],
     )
     return run_simulation(cluster.loaded, hypothesis, seed=seed)
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from glob import escape
-from typing import Any, Final
+from multiprocessing.pool import ThreadPool
+from typing import TYPE_CHECKING, Any, Final
 
 from podwright.api.configuration.signals import Signals
 from podwright.api.permissions import INSTALLED_NAMESPACE
@@ -22,7 +24,6 @@ from podwright.kube.client import access
 from podwright.kube.client.credentials import credentials
 from podwright.kube.client.errors import ConfigError, status_of
 from podwright.kube.client.http import Http
-from podwright.kube.client.pages import list_objects
 from podwright.kube.kinds import (
     LOCAL_POLICY,
     PLUGINS_POD_GROUPS,
@@ -33,10 +34,15 @@ from podwright.kube.kinds import (
     Resource,
     params_in,
 )
-from podwright.kube.node_signals.numbers import current_numbers
+from podwright.kube.node_signals.numbers import Numbers, current_numbers
 from podwright.simulator import params
 from podwright.simulator.redaction import redacted
 from podwright.simulator.snapshot import NOT_SERVED, Snapshot, SnapshotError, group_kind
+
+if TYPE_CHECKING:
+    from kubernetes.client import ApiClient
+
+    from podwright.kube.client.api_client import ApiReader
 
 WORKLOADS: Final = (
     Resource("Deployment", "apps", "v1", "deployments", namespaced=True),
@@ -79,6 +85,8 @@ class Connection:
     """The namespace of the ConfigMaps from which SchedulerPolicies take params."""
     signals: Signals = field(default_factory=dict)
     """The signals whose sources are asked."""
+    client: ApiClient | None = None
+    """Asked instead of a client with these credentials, and left open."""
 
     def credentials(self) -> credentials.Source:
         """Raises ConfigError."""
@@ -87,6 +95,14 @@ class Connection:
         user = (("Impersonate-User", self.as_user),) if self.as_user else ()
         headers = (*user, *(("Impersonate-Group", group) for group in self.as_groups))
         return credentials.load(self.kubeconfig, self.context, time.time, time.monotonic, impersonation=headers)
+
+    @contextmanager
+    def reader(self) -> Iterator[ApiReader]:
+        """Raises ConfigError and OSError."""
+        from podwright.kube.client.api_client import ApiReader, connected  # noqa: PLC0415 -- see there
+
+        with connected(self.credentials().load()) if self.client is None else nullcontext(self.client) as client:
+            yield ApiReader(client)
 
     @property
     def kept_annotations(self) -> Sequence[str]:
@@ -98,83 +114,56 @@ class Connection:
 
 def snapshot_of(connection: Connection) -> Snapshot:
     """Takes a snapshot. Raises SnapshotError if the server cannot be reached, or lets us list no nodes or no pods."""
-    return asyncio.run(_take(connection))
-
-
-async def _take(connection: Connection) -> Snapshot:
     try:
-        http = Http(connection.credentials())
-        try:
-            return await take_snapshot(http, connection)
-        finally:
-            await http.close()
+        taken = take_snapshot(connection)
+        if not connection.signals:
+            return taken
+        numbers, unheard = asyncio.run(_numbers(connection, sum(1 for _ in taken.of_kind(NODE_KIND.kind))))
     except (ClusterError, ConfigError, OSError) as error:
         raise SnapshotError(f"cannot read the cluster: {error}") from error
+    unread = {f"all numbers of signal {name}": problem for name, problem in unheard.items()}
+    return replace(taken, signals=numbers, missing={**taken.missing, **unread})
 
 
-async def take_snapshot(http: Http, connection: Connection) -> Snapshot:
-    """Lists all kinds that matter. Raises ClusterError and SnapshotError."""
-    missing: dict[str, str] = {}
-    objects: dict[int, list[dict[str, Any]]] = {}
-    free = asyncio.Semaphore(AT_ONCE)
-
-    async def take(index: int, versions: Sequence[Resource]) -> None:
-        async with free:
-            for resource in versions:
-                problem, found = await _listed(http, resource, connection)
-                if problem != NOT_SERVED:
-                    break
-            objects[index] = found
-            if problem:
-                missing[_name(versions[0])] = problem
-
-    minor = await access.server_minor(http)
-    await asyncio.gather(*(take(index, versions) for index, versions in enumerate(_KINDS)))
-    for resource in REQUIRED:
-        if resource.kind in missing:
-            raise SnapshotError(f"{resource.plural}: {missing[resource.kind]}")
-    listed = [raw for _, found in sorted(objects.items()) for raw in found]
-    config_maps, unread = await _params(http, listed, connection.operator_namespace, free)
-    nodes = sum(raw["kind"] == NODE_KIND.kind for raw in listed)
-    numbers, unheard = await current_numbers(connection.signals, http, nodes)
-    unread |= {f"all numbers of signal {name}": problem for name, problem in unheard.items()}
-    kinds = [name for versions in _KINDS if (name := _name(versions[0])) in missing]
-    return Snapshot(
-        objects=[*listed, *config_maps],
-        missing={**{kind: missing[kind] for kind in kinds}, **unread},
-        taken_at=time.time(),
-        minor=minor,
-        signals=numbers,
-    )
-
-
-async def _params(
-    http: Http, objects: Sequence[dict[str, Any]], namespace: str, free: asyncio.Semaphore
-) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The ConfigMaps that policies name, and why others could not be read. `namespace`: the operator's."""
-    wanted = params.named_in(objects, namespace)
-    found: dict[ConfigMap, dict[str, Any]] = {}
-    missing: dict[ConfigMap, str] = {}
-
-    async def read(config_map: ConfigMap) -> None:
-        async with free:
-            try:
-                raw = await http.call("GET", params_in(config_map[0]).path(config_map[1], config_map[0]))
-            except ClusterError as error:
-                if status_of(error) not in (403, 404):
-                    raise
-                missing[config_map] = params.NOT_ALLOWED if status_of(error) == 403 else params.DOES_NOT_EXIST
-                return
-        if problem := params.problem_of(raw, namespace):
-            missing[config_map] = problem
+def take_snapshot(connection: Connection) -> Snapshot:
+    """Lists all kinds that matter; asks no sources of signals. Raises ClusterError, ConfigError, OSError and
+    SnapshotError.
+    """
+    with connection.reader() as reader, ThreadPool(AT_ONCE) as pool:
+        minor = access.minor_of(reader.get("/version"))
+        found = list(pool.imap(lambda versions: _listed_first(reader, versions, connection), _KINDS))
+        missing = {_name(versions[0]): problem for versions, (problem, _) in zip(_KINDS, found, strict=True) if problem}
+        for resource in REQUIRED:
+            if resource.kind in missing:
+                raise SnapshotError(f"{resource.plural}: {missing[resource.kind]}")
+        objects = [raw for _, listed in found for raw in listed]
+        wanted = params.named_in(objects, connection.operator_namespace)
+        read = list(pool.imap(lambda each: _config_map(reader, each, connection.operator_namespace), wanted))
+    for config_map, (problem, raw) in zip(wanted, read, strict=True):
+        if problem:
+            missing[params.label_of(config_map)] = problem
         else:
-            found[config_map] = params.kept_of(raw, wanted[config_map])
+            objects.append(params.kept_of(raw, wanted[config_map]))
+    return Snapshot(objects=objects, missing=missing, taken_at=time.time(), minor=minor)
 
-    await asyncio.gather(*map(read, wanted))
-    return (
-        [found[each] for each in wanted if each in found],
-        {params.label_of(each): missing[each] for each in wanted if each in missing},
-    )
+
+def _config_map(reader: ApiReader, config_map: ConfigMap, namespace: str) -> tuple[str, dict[str, Any]]:
+    """Why a ConfigMap could not be read ("" if it could), and the ConfigMap. `namespace`: the operator's."""
+    try:
+        raw = reader.get(params_in(config_map[0]).path(config_map[1], config_map[0]))
+    except ClusterError as error:
+        if status_of(error) not in (403, 404):
+            raise
+        return params.NOT_ALLOWED if status_of(error) == 403 else params.DOES_NOT_EXIST, {}
+    return params.problem_of(raw, namespace), raw
+
+
+async def _numbers(connection: Connection, nodes: int) -> tuple[Numbers, Mapping[str, str]]:
+    http = Http(connection.credentials())
+    try:
+        return await current_numbers(connection.signals, http, nodes)
+    finally:
+        await http.close()
 
 
 def _name(resource: Resource) -> str:
@@ -182,21 +171,32 @@ def _name(resource: Resource) -> str:
     return group_kind(resource.group) if resource.kind == POD_GROUPS[0].kind else resource.kind
 
 
-async def _listed(http: Http, resource: Resource, connection: Connection) -> tuple[str, list[dict[str, Any]]]:
-    """Why the kind could not be listed ("" if it could), and the objects."""
+def _listed_first(
+    reader: ApiReader, versions: Sequence[Resource], connection: Connection
+) -> tuple[str, list[dict[str, Any]]]:
+    """Why the kind could not be listed ("" if it could), and the objects, in the first version that is served."""
+    problem, found = NOT_SERVED, list[dict[str, Any]]()
+    for resource in versions:
+        problem, found = _listed(reader, resource, connection)
+        if problem != NOT_SERVED:
+            break
+    return problem, found
+
+
+def _listed(reader: ApiReader, resource: Resource, connection: Connection) -> tuple[str, list[dict[str, Any]]]:
     version = f"{resource.group}/{resource.version}" if resource.group else resource.version
     within = connection.namespaces if resource.namespaced else ()
     paths = [resource.collection_in(namespace) for namespace in within] or [resource.collection]
-    found: list[dict[str, Any]] = []
+    kind, annotations, messages = resource.kind, connection.kept_annotations, connection.messages
     try:
-        for path in paths:
-            async for raw in list_objects(http, path):
-                known = {"apiVersion": version, "kind": resource.kind, **raw}
-                found.append(redacted(resource.kind, known, connection.kept_annotations, messages=connection.messages))
+        return "", [
+            redacted(kind, {"apiVersion": version, "kind": kind, **raw}, annotations, messages=messages)
+            for path in paths
+            for raw in reader.objects_at(path)
+        ]
     except ClusterError as error:
         if status_of(error) == 404:
             return NOT_SERVED, []
         if status_of(error) == 403:
             return NOT_ALLOWED, []
         raise
-    return "", found

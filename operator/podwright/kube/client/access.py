@@ -11,7 +11,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from podwright.kube.client.errors import AccessError, ApiError
 from podwright.kube.client.http import Http
@@ -138,7 +138,11 @@ def readable_of(resources: Iterable[Resource], problems: Problems, absent: Colle
 
 async def server_minor(http: Http) -> int | None:
     """The API server's minor version, 36 for 1.36.2; None if it does not report one. Raises ClusterError."""
-    version = await http.call_with_retries("GET", "/version")
+    return minor_of(await http.call_with_retries("GET", "/version"))
+
+
+def minor_of(version: Mapping[str, Any]) -> int | None:
+    """The minor version in an API server's answer at `/version`; None if there is none."""
     digits = re.match(r"\d+", str(version.get("minor", "")))
     return int(digits[0]) if digits else None
 

@@ -60,7 +60,7 @@ async def list_pages(
                 continue
             ahead = None
             token = page["metadata"].get("continue")
-            limit = _next_limit(limit, size, len(page.get("items") or ()))
+            limit = next_limit(limit, size, len(page.get("items") or ()))
             if token and size <= PAGE_BYTES:
                 ahead = request()
                 await asyncio.sleep(0)  # sends the request before the caller handles this page
@@ -73,7 +73,7 @@ async def list_pages(
             ahead.cancel()
 
 
-def _next_limit(limit: int, size: int, count: int) -> int:
+def next_limit(limit: int, size: int, count: int) -> int:
     """How many objects the next page may have, if they are like those of this page (`count` in `size` bytes)."""
     return max(1, min(PAGE_SIZE, limit * LARGER, PAGE_BYTES * max(1, count) // size))
 

@@ -19,6 +19,7 @@ import orjson
 
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod import parse_time
+from podwright.engine.process.side_thread import SideThread
 from podwright.kube.client import access
 from podwright.kube.client.errors import AccessError, ConfigError
 from podwright.kube.client.http import Http
@@ -130,7 +131,7 @@ async def _record(
         for reflector, sink in zip(reflectors, sinks, strict=True):
             await reflector.synced.wait()
             sink.started()
-        for raw in (await take_snapshot(http, connection)).objects:
+        for raw in (await SideThread("podwright snapshot").call(lambda: take_snapshot(connection))).objects:
             if raw["kind"] not in (NODE.kind, POD.kind):
                 recorder.write("INITIAL", raw)
 

@@ -116,6 +116,10 @@ class Source:
         ends = self._trial_ends or (self._renew_at if self._refused else 0.0)
         return max(0.0, ends - self._steady())
 
+    def load(self) -> Credentials:
+        """Credentials for a few requests: loaded now, and not kept fresh. Raises ConfigError and OSError."""
+        return self._loader(self._clock()).credentials
+
     async def current(self) -> Credentials:
         """The current credentials.
 

@@ -1,0 +1,31 @@
+"""What a running operator answers, and what becomes of errors."""
+
+import asyncio
+
+import pytest
+
+from podwright.simulator.live import Connection
+from podwright.simulator.operator_client import OperatorError, ask
+from support.http.kit import says, served
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        pytest.param(says(200, {"queue": "active"}), {"queue": "active"}, id="an object"),
+        pytest.param(says(200, ["active"]), {}, id="something else"),
+        pytest.param(says(404, {}), {}, id="nothing known"),
+    ],
+)
+async def test_an_operator_answers(answer, found):
+    async with served(answer) as (url, script):
+        assert await asyncio.to_thread(ask, url, "/debug/explain", {"pod": "a b"}, Connection()) == found
+    (request,) = script.requests
+    assert (request.path, dict(request.query)) == ("/debug/explain", {"pod": "a b"})
+    assert "Authorization" not in request.headers
+
+
+async def test_an_operator_that_refuses_is_named():
+    async with served(says(403, {"message": "not you"})) as (url, _):
+        with pytest.raises(OperatorError, match=f"{url}: not you"):
+            await asyncio.to_thread(ask, url, "/debug/explain", {}, Connection())
