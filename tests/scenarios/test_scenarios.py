@@ -1,6 +1,6 @@
 """Scenarios in YAML: a cluster, policies and events, and on which node each pod must run or why it must stay pending.
 
-The `steps` of a file run in order: `nodes`, `pods`, `policies`, `namespaces` add or replace objects, `delete` names
+The `steps` of a file run in order: `nodes`, `pods`, `policies`, `queues`, `namespaces` add or replace objects, `delete` names
 pods or nodes, and `wait` advances the fake clock by seconds. After each step, every pod in the active queue is
 scheduled by the whole core. Then `expect` maps a pod to its node, a list of possible nodes, or `pending: <part of the
 message>`, and `policy NAME` to `accepted` or `refused: <part of the message>`.
@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from podwright.api.policy_set import PolicySet
+from podwright.api.scheduling_queue import parse_queue
 from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, Action, ClusterEvent
 from podwright.core.framework.framework import Framework
@@ -19,6 +20,7 @@ from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
 from podwright.core.queue import SchedulingQueue
+from podwright.core.queues.queues import QueueRules, queues_of
 from podwright.simulator.world import World
 
 FILES = sorted(Path(__file__).parent.glob("*.yaml"))
@@ -37,6 +39,7 @@ class Scenario:
             pre_enqueue=lambda pod: self.framework(pod).pre_enqueue(pod),
             hints_of=lambda pod: self.framework(pod).hints,
         )
+        self.queues = queues_of(self.cache)
         self.pods = {}
         self.outcome = {}
 
@@ -54,6 +57,9 @@ class Scenario:
                 "accepted" if outcome.accepted else f"refused: {outcome.message}"
             )
             self.queue.activate_all()
+        for raw in step.get("queues") or ():
+            spec = parse_queue({"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulingQueue", **raw})
+            self.queues.set(QueueRules(spec.name, spec.parent, spec.priority, spec.quotas))
         for raw in step.get("namespaces") or ():
             self.cache.set_object("Namespace", raw)
         for raw in step.get("nodes") or ():
@@ -75,6 +81,7 @@ class Scenario:
             self.cache.set_pod(pod)
             self.outcome[pod.name] = pod.node_name
         else:
+            self.queues.add_waiting(pod)
             self.queue.add(pod)
 
     def delete(self, name):
@@ -85,6 +92,7 @@ class Scenario:
         placement = self.cache.placement(pod.uid)
         pod = pod.on(placement.name if placement else "")
         self.queue.delete(pod.uid)
+        self.queues.remove_waiting(pod.uid)
         self.cache.remove_pod(pod.uid)
         self.outcome[name] = "deleted"
         self.queue.move(ClusterEvent(ASSIGNED_POD, Action.DELETE), pod)

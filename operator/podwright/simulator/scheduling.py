@@ -266,7 +266,7 @@ class Scheduling:
         if nominated is not None:
             self._nominate(queued, nominated)
         if nominated:
-            self._clear_lower_nominations({nominated}, queued.pod.priority, {queued.uid})
+            self._clear_lower_nominations({nominated}, queued.pod, {queued.uid})
             self._evict(decision.victims, queued.pod, queued.uid)
         else:
             self.on_rejected(queued.pod, decision.status_plugins | decision.pending_plugins)
@@ -349,7 +349,7 @@ class Scheduling:
             self.claims_changed(self._carrier.follow_up(decision.follow_ups.get(member.uid, ())))
         if decision.preemption is not None and members:
             uids = {member.uid for member in members}
-            self._clear_lower_nominations(set(nominations.values()), members[0].pod.priority, uids)
+            self._clear_lower_nominations(set(nominations.values()), members[0].pod, uids)
             self._evict(decision.preemption.victims, members[0].pod, decision.group.key)
 
     def _fail_group(self, members: Sequence[QueuedPod], decision: GangFault) -> None:
@@ -358,10 +358,10 @@ class Scheduling:
 
     # Preemption
 
-    def _clear_lower_nominations(self, nodes: Iterable[str], priority: int, spared: set[str]) -> None:
+    def _clear_lower_nominations(self, nodes: Iterable[str], pod: PodInfo, spared: set[str]) -> None:
         nominator = self._cache.nominator
         for node_name in nodes:
-            for lower in [pod for pod in nominator.on(node_name) if pod.priority < priority and pod.uid not in spared]:
+            for lower in [p for p in nominator.behind(pod, node_name) if p.uid not in spared]:
                 self._carrier.nominate(lower, "")
                 queued = self.queue.get(lower.uid)
                 if queued is not None:

@@ -268,8 +268,7 @@ class Framework(BuiltPlugins):
 
     def nominated_before(self, pod: PodInfo, node_name: str) -> Sequence[PodInfo]:
         """The pods nominated to the node that this pod must leave room for."""
-        nominated = self.handle.cache.nominator.on(node_name)
-        return [other for other in nominated if other.priority >= pod.priority and other.uid != pod.uid]
+        return self.handle.cache.nominator.before(pod, node_name)
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
         """Updates the state of PreFilter after a dry run added `added` to `node`."""

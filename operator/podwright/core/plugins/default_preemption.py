@@ -29,13 +29,23 @@ from podwright.core.framework.status import Code, Status, unresolvable, unschedu
 from podwright.core.framework.verdict_cache import NodeVerdicts, VerdictCache
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.budgets import BudgetRules, StoredBudgets
-from podwright.core.preemption.evaluator import Candidate, DryRun, FilterRunner, acceptable, select_victims
+from podwright.core.preemption.evaluator import (
+    NO_VICTIMS,
+    Candidate,
+    DryRun,
+    FilterRunner,
+    acceptable,
+    select_victims,
+)
+from podwright.core.preemption.queue_claims import QUEUE_QUOTA, QueueClaim, claim_of
 from podwright.core.preemption.units import victims_are_going
 from podwright.core.state.nodeinfo import NodeInfo
+from podwright.core.state.transaction import CacheTransaction
 
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+GOING: Final = "not eligible due to terminating pods in its queue."
 WAITING: Final = "waiting for the preemption for this pod to be finished"
 GROUP_WAITING: Final = "waiting for the preemption for this pod group to be finished"
 
@@ -66,6 +76,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._runner: FilterRunner | None = None
+        self._framework: Any = None
         self._observer = NO_OBSERVER
         self._start = 0
         self._preempting = handle.cache.nominator.preempting
@@ -75,7 +86,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         self._holds = handle.features.enabled("SchedulerAsyncPreemption")
 
     def attach(self, framework: Any) -> None:
-        self._runner = framework
+        self._runner = self._framework = framework
         self._observer = framework.observer
 
     def started(self, preemptor: str) -> None:
@@ -116,14 +127,55 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         objection = self._not_eligible(pod, diagnosis)
         if objection:
             return None, unschedulable(objection)
-        run = self._dry_run(state, pod, diagnosis)
+        claim = claim_of(self.handle.cache, (pod,), pod.priority, self._budgets.rules(), self.handle.now())
+        if claim is not None and _is_at_limit(diagnosis, claim):
+            return self._preempt_at_limit(pod, claim)
+        return self._preempt_on_nodes(state, pod, diagnosis, claim)
+
+    def _preempt_on_nodes(
+        self, state: CycleState, pod: PodInfo, diagnosis: NodeDiagnosis, claim: QueueClaim | None
+    ) -> tuple[PostFilterResult | None, Status]:
+        run = self._dry_run(state, pod, diagnosis, claim)
         if run.failures and not run.candidates:
             return None, Status(Code.ERROR, (_aggregated(run.failures),))
         if not run.candidates:
             return PostFilterResult("", (), run), unschedulable(self._why_not(run))
-        best = acceptable(list(run.candidates.values()), self.handle.now())[0]
-        text = f"found a potential placement for pod on node {best.node_name}, preempting {len(best.victims)} victims"
-        return PostFilterResult(best.node_name, best.victims, run, best.violations), Status(Code.SUCCESS, (text,))
+        found = list(run.candidates.values())
+        if claim is None:
+            best = acceptable(found, self.handle.now())[0]
+        else:
+            best = min(found, key=lambda candidate: claim.cost(candidate.victims))
+        return _chosen(best, run)
+
+    def _preempt_at_limit(self, pod: PodInfo, claim: QueueClaim) -> tuple[PostFilterResult | None, Status]:
+        """Frees what a limit forbids the pod, then looks for a node, if need be with further victims."""
+        cache, framework = self.handle.cache, self._framework
+        if not claim.free_limits():
+            return None, unschedulable(NO_VICTIMS)
+        evicted = [each for unit in claim.taken for each in unit.pods]
+        if not evicted:
+            return None, unschedulable(GOING)
+        with CacheTransaction(cache) as transaction:
+            transaction.remove({each.uid: each for each in (*evicted, *claim.going())}.values())
+            state, diagnosis = CycleState(), NodeDiagnosis(cache.table)
+            outcome = framework.pre_filter(state, pod)
+            if outcome.status is not None:
+                return None, unschedulable(outcome.status.message)
+            alive = framework.filter_all(state, pod, cache.table, diagnosis)
+            if outcome.node_names is not None:
+                infos = [info for name in outcome.node_names if (info := cache.present(name)) is not None]
+                diagnosis.consider_only([info.slot for info in infos], unresolvable(NOT_HELPFUL))
+                alive = alive & diagnosis.considered_rows(frozenset(info.slot for info in infos))
+            nodes = [cache.node_at(int(slot)) for slot in np.flatnonzero(alive)]
+            left = {transaction.removed_from(each.uid) for each in evicted}
+            for node in sorted(nodes, key=lambda node: node.name not in left):
+                cache.deadline.point()
+                if framework.filter_node_with_nominated(state, pod, node) is None:
+                    return _chosen(Candidate(node.name, tuple(evicted), 0), DryRun())
+            result, status = self._preempt_on_nodes(state, pod, diagnosis, claim)
+        if result is None or not result.nominated_node:
+            return result, status
+        return _chosen(Candidate(result.nominated_node, (*evicted, *result.victims), 0), DryRun())
 
     def _not_eligible(self, pod: PodInfo, diagnosis: NodeDiagnosis) -> str:
         if pod.preemption_policy == "Never":
@@ -136,9 +188,9 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         status = diagnosis.status_of(nominated.slot)
         if status is not None and status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return ""
-        return TERMINATING if victims_are_going(pod, nominated, cache.groups) else ""
+        return TERMINATING if victims_are_going(pod, pod.priority, nominated, cache) else ""
 
-    def _dry_run(self, state: CycleState, pod: PodInfo, diagnosis: NodeDiagnosis) -> DryRun:
+    def _dry_run(self, state: CycleState, pod: PodInfo, diagnosis: NodeDiagnosis, claim: QueueClaim | None) -> DryRun:
         assert self._runner is not None, "the framework attaches itself after building its plugins"
         cache = self.handle.cache
         budgets = self._budgets.rules()
@@ -158,7 +210,10 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
             node = cache.node_at(int(slot))
             self._start += 1
             try:
-                found = self._victims(cached, state, pod, node, budgets)
+                if claim is None:
+                    found = self._victims(cached, state, pod, node, budgets)
+                else:
+                    found = self._victims_of_claim(claim, state, pod, node, budgets)
             except PluginError as fault:
                 faults.append(fault)
                 continue
@@ -193,6 +248,26 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
             cached.put(node, nominated, found)
         return found
 
+    def _victims_of_claim(
+        self, claim: QueueClaim, state: CycleState, pod: PodInfo, node: NodeInfo, budgets: BudgetRules
+    ) -> Candidate | Status:
+        units = claim.candidates(node.pods.values())
+        taken = [unit for unit in reversed(units) if claim.take(unit)]
+        try:
+            return select_victims(
+                self._framework,
+                state,
+                pod,
+                node,
+                self.handle.cache,
+                budgets,
+                self.handle.now(),
+                potential=taken,
+                claim=claim,
+            )
+        finally:
+            claim.release([unit for unit in taken if unit in claim.taken])
+
     def _enough(self, nodes: int) -> int:
         share = nodes * self.args.min_candidate_nodes_percentage // 100
         return int(min(nodes, max(share, self.args.min_candidate_nodes_absolute)))
@@ -204,6 +279,16 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         diagnosis.reject_explicitly(rejected)
         diagnosis.consider_only(rejected, unresolvable(NOT_HELPFUL))
         return diagnosis.message()
+
+
+def _is_at_limit(diagnosis: NodeDiagnosis, claim: QueueClaim) -> bool:
+    """True if PreFilter has rejected the pod because of its queue's limit, or one above."""
+    return diagnosis.pre_filter is not None and diagnosis.pre_filter.plugin == QUEUE_QUOTA and claim.bound_by_limit
+
+
+def _chosen(best: Candidate, run: DryRun) -> tuple[PostFilterResult, Status]:
+    text = f"found a potential placement for pod on node {best.node_name}, preempting {len(best.victims)} victims"
+    return PostFilterResult(best.node_name, best.victims, run, best.violations), Status(Code.SUCCESS, (text,))
 
 
 def _aggregated(failures: Sequence[str]) -> str:

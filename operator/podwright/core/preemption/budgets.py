@@ -183,6 +183,14 @@ class Budgets:
         """How many of these pods violate a budget. Pods of earlier calls count as evicted."""
         return sum(map(self._violates, pods))
 
+    def spend(self, pods: Iterable[PodInfo]) -> bool:
+        """Counts these pods as evicted, unless one of them violates a budget. Returns whether they count."""
+        before = {namespace: left.copy() for namespace, left in self._left.items()}
+        if not self.violations(pods):
+            return True
+        self._left = before
+        return False
+
     def _violates(self, pod: PodInfo) -> bool:
         budgets = self._rules.of(pod.namespace) if pod.labels else None
         applying = None if budgets is None else budgets.applying(pod)

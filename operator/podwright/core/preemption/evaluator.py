@@ -14,6 +14,7 @@ from podwright.core.framework.interface import CycleState
 from podwright.core.framework.status import Status, unresolvable
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.budgets import BudgetRules
+from podwright.core.preemption.queue_claims import QueueClaim
 from podwright.core.preemption.units import Unit, importance, split_by_budget, units_below
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
@@ -66,12 +67,13 @@ def select_victims(
     chosen: AbstractSet[str] = frozenset(),
     *,
     potential: Sequence[Unit] | None = None,
+    claim: QueueClaim | None = None,
 ) -> Candidate | Status:
     """The victims to evict for `pod` to fit on `node`, or why no eviction helps. Changes none of its arguments.
 
     If a victim belongs to a group that is evicted as a whole, the members on other nodes are victims, too. `chosen`:
     the uids of pods that are victims in any case. `potential`: the units that may be evicted; None: those of lower
-    priority.
+    priority. `claim`: has taken them; those that are not victims are given back.
     """
     potential = units_below(pod.priority, node.pods.values(), cache) if potential is None else [*potential]
     if not potential:
@@ -82,19 +84,20 @@ def select_victims(
     rejection = copy.filter()
     if rejection is not None:
         return rejection
-    potential.sort(key=importance(now))
+    key = importance(now) if claim is None else claim.importance
+    potential.sort(key=key)
     violating, others = split_by_budget(potential, budgets)
     victims = []
     violations = 0
     for unit, count in (*violating, *((unit, 0) for unit in others)):
         if chosen.isdisjoint(other.uid for other in unit.pods):
             copy.add(unit)
-            if copy.filter() is None:
+            if copy.filter() is None and (claim is None or claim.give_back(unit)):
                 continue
             copy.remove(unit)
         victims.append(unit)
         violations += count
-    victims.sort(key=importance(now))
+    victims.sort(key=key)
     return Candidate(node.name, tuple(victim for unit in victims for victim in unit.pods), violations)
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import WORKLOAD_API, PodGroup
 from podwright.core.preemption.budgets import BudgetRules, Budgets
+from podwright.core.queues.queues import queues_of
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.pod_groups import PodGroups
@@ -39,14 +40,22 @@ def priority_of(pod: PodInfo, groups: PodGroups) -> int:
     return pod.priority if group is None or group.priority is None else group.priority
 
 
-def victims_are_going(pod: PodInfo, node: NodeInfo, groups: PodGroups) -> bool:
-    """True if victims of lower priority than the pod's are still terminating on the node, so that it does not preempt
-    again.
+def victims_are_going(pod: PodInfo, priority: int, node: NodeInfo, cache: Cache) -> bool:
+    """True if victims that the pod, or its group of this priority, may have are still terminating on the node, so that
+    it does not preempt again.
     """
-    return any(
-        other.terminating and other.preempted and priority_of(other, groups) < pod.priority
-        for other in node.pods.values()
-    )
+    pods = node.pods.values()
+    return any(other.preempted and other.terminating and may_evict(pod, priority, other, cache) for other in pods)
+
+
+def may_evict(pod: PodInfo, priority: int, other: PodInfo, cache: Cache) -> bool:
+    """True if the pod, or its group of this priority, may have the other pod evicted in some state of its queues."""
+    queues = queues_of(cache)
+    if queues.active and (queue := queues.queue_of(pod)):
+        other_queue = queues.queue_of(other)
+        if other_queue != queue:
+            return bool(other_queue)
+    return priority_of(other, cache.groups) < priority
 
 
 def units_below(priority: int, pods: Iterable[PodInfo], cache: Cache) -> list[Unit]:

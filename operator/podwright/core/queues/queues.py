@@ -76,6 +76,8 @@ class _Pods:
     waiting: dict[str, PodInfo] = field(default_factory=dict)
     """By uid, in the order in which they came. A pod that is assumed is in both."""
     held: dict[str, int] = field(default_factory=dict)
+    going: dict[str, int] = field(default_factory=dict)
+    """Of those that terminate."""
     asked: dict[str, int] = field(default_factory=dict)
     """Of those that wait and are not placed."""
 
@@ -122,6 +124,7 @@ class Queues:
         self._changed()
         if not self.active:
             self.active = True
+            self._cache.nominator.goes_before = self.goes_before
             self._cache.attach(self)
             self._attached = True
             for pod in self.pending():
@@ -136,6 +139,7 @@ class Queues:
         self._below[self._declared.pop(name).parent] -= 1
         if not self._declared:
             self.active = self._attached = False
+            self._cache.nominator.goes_before = None
             self._cache.detach(self)
             for known in (self._below, self._valid, self._pods, self._placed_in, self._waiting_in, self._of_namespace):
                 known.clear()
@@ -251,9 +255,14 @@ class Queues:
 
     def share(self, name: str) -> Mapping[str, int]:
         """The queue's fair share, by resource that any queue names."""
+        return self.shared_out().share(name)
+
+    def shared_out(self) -> QueueTree:
+        """The tree, with the shares of all queues as they are now."""
         tree = self._built()
         tree.set_capacity(self.capacity())
-        return tree.share(name)
+        tree.compute_shares()
+        return tree
 
     def guarantee(self, name: str, resource: str) -> int:
         """The queue's guarantee of a resource; UNBOUNDED (-1) for all that it requests."""
@@ -296,7 +305,7 @@ class Queues:
         return self._limit(queue, pod)
 
     def _limit(self, queue: Queue, pod: PodInfo) -> Bound | None:
-        for resource, amount in self._built().tracked(_amounts(pod)).items():
+        for resource, amount in self._built().tracked(amounts_of(pod)).items():
             for above in queue.path():
                 limit = above.spec.quotas.get(resource, NO_QUOTA).limit
                 held = above.held.get(resource, 0)
@@ -304,6 +313,11 @@ class Queues:
                     message = _over_limit(queue, above, resource, amount)
                     return Bound(above.spec.name, message, resource, held=held, limit=limit, requested=amount)
         return None
+
+    def goes_before(self, nominated: PodInfo, pod: PodInfo) -> bool:
+        """True if the pod must leave room for the nominated one. Between queues, priorities say nothing."""
+        queue = self.queue_of(pod)
+        return (bool(queue) and queue != self.queue_of(nominated)) or nominated.priority >= pod.priority
 
     def order_key(self, name: str) -> tuple[bool, bool, int, int]:
         """Sorts queues with the same parent: first those under their share, then those under their guarantee, then by
@@ -373,6 +387,7 @@ class Queues:
             for name, pods in self._pods.items():
                 if name in tree:
                     tree.add_held(name, tree.tracked(pods.held))
+                    tree.add_going(name, tree.tracked(pods.going))
                     if self._open(tree, name):
                         tree.add_asked(name, tree.tracked(pods.asked))
         return self._tree
@@ -389,16 +404,20 @@ class Queues:
         return queue is not None and all(self._valid[above.spec.name].state == "Open" for above in queue.path())
 
     def _hold(self, name: str, pod: PodInfo, sign: int) -> None:
-        amounts, tree = {r: sign * amount for r, amount in _amounts(pod).items()}, self._tree
+        amounts, tree = {r: sign * amount for r, amount in amounts_of(pod).items()}, self._tree
         add_amounts(self._pods[name].held, amounts)
+        if pod.terminating:
+            add_amounts(self._pods[name].going, amounts)
         if tree is not None and name in tree:
             tree.add_held(name, tree.tracked(amounts))
+            if pod.terminating:
+                tree.add_going(name, tree.tracked(amounts))
             self._touched.add(name)
 
     def _ask(self, name: str, pod: PodInfo, sign: int) -> None:
         if pod.gates:
             return
-        amounts, tree = {r: sign * amount for r, amount in _amounts(pod).items()}, self._tree
+        amounts, tree = {r: sign * amount for r, amount in amounts_of(pod).items()}, self._tree
         add_amounts(self._pods[name].asked, amounts)
         if tree is not None and self._open(tree, name):
             tree.add_asked(name, tree.tracked(amounts))
@@ -424,7 +443,7 @@ def amount_text(resource: str, amount: int) -> str:
     return str(amount // 1000 if resource == CPU else amount)
 
 
-def _amounts(pod: PodInfo) -> Mapping[str, int]:
+def amounts_of(pod: PodInfo) -> Mapping[str, int]:
     """What the pod takes of each resource, itself included."""
     return {**pod.requests.amounts, PODS: 1}
 

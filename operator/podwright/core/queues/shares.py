@@ -33,8 +33,11 @@ class Claim(NamedTuple):
     request: int
 
 
-def share_out(room: int, claims: Sequence[Claim]) -> list[int]:
-    """The share of each claim, in their order. `room`: whole units."""
+def share_out(room: int, claims: Sequence[Claim], rounding: dict[int, int] | None = None) -> list[int]:
+    """The share of each claim, in their order. `room`: whole units.
+
+    `rounding` gets, by the index of a claim, 1 for a share that was rounded up and -1 for one that was rounded down.
+    """
     guaranteed = [
         claim.request if claim.guarantee == UNBOUNDED else min(claim.guarantee, claim.request) for claim in claims
     ]
@@ -44,14 +47,17 @@ def share_out(room: int, claims: Sequence[Claim]) -> list[int]:
             amount if claim.guarantee == UNBOUNDED else claim.guarantee
             for claim, amount in zip(claims, guaranteed, strict=True)
         ]
-        return _fill(room, [claim.name for claim in claims], rates, guaranteed)
+        return _fill(room, [claim.name for claim in claims], rates, guaranteed, rounding)
     shares = guaranteed
     by_priority = sorted(range(len(claims)), key=lambda i: -claims[i].priority)
     for _, peers in groupby(by_priority, key=lambda i: claims[i].priority):
         wanting = [i for i in peers if claims[i].weight > 0 and claims[i].request > shares[i]]
         more = [claims[i].request - shares[i] for i in wanting]
         if sum(more) > left:
-            more = _fill(left, [claims[i].name for i in wanting], [claims[i].weight for i in wanting], more)
+            weights, rounded = [claims[i].weight for i in wanting], dict[int, int]()
+            more = _fill(left, [claims[i].name for i in wanting], weights, more, rounded)
+            if rounding is not None:
+                rounding.update((wanting[i], direction) for i, direction in rounded.items())
         for i, amount in zip(wanting, more, strict=True):
             shares[i] += amount
         left -= sum(more)
@@ -60,8 +66,12 @@ def share_out(room: int, claims: Sequence[Claim]) -> list[int]:
     return shares
 
 
-def _fill(room: int, names: Sequence[str], rates: Sequence[int], wants: Sequence[int]) -> list[int]:
-    """Weighted max-min of less room than is wanted, in whole units. `rates`: positive for whoever wants something."""
+def _fill(
+    room: int, names: Sequence[str], rates: Sequence[int], wants: Sequence[int], rounding: dict[int, int] | None = None
+) -> list[int]:
+    """Weighted max-min of less room than is wanted, in whole units. `rates`: positive for whoever wants something.
+    `rounding`: see `share_out`.
+    """
     filled = [0] * len(wants)
     wanting = [i for i, want in enumerate(wants) if want]
     # Two ratios with denominators below 2**b differ by more than 2**-2b, or not at all: so the keys are exact.
@@ -81,6 +91,9 @@ def _fill(room: int, names: Sequence[str], rates: Sequence[int], wants: Sequence
         filled[i], fraction = divmod(room * rates[i], total)
         fractions.append((-fraction, names[i], i))
     over = room - sum(filled[i] for i in wanting[met:])
-    for _, _, i in sorted(fractions)[:over]:
+    fractions.sort()
+    for _, _, i in fractions[:over]:
         filled[i] += 1
+    if rounding is not None:
+        rounding.update((i, 1 if index < over else -1) for index, (cut, _, i) in enumerate(fractions) if cut)
     return filled

@@ -15,6 +15,7 @@ from typing import Final
 
 from podwright.core.framework.validation import describe
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.queues.shares import UNBOUNDED, Claim, share_out
 
 DEFAULT_PRIORITY: Final = 100
@@ -53,7 +54,19 @@ class QueueSpec:
 class Queue:
     """One queue of a tree. Do not change it."""
 
-    __slots__ = ("asked", "children", "held", "parent", "request", "share", "spec", "stale", "wanted")
+    __slots__ = (
+        "asked",
+        "children",
+        "going",
+        "held",
+        "parent",
+        "request",
+        "rounding",
+        "share",
+        "spec",
+        "stale",
+        "wanted",
+    )
 
     def __init__(self, spec: QueueSpec) -> None:
         self.spec = spec
@@ -61,6 +74,8 @@ class Queue:
         self.children: list[Queue] = []
         self.held: dict[str, int] = {}
         """By resource: what its pods, and those of the queues below, have on nodes."""
+        self.going: dict[str, int] = {}
+        """The part of it that terminating pods have."""
         self.asked: dict[str, int] = {}
         """The same of those that wait for a node."""
         self.wanted: dict[str, int] = {}
@@ -68,8 +83,18 @@ class Queue:
         self.request: dict[str, int] = {}
         """The same, at most the limit."""
         self.share: dict[str, int] = {}
+        self.rounding: dict[str, int] = {}
+        """By resource: 1 if the share was rounded up, -1 if it was rounded down, 0 if it is exact."""
         self.stale: set[str] = set()
         """The resources of which a request below has changed since the shares below were computed."""
+
+    def entitled(self, resource: str, rounding: int = 0) -> int:
+        """The larger of guarantee and share, with the share as it was rounded (0), rounded down (-1) or up (1)."""
+        guarantee = self.spec.quotas.get(resource, NO_QUOTA).guarantee
+        share, rounded = self.share.get(resource, 0), self.rounding.get(resource, 0)
+        if rounded == -rounding:
+            share += rounding
+        return MAX_INT64 if guarantee == UNBOUNDED else max(guarantee, share)
 
     def path(self) -> Iterator[Queue]:
         """The queue, its parent, and so on, up to a queue at the top."""
@@ -151,6 +176,11 @@ class QueueTree:
             add_amounts(queue.held, amounts)
         self.add_demand(name, amounts)
 
+    def add_going(self, name: str, amounts: Mapping[str, int]) -> None:
+        """The same for the terminating ones of these pods, which are part of them."""
+        for queue in (*self._queues[name].path(), self.top):
+            add_amounts(queue.going, amounts)
+
     def add_asked(self, name: str, amounts: Mapping[str, int]) -> None:
         """The same for its pods that wait for a node."""
         for queue in self._queues[name].path():
@@ -159,22 +189,25 @@ class QueueTree:
 
     def share(self, name: str) -> Mapping[str, int]:
         """The share of a queue, by resource of the capacity. Raises KeyError if the queue does not exist."""
-        self._share_out()
+        self.compute_shares()
         return self._queues[name].share
 
     def shares(self) -> dict[str, Mapping[str, int]]:
         """The shares of all queues, by name."""
-        self._share_out()
+        self.compute_shares()
         return {name: queue.share for name, queue in self._queues.items()}
 
-    def _share_out(self) -> None:
+    def compute_shares(self) -> None:
+        """Brings the shares of all queues up to date."""
         for resource in self.top.share.keys() & self.top.stale:
             stale = [self.top]
             while stale:
                 parent = stale.pop()
                 parent.stale.discard(resource)
-                claims = [_claim(child, resource) for child in parent.children]
-                for child, share in zip(parent.children, share_out(parent.share[resource], claims), strict=True):
+                claims, rounding = [_claim(child, resource) for child in parent.children], dict[int, int]()
+                shares = share_out(parent.share[resource], claims, rounding)
+                for index, (child, share) in enumerate(zip(parent.children, shares, strict=True)):
+                    child.rounding[resource] = rounding.get(index, 0)
                     if (child.share.get(resource) != share or resource in child.stale) and child.children:
                         stale.append(child)
                     child.share[resource] = share

@@ -4,7 +4,7 @@ their victims.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from podwright.core.objects.compaction import compact_regularly
@@ -30,6 +30,9 @@ class Nominator:
         self.preempting: set[str] = set()
         """Uids of pods and keys of pod groups whose victims are being evicted. It is kept here because plugins are
         rebuilt when their policy changes."""
+        self.goes_before: Callable[[PodInfo, PodInfo], bool] | None = None
+        """True if the second pod must leave room for the first one, which is nominated. None: if its priority is not
+        higher."""
         compact_regularly(self)
 
     def add(self, pod: PodInfo, node_name: str) -> None:
@@ -55,6 +58,21 @@ class Nominator:
     def on(self, node_name: str) -> Collection[PodInfo]:
         """The pods nominated to a node."""
         return self._pods.get(node_name, {}).values()
+
+    def before(self, pod: PodInfo, node_name: str) -> Sequence[PodInfo]:
+        """The pods nominated to the node that this pod must leave room for."""
+        pods = self._pods.get(node_name)
+        if pods is None:
+            return ()
+        first = self.goes_before
+        if first is None:
+            return [other for other in pods.values() if other.priority >= pod.priority and other.uid != pod.uid]
+        return [other for other in pods.values() if other.uid != pod.uid and first(other, pod)]
+
+    def behind(self, pod: PodInfo, node_name: str) -> Sequence[PodInfo]:
+        """The other pods nominated to the node, which leave room for this pod."""
+        first = {pod.uid, *(other.uid for other in self.before(pod, node_name))}
+        return [other for other in self.on(node_name) if other.uid not in first]
 
     def nodes(self) -> Collection[str]:
         """Nodes to which pods are nominated."""

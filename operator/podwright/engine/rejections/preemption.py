@@ -81,7 +81,7 @@ class Preemptions:
         preemptor = _Preemptor(pod.uid, (pod.uid,), pod, wanted.nominated_node)
         self._metrics.observe(PREEMPTION_VICTIMS, len(wanted.victims))
         self._count_violations(preemptor, wanted.violations)
-        self._clear_lower_nominations((wanted.nominated_node,), pod.priority, {pod.uid})
+        self._clear_lower_nominations((wanted.nominated_node,), pod, {pod.uid})
         deque(self._remove_victims(framework, preemptor, wanted.victims), 0)
 
     def carry_out_gang(
@@ -99,7 +99,7 @@ class Preemptions:
             if node_name := preemption.nominations.get(member.uid):
                 self._cache.nominator.add(member, node_name)
                 self._status.write(member, None, node_name)
-        self._clear_lower_nominations(set(preemption.nominations.values()), members[0].priority, set(uids))
+        self._clear_lower_nominations(set(preemption.nominations.values()), members[0], set(uids))
         preemptor = _Preemptor(group.key, uids, Regarding.group(group, members[0].scheduler_name), WHOLE_CLUSTER)
         self._metrics.observe(GROUP_PREEMPTION_VICTIMS, len(preemption.victims))
         self._count_violations(preemptor, preemption.violations)
@@ -109,11 +109,11 @@ class Preemptions:
         if violations:
             self._metrics.count(PREEMPTION_PDB_VIOLATIONS, preemptor.kind, by=violations)
 
-    def _clear_lower_nominations(self, nodes: Iterable[str], priority: int, spared: AbstractSet[str]) -> None:
-        """Clears the nominations of pods of lower priority to these nodes."""
+    def _clear_lower_nominations(self, nodes: Iterable[str], pod: PodInfo, spared: AbstractSet[str]) -> None:
+        """Clears the nominations to these nodes of pods that leave room for this one."""
         nominator = self._cache.nominator
         for node_name in nodes:
-            for lower in [p for p in nominator.on(node_name) if p.priority < priority and p.uid not in spared]:
+            for lower in [p for p in nominator.behind(pod, node_name) if p.uid not in spared]:
                 nominator.remove(lower.uid)
                 self._status.write(lower, None, "")
 

@@ -17,7 +17,7 @@ from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.objects.wording import counted, listed
 from podwright.core.preemption.evaluator import DryRun
-from podwright.core.preemption.units import priority_of
+from podwright.core.preemption.units import may_evict
 from podwright.core.state.cache import Cache
 from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.simulator.explain.causes import causes_of, miss, why_nowhere
@@ -270,7 +270,7 @@ def _waits_for_victims(cache: Cache, pod: PodInfo) -> Cause | None:
     going = [
         other.key
         for other in nominated.pods.values()
-        if other.terminating and priority_of(other, cache.groups) < pod.priority
+        if other.terminating and may_evict(pod, pod.priority, other, cache)
     ]
     if not going:
         return None

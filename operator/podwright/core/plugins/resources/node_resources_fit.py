@@ -207,9 +207,9 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
         cache = self.handle.cache
         nominator, node = cache.nominator, cache.present(node_name)
         own = cache.present(nominator.node_of(pod.uid))
-        if node is None or own is None or own is node or not victims_are_going(pod, own, cache.groups):
+        if node is None or own is None or own is node or not victims_are_going(pod, pod.priority, own, cache):
             return False
-        first = [each.requests.amounts for each in nominator.on(node_name) if each.priority >= pod.priority]
+        first = [each.requests.amounts for each in nominator.before(pod, node_name)]
         return any(
             amount > node.allocatable(name) - node.requested.get(name, 0) - sum(each.get(name, 0) for each in first)
             for name, amount in pod.requests.spec_requests

@@ -1,0 +1,371 @@
+"""QueueClaim: which placed units a pod or a gang of a queue may have evicted. ADR 0019 has the rule.
+
+    claim_of ─► candidates: units that may be victims alone ─► take, one by one, as long as all queues keep what is theirs ─►
+    give_back, as long as what is still taken remains lawful
+
+The claim is a ledger beside the cache: it reads what queues hold when it is made, and from then on counts what is taken
+itself. So a dry run on copies of nodes and a plan in a transaction use it in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Final
+
+from podwright.core.objects.pod import PodInfo
+from podwright.core.preemption.budgets import BudgetRules, Budgets
+from podwright.core.preemption.units import Unit, importance, units_below
+from podwright.core.queues.queues import amounts_of, queues_of
+from podwright.core.queues.shares import UNBOUNDED
+from podwright.core.queues.tree import NO_QUOTA, Queue, add_amounts
+from podwright.core.state.cache import Cache
+
+QUEUE_QUOTA: Final = "QueueQuota"
+"""The plugin that rejects pods because of limits."""
+_ABOVE_ALL: Final = 2**31
+"""A priority above that of any pod."""
+
+
+@dataclass(slots=True, eq=False)
+class _Level:
+    """A queue as the claim sees it. `left`: by resource, what its pods hold that neither terminate nor are taken."""
+
+    queue: Queue
+    left: dict[str, int]
+    entitled: Mapping[str, Sequence[int]]
+    """By resource: the larger of guarantee and share, and the same with the share rounded up."""
+    surplus: Mapping[str, int]
+    """How much more of each resource it had at first than it keeps."""
+    min_runtimes: tuple[float, float]
+    """Of its pods, before a pod of their own queue, or another queue, may have them evicted."""
+
+
+@dataclass(slots=True)
+class _Reach:
+    """How the claim reaches the pods of one queue. `above`: the levels of that queue and of all above it.
+
+    `below`: those of them below the nearest common parent; none in the claim's own queue. `parent`: how many levels of
+    the claim are below that parent.
+    """
+
+    above: Sequence[_Level]
+    below: Sequence[_Level]
+    parent: int
+    min_runtime: float
+
+    @property
+    def own(self) -> bool:
+        return not self.below
+
+
+@dataclass(slots=True)
+class _Part:
+    """What a unit holds in one queue."""
+
+    reach: _Reach
+    amounts: dict[str, int] = field(default_factory=dict)
+
+
+class QueueClaim:
+    """See the module. `pods`: of one queue, to be placed; `now`: seconds since the epoch."""
+
+    def __init__(
+        self, cache: Cache, leaf: Queue, pods: Sequence[PodInfo], priority: int, budgets: BudgetRules, now: float
+    ) -> None:
+        self._cache = cache
+        self._queues = queues_of(cache)
+        self._tree = self._queues.shared_out()
+        self._priority = priority
+        self._now = now
+        self._rules = budgets
+        self._budgets = Budgets(budgets)
+        self._levels: dict[str, _Level] = {}
+        self._reaches: dict[str, _Reach | None] = {}
+        self._parts: dict[Unit, Sequence[_Part]] = {}
+        self._path = [self._level(queue) for queue in leaf.path()]
+        self._request: dict[str, int] = {}
+        for pod in pods:
+            add_amounts(self._request, self._amounts(pod))
+        self._promised = self._promised_to(leaf, {pod.uid for pod in pods})
+        self.taken: dict[Unit, None] = {}
+        self._reclaimed = [0] * (len(self._path) + 1)
+        """By number of the claim's levels below the common parent: how many parts of other queues are taken."""
+        self.short: frozenset[str] = self._shortages() or frozenset(self._request)
+        """The resources of which the claim needs more than is free; all that it requests, if enough is free in sum."""
+        self._exact = next((i for i, level in enumerate(self._path) if self._is_rounded_up(level)), len(self._path))
+        """How many levels of the claim do not need the unit by which their share was rounded up."""
+        self._limits = [level for index, level in enumerate(self._path) if self._over_limit(index, going=True)]
+        """Those of the claim's queues whose limits forbid it now. The highest is the last."""
+        capacity = self._tree.top.share
+        self._main = max(sorted(self.short), key=lambda r: Fraction(self._request[r], capacity.get(r) or 1), default="")
+        """The resource of which the claim needs the largest part."""
+
+    # Which units
+
+    def candidates(self, pods: Iterable[PodInfo]) -> list[Unit]:
+        """The units to which these placed pods belong that may be victims, each by itself. The least important last."""
+        units = [unit for unit in units_below(_ABOVE_ALL, pods, self._cache) if self._is_candidate(unit)]
+        units.sort(key=self.importance)
+        return units
+
+    @cached_property
+    def importance(self) -> Callable[[Unit], tuple[Any, ...]]:
+        """A sort key that puts the most important unit first: by how little its queue is above its share, then as in
+        `units.importance`.
+        """
+        among_equals = importance(self._now)
+        return lambda unit: (self._surplus(unit), *among_equals(unit))
+
+    def cost(self, victims: Sequence[PodInfo]) -> tuple[float, ...]:
+        """Compares sets of victims: the least is best. How far their queues are above their shares, the highest
+        priority, the time lost, how many.
+        """
+        surplus = min(self._surplus_of(pod) for pod in victims)
+        lost = sum(self._runtime(pod) for pod in victims)
+        return (-surplus, max(pod.priority for pod in victims), lost, len(victims))
+
+    def _is_candidate(self, unit: Unit) -> bool:
+        staying = [pod for pod in unit.pods if not pod.terminating]
+        for pod in staying:
+            reach = self._reach(self._queues.queue_of(pod))
+            if reach is None or self._runtime(pod) < reach.min_runtime:
+                return False
+            if reach.own and unit.priority >= self._priority:
+                return False
+        parts = self._parts_of(unit)
+        return all(part.reach.own or self._spares(part) for part in parts)
+
+    # Taking
+
+    def take(self, unit: Unit) -> bool:
+        """Counts the unit as evicted, if all queues then keep what is theirs. Returns whether they do."""
+        parts = self._parts_of(unit)
+        for index, part in enumerate(parts):
+            if not part.reach.own and not self._spares(part):
+                self._move(parts[:index], 1)
+                return False
+            self._move((part,), -1)
+        if not self._is_lawful() or not self._within_budgets(unit):
+            self._move(parts, 1)
+            return False
+        self.taken[unit] = None
+        return True
+
+    def give_back(self, unit: Unit) -> bool:
+        """Counts a taken unit as not evicted, if all others may still be taken without it. Returns whether they may."""
+        parts, fits = self._parts_of(unit), self.within_limits
+        self._move(parts, 1)
+        if self._is_lawful() and (self.within_limits or not fits):
+            del self.taken[unit]
+            return True
+        self._move(parts, -1)
+        return False
+
+    def release(self, units: Iterable[Unit]) -> None:
+        """Counts these taken units as not evicted."""
+        for unit in units:
+            self._move(self._parts_of(unit), 1)
+            del self.taken[unit]
+        self._budgets = Budgets(self._rules)
+        for unit in self.taken:
+            self._within_budgets(unit)
+
+    @property
+    def within_limits(self) -> bool:
+        """True if no limit forbids the claim, once what is taken and what terminates is gone."""
+        return not any(self._over_limit(index) for index in range(len(self._path)))
+
+    @property
+    def bound_by_limit(self) -> bool:
+        """True if a limit forbids the claim now."""
+        return bool(self._limits)
+
+    def free_limits(self) -> bool:
+        """Takes units until no limit forbids the claim; none if the limits forbid it even so."""
+        for unit in reversed(self.candidates(self._holders())):
+            if self.within_limits:
+                break
+            if self._frees_limit(unit):
+                self.take(unit)
+        if not self.within_limits:
+            self.release([*self.taken])
+            return False
+        for unit in sorted(self.taken, key=self.importance):
+            self.give_back(unit)
+        return True
+
+    def going(self) -> list[PodInfo]:
+        """The terminating pods that hold what a limit forbids the claim."""
+        return [pod for pod in self._holders() if pod.terminating]
+
+    def _holders(self) -> Iterable[PodInfo]:
+        """The placed pods below the highest queue whose limit forbids the claim."""
+        below = [self._limits[-1].queue] if self._limits else []
+        while below:
+            queue = below.pop()
+            below += queue.children
+            yield from self._queues.placed_pods(queue.spec.name)
+
+    def _frees_limit(self, unit: Unit) -> bool:
+        over = [(level, resource) for index, level in enumerate(self._path) for resource in self._over_limit(index)]
+        return any(
+            level in part.reach.above and resource in part.amounts
+            for part in self._parts_of(unit)
+            for level, resource in over
+        )
+
+    # The rule
+
+    def _spares(self, part: _Part) -> bool:
+        """True if every queue below the common parent has so much more of one short resource than it keeps.
+
+        A unit that rounding gave to the claim's queue, and not to the other one, is not taken.
+        """
+        rounded = part.reach.parent > self._exact
+        return any(
+            resource in self.short
+            and all(
+                level.left.get(resource, 0) - amount >= level.entitled[resource][rounded] for level in part.reach.below
+            )
+            for resource, amount in part.amounts.items()
+        )
+
+    def _is_lawful(self) -> bool:
+        """True if, below each common parent, the claim's queues hold at most the larger of guarantee and share."""
+        highest = max((parent for parent, count in enumerate(self._reclaimed) if count), default=0)
+        return not any(
+            level.left.get(resource, 0) + self._promised_in(level.queue.spec.name, resource) + amount
+            > level.entitled[resource][0]
+            for level in self._path[:highest]
+            for resource, amount in self._request.items()
+        )
+
+    def _is_rounded_up(self, level: _Level) -> bool:
+        """True if the claim needs the unit by which the share of this queue was rounded up."""
+        name = level.queue.spec.name
+        return any(
+            level.left.get(resource, 0) + self._promised_in(name, resource) + amount
+            > level.queue.entitled(resource, -1)
+            for resource, amount in self._request.items()
+        )
+
+    def _within_budgets(self, unit: Unit) -> bool:
+        return not self._rules or self._budgets.spend([pod for pod in unit.pods if not pod.terminating])
+
+    def _over_limit(self, index: int, *, going: bool = False) -> list[str]:
+        """The resources of which this queue of the claim has a limit that forbids it. `going`: what terminates counts."""
+        level = self._path[index]
+        name, quotas = level.queue.spec.name, level.queue.spec.quotas
+        held = level.queue.held if going else level.left
+        return [
+            resource
+            for resource, amount in self._request.items()
+            if (limit := quotas.get(resource, NO_QUOTA).limit) != UNBOUNDED
+            and held.get(resource, 0) + self._promised_in(name, resource) + amount > limit
+        ]
+
+    def _shortages(self) -> frozenset[str]:
+        top = self._tree.top
+        found = {resource for index in range(len(self._path)) for resource in self._over_limit(index)}
+        for resource, amount in self._request.items():
+            free = top.share.get(resource, 0) - top.held.get(resource, 0) + top.going.get(resource, 0)
+            if amount > free - self._promised_in("", resource):
+                found.add(resource)
+        return frozenset(found)
+
+    # Internals
+
+    def _amounts(self, pod: PodInfo) -> Mapping[str, int]:
+        return self._tree.tracked(amounts_of(pod))
+
+    def _promised_in(self, queue: str, resource: str) -> int:
+        return self._promised.get(queue, {}).get(resource, 0)
+
+    def _surplus(self, unit: Unit) -> int:
+        return min((self._surplus_of(pod) for pod in unit.pods), default=0)
+
+    def _surplus_of(self, pod: PodInfo) -> int:
+        """How far the pod's queue, right below the common parent, was above what it keeps. Never above in the claim's
+        own queue, so that others give first.
+        """
+        reach = self._reach(self._queues.queue_of(pod))
+        if reach is None or reach.own:
+            return 0
+        return reach.below[-1].surplus.get(self._main, 0)
+
+    def _runtime(self, pod: PodInfo) -> float:
+        return 0.0 if pod.start_time is None else max(0.0, self._now - pod.start_time)
+
+    def _level(self, queue: Queue) -> _Level:
+        known = self._levels.get(queue.spec.name)
+        if known is None:
+            left = {resource: amount - queue.going.get(resource, 0) for resource, amount in queue.held.items()}
+            entitled = {r: (queue.entitled(r), queue.entitled(r, 1)) for r in self._tree.resources}
+            surplus = {resource: left.get(resource, 0) - kept for resource, (kept, _) in entitled.items()}
+            rules = self._queues.get(queue.spec.name)
+            runtimes = (0.0, 0.0) if rules is None else (rules.preempt_min_runtime, rules.reclaim_min_runtime)
+            known = self._levels[queue.spec.name] = _Level(queue, left, entitled, surplus, runtimes)
+        return known
+
+    def _reach(self, name: str) -> _Reach | None:
+        """None for pods without a queue, or of a queue that is not in the tree."""
+        if name not in self._reaches:
+            queue = self._tree.get(name) if name else None
+            self._reaches[name] = None if queue is None else self._found_reach(queue)
+        return self._reaches[name]
+
+    def _found_reach(self, queue: Queue) -> _Reach:
+        above = [self._level(each) for each in queue.path()]
+        common = next((i for i, level in enumerate(above) if level in self._path), len(above))
+        below = above[:common]
+        parent = self._path.index(above[common]) if common < len(above) else len(self._path)
+        runtimes = [level.min_runtimes[1] for level in below] or [level.min_runtimes[0] for level in above]
+        return _Reach(above, below, parent, max(runtimes))
+
+    def _parts_of(self, unit: Unit) -> Sequence[_Part]:
+        parts = self._parts.get(unit)
+        if parts is None:
+            by_queue: dict[str, _Part] = {}
+            for pod in unit.pods:
+                name = self._queues.queue_of(pod)
+                reach = None if pod.terminating else self._reach(name)
+                if reach is not None:
+                    add_amounts(by_queue.setdefault(name, _Part(reach)).amounts, self._amounts(pod))
+            parts = self._parts[unit] = tuple(by_queue.values())
+        return parts
+
+    def _move(self, parts: Iterable[_Part], sign: int) -> None:
+        """Counts what these parts hold as taken (-1), or as not taken (1)."""
+        for part in parts:
+            for level in part.reach.above:
+                for resource, amount in part.amounts.items():
+                    level.left[resource] = level.left.get(resource, 0) + sign * amount
+            if not part.reach.own:
+                self._reclaimed[part.reach.parent] -= sign
+
+    def _promised_to(self, leaf: Queue, own: set[str]) -> dict[str, dict[str, int]]:
+        """By queue, and "" for all: what is promised to nominated pods, without the claim's own, and without those of
+        its queue that it goes before.
+        """
+        found: dict[str, dict[str, int]] = {}
+        nominator = self._cache.nominator
+        for pod in (pod for node in nominator.nodes() for pod in nominator.on(node)):
+            queue = self._tree.get(self._queues.queue_of(pod))
+            if queue is None or pod.uid in own or (queue is leaf and pod.priority < self._priority):
+                continue
+            for name in (*(each.spec.name for each in queue.path()), ""):
+                add_amounts(found.setdefault(name, {}), self._amounts(pod))
+        return found
+
+
+def claim_of(
+    cache: Cache, pods: Sequence[PodInfo], priority: int, budgets: BudgetRules, now: float
+) -> QueueClaim | None:
+    """The claim of these pods, all of one queue; None without a queue. `priority`: theirs, or their group's."""
+    queues = queues_of(cache)
+    name = queues.queue_of(pods[0]) if queues.active else ""
+    queue = queues.shared_out().get(name) if name else None
+    return None if queue is None else QueueClaim(cache, queue, pods, priority, budgets, now)

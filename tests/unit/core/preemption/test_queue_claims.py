@@ -1,0 +1,196 @@
+"""Who may be a victim of whom between and inside queues. ADR 0019 has the rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from podwright.core.cycle import Placement
+from support.queues.reclaims import QueuedCluster, queue
+
+
+def test_a_pod_of_a_queue_under_its_share_evicts_one_of_a_queue_above_its_share():
+    cluster = QueuedCluster([2], [queue("a"), queue("b")])
+    for name in ("b1", "b2"):
+        cluster.runs(name, "b", "n0", priority=1000)
+    decision = cluster.decide(cluster.waits("a1", "a"))
+    assert decision.nominated_node == "n0"
+    assert len(decision.victims) == 1
+
+
+def test_nobody_is_evicted_for_a_pod_above_its_queues_share():
+    cluster = QueuedCluster([2], [queue("a"), queue("b")])
+    cluster.runs("a1", "a", "n0", priority=1000)
+    cluster.runs("b1", "b", "n0")
+    assert cluster.victims(cluster.waits("a2", "a", priority=1000)) == []
+
+
+def test_a_queue_keeps_its_guarantee_though_its_share_is_smaller():
+    queues = [queue("a"), queue("b", gpu={"guarantee": 3}), queue("c", gpu={"guarantee": 3})]
+    cluster = QueuedCluster([4], queues)
+    for name in ("b1", "b2", "b3"):
+        cluster.runs(name, "b", "n0")
+    cluster.runs("c1", "c", "n0")
+    cluster.waits("c2", "c")
+    assert cluster.victims(cluster.waits("c3", "c")) == []
+
+
+def test_room_is_taken_without_evictions_whatever_the_shares():
+    cluster = QueuedCluster([2], [queue("a"), queue("b")])
+    cluster.runs("a1", "a", "n0")
+    cluster.waits("b1", "b")
+    assert isinstance(cluster.decide(cluster.waits("a2", "a")), Placement)
+
+
+def test_nobody_is_evicted_for_a_rounding_unit():
+    """Of four GPUs one of three queues has two. Whose that is depends on names, not on need."""
+    cluster = QueuedCluster([4], [queue("a"), queue("b"), queue("c")])
+    cluster.runs("a1", "a", "n0")
+    cluster.runs("b1", "b", "n0")
+    cluster.runs("c1", "c", "n0")
+    cluster.runs("c2", "c", "n0")
+    for name in "bc":
+        cluster.waits(f"{name}3", name)
+    waiting = cluster.waits("a2", "a")
+    assert cluster.queues.share("a")["nvidia.com/gpu"] == 2
+    assert cluster.victims(waiting) == []
+
+
+def test_a_share_that_is_only_due_to_rounding_is_taken_from_a_queue_with_more():
+    """Otherwise a queue of three on two GPUs would get none as long as another one has both."""
+    cluster = QueuedCluster([2], [queue("a"), queue("b"), queue("c")])
+    cluster.runs("c1", "c", "n0")
+    cluster.runs("c2", "c", "n0")
+    cluster.waits("c3", "c")
+    cluster.waits("b1", "b")
+    assert len(cluster.victims(cluster.waits("a1", "a"))) == 1
+
+
+class TestInsideAQueue:
+    def test_a_higher_priority_takes_from_a_lower_one(self):
+        cluster = QueuedCluster([2], [queue("a"), queue("b")])
+        cluster.runs("low", "a", "n0", priority=1)
+        cluster.runs("b1", "b", "n0", priority=0)
+        assert cluster.victims(cluster.waits("high", "a", priority=2)) == ["low"]
+
+    def test_an_equal_priority_takes_nothing(self):
+        cluster = QueuedCluster([1], [queue("a")])
+        cluster.runs("low", "a", "n0", priority=1)
+        assert cluster.victims(cluster.waits("high", "a", priority=1)) == []
+
+    def test_a_pod_without_a_queue_is_no_victim_of_a_pod_with_one(self):
+        cluster = QueuedCluster([1], [queue("a")])
+        cluster.runs("plain", "", "n0", priority=0)
+        assert cluster.victims(cluster.waits("high", "a", priority=9)) == []
+
+    def test_a_pod_without_a_queue_takes_from_lower_priorities_in_queues(self):
+        cluster = QueuedCluster([1], [queue("a", gpu={"guarantee": 1})])
+        cluster.runs("low", "a", "n0", priority=0)
+        assert cluster.victims(cluster.pod("plain", "", priority=1)) == ["low"]
+
+
+class TestHierarchies:
+    """Two departments of two teams each on eight GPUs: each department's share is four, each team's two."""
+
+    QUEUES = (
+        queue("x"),
+        queue("y"),
+        *(queue(f"{dept}{team}", dept) for dept in "xy" for team in "12"),
+    )
+
+    def cluster(self, **running: int) -> QueuedCluster:
+        """With so many pods running in each team; all want more."""
+        cluster = QueuedCluster([8], self.QUEUES)
+        for team, count in running.items():
+            for i in range(count):
+                cluster.runs(f"{team}-{i}", team, "n0")
+            for i in range(8):
+                cluster.waits(f"{team}-w{i}", team)
+        return cluster
+
+    @pytest.mark.parametrize(
+        ("running", "claimant", "victims_of"),
+        [
+            pytest.param({"x1": 2, "x2": 3, "y1": 2, "y2": 1}, "y2", "x2", id="from the department above its share"),
+            pytest.param({"x1": 3, "x2": 1, "y1": 2, "y2": 2}, "x2", "x1", id="from the other team of the department"),
+            pytest.param({"x1": 3, "x2": 1, "y1": 4, "y2": 0}, "y2", "y1", id="not from a department at its share"),
+            pytest.param({"x1": 4, "x2": 0, "y1": 4, "y2": 0}, "x2", "x1", id="not beyond the department's own share"),
+        ],
+    )
+    def test_each_level_keeps_its_share(self, running, claimant, victims_of):
+        cluster = self.cluster(**running)
+        victims = cluster.victims(cluster.waits("claimant", claimant))
+        assert [victim.partition("-")[0] for victim in victims] == [victims_of]
+
+
+class TestMinimumRuntimes:
+    def test_another_queue_waits_for_the_runtime(self):
+        cluster = QueuedCluster([2], [queue("a"), queue("b", reclaim_min_runtime=600.0)])
+        for name in ("b1", "b2"):
+            cluster.runs(name, "b", "n0", since=599)
+        waiting = cluster.waits("a1", "a")
+        assert cluster.victims(waiting) == []
+        cluster.now += 1
+        assert len(cluster.victims(waiting)) == 1
+
+    def test_a_higher_priority_waits_for_the_runtime(self):
+        cluster = QueuedCluster([1], [queue("a", preempt_min_runtime=600.0, reclaim_min_runtime=9e9)])
+        cluster.runs("low", "a", "n0", since=599)
+        waiting = cluster.waits("high", "a", priority=1)
+        assert cluster.victims(waiting) == []
+        cluster.now += 1
+        assert cluster.victims(waiting) == ["low"]
+
+    def test_the_runtime_of_a_department_protects_its_teams_from_others(self):
+        queues = [queue("x", reclaim_min_runtime=600.0), queue("x1", "x"), queue("x2", "x"), queue("y")]
+        cluster = QueuedCluster([2], queues)
+        for name in ("one", "two"):
+            cluster.runs(name, "x1", "n0", since=10)
+        assert cluster.victims(cluster.waits("other", "y")) == []
+        cluster.queues.remove_waiting("default/other")
+        assert len(cluster.victims(cluster.waits("same", "x2"))) == 1
+
+
+def test_a_victim_whose_eviction_violates_a_budget_is_spared():
+    cluster = QueuedCluster([2], [queue("a"), queue("b")])
+    for name in ("b1", "b2"):
+        cluster.runs(name, "b", "n0", labels={"app": "db"})
+    waiting = cluster.waits("a1", "a")
+    assert len(cluster.victims(waiting)) == 1
+    cluster.allow("db", 0)
+    assert cluster.victims(waiting) == []
+
+
+def test_the_least_valuable_victim_goes():
+    cluster = QueuedCluster([6], [queue("a"), queue("b"), queue("c")])
+    cluster.runs("c-low", "c", "n0", priority=0)
+    cluster.runs("c2", "c", "n0", priority=9)
+    cluster.runs("c3", "c", "n0", priority=9)
+    cluster.runs("b-young", "b", "n0", priority=5, since=10)
+    cluster.runs("b-old", "b", "n0", priority=5, since=20)
+    cluster.runs("b-high", "b", "n0", priority=6)
+    cluster.waits("b-more", "b", 3)
+    cluster.waits("c-more", "c", 3)
+    assert cluster.victims(cluster.waits("a1", "a")) == ["c-low"]
+    cluster.runs("c-low", "c", "n0", priority=6)
+    cluster.queues.set(queue("c", gpu={"guarantee": 3}))
+    assert cluster.victims(cluster.waits("a1", "a")) == ["b-young"]
+
+
+def test_terminating_and_nominated_pods_count_as_gone_and_placed():
+    """Otherwise several preemptors would claim one surplus, or exceed one share."""
+    cluster = QueuedCluster([4], [queue("a"), queue("b")])
+    pods = [cluster.runs(f"b{i}", "b", "n0") for i in range(4)]
+    claimants = [cluster.waits(f"a{i}", "a") for i in range(3)]
+    for claimant in claimants[:2]:
+        decision = cluster.decide(claimant)
+        [victim] = [each for each in decision.victims if not each.terminating]
+        cluster.cache.nominator.add(claimant, "n0")
+        cluster.terminates(next(pod for pod in pods if pod.uid == victim.uid))
+    assert cluster.victims(claimants[2]) == []
+
+
+def test_a_pod_of_another_queue_leaves_room_for_the_nominated_pod_whatever_its_priority():
+    cluster = QueuedCluster([1], [queue("a"), queue("b")])
+    cluster.cache.nominator.add(cluster.waits("a1", "a", priority=0), "n0")
+    assert not isinstance(cluster.decide(cluster.waits("b1", "b", priority=1000)), Placement)
+    assert isinstance(cluster.decide(cluster.waits("a2", "a", priority=1)), Placement)
