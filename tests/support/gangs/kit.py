@@ -92,7 +92,7 @@ class FullCluster:
 
     def preempt(self) -> Any:
         planner = self.planner
-        return preempt(self.framework, self.cache, planner.group, self.members, lambda: planner.plan(self.members), NOW)
+        return preempt(self.framework, self.cache, planner.group, self.members, planner.plan, NOW)
 
     def victims(self) -> list[str]:
         """The names of the victims, in order of falling priority."""

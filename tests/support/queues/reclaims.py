@@ -9,13 +9,16 @@ from typing import Any
 from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.cycle import Decision, schedule
 from podwright.core.framework.framework import Framework
+from podwright.core.gangs.decisions import GangDecision
+from podwright.core.gangs.plan import Planner, decide
 from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.pod_group import KIND, WORKLOAD_API, group_key
 from podwright.core.plugins import PLUGINS
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
 from podwright.simulator.world import World
 from support.gangs.kit import budget
-from support.objects.builders import make_node, make_pod
+from support.objects.builders import in_group, make_node, make_pod, make_pod_group
 
 NOW = 1_700_000_000.0
 GPU = "nvidia.com/gpu"
@@ -59,6 +62,29 @@ class QueuedCluster:
         pod = self.pod(name, queue, gpus, **options)
         self.queues.add_waiting(pod)
         return pod
+
+    def group(self, name: str, min_count: int, *, whole: bool = True) -> str:
+        """Adds a pod group. `whole`: its pods are evicted together."""
+        mode = {"all" if whole else "single": {}}
+        self.cache.set_object(KIND, make_pod_group(name, min_count, disruptionMode=mode))
+        return name
+
+    def gang(self, name: str, queue: str, members: int, gpus: int = 1, *, min_count: int = 0, **options: Any) -> str:
+        """Adds a gang of which all members wait."""
+        self.group(name, min_count or members)
+        for i in range(members):
+            self.cache.groups.add_waiting(self.waits(f"{name}-{i}", queue, gpus, spec=in_group(name), **options))
+        return name
+
+    def decide_gang(self, name: str) -> GangDecision:
+        group = self.cache.groups.get(group_key(WORKLOAD_API, "default", name))
+        assert group is not None
+        pods = self.cache.groups.members(group.key).unplaced()
+        return decide(Planner(self.framework, self.cache, group, lambda _n: 0), pods, self.now)
+
+    def gang_victims(self, name: str) -> list[str]:
+        preemption = getattr(self.decide_gang(name), "preemption", None)
+        return sorted(victim.name for victim in preemption.victims) if preemption else []
 
     def decide(self, pod: PodInfo) -> Decision:
         return schedule(self.framework, self.cache, pod, lambda _n: 0)

@@ -17,14 +17,21 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
 from podwright.core.gangs.capacity_bounds import CapacityBounds, why_infeasible
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption
-from podwright.core.gangs.potential_victims import PotentialVictims, any_lower_priority
+from podwright.core.gangs.potential_victims import (
+    ClaimedVictims,
+    PotentialVictims,
+    any_lower_priority,
+    useful_nodes,
+)
 from podwright.core.gangs.reprieve import Reprieve
 from podwright.core.gangs.rules import shortage
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.default_preemption import NEVER
 from podwright.core.plugins.gang_scheduling import args_of
-from podwright.core.preemption.units import Unit, importance, priority_of
+from podwright.core.preemption.budgets import KIND, BudgetRules
+from podwright.core.preemption.queue_claims import claim_of, has_queue
+from podwright.core.preemption.units import Unit, victims_are_going
 from podwright.core.state.cache import Cache
 from podwright.core.state.deadline import Deadline
 from podwright.core.state.transaction import CacheTransaction
@@ -44,12 +51,12 @@ def preempt(
     cache: Cache,
     group: PodGroup,
     pods: Sequence[PodInfo],
-    replan: Callable[[], GangDecision],
+    replan: Callable[[Sequence[PodInfo]], GangDecision],
     now: float,
 ) -> GangPreemption | GangPlacement | Status:
     """The victims to evict for the group's waiting `pods` to fit, or why no eviction helps. Leaves the cache as it was.
 
-    `replan` plans the group on the cache at the time of the call. `now`: seconds since the epoch. Returns a placement
+    `replan` plans these members on the cache at the time of the call. `now`: seconds since the epoch. Returns a placement
     if the new plan needs no victims. The group's own message ends with the texts. If no PostFilter plugin of the
     profile preempts, a group does not either: a Status without text.
     """
@@ -77,44 +84,76 @@ def _preempt(
     cache: Cache,
     group: PodGroup,
     pods: Sequence[PodInfo],
-    replan: Callable[[], GangDecision],
+    replan: Callable[[Sequence[PodInfo]], GangDecision],
     now: float,
 ) -> GangPreemption | GangPlacement | Status:
     if _never(group, pods):
         return unschedulable(_PREFIX + NEVER)
     priority = _priority(group, pods)
     nominations = _nominations(cache, pods)
-    if _is_ongoing(cache, set(nominations.values()), priority):
+    if _is_ongoing(cache, set(nominations.values()), pods[0], priority):
         return GangPreemption(nominations, (), _PREFIX + ONGOING)
-    if not any_lower_priority(priority, cache):
+    queued = has_queue(cache, pods[0])
+    if not queued and not any_lower_priority(priority, cache):
         return unresolvable(_PREFIX + NO_VICTIMS)
     if args_of(framework.profile).min_resources == "Required" and shortage(group, cache):
         return unschedulable(_PREFIX + MIN_RESOURCES)
+    needed = group.min_count - cache.groups.placed(group.key)
     try:
-        bounds = CapacityBounds(framework, cache, pods)
-        if (objection := why_infeasible(group, cache, bounds, emptied=True)) is not None:
-            return unschedulable(_PREFIX + objection)
-        potential = PotentialVictims(framework, cache, members=pods, priority=priority, bounds=bounds)
-        with CacheTransaction(cache) as transaction:
-            transaction.remove(potential.pods)
-            cache.deadline.point()
-            if (objection := why_infeasible(group, cache, bounds)) is not None:
-                return unschedulable(_PREFIX + objection)
-            decision = replan()
-            if isinstance(decision, GangPlacement):
-                return _select_victims(framework, transaction, decision, potential, now)
-        if isinstance(decision, GangFault):
-            return Status(Code.ERROR, (decision.message,), decision.plugin)
-        return unschedulable(_PREFIX + decision.message)
+        found = _try(framework, cache, group, pods, replan, now)
+        if isinstance(found, Status) and queued and 0 < needed < len(pods):
+            # The queue may be entitled to the members that the gang needs, though not to all that wait.
+            found = _try(framework, cache, group, pods[:needed], replan, now)
     except PluginError as fault:
         return Status(Code.ERROR, (str(fault),), fault.plugin)
+    return found
+
+
+def _try(
+    framework: Framework,
+    cache: Cache,
+    group: PodGroup,
+    pods: Sequence[PodInfo],
+    replan: Callable[[Sequence[PodInfo]], GangDecision],
+    now: float,
+) -> GangPreemption | GangPlacement | Status:
+    bounds = CapacityBounds(framework, cache, pods)
+    if (objection := why_infeasible(group, cache, bounds, emptied=True)) is not None:
+        return unschedulable(_PREFIX + objection)
+    potential = _potential_victims(framework, cache, pods, _priority(group, pods), bounds, now)
+    if potential is None:
+        return unresolvable(_PREFIX + NO_VICTIMS)
+    with CacheTransaction(cache) as transaction:
+        transaction.remove(potential.pods)
+        cache.deadline.point()
+        if (objection := why_infeasible(group, cache, bounds)) is not None:
+            return unschedulable(_PREFIX + objection)
+        decision = replan(pods)
+        if isinstance(decision, GangPlacement):
+            return _select_victims(framework, transaction, decision, potential, now)
+    if isinstance(decision, GangFault):
+        return Status(Code.ERROR, (decision.message,), decision.plugin)
+    return unschedulable(_PREFIX + decision.message)
+
+
+def _potential_victims(
+    framework: Framework, cache: Cache, pods: Sequence[PodInfo], priority: int, bounds: CapacityBounds, now: float
+) -> PotentialVictims | ClaimedVictims | None:
+    """None if no pod may be evicted."""
+    if not has_queue(cache, pods[0]):
+        return PotentialVictims(framework, cache, members=pods, priority=priority, bounds=bounds)
+    claim = claim_of(cache, pods, priority, BudgetRules(cache.store.list(KIND)), now)
+    if claim is None:
+        return None
+    claimed = ClaimedVictims(cache, claim, useful_nodes(framework, pods, bounds))
+    return claimed if claimed.pods else None
 
 
 def _select_victims(
     framework: Framework,
     transaction: CacheTransaction,
     found: GangPlacement,
-    potential: PotentialVictims,
+    potential: PotentialVictims | ClaimedVictims,
     now: float,
 ) -> GangPreemption | GangPlacement:
     for placement in found.placements:
@@ -123,17 +162,19 @@ def _select_victims(
     all_removed = transaction.checkpoint()
     for thorough in THOROUGH:
         transaction.rollback(all_removed)
+        potential.start()
         reprieve = Reprieve(framework, transaction, found.placements, thorough=thorough)
         units = potential.units(reprieve.affecting(potential.pods))
         checked = {pod.uid for unit in units for pod in unit.pods}
         transaction.add_back([pod.uid for pod in potential.pods if pod.uid not in checked])
-        units.sort(key=importance(now))
+        key = potential.importance(now)
+        units.sort(key=key)
         victims, violations = _not_reprieved(potential, units, reprieve, transaction.cache.deadline)
         if reprieve.all_fit():
             break
     if not victims:
         return found
-    evicted = tuple(pod for unit in sorted(victims, key=importance(now)) for pod in unit.pods)
+    evicted = tuple(pod for unit in sorted(victims, key=key) for pod in unit.pods)
     return GangPreemption(
         nominations={placement.pod.uid: placement.node_name for placement in found.placements},
         victims=evicted,
@@ -144,14 +185,16 @@ def _select_victims(
 
 
 def _not_reprieved(
-    potential: PotentialVictims, units: Sequence[Unit], reprieve: Reprieve, deadline: Deadline
+    potential: PotentialVictims | ClaimedVictims, units: Sequence[Unit], reprieve: Reprieve, deadline: Deadline
 ) -> tuple[dict[Unit, None], int]:
     """The units that become victims, and how many of their pods violate a budget. The other units are added back."""
     victims: dict[Unit, None] = {}
     violations = 0
     for unit, count in tuple(potential.violating_first(units)):
         deadline.point()
-        if not reprieve.reprieve_unit(unit):
+        if potential.may_return(unit) and reprieve.reprieve_unit(unit):
+            potential.returns(unit)
+        else:
             victims[unit] = None
             violations += count
     return victims, violations
@@ -159,7 +202,9 @@ def _not_reprieved(
 
 def may_preempt(framework: Framework, cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> bool:
     """True if the group may preempt, and there are pods of lower priority. `pods`: its waiting members, at least one."""
-    return _preempts(framework) and not _never(group, pods) and any_lower_priority(_priority(group, pods), cache)
+    if not _preempts(framework) or _never(group, pods):
+        return False
+    return has_queue(cache, pods[0]) or any_lower_priority(_priority(group, pods), cache)
 
 
 def _preempts(framework: Framework) -> bool:
@@ -182,11 +227,7 @@ def _nominations(cache: Cache, pods: Sequence[PodInfo]) -> dict[str, str]:
     return {uid: name for uid, name in nominated if name}
 
 
-def _is_ongoing(cache: Cache, nodes: set[str], priority: int) -> bool:
-    """True if victims of lower priority are still terminating on a nominated node."""
+def _is_ongoing(cache: Cache, nodes: set[str], member: PodInfo, priority: int) -> bool:
+    """True if victims that the group may have are still terminating on a nominated node."""
     infos = (info for name in nodes if (info := cache.present(name)) is not None)
-    return any(
-        pod.terminating and pod.preempted and priority_of(pod, cache.groups) < priority
-        for info in infos
-        for pod in info.pods.values()
-    )
+    return any(victims_are_going(member, priority, info, cache) for info in infos)

@@ -215,7 +215,7 @@ def decide(planner: Planner, pods: Sequence[PodInfo], now: float) -> GangDecisio
     if not isinstance(decision, GangRejection):
         return decision
     decision = replace(decision, follow_ups=_follow_ups(planner, decision))
-    found = preempt(planner.framework, planner.cache, planner.group, pods, lambda: planner.plan(pods), now)
+    found = preempt(planner.framework, planner.cache, planner.group, pods, planner.plan, now)
     if isinstance(found, GangPlacement):
         return found
     message = ", ".join(text for text in (decision.message, found.message) if text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from podwright.core.framework import contract
 from podwright.core.framework.contract import looks_beyond_node
@@ -20,7 +20,8 @@ from podwright.core.gangs.capacity_bounds import CapacityBounds
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.budgets import KIND, BudgetRules
 from podwright.core.preemption.placed_priorities import PlacedPriorities
-from podwright.core.preemption.units import Unit, priority_of, split_by_budget, units_below
+from podwright.core.preemption.queue_claims import QueueClaim
+from podwright.core.preemption.units import Unit, importance, priority_of, split_by_budget, units_below
 from podwright.core.state.cache import Cache
 
 _POINTS: Final = (Point.PRE_FILTER, Point.FILTER, Point.PRE_SCORE, Point.SCORE, Point.RESERVE)
@@ -40,12 +41,10 @@ class PotentialVictims:
         """The uids of pods that stay on their nodes, but may use up a budget."""
         self._units: dict[str, Unit | None] = {}
         """By uid of pods that name a group: the unit for the first pod of each unit, None for its other pods."""
-        plugins = tuple(dict.fromkeys(framework.at(*_POINTS)))
-        look_beyond_node = any(looks_beyond_node(plugin, pod) for plugin in plugins for pod in members)
-        useful = None if look_beyond_node else bounds.per_node(emptied=True) > 0
+        useful = useful_nodes(framework, members, bounds)
         noticed = [
             contract.guarded(plugin, Point.FILTER, plugin.reaches_beyond_node)
-            for plugin in plugins
+            for plugin in dict.fromkeys(framework.at(*_POINTS))
             if isinstance(plugin, DomainPlugin) and plugin.reaches_beyond_node is not None
         ]
         self._find(cache, priority, useful, noticed)
@@ -125,6 +124,78 @@ class PotentialVictims:
         violating, others = split_by_budget(units, self._budgets)
         ordered = (*violating, *((unit, 0) for unit in others))
         return ((unit, count) for unit, count in ordered if not self._stays(unit))
+
+    def start(self) -> None:
+        """No unit has returned."""
+
+    def may_return(self, _unit: Unit) -> bool:
+        """True if the unit may stay on its nodes, as far as the others are concerned."""
+        return True
+
+    def returns(self, unit: Unit) -> None:
+        """The unit stays on its nodes."""
+
+    @staticmethod
+    def importance(now: float) -> Callable[[Unit], tuple[Any, ...]]:
+        """See `units.importance`."""
+        return importance(now)
+
+
+class ClaimedVictims:
+    """The same for a gang of a queue: the units that its claim takes. None of them violates a budget."""
+
+    def __init__(self, cache: Cache, claim: QueueClaim, useful: Bools | None) -> None:
+        self._claim = claim
+        self._going = {pod.uid for pod in claim.going()}
+        """Terminating pods that hold what a limit forbids the gang."""
+        infos = [
+            info for info in cache.nodes.values() if info.node is not None and (useful is None or useful[info.slot])
+        ]
+        by_node: dict[str, list[Unit]] = {}
+        for unit in claim.candidates([pod for info in infos for pod in info.pods.values()]):
+            info = cache.placement(unit.pods[0].uid)
+            assert info is not None, "candidates are placed"
+            by_node.setdefault(info.name, []).append(unit)
+
+        def cost(node_name: str) -> tuple[float, ...]:
+            """First nodes that can be emptied, of these first the one where that costs least."""
+            pods = [pod for unit in by_node[node_name] for pod in unit.pods]
+            return (max(0, len(cache.nodes[node_name].pods) - len(pods)), *claim.cost(pods))
+
+        left = [unit for name in sorted(by_node, key=cost) for unit in reversed(by_node[name])]
+        # What is taken in the gang's own part of the tree may allow more to be taken outside of it.
+        while left and len(refused := [unit for unit in left if not claim.take(unit)]) < len(left):
+            left = refused
+        self._units = tuple(claim.taken)
+        self.pods: Sequence[PodInfo] = [pod for unit in self._units for pod in unit.pods]
+        """See PotentialVictims."""
+
+    def units(self, _affecting: AbstractSet[str]) -> list[Unit]:
+        """All units: whether one may return depends on the others."""
+        return [*self._units]
+
+    def violating_first(self, units: Sequence[Unit]) -> Iterator[tuple[Unit, int]]:
+        return ((unit, 0) for unit in units)
+
+    def start(self) -> None:
+        self._claim.take_all(self._units)
+
+    def may_return(self, unit: Unit) -> bool:
+        return self._going.isdisjoint(pod.uid for pod in unit.pods) and self._claim.spares(unit)
+
+    def returns(self, unit: Unit) -> None:
+        self._claim.give_back(unit)
+
+    def importance(self, _now: float) -> Callable[[Unit], tuple[Any, ...]]:
+        return self._claim.importance
+
+
+def useful_nodes(framework: Framework, members: Sequence[PodInfo], bounds: CapacityBounds) -> Bools | None:
+    """bool[nodes]: the nodes that could take a member when empty; None: pods matter on all nodes."""
+    plugins = dict.fromkeys(framework.at(*_POINTS))
+    if any(looks_beyond_node(plugin, pod) for plugin in plugins for pod in members):
+        return None
+    return bounds.per_node(emptied=True) > 0
 
 
 def any_lower_priority(priority: int, cache: Cache) -> bool:

@@ -154,15 +154,28 @@ class QueueClaim:
         self.taken[unit] = None
         return True
 
-    def give_back(self, unit: Unit) -> bool:
-        """Counts a taken unit as not evicted, if all others may still be taken without it. Returns whether they may."""
+    def spares(self, unit: Unit) -> bool:
+        """True if all others may still be taken without this taken unit."""
         parts, fits = self._parts_of(unit), self.within_limits
         self._move(parts, 1)
-        if self._is_lawful() and (self.within_limits or not fits):
-            del self.taken[unit]
-            return True
+        spares = self._is_lawful() and (self.within_limits or not fits)
         self._move(parts, -1)
-        return False
+        return spares
+
+    def give_back(self, unit: Unit) -> bool:
+        """Counts a taken unit as not evicted, if all others may still be taken without it. Returns whether they may."""
+        if not self.spares(unit):
+            return False
+        self._move(self._parts_of(unit), 1)
+        del self.taken[unit]
+        return True
+
+    def take_all(self, units: Iterable[Unit]) -> None:
+        """Counts as evicted what was taken before together."""
+        for unit in units:
+            if unit not in self.taken:
+                self._move(self._parts_of(unit), -1)
+                self.taken[unit] = None
 
     def release(self, units: Iterable[Unit]) -> None:
         """Counts these taken units as not evicted."""
@@ -361,11 +374,19 @@ class QueueClaim:
         return found
 
 
+def has_queue(cache: Cache, pod: PodInfo) -> bool:
+    """True if the pod has a queue, which may not exist."""
+    queues = queues_of(cache)
+    return queues.active and bool(queues.queue_of(pod))
+
+
 def claim_of(
     cache: Cache, pods: Sequence[PodInfo], priority: int, budgets: BudgetRules, now: float
 ) -> QueueClaim | None:
-    """The claim of these pods, all of one queue; None without a queue. `priority`: theirs, or their group's."""
+    """The claim of these pods. None without a queue that exists, or with several. `priority`: theirs, or their group's."""
+    if not has_queue(cache, pods[0]):
+        return None
     queues = queues_of(cache)
-    name = queues.queue_of(pods[0]) if queues.active else ""
-    queue = queues.shared_out().get(name) if name else None
+    names = {queues.queue_of(pod) for pod in pods}
+    queue = queues.shared_out().get(names.pop()) if len(names) == 1 else None
     return None if queue is None else QueueClaim(cache, queue, pods, priority, budgets, now)

@@ -1,0 +1,106 @@
+"""Gangs of queues, as preemptors and as victims. ADR 0019 has the rule."""
+
+from __future__ import annotations
+
+from podwright.core.gangs.decisions import GangPlacement
+from support.objects.builders import in_group
+from support.queues.reclaims import QueuedCluster, queue
+
+
+def test_a_gang_takes_the_share_of_its_queue_and_no_more():
+    cluster = QueuedCluster([4, 4], [queue("a"), queue("b")])
+    for i in range(8):
+        cluster.runs(f"b{i}", "b", f"n{i % 2}", priority=1000)
+    cluster.waits("b-more", "b")
+    assert len(cluster.gang_victims(cluster.gang("four", "a", 4))) == 4
+    assert cluster.gang_victims(cluster.gang("five", "a", 5)) == []
+
+
+def test_whole_nodes_are_emptied_for_large_members():
+    cluster = QueuedCluster([4, 4, 4, 4], [queue("a"), queue("b")])
+    for i in range(16):
+        cluster.runs(f"b{i}", "b", f"n{i % 4}", since=100 + i)
+    cluster.waits("b-more", "b")
+    decision = cluster.decide_gang(cluster.gang("gang", "a", 2, gpus=4))
+    assert decision.preemption is not None
+    assert len(decision.preemption.victims) == 8
+    assert len({victim.node_name for victim in decision.preemption.victims}) == 2
+
+
+def test_a_gang_gets_the_members_that_it_needs_if_its_share_is_not_enough_for_all():
+    cluster = QueuedCluster([8], [queue("a"), queue("b")])
+    for i in range(8):
+        cluster.runs(f"b{i}", "b", "n0")
+    cluster.waits("b-more", "b")
+    cluster.gang("gang", "a", 6, min_count=3)
+    assert len(cluster.gang_victims("gang")) == 3
+
+
+def test_a_gang_takes_from_lower_priorities_of_its_own_queue():
+    cluster = QueuedCluster([4], [queue("a"), queue("b", gpu={"guarantee": 2})])
+    for i in range(2):
+        cluster.runs(f"low{i}", "a", "n0", priority=1)
+        cluster.runs(f"b{i}", "b", "n0", priority=0)
+    assert cluster.gang_victims(cluster.gang("gang", "a", 2, priority=2)) == ["low0", "low1"]
+    assert cluster.gang_victims(cluster.gang("large", "a", 3, priority=2)) == []
+
+
+class TestVictims:
+    """A gang of two runs in queue b on two nodes of four GPUs, beside single pods."""
+
+    def cluster(self, singles: int, *, size: int = 2) -> QueuedCluster:
+        cluster = QueuedCluster([4, 4], [queue("a"), queue("b")])
+        cluster.group("victim", size)
+        for i in range(size):
+            cluster.runs(f"v{i}", "b", f"n{i % 2}", spec=in_group("victim"), priority=0)
+        for i in range(singles):
+            cluster.runs(f"b{i}", "b", f"n{i % 2}", priority=1)
+        cluster.waits("b-more", "b", 8)
+        return cluster
+
+    def test_a_gang_is_evicted_as_a_whole(self):
+        cluster = self.cluster(6)
+        assert cluster.gang_victims(cluster.gang("gang", "a", 2)) == ["v0", "v1"]
+
+    def test_a_gang_is_no_victim_if_its_queue_would_have_less_than_its_share(self):
+        cluster = self.cluster(0, size=8)
+        assert cluster.gang_victims(cluster.gang("gang", "a", 2)) == []
+        assert cluster.victims(cluster.waits("a1", "a")) == []
+
+    def test_a_gang_is_protected_until_its_last_pod_has_run_long_enough(self):
+        cluster = QueuedCluster([2], [queue("a"), queue("b", reclaim_min_runtime=60.0)])
+        cluster.group("victim", 2)
+        cluster.runs("v0", "b", "n0", spec=in_group("victim"))
+        cluster.runs("v1", "b", "n0", spec=in_group("victim"), since=59)
+        cluster.queues.set(queue("b", gpu={"weight": 0}, reclaim_min_runtime=60.0))
+        cluster.gang("gang", "a", 2)
+        assert cluster.gang_victims("gang") == []
+        cluster.now += 1
+        assert cluster.gang_victims("gang") == ["v0", "v1"]
+
+
+def test_a_gang_takes_from_another_department_what_its_own_cannot_give():
+    """What is taken in the gang's own department makes what is taken outside of it lawful."""
+    queues = [queue("x"), queue("y"), *(queue(f"{d}{t}", d) for d in "xy" for t in "12")]
+    cluster = QueuedCluster([16], queues)
+    for team, count in {"x1": 6, "y1": 5, "y2": 5}.items():
+        for i in range(count):
+            cluster.runs(f"{team}-{i}", team, "n0")
+        cluster.waits(f"{team}-more", team, 8)
+    cluster.gang("gang", "x2", 4)
+    assert [name.partition("-")[0] for name in cluster.gang_victims("gang")] == ["x1", "x1", "y1", "y2"]
+
+
+def test_a_gang_of_several_queues_takes_nothing():
+    cluster = QueuedCluster([2], [queue("a"), queue("b"), queue("c")])
+    cluster.runs("c1", "c", "n0")
+    cluster.runs("c2", "c", "n0")
+    cluster.gang("gang", "a", 1, min_count=2)
+    cluster.cache.groups.add_waiting(cluster.waits("other", "b", spec=in_group("gang")))
+    assert cluster.gang_victims("gang") == []
+
+
+def test_free_room_is_taken_without_victims():
+    cluster = QueuedCluster([4], [queue("a"), queue("b")])
+    cluster.waits("b1", "b", 4)
+    assert isinstance(cluster.decide_gang(cluster.gang("gang", "a", 4)), GangPlacement)
