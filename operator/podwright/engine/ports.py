@@ -147,11 +147,18 @@ class Evictor(Protocol):
     """Evicts victims of preemption."""
 
     def evict(
-        self, victim: PodInfo, preemptor: PodInfo | Regarding, node_name: str, done: Callable[[bool], None]
+        self,
+        victim: PodInfo,
+        preemptor: PodInfo | Regarding,
+        node_name: str,
+        done: Callable[[bool], None],
+        *,
+        within_budgets: bool = False,
     ) -> None:
         """Sets the victim's condition and deletes it, if it still has this uid.
 
         Then calls `done`, with True if the deletion has begun or the pod was gone already, with False if it failed.
+        `within_budgets`: it fails if it would violate a PodDisruptionBudget.
         """
 
 

@@ -123,6 +123,7 @@ SCHEDULING: Final = (
     Right(POD, "create", "no pod is bound", "binding"),
     Right(POD, "get", "a Binding whose answer is lost counts as failed"),
     Right(POD, "delete", "no pod is preempted"),
+    Right(POD, "create", "queues do not take room back", "eviction"),
     Right(POD, "patch", "pods do not show why they wait, and none is preempted", "status"),
     *(Right(kind, "update", "no volume is bound to a claim") for kind in _UPDATED),
     *(Right(kind, "get", "an update whose answer is lost counts as failed") for kind in _UPDATED),

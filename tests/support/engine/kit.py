@@ -109,8 +109,20 @@ class FakeEvictor:
     evicted: list[tuple[str, str, str]] = field(default_factory=list)
     waits: bool = False
     answers: dict[str, Callable[[bool], None]] = field(default_factory=dict)
+    within_budgets: set[str] = field(default_factory=set)
+    """The names of the victims that budgets protect."""
 
-    def evict(self, victim: PodInfo, preemptor: PodInfo, node_name: str, done: Callable[[bool], None]) -> None:
+    def evict(
+        self,
+        victim: PodInfo,
+        preemptor: PodInfo,
+        node_name: str,
+        done: Callable[[bool], None],
+        *,
+        within_budgets: bool = False,
+    ) -> None:
+        if within_budgets:
+            self.within_budgets.add(victim.name)
         self.evicted.append((victim.name, preemptor.name, node_name))
         if self.waits:
             self.answers[victim.name] = done

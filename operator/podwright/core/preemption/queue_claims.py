@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from math import inf
 from typing import Any, Final
 
 from podwright.core.objects.pod import PodInfo
@@ -113,19 +114,22 @@ class QueueClaim:
 
     @cached_property
     def importance(self) -> Callable[[Unit], tuple[Any, ...]]:
-        """A sort key that puts the most important unit first: by how little its queue is above its share, then as in
-        `units.importance`.
+        """A sort key that puts the most important unit first, and what terminates anyway last: by how little its queue
+        is above its share, then as in `units.importance`.
         """
         among_equals = importance(self._now)
-        return lambda unit: (self._surplus(unit), *among_equals(unit))
+        return lambda unit: (not self._parts_of(unit), self._surplus(unit), *among_equals(unit))
 
     def cost(self, victims: Sequence[PodInfo]) -> tuple[float, ...]:
         """Compares sets of victims: the least is best. How far their queues are above their shares, the highest
-        priority, the time lost, how many.
+        priority, the time lost, how many. Pods that terminate anyway cost nothing.
         """
-        surplus = min(self._surplus_of(pod) for pod in victims)
-        lost = sum(self._runtime(pod) for pod in victims)
-        return (-surplus, max(pod.priority for pod in victims), lost, len(victims))
+        staying = [pod for pod in victims if not pod.terminating]
+        if not staying:
+            return (-inf,)
+        surplus = min(self._surplus_of(pod) for pod in staying)
+        lost = sum(self._runtime(pod) for pod in staying)
+        return (-surplus, max(pod.priority for pod in staying), lost, len(staying))
 
     def _is_candidate(self, unit: Unit) -> bool:
         staying = [pod for pod in unit.pods if not pod.terminating]

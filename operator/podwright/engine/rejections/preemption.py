@@ -23,6 +23,7 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import HoldsPreemptors, PostFilterResult
 from podwright.core.gangs.decisions import GangPreemption
 from podwright.core.objects.pod import PodInfo
+from podwright.core.preemption.queue_claims import has_queue
 from podwright.core.preemption.units import disruptions, partial_losses
 from podwright.core.queue.queued_pod import Place
 from podwright.engine.intake.assigned_pods import AssignedPods
@@ -45,13 +46,14 @@ WHOLE_CLUSTER: Final = "cluster"
 @dataclass(frozen=True, slots=True)
 class _Preemptor:
     """`key`: the pod's uid, or the group's key; `uids`: the pods that wait for the victims; `subject` and `node_name`:
-    the pod or group, and its node, in events.
+    the pod or group, and its node, in events; `within_budgets`: see `Evictor`, it has a queue.
     """
 
     key: str
     uids: tuple[str, ...]
     subject: PodInfo | Regarding
     node_name: str
+    within_budgets: bool
 
     @property
     def kind(self) -> str:
@@ -78,7 +80,7 @@ class Preemptions:
 
     def carry_out(self, framework: Framework, pod: PodInfo, wanted: PostFilterResult) -> None:
         """Evicts the victims in favour of a pod that is nominated to their node."""
-        preemptor = _Preemptor(pod.uid, (pod.uid,), pod, wanted.nominated_node)
+        preemptor = _Preemptor(pod.uid, (pod.uid,), pod, wanted.nominated_node, has_queue(self._cache, pod))
         self._metrics.observe(PREEMPTION_VICTIMS, len(wanted.victims))
         self._count_violations(preemptor, wanted.violations)
         self._clear_lower_nominations((wanted.nominated_node,), pod, {pod.uid})
@@ -100,7 +102,8 @@ class Preemptions:
                 self._cache.nominator.add(member, node_name)
                 self._status.write(member, None, node_name)
         self._clear_lower_nominations(set(preemption.nominations.values()), members[0], set(uids))
-        preemptor = _Preemptor(group.key, uids, Regarding.group(group, members[0].scheduler_name), WHOLE_CLUSTER)
+        subject = Regarding.group(group, members[0].scheduler_name)
+        preemptor = _Preemptor(group.key, uids, subject, WHOLE_CLUSTER, has_queue(self._cache, members[0]))
         self._metrics.observe(GROUP_PREEMPTION_VICTIMS, len(preemption.victims))
         self._count_violations(preemptor, preemption.violations)
         yield from self._remove_victims(framework, preemptor, preemption.victims)
@@ -184,7 +187,10 @@ class Preemptions:
             return
         self._evictions[uid] = [done]
         self._assigned.eviction_started(uid)
-        self._evictor.evict(victim, preemptor.subject, preemptor.node_name, partial(self._eviction_ended, uid))
+        ended = partial(self._eviction_ended, uid)
+        self._evictor.evict(
+            victim, preemptor.subject, preemptor.node_name, ended, within_budgets=preemptor.within_budgets
+        )
 
     def _eviction_ended(self, victim: str, deleted: bool) -> None:
         self._assigned.eviction_ended(victim, deleted=deleted)

@@ -1,4 +1,5 @@
-"""Eviction of preemption's victims: the condition DisruptionTarget, then a deletion that names the uid.
+"""Eviction of preemption's victims: the condition DisruptionTarget, then a deletion that names the uid. Victims of pods
+with a queue are evicted by the Eviction API, which sets the condition, and violates no PodDisruptionBudget.
 
 Each eviction is a task of its own, so no decision waits for one. As many run at a time as Bindings do
 (engine/binding/limiter), so that slow deletions, an admission webhook's for example, do not delay the others. Another
@@ -11,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod import PodInfo
@@ -46,12 +47,19 @@ class PodEvictor:
         """The tasks that have sent a request."""
 
     def evict(
-        self, victim: PodInfo, preemptor: PodInfo | Regarding, node_name: str, done: Callable[[bool], None]
+        self,
+        victim: PodInfo,
+        preemptor: PodInfo | Regarding,
+        node_name: str,
+        done: Callable[[bool], None],
+        *,
+        within_budgets: bool = False,
     ) -> None:
         if victim.terminating:
             done(True)
             return
-        task = asyncio.create_task(self._evict(victim, preemptor, node_name, done), name="podwright eviction")
+        deletion = self._evict_within_budgets(victim) if within_budgets else self._delete(victim, preemptor)
+        task = asyncio.create_task(self._evict(victim, preemptor, node_name, deletion, done), name="podwright eviction")
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
         task.add_done_callback(self._started.discard)
@@ -69,11 +77,16 @@ class PodEvictor:
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
     async def _evict(
-        self, victim: PodInfo, preemptor: PodInfo | Regarding, node_name: str, done: Callable[[bool], None]
+        self,
+        victim: PodInfo,
+        preemptor: PodInfo | Regarding,
+        node_name: str,
+        deletion: Coroutine[Any, Any, bool],
+        done: Callable[[bool], None],
     ) -> None:
         deleted = False
         try:
-            deleted_by_us = await self._delete_in_turn(victim, preemptor)
+            deleted_by_us = await self._in_turn(deletion)
             deleted = True
             if deleted_by_us:
                 note = preempted_by(preemptor, node_name)
@@ -83,16 +96,17 @@ class PodEvictor:
         except ClusterError as error:
             log.warning("cannot preempt a pod", extra=fields(pod=victim, err=error))
         finally:
+            deletion.close()
             done(deleted)
 
-    async def _delete_in_turn(self, victim: PodInfo, preemptor: PodInfo | Regarding) -> bool:
+    async def _in_turn(self, deletion: Coroutine[Any, Any, bool]) -> bool:
         task = asyncio.current_task()
         assert task is not None
         await self._limiter.wait_for_capacity()
         self._limiter.acquire(task)
         self._started.add(task)
         try:
-            return await self._delete(victim, preemptor)
+            return await deletion
         finally:
             self._limiter.release(task)
 
@@ -113,6 +127,27 @@ class PodEvictor:
                 if is_not_found(error) or uid_mismatch(error) or (deleting and is_conflict(error)):
                     return deletion_failed  # an earlier deletion of ours, whose response was lost, has removed it
                 deletion_failed = deletion_failed or deleting
+                raise
+            return True
+
+        return await RETRY.run(attempt)
+
+    async def _evict_within_budgets(self, victim: PodInfo) -> bool:
+        """True if our eviction removes the victim; False if it was gone already. Raises ClusterError."""
+        path = f"{POD.path(victim.name, victim.namespace)}/eviction"
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": victim.uid}}
+        metadata = {"name": victim.name, "namespace": victim.namespace}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}
+        failed = False
+
+        async def attempt() -> bool:
+            nonlocal failed
+            try:
+                await self._http.call("POST", path, body)
+            except ClusterError as error:
+                if is_not_found(error) or is_conflict(error):
+                    return failed  # an earlier eviction of ours, whose response was lost, has removed it
+                failed = True
                 raise
             return True
 

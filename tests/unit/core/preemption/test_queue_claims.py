@@ -189,6 +189,14 @@ def test_terminating_and_nominated_pods_count_as_gone_and_placed():
     assert cluster.victims(claimants[2]) == []
 
 
+def test_room_that_becomes_free_anyway_is_preferred():
+    cluster = QueuedCluster([2, 2], [queue("a"), queue("b")])
+    pods = [cluster.runs(f"b{i}", "b", f"n{i // 2}", priority=int(i == 3)) for i in range(4)]
+    cluster.waits("b-more", "b", 4)
+    cluster.terminates(pods[3])
+    assert cluster.victims(cluster.waits("a1", "a")) == ["b3"]
+
+
 def test_a_pod_of_another_queue_leaves_room_for_the_nominated_pod_whatever_its_priority():
     cluster = QueuedCluster([1], [queue("a"), queue("b")])
     cluster.cache.nominator.add(cluster.waits("a1", "a", priority=0), "n0")

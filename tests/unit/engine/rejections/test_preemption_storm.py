@@ -26,7 +26,9 @@ class QueueingEvictor:
     terminating: list[list[str]] = field(default_factory=lambda: [[] for _ in range(GRACE_STEPS)])
     """The uids of deleted pods, by the steps that are left to them."""
 
-    def evict(self, victim: PodInfo, _preemptor: PodInfo, _node_name: str, done: Callable[[bool], None]) -> None:
+    def evict(
+        self, victim: PodInfo, _preemptor: PodInfo, _node_name: str, done: Callable[[bool], None], **_: bool
+    ) -> None:
         self.evicted.append(victim.name)
         self.waiting.append((victim, done))
 

@@ -21,12 +21,12 @@ VICTIM = parse_pod(make_pod("low", uid="u1", metadata={"generation": 3}))
 PREEMPTOR = parse_pod(make_pod("high", uid="u2", spec={"schedulerName": "podwright"}))
 
 
-async def evict(*answers, victim=VICTIM, preemptor=PREEMPTOR, where="a"):
+async def evict(*answers, victim=VICTIM, preemptor=PREEMPTOR, where="a", **options):
     """The server's script, the recorded events, and the reported outcomes: whether the victim is deleted."""
     async with api(*answers) as (http, script):
         recorder, outcomes = FakeRecorder(), []
         evictor = PodEvictor(http, recorder, lambda: 1_700_000_000.0)
-        evictor.evict(victim, preemptor, where, outcomes.append)
+        evictor.evict(victim, preemptor, where, outcomes.append, **options)
         await asyncio.gather(*evictor.tasks)
         return script, recorder.events, outcomes
 
@@ -68,6 +68,33 @@ async def test_a_preempting_pod_group_is_named():
     (condition,) = script.requests[0].body["status"]["conditions"]
     assert condition["message"] == "podwright: preempting to accommodate a higher priority podgroup"
     assert events == [("low", "Preempted", "Preempted by podgroup u9 on node cluster")]
+
+
+class TestWithinBudgets:
+    async def test_the_eviction_api_deletes_by_uid(self):
+        script, events, outcomes = await evict(says(201, {}), within_budgets=True)
+        assert script.asked == ["POST /api/v1/namespaces/default/pods/low/eviction"]
+        assert script.requests[0].body == {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": "low", "namespace": "default"},
+            "deleteOptions": {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u1"}},
+        }
+        assert (events, outcomes) == ([("low", "Preempted", "Preempted by pod u2 on node a")], [True])
+
+    async def test_a_budget_that_stays_exhausted_fails_the_eviction(self, monkeypatch):
+        monkeypatch.setattr(eviction, "RETRY", RetryPolicy(shortest=0.0, longest=0.0, attempts=2))
+        script, events, outcomes = await evict(says(429), says(429), within_budgets=True)
+        assert (len(script.requests), events, outcomes) == (2, [], [False])
+
+    @pytest.mark.parametrize("status", [404, 409])
+    async def test_a_victim_that_is_gone_gets_no_event(self, status):
+        _, events, outcomes = await evict(says(status), within_budgets=True)
+        assert (events, outcomes) == ([], [True])
+
+    async def test_an_eviction_whose_answer_was_lost_counts(self):
+        _, events, outcomes = await evict(hangs_up(), says(404), within_budgets=True)
+        assert (len(events), outcomes) == (1, [True])
 
 
 IMMUTABLE = {"reason": "Invalid", "message": 'Pod "low" is invalid: metadata.uid: field is immutable'}
