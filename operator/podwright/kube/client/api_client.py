@@ -42,7 +42,7 @@ class _Client(ApiClient):
 
 
 def connected(credentials: Credentials) -> ApiClient:
-    """A client with these credentials. Its owner closes it. GETs are retried as client-go does."""
+    """A client with these credentials. Its owner closes it. Requests that got no answer or 429 are sent again."""
     context, proxy = credentials.ssl_context, urlsplit(credentials.proxy or "")
     login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}" if proxy.username else None
     configuration = Configuration(
@@ -52,12 +52,11 @@ def connected(credentials: Credentials) -> ApiClient:
         proxy_headers=urllib3.make_headers(proxy_basic_auth=login),
         proxy_ssl_context=context,
         tls_server_name=getattr(context, "server_name", None),
-        retries=urllib3.Retry(3, connect=0, redirect=False),  # a redirect would take the headers to another server
+        retries=urllib3.Retry(5, connect=0, redirect=False),  # a redirect would take the headers to another server
     )
     if context is not None and context.verify_mode == ssl.CERT_NONE:
         configuration.verify_ssl = False
         urllib3.disable_warnings(InsecureRequestWarning)
-    configuration.client_go_retries = True
     client = _Client(configuration, credentials)
     client.user_agent = USER_AGENT
     return client
