@@ -16,30 +16,36 @@ from contextlib import contextmanager
 from typing import IO, Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from podwright import __version__
 from podwright.cli.examples import EXAMPLES
 from podwright.cli.imports import uncollected
 
-COMMANDS: Final[Mapping[str, str]] = {
-    "convert": "podwright.cli.commands.convert",
-    "convert-manifest": "podwright.cli.commands.convert_manifest",
-    "demo": "podwright.cli.demo",
-    "evaluate": "podwright.cli.commands.evaluate",
-    "explain": "podwright.cli.commands.explain",
-    "extender": "podwright.cli.commands.extender",
-    "kube-scheduler": "podwright.cli.commands.kube_scheduler",
-    "plugin": "podwright.cli.commands.plugin",
-    "policy": "podwright.cli.commands.policy",
-    "queues": "podwright.cli.commands.queues",
-    "record": "podwright.cli.commands.record",
-    "replay": "podwright.cli.commands.replay",
-    "run": "podwright.cli.commands.run",
-    "shadow": "podwright.cli.commands.shadow",
-    "simulate": "podwright.cli.commands.simulate",
-    "snapshot": "podwright.cli.commands.snapshot",
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "convert": ("podwright.cli.commands.convert", "Turn a KubeSchedulerConfiguration into SchedulerPolicies."),
+    "convert-manifest": (
+        "podwright.cli.commands.convert_manifest",
+        "Put Podwright in the place of kube-scheduler in its static pod.",
+    ),
+    "demo": ("podwright.cli.demo", "Run a demo: policies place pods in a sandbox."),
+    "evaluate": ("podwright.cli.commands.evaluate", "Show where a pod would go in a dumped cluster, or answer cases."),
+    "explain": ("podwright.cli.commands.explain", "Explain why a pod waits, and what would help."),
+    "extender": ("podwright.cli.commands.extender", "Answer a kube-scheduler as its scheduler extender."),
+    "kube-scheduler": ("podwright.cli.commands.kube_scheduler", "Schedule pods in the place of kube-scheduler."),
+    "plugin": ("podwright.cli.commands.plugin", "Write plugins and test them."),
+    "policy": ("podwright.cli.commands.policy", "Check policies before they are applied."),
+    "queues": ("podwright.cli.commands.queues", "Answer cases of fair shares in a tree of queues."),
+    "record": ("podwright.cli.commands.record", "Write down how nodes and pods come and go."),
+    "replay": ("podwright.cli.commands.replay", "Compare policies on the same stream of pods."),
+    "run": ("podwright.cli.commands.run", "Schedule pods until SIGTERM, SIGINT or SIGQUIT."),
+    "shadow": ("podwright.cli.commands.shadow", "Show what policies in shadow mode would have decided."),
+    "simulate": ("podwright.cli.commands.simulate", "Show what would happen with other nodes, pods or policies."),
+    "snapshot": ("podwright.cli.commands.snapshot", "Write down what scheduling in a cluster depends on."),
 }
-"""Subcommands and their modules. In the module, the click command has the name of the subcommand, with `_` for `-`."""
+"""Subcommands with their modules, and their short help, which is shown without importing them. In the module, the click
+command has the name of the subcommand, with `_` for `-`.
+"""
 
 
 INTERRUPTED: Final = 130
@@ -98,10 +104,23 @@ class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *COMMANDS})
 
+    def _short_help(self) -> Mapping[str, str]:
+        here = {name: command.get_short_help_str() for name, command in self.commands.items()}
+        return dict(sorted({**here, **{name: text for name, (_, text) in COMMANDS.items()}}.items()))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._short_help().items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = [CompletionItem(name, help=text) for name, text in self._short_help().items()]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*(item for item in found if item.value.startswith(incomplete)), *options]
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS and cmd_name not in self.commands:
             with uncollected():
-                module = importlib.import_module(COMMANDS[cmd_name])
+                module = importlib.import_module(COMMANDS[cmd_name][0])
             command = getattr(module, cmd_name.replace("-", "_"))
             _add_examples(command, cmd_name)
             self.add_command(command)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+import sys
 
 import click
 import pytest
@@ -44,6 +46,22 @@ def test_wrong_arguments_end_with_status_1(arguments, message):
     done = run(*arguments)
     assert (done.exit_code, done.stdout) == (1, "")
     assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param("from podwright.cli.main import main; sys.argv = ['podwright', '--help']; main()", id="help"),
+        pytest.param(
+            "from podwright.cli.completion import complete; sys.argv = ['podwright', 'q']; complete()", id="completion"
+        ),
+    ],
+)
+def test_commands_are_listed_without_being_imported(program):
+    check = "import atexit, sys; atexit.register(lambda: print('numpy' in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", f"{check}\n{program}"], capture_output=True, text=True, check=True)
+    assert "Answer cases of fair shares in a tree of queues.\n" in done.stdout
+    assert done.stdout.endswith("\nFalse\n")
 
 
 def test_without_a_command_the_help_is_shown():

@@ -19,7 +19,7 @@ from podwright.kube.options.values import OptionsError, parse_feature_gates
 from podwright.kube.plugins.guarded import load_in_time
 
 
-@click.command(short_help="Turn a KubeSchedulerConfiguration into SchedulerPolicies.")
+@click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @plugin_dirs("A directory of plugin files (*.py) that the file names.")
 @feature_gates("Kubernetes 1.37")

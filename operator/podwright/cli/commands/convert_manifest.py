@@ -17,7 +17,7 @@ _KUBE_SCHEDULER = "kube-scheduler"
 _COMMAND = ["podwright", _KUBE_SCHEDULER]
 
 
-@click.command("convert-manifest", short_help="Put Podwright in the place of kube-scheduler in its static pod.")
+@click.command("convert-manifest")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("--image", required=True, help="The image of Podwright, as the container runtime pulls it.")
 @click.option(

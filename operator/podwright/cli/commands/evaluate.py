@@ -48,7 +48,7 @@ def _with_policies(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.command(short_help="Show where a pod would go in a dumped cluster, or answer cases.")
+@click.command()
 @click.argument("files", nargs=-1, type=click.Path(allow_dash=True))
 @click.option("--check", is_flag=True, help="Compare with the `expect` of each case. Exit with 1 on any difference.")
 @click.option(

@@ -53,7 +53,7 @@ class _ExplainCommand(click.Command):
         return super().parse_args(ctx, args)
 
 
-@click.command(cls=_ExplainCommand, short_help="Explain why a pod waits, and what would help.")
+@click.command(cls=_ExplainCommand)
 @click.argument("target", metavar="KIND/NAME", shell_complete=lambda _ctx, _param, typed: kinds_like(typed))
 @with_cluster
 @click.option(

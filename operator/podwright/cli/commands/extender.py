@@ -18,7 +18,6 @@ from podwright.kube.options.values import OptionsError
 
 
 @click.command(
-    short_help="Answer a kube-scheduler as its scheduler extender.",
     params=[flag(option, as_kube_scheduler=False) for option in (*EXTENDER_OPTIONS, *COMMON_OPTIONS)],
 )
 def extender(**values: Any) -> None:

@@ -16,7 +16,7 @@ from podwright.policies.new_plugin import PLUGINS, dashed, files_of
 from podwright.policies.suite_names import PATTERNS
 
 
-@click.group(short_help="Write plugins and test them.")
+@click.group()
 def plugin() -> None:
     """Write plugins and test them."""
 

@@ -22,7 +22,7 @@ from podwright.policies.lint import lint as findings_of
 from podwright.simulator.manifests import ManifestError, read_manifests
 
 
-@click.group(short_help="Check policies before they are applied.")
+@click.group()
 def policy() -> None:
     """Check policies before they are applied."""
 

@@ -11,7 +11,7 @@ from podwright.simulator.evaluations.cases import CaseError, read_cases
 from podwright.simulator.evaluations.queue_shares import answer
 
 
-@click.command(short_help="Answer cases of fair shares in a tree of queues.")
+@click.command()
 @click.option(
     "--shares",
     "files",

@@ -21,7 +21,7 @@ from podwright.simulator.replay.record import record as run_recording
 from podwright.simulator.snapshot import SnapshotError
 
 
-@click.command(short_help="Write down how nodes and pods come and go.")
+@click.command()
 @click.option(
     "-o", "--output", default="-", metavar="FILE", help="Where to write. `.gz` packs it. Default: standard output."
 )

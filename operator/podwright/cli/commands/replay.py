@@ -35,7 +35,7 @@ from podwright.simulator.snapshot import SnapshotError, read_snapshot
 PROGRESS_SECONDS: Final = 10.0
 
 
-@click.command(short_help="Compare policies on the same stream of pods.")
+@click.command()
 @click.argument("stream", type=click.Path(exists=True, dir_okay=False))
 @click.option(
     "--nodes",

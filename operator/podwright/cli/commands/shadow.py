@@ -19,7 +19,7 @@ PATH: Final = "/debug/shadow"
 SHOWN: Final = 10
 
 
-@click.group(short_help="Show what policies in shadow mode would have decided.")
+@click.group()
 def shadow() -> None:
     """Show what policies with mode Shadow would have decided beside the scheduler that places the pods."""
 

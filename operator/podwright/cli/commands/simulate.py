@@ -27,7 +27,7 @@ _NO_CHANGE: Final = Hypothesis(
 )
 
 
-@click.command(short_help="Show what would happen with other nodes, pods or policies.")
+@click.command()
 @with_cluster
 @click.option(
     "--add-nodes",

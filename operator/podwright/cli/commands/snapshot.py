@@ -23,7 +23,7 @@ SHOWN_MISSING: Final = 50
 """How many kinds and ConfigMaps that are missing are listed."""
 
 
-@click.command(short_help="Write down what scheduling in a cluster depends on.")
+@click.command()
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option(
     "-o", "--output", default="-", metavar="FILE", help="Where to write. `.gz` packs it. Default: standard output."
