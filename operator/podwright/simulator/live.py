@@ -23,7 +23,6 @@ from podwright.core.plugins.rules.params import ConfigMap
 from podwright.kube.client import access
 from podwright.kube.client.credentials import credentials
 from podwright.kube.client.errors import ConfigError, status_of
-from podwright.kube.client.http import Http
 from podwright.kube.kinds import (
     LOCAL_POLICY,
     PLUGINS_POD_GROUPS,
@@ -34,7 +33,6 @@ from podwright.kube.kinds import (
     Resource,
     params_in,
 )
-from podwright.kube.node_signals.numbers import Numbers, current_numbers
 from podwright.simulator import params
 from podwright.simulator.redaction import redacted
 from podwright.simulator.snapshot import NOT_SERVED, Snapshot, SnapshotError, group_kind
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
     from kubernetes.client import ApiClient
 
     from podwright.kube.client.api_client import ApiReader
+    from podwright.kube.node_signals.numbers import Numbers
 
 WORKLOADS: Final = (
     Resource("Deployment", "apps", "v1", "deployments", namespaced=True),
@@ -159,6 +158,9 @@ def _config_map(reader: ApiReader, config_map: ConfigMap, namespace: str) -> tup
 
 
 async def _numbers(connection: Connection, nodes: int) -> tuple[Numbers, Mapping[str, str]]:
+    from podwright.kube.client.http import Http  # noqa: PLC0415 -- see api_client
+    from podwright.kube.node_signals.numbers import current_numbers  # noqa: PLC0415 -- likewise
+
     http = Http(connection.credentials())
     try:
         return await current_numbers(connection.signals, http, nodes)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from podwright.api.compile import Classes
 from podwright.api.local_policy import LOCAL_KIND
@@ -43,11 +43,13 @@ from podwright.engine.plugins.guard import PluginGuard
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.engine.policies.policy_plugins import Conduct
-from podwright.kube.node_signals.numbers import Numbers
 from podwright.simulator import params
 from podwright.simulator.evaluations.cases import NOW
 from podwright.simulator.snapshot import NOT_SERVED, Snapshot, group_kind
 from podwright.simulator.world import World
+
+if TYPE_CHECKING:
+    from podwright.kube.node_signals.numbers import Numbers
 
 Raw = Mapping[str, Any]
 

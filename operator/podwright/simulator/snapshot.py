@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -27,8 +27,10 @@ from podwright.core.objects.pod_group import KIND as GROUP_KIND
 from podwright.core.objects.raw import json_type
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
 from podwright.kube.client.json_text import innermost_open, loads
-from podwright.kube.node_signals.numbers import Numbers
 from podwright.simulator.manifests import ManifestError, documents_of
+
+if TYPE_CHECKING:
+    from podwright.kube.node_signals.numbers import Numbers
 
 Raw = Mapping[str, Any]
 

@@ -64,6 +64,14 @@ def test_commands_are_listed_without_being_imported(program):
     assert done.stdout.endswith("\nFalse\n")
 
 
+@pytest.mark.parametrize("command", ["evaluate", "explain", "policy", "replay", "simulate", "snapshot"])
+def test_no_client_is_imported_for_files(command):
+    program = f"import sys; from podwright.cli.main import main; main.get_command(None, {command!r})"
+    check = "sys.exit(', '.join({'aiohttp', 'kubernetes'} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", f"{program}; {check}"], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == ""
+
+
 def test_without_a_command_the_help_is_shown():
     done = run()
     assert done.exit_code == 1

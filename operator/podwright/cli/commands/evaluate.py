@@ -29,7 +29,6 @@ from podwright.kube.options.values import (
     parse_feature_gates,
 )
 from podwright.kube.plugins.guarded import load_in_time
-from podwright.sandbox.pods import requests_from_limits
 from podwright.simulator.evaluations.cases import Case, CaseError, read_cases, run_case
 from podwright.simulator.evaluations.comparison import differences
 from podwright.simulator.evaluations.dump import EvaluationOptions, dump_kinds, evaluate_pod
@@ -247,6 +246,8 @@ def _with_requests(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     spec = pod.get("spec")
     if not isinstance(spec, dict):
         return pod
+    from podwright.sandbox.pods import requests_from_limits  # noqa: PLC0415 -- the sandbox imports a server
+
     lists = {field: spec[field] for field in ("containers", "initContainers") if isinstance(spec.get(field), list)}
     changed = {
         field: [requests_from_limits(each) if isinstance(each, dict) else each for each in containers]

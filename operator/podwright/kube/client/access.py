@@ -11,11 +11,13 @@ import asyncio
 import logging
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from podwright.kube.client.errors import AccessError, ApiError
-from podwright.kube.client.http import Http
 from podwright.kube.kinds import InNamespace, Resource
+
+if TYPE_CHECKING:
+    from podwright.kube.client.http import Http
 
 log = logging.getLogger(__name__)
 

@@ -18,11 +18,10 @@ from urllib3.exceptions import HTTPError, InsecureRequestWarning
 from podwright.kube.client.answers import Answer
 from podwright.kube.client.credentials.credentials import Credentials
 from podwright.kube.client.errors import TooLongError, UnreachableError
-from podwright.kube.client.http import REQUEST_SECONDS, USER_AGENT
 from podwright.kube.client.media_types import JSON
 from podwright.kube.client.pages import PAGE_SIZE, SMALLER, next_limit
 from podwright.kube.client.response import BODY_LIMIT
-from podwright.kube.client.wire import CONNECT_SECONDS
+from podwright.kube.client.wire import CONNECT_SECONDS, REQUEST_SECONDS, USER_AGENT
 
 
 class _Client(ApiClient):

@@ -23,7 +23,6 @@ import orjson
 from multidict import CIMultiDict
 from yarl import URL
 
-from podwright import __version__
 from podwright.engine.metrics.metrics import Metrics
 from podwright.kube.client.answers import Answer, retry_after_seconds
 from podwright.kube.client.credentials.credentials import Credentials, Headers, Source
@@ -32,10 +31,15 @@ from podwright.kube.client.media_types import JSON
 from podwright.kube.client.metrics import NO_ANSWER, HostMetrics
 from podwright.kube.client.response import BODY_LIMIT
 from podwright.kube.client.retry import RetryPolicy
-from podwright.kube.client.wire import CONNECT_SECONDS, BeforeWrite, ConnectionPool, host_and_port
+from podwright.kube.client.wire import (
+    CONNECT_SECONDS,
+    REQUEST_SECONDS,
+    USER_AGENT,
+    BeforeWrite,
+    ConnectionPool,
+    host_and_port,
+)
 
-USER_AGENT: Final = f"podwright/{__version__}"
-REQUEST_SECONDS: Final = 30.0
 READ_RETRY: Final = RetryPolicy(
     shortest=0.05,
     longest=5.0,

@@ -14,11 +14,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from podwright.kube.client.errors import TooLongError
-from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import JSON
+
+if TYPE_CHECKING:
+    from podwright.kube.client.http import Http
 
 PAGE_SIZE: Final = 500
 PAGE_BYTES: Final = 1 << 23

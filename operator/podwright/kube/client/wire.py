@@ -21,12 +21,15 @@ from urllib.parse import urlsplit
 
 from yarl import URL
 
+from podwright import __version__
 from podwright.kube.client.answers import Answer
 from podwright.kube.client.errors import TooLongError, UnreachableError
 from podwright.kube.client.media_types import JSON
 from podwright.kube.client.response import ResponseError, ResponseReader, ResponseTooLongError
 from podwright.kube.deadline import Deadline
 
+USER_AGENT: Final = f"podwright/{__version__}"
+REQUEST_SECONDS: Final = 30.0
 CONNECT_SECONDS: Final = 10.0
 ADDRESS_SECONDS: Final = 3.0
 """How long one of several addresses of the host may take before the next is tried."""

@@ -16,8 +16,9 @@ from podwright.engine.process.side_thread import NoAnswerError, SideThread
 from podwright.kube.bounded_files import read_at_most
 from podwright.kube.client.credentials.tls import tls_context
 from podwright.kube.client.errors import ConfigError
-from podwright.kube.client.http import USER_AGENT, Http
+from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import JSON
+from podwright.kube.client.wire import USER_AGENT
 from podwright.kube.kinds import NODE_METRICS
 
 CHUNK: Final = 1 << 13
