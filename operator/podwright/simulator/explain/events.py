@@ -12,6 +12,7 @@ from podwright.core.framework.cluster_events import (
     ASSIGNED_POD,
     NODE,
     POD,
+    SIGNAL,
     TIME,
     UNSCHEDULED_POD,
     Action,
@@ -25,9 +26,10 @@ _SUBJECTS: Final = {
     NODE: "a node",
     POD: "the pod itself",
     UNSCHEDULED_POD: "another member of its group",
-    TIME: "the time",
     ANY: "anything",
 }
+_SINGLE: Final = {SIGNAL: "a signal of a node changes", TIME: "the time changes"}
+"""What has one event only, whatever actions a plugin registers for."""
 _KINDS: Final = {PLUGINS_KIND: f"PodGroup of {PLUGINS_API}"}
 _VERBS: Final = {
     Action.ADD: "is added",
@@ -57,11 +59,22 @@ def events_for(framework: Framework, plugins: Collection[str]) -> tuple[str, ...
         part for plugin in sorted(plugins) for hint in framework.hints.get(plugin, ()) for part in hint.event.parts
     ]
     for part in sorted(parts, key=lambda part: part.resource not in _SUBJECTS):
-        found[_words(part)] = None
+        if _can_happen(part):
+            found[_words(part)] = None
     return tuple(found)
 
 
+def _can_happen(event: ClusterEvent) -> bool:
+    """False for actions of nodes on pods, and the reverse, which are part of Action.UPDATE."""
+    name = event.action.name or ""
+    if event.resource in (ANY, *_SINGLE):
+        return True
+    return not name.startswith("UPDATE_POD_" if event.resource == NODE else "UPDATE_NODE_")
+
+
 def _words(event: ClusterEvent) -> str:
+    if event.resource in _SINGLE:
+        return _SINGLE[event.resource]
     subject = _SUBJECTS.get(event.resource)
     if subject is None:
         verb = _VERBS[event.action] if event.action in (Action.ADD, Action.DELETE) else "changes"

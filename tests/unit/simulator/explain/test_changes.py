@@ -14,7 +14,7 @@ from podwright.simulator.explain.results import State, as_object
 from support.explain.kit import KINDS
 from support.explain.objects import cluster, full, node, waiting
 from support.explain.situations import SITUATIONS
-from support.objects.builders import make_taint
+from support.objects.builders import make_policy, make_taint
 
 
 def state_of(loaded):
@@ -107,6 +107,15 @@ def test_events_have_the_names_that_people_use_for_kinds():
     events = {event for each in SITUATIONS for event in each.cluster.explain(each.pod, changes=False).events}
     assert "a PodGroup of scheduling.x-k8s.io is added" in events
     assert not [event for event in events if "v1alpha1" in event]
+
+
+def test_events_of_a_rule_say_only_what_can_happen():
+    rules = {"filters": [{"name": "night", "expression": "now.getHours() > 24", "message": "at night"}]}
+    events = cluster([node("a")], policies=[make_policy("night", rules=rules)]).explain(waiting(), changes=False).events
+    assert "the time changes" in events
+    assert "the pod itself gets other labels" in events
+    assert not [event for event in events if event.startswith("the pod") and ("taints" in event or "alloc" in event)]
+    assert sum("time" in event for event in events) == 1
 
 
 def test_many_victims_are_counted_in_the_text():
