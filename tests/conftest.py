@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from podwright.engine.binding import debug
+from podwright.testing import processes
 from support.control_plane.operator_process import binding_cycle_violations
 from support.properties import examples
 
@@ -24,6 +25,9 @@ settings.register_profile(
     "podwright", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("podwright")
+
+# No test is about the time after which a wait gives up.
+processes.patience = 3.0
 
 pytest_plugins = ["support.control_plane.fixtures", "support.monitoring.prometheus"]
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from podwright.testing import processes
 from podwright.testing.objects import collection_path, object_path, pod
 
 Json = dict[str, Any]
@@ -172,7 +173,7 @@ def wait_until(condition: Callable[[], bool], timeout: float, expected: str) -> 
     `timeout`: seconds of pauses. The time that the condition takes does not count, so that a busy machine gets longer.
     """
     waiter = threading.Event()
-    for _ in range(max(1, int(timeout / 0.05))):
+    for _ in range(max(1, int(timeout * processes.patience / 0.05))):
         if condition():
             return
         waiter.wait(0.05)

@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any, Self
 
 import yaml
 
-from podwright.testing import servers
+from podwright.testing import processes, servers
 from podwright.testing.binaries import Binaries
 from podwright.testing.bulk import Bulk
 from podwright.testing.client import ApiError, Client
@@ -123,7 +124,8 @@ class ControlPlane:
     def stop(self, *, keep_logs: bool = False) -> None:
         """Kills all processes and removes the folder. With `keep_logs`, keeps the logs and prints their path to stderr."""
         self.client.close()
-        for process in (*reversed(self._components), self.api_server, self.etcd):
+        self.kill_components()
+        for process in (self.api_server, self.etcd):
             process.kill()
         if not self.folder.exists():
             return
@@ -131,6 +133,11 @@ class ControlPlane:
             print(f"the control plane's logs are in {self._work.keep()}", file=sys.stderr, flush=True)
         else:
             self._work.remove()
+
+    def kill_components(self) -> None:
+        """Kills everything except etcd and the API server."""
+        while self._components:
+            self._components.pop().kill()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -155,7 +162,7 @@ class ControlPlane:
             env=self._environ,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=120 * processes.patience,
             check=False,
         )
         if done.returncode:
@@ -163,15 +170,29 @@ class ControlPlane:
         return done.stdout
 
     def apply(self, *manifests: str | Path | Mapping[str, Any]) -> str:
-        """Runs `kubectl apply` for files, kustomization folders, YAML text or objects, and returns its stdout."""
+        """Runs `kubectl apply` for files, kustomization folders, YAML text or objects, and returns its stdout.
+
+        The API server lists a new kind some 2 seconds after it serves it. Until then, kubectl does not find the kind,
+        and this runs it again.
+        """
         outputs = []
         for manifest in manifests:
             if isinstance(manifest, Path):
-                outputs.append(self.kubectl("apply", "-k" if manifest.is_dir() else "-f", str(manifest)))
+                outputs.append(self._apply("-k" if manifest.is_dir() else "-f", str(manifest)))
             else:
                 text = manifest if isinstance(manifest, str) else yaml.safe_dump(dict(manifest))
-                outputs.append(self.kubectl("apply", "-f", "-", stdin=text))
+                outputs.append(self._apply("-f", "-", stdin=text))
         return "".join(outputs)
+
+    def _apply(self, *arguments: str, stdin: str | None = None) -> str:
+        deadline = time.monotonic() + 10 * processes.patience
+        while True:
+            try:
+                return self.kubectl("apply", *arguments, stdin=stdin)
+            except KubectlError as error:
+                if "no matches for kind" not in error.output or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.2)
 
     def service_account_kubeconfig(self, namespace: str, name: str, hours: int = 12) -> Path:
         """A kubeconfig with a token that the API server issues for a service account.

@@ -29,6 +29,8 @@ if os.getppid() != parent:
 os.execv(sys.argv[2], sys.argv[2:])
 """
 _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="podwright-spawner")
+patience = 1.0
+"""All timeouts of this package are multiplied by this. Tests raise it, because a busy machine must not fail them."""
 _PORTS = range(20000, 32000)  # below the ephemeral ports, so that no outgoing connection takes a port during a restart
 
 
@@ -91,7 +93,7 @@ class Process:
         if self._child is None:
             raise ProcessError(f"{self.name} was never started")
         try:
-            return self._child.wait(timeout)
+            return self._child.wait(timeout * patience)
         except subprocess.TimeoutExpired:
             raise ProcessError(f"{self.name} is still running after {timeout:g} s\n{self.log_tail()}") from None
 
@@ -100,7 +102,7 @@ class Process:
         if self._child is not None and self.alive:
             self._child.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._child.wait(grace)
+                self._child.wait(grace * patience)
         self.kill()
 
     def kill(self) -> None:
@@ -125,7 +127,7 @@ class Process:
 
     def wait_ready(self, ready: Callable[[], bool], timeout: float) -> None:
         """Waits at most `timeout` seconds until `ready()`. Raises ProcessError, also if the process ends first."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout * patience
         while not ready():
             if not self.alive:
                 raise ProcessError(f"{self.name} ended with status {self.returncode}\n{self.log_tail()}")

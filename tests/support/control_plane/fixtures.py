@@ -35,6 +35,7 @@ _BINARIES = pytest.StashKey[Binaries]()
 _BUILD_ERROR = pytest.StashKey[str]()
 _LOGS = "the control plane's logs are kept in"
 _KEPT = pytest.StashKey[list[str]]()
+_SHARED = pytest.StashKey[ControlPlane]()
 _NAMESPACED = (
     "/apis/apps/v1/{}/deployments", "/apis/apps/v1/{}/statefulsets", "/apis/apps/v1/{}/daemonsets",
     "/apis/apps/v1/{}/replicasets", "/apis/batch/v1/{}/jobs", "/apis/policy/v1/{}/poddisruptionbudgets",
@@ -95,6 +96,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+    """Kill what a file has left running on the shared control plane, for example after a failure, because it would
+    disturb the next file.
+    """
+    yield
+    if (cluster := item.config.stash.get(_SHARED, None)) and (nextitem is None or nextitem.path != item.path):
+        cluster.kill_components()
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for folder in summary.collected(terminalreporter, _LOGS):
         terminalreporter.write_line(f"{_LOGS} {folder}")
@@ -148,7 +159,7 @@ def control_plane(
 ) -> Iterator[ControlPlane]:
     """etcd and kube-apiserver, started once. Tests remove their objects, or create them in `namespace`."""
     flags = authorities.flags(tmp_path_factory.mktemp("authorities"))
-    cluster = ControlPlane(binaries=binaries, api_server_flags=flags).start()
+    cluster = request.config.stash[_SHARED] = ControlPlane(binaries=binaries, api_server_flags=flags).start()
     yield cluster
     failed = request.session.testsfailed > 0
     if failed:

@@ -23,13 +23,14 @@ import yaml
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.engine.binding import debug
-from podwright.testing import ControlPlane, Process, wait_until
+from podwright.testing import ControlPlane, KubectlError, Process, wait_until
 from podwright.testing.processes import ProcessError, free_port
 
 CHECKOUT = Path(__file__).parents[3]
 BASE = CHECKOUT / "manifests" / "base"
 ACCOUNT = ("podwright-system", "podwright")
-POLICIES = "/apis/podwright.dev/v1alpha1/schedulerpolicies"
+GROUP = "/apis/podwright.dev/v1alpha1"
+POLICIES = f"{GROUP}/schedulerpolicies"
 ANNOTATION = "podwright.dev/decision"
 DEPLOYED_PORT = "--secure-port=10259"
 POD_ENVIRON = {"PODWRIGHT_LEADER_ELECT_RESOURCE_NAMESPACE": ACCOUNT[0], "POD_NAMESPACE": ACCOUNT[0]}
@@ -55,7 +56,7 @@ class Operator:
     """Where its lines start in the log file, which operators of the same name share."""
     scheme: str = "http"
 
-    def get(self, path: str, token: str = "", seconds: float = 5) -> tuple[int, str]:
+    def get(self, path: str, token: str = "", seconds: float = 30) -> tuple[int, str]:
         """GET from its port. Returns the status and the body; status 0 without a response within these seconds. Does
         not verify certificates.
         """
@@ -79,7 +80,7 @@ class Operator:
         neither less nor greater.
         """
         wanted = [f'{key}="{value}"' for key, value in labels.items()]
-        status, text = self.get("/metrics", seconds=30)
+        status, text = self.get("/metrics")
         if status == 0:
             return math.nan
         lines = text.splitlines()
@@ -115,6 +116,24 @@ def install(cluster: ControlPlane) -> None:
     """Apply manifests/base. Without controllers, its Deployment starts no pods."""
     cluster.apply(BASE)
     wait_until(lambda: cluster.client.raw("GET", POLICIES)[0] == 200, 30, "the API server serves policies")
+
+
+def wait_listed(cluster: ControlPlane, kind: str) -> None:
+    """Wait until kubectl finds a kind of ours, by its plural. The API server lists it some 2 seconds after it serves it."""
+
+    def listed() -> bool:
+        status, body = cluster.client.raw("GET", GROUP)
+        return status == 200 and kind in {each["name"] for each in json.loads(body)["resources"]}
+
+    wait_until(listed, 30, f"the API server lists {kind}")
+
+
+def may(cluster: ControlPlane, kubeconfig: Path, *what: str) -> bool:
+    """Whether somebody may do this, for example `list nodes`. The API server learns of a new role by a watch."""
+    try:
+        return cluster.kubectl("auth", "can-i", *what, kubeconfig=kubeconfig).strip() == "yes"
+    except KubectlError:  # kubectl exits with 1 for "no"
+        return False
 
 
 def start(
@@ -179,12 +198,13 @@ def reused(cluster: ControlPlane, *arguments: str) -> Iterator[Operator]:
     """An operator with these arguments that goes on after the block, for the next one with the same arguments.
 
     Any other start of an operator on the cluster stops it, and so does the end of the test's module. Its log starts
-    with the block.
+    with the block, and it knows the nodes and placed pods of that time: watches have no common order.
     """
     known, operator = _reused.get(cluster, (None, None))
     if operator is None or known != arguments or not operator.process.alive:
         operator = start(cluster, *arguments)
         _reused[cluster] = arguments, operator
+    wait_until(lambda: _known(operator) == _there(cluster), 30, "the operator knows the nodes and placed pods")
     yield replace(operator, log_start=operator.process.log.stat().st_size)
     assert operator.process.alive, operator.process.log_tail()
 
@@ -194,6 +214,19 @@ def stop_reused(*clusters: ControlPlane) -> None:
     for cluster in clusters or tuple(_reused):
         if cluster in _reused:
             _reused.pop(cluster)[1].process.stop(30)
+
+
+def wait_known(operator: Operator, nodes: int, pods: int) -> None:
+    """Wait until the operator knows so many nodes and placed pods. Watches have no common order, so it may see a pod
+    before a node that was created earlier.
+    """
+    wait_until(lambda: _known(operator) == (nodes, pods), 30, f"the operator knows {nodes} nodes and {pods} pods")
+
+
+def wait_accepted(cluster: ControlPlane, policy: str) -> None:
+    """Wait until the operator has accepted a SchedulerPolicy."""
+    accepted = lambda: condition(cluster.client.get(f"{POLICIES}/{policy}"), "Accepted").get("status") == "True"
+    wait_until(accepted, 30, f"policy {policy} is accepted")
 
 
 # Reading the cluster
@@ -226,6 +259,18 @@ def over_committed(cluster: ControlPlane) -> dict[str, str]:
         if excess:
             found[node.name] = str(excess)
     return found
+
+
+def _there(cluster: ControlPlane) -> tuple[int, int]:
+    """The number of nodes, and of pods on nodes that have not finished."""
+    placed = [pod for pod in map(parse_pod, pods(cluster)) if pod.node_name and not pod.finished]
+    return len(cluster.client.items("/api/v1/nodes")), len(placed)
+
+
+def _known(operator: Operator) -> tuple[float, float]:
+    """The same as the operator knows it."""
+    nodes, pods = (operator.metric("scheduler_cache_size", type=kind) for kind in ("nodes", "pods"))
+    return nodes, pods
 
 
 def foreign_marks(raw: Mapping[str, Any]) -> list[str]:
