@@ -30,8 +30,7 @@ profiles:
 
 
 @pytest.fixture
-def cluster(empty_cluster):
-    kit.install(empty_cluster)
+def cluster(installed, empty_cluster):
     empty_cluster.bulk.create([node(name, cpu="4", memory="8Gi") for name in ("node-a", "node-b")])
     return empty_cluster
 

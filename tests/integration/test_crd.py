@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from podwright.testing import ControlPlane, KubectlError, wait_until
+from support.control_plane import operator_process as kit
 from support.objects import policies as files
 
 GROUP = "/apis/podwright.dev/v1alpha1/schedulerpolicies"
@@ -18,8 +19,7 @@ GROUP = "/apis/podwright.dev/v1alpha1/schedulerpolicies"
 def served(control_plane: ControlPlane) -> ControlPlane:
     """The control plane with the CRD established. The CRD stays, since other tests need it."""
     control_plane.apply(files.CRD)
-    control_plane.kubectl("wait", "--for=condition=Established", f"crd/{files.load(files.CRD)['metadata']['name']}")
-    wait_until(lambda: control_plane.client.raw("GET", GROUP)[0] == 200, 30, "the API server serves policies")
+    kit.wait_listed(control_plane, "schedulerpolicies")
     return control_plane
 
 

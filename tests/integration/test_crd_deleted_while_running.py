@@ -40,12 +40,8 @@ def test_the_operator_goes_on_without_the_crd_and_watches_policies_again_when_it
         cluster.client.create(pod("meanwhile", namespace, scheduler="podwright"))
         kit.wait_bound(cluster, namespace, 2)
         kit.install(cluster)
-        cluster.client.create(packing("second"))
-        wait_until(
-            lambda: kit.condition(cluster.client.get(f"{kit.POLICIES}/second"), "Accepted").get("status") == "True",
-            60,
-            "the new policy is accepted",
-        )
+        cluster.apply(packing("second"))
+        kit.wait_accepted(cluster, "second")
         cluster.client.create(pod("after", namespace, scheduler="podwright"))
         kit.wait_bound(cluster, namespace, 3)
         assert kit.decision(cluster.client.read(pod("meanwhile", namespace)))["policy"] == "built-in-default"

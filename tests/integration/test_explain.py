@@ -56,21 +56,13 @@ def set_up(cluster, operator, situation):
     """
     nodes, pods = (situation.cluster.objects[kind] for kind in ("nodes", "pods"))
     empty(cluster.client)
-    wait_known(operator, 0, 0)
+    kit.wait_known(operator[0], 0, 0)
     for raw in nodes:
         create(cluster, raw, "Node")
     for raw in pods:
         create(cluster, raw, "Pod")
-    wait_known(operator, len(nodes), len(pods))
+    kit.wait_known(operator[0], len(nodes), len(pods))
     return create(cluster, situation.pod, "Pod")
-
-
-def wait_known(operator, nodes, pods):
-    def known():
-        sizes = [operator[0].metric("scheduler_cache_size", type=kind) for kind in ("nodes", "pods")]
-        return sizes == [nodes, pods]
-
-    wait_until(known, 30, f"the operator knows {nodes} nodes and {pods} pods")
 
 
 def wait_decided(cluster, pod, reason):

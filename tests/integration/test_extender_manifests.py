@@ -42,9 +42,6 @@ def installed(empty_cluster, binaries, tmp_path):
     for _ in range(2):  # it can be repeated
         subprocess.run([FOLDER / "certificates", tmp_path / "issued"], env=environ, check=True, capture_output=True)
     empty_cluster.apply(FOLDER)
-    empty_cluster.kubectl(
-        "wait", "--for", "condition=established", "crd/schedulerpolicies.podwright.dev", "--timeout=30s"
-    )
     wait_until(lambda: empty_cluster.client.raw("GET", kit.POLICIES)[0] == 200, 30, "the API server serves policies")
     empty_cluster.apply(FOLDER / "policy.yaml")
     return empty_cluster, tmp_path / "issued"
@@ -94,7 +91,7 @@ def status(extender, issued, path, certificate=None):
         f"https://127.0.0.1:{extender.port}{path}", b"{}", {"Content-Type": "application/json"}, method="POST"
     )
     try:
-        with urllib.request.urlopen(request, timeout=10, context=context) as response:
+        with urllib.request.urlopen(request, timeout=60, context=context) as response:
             return response.status
     except urllib.error.HTTPError as error:
         return error.code
@@ -108,7 +105,7 @@ def metrics_status(issued, port, token):
     context.check_hostname = False
     request = urllib.request.Request(f"https://127.0.0.1:{port}/metrics", headers={"Authorization": f"Bearer {token}"})
     try:
-        with urllib.request.urlopen(request, timeout=10, context=context) as response:
+        with urllib.request.urlopen(request, timeout=60, context=context) as response:
             return response.status
     except urllib.error.HTTPError as error:
         return error.code
@@ -165,7 +162,7 @@ def test_the_plain_service_needs_no_certificates_and_cannot_bind(empty_cluster, 
         request = urllib.request.Request(
             f"http://127.0.0.1:{port}/bind", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=10) as response:
+        with urllib.request.urlopen(request, timeout=60) as response:
             assert "forbidden" in json.load(response)["Error"]
     finally:
         scheduler.stop()

@@ -36,8 +36,7 @@ ALLOWED_ONLY = {
 
 
 @pytest.fixture
-def cluster(empty_cluster):
-    kit.install(empty_cluster)
+def cluster(installed, empty_cluster):
     empty_cluster.client.create(POLICY)
     empty_cluster.bulk.create([node(f"node-{each}") for each in "abcd"])
     return empty_cluster
@@ -53,6 +52,7 @@ def test_kube_scheduler_places_pods_by_a_policy(cluster, namespace, node_cache):
         "bindVerb": "bind",
         "weight": 100,
         "nodeCacheCapable": node_cache,
+        "httpTimeout": "60s",  # a request that takes longer is repeated, and counts again
     }
     scheduler = cluster.start_scheduler({"extenders": [configured]})
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from contextlib import ExitStack
 
 import pytest
 
@@ -51,7 +52,9 @@ def scraped(cluster, empty_cluster, namespace):
     for name in ("a", "b"):
         cluster.client.create(node(name))
     scheduler = cluster.start_scheduler(name="measured", flags=[f"--authorization-always-allow-paths={PATHS}"])
-    with kit.running(cluster) as operator:
+    with ExitStack() as stack:
+        stack.callback(scheduler.stop, 30)
+        operator = stack.enter_context(kit.running(cluster))
         for name in ("default-scheduler", "podwright"):
             for number in range(3):
                 cluster.client.create(pod(f"{name}-{number}", namespace, scheduler=name))
@@ -61,9 +64,7 @@ def scraped(cluster, empty_cluster, namespace):
         theirs = kit.Operator(scheduler, int(port), scheme="https")
         wait_until(lambda: rejected(theirs) and rejected(operator), 30, "both have rejected a pod")
         paths = ("/metrics", "/metrics/resources")
-        found = {path: tuple(families(each.get(path)[1]) for each in (theirs, operator)) for path in paths}
-    scheduler.stop(30)
-    return found
+        return {path: tuple(families(each.get(path)[1]) for each in (theirs, operator)) for path in paths}
 
 
 def test_names_types_labels_and_buckets_are_kube_schedulers_and_what_is_missing_is_documented(scraped):

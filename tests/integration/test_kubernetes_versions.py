@@ -144,14 +144,6 @@ def both(operator: kit.Operator, empty_cluster: ControlPlane) -> ControlPlane:
     return empty_cluster
 
 
-def _wait_known(operator: kit.Operator, nodes: int, pods: int) -> None:
-    """Waits until Podwright knows so many nodes and placed pods: watches have no common order. kube-scheduler decides
-    later.
-    """
-    sizes = lambda: [operator.metric("scheduler_cache_size", type=kind) for kind in ("nodes", "pods")]
-    wait_until(lambda: sizes() == [nodes, pods], 30, f"{nodes} nodes and {pods} pods are known")
-
-
 def test_storage_capacity_counts_as_in_the_kube_scheduler_of_this_version(both, operator, namespace):
     """Both nodes have room: `storage` has far more than the claim needs, `cpu` just enough, but more CPU."""
     both.bulk.create([node("storage", cpu="4"), node("cpu", cpu="16")])
@@ -173,7 +165,7 @@ def test_storage_capacity_counts_as_in_the_kube_scheduler_of_this_version(both, 
     ]
     for body in (*shared, *(_capacity(namespace, storage_class, *of) for of in (("storage", "1Ti"), ("cpu", "10Gi")))):
         both.client.create(body)
-    _wait_known(operator, 2, 0)
+    kit.wait_known(operator, 2, 0)
     try:
         chosen = {name: _node_for_claim(both, namespace, name, storage_class) for name in (OURS, THEIRS)}
     finally:
@@ -203,7 +195,7 @@ def test_balance_counts_as_a_change_since_1_36(both, operator, namespace):
     both.bulk.create([node(name, cpu="10", memory="10Gi") for name in ("lopsided", "even")])
     for name, cpu, memory in (("lopsided", "6", "1Mi"), ("even", "3500m", "2560Mi")):
         both.client.create(pod(f"on-{name}", namespace, scheduler="none", cpu=cpu, memory=memory, nodeName=name))
-    _wait_known(operator, 2, 2)
+    kit.wait_known(operator, 2, 2)
     theirs = "lopsided" if MINOR >= 36 else "even"
     assert _chosen(both, namespace, cpu="1m", memory="3Gi") == {OURS: "lopsided", THEIRS: theirs}
 
@@ -214,7 +206,7 @@ def test_the_images_of_volumes_count_since_1_36(both, operator, namespace):
     with_image = node("image", cpu="8")
     with_image["status"]["images"] = [{"names": ["example.com/data:1"], "sizeBytes": 900 * 1024 * 1024}]
     both.bulk.create([with_image, node("cpu", cpu="10")])
-    _wait_known(operator, 2, 0)
+    kit.wait_known(operator, 2, 0)
     volumes = [{"name": "data", "image": {"reference": "example.com/data:1"}}]
     theirs = "image" if MINOR >= 36 else "cpu"
     assert _chosen(both, namespace, cpu="1", memory=None, volumes=volumes) == {OURS: "image", THEIRS: theirs}

@@ -51,7 +51,7 @@ def read(url):
     unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
     context = unverified if url.startswith("https:") else None
     try:
-        return urllib.request.urlopen(url, timeout=5, context=context).read().decode()
+        return urllib.request.urlopen(url, timeout=60, context=context).read().decode()
     except OSError:
         return ""
 

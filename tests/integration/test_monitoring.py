@@ -34,7 +34,7 @@ class Prometheus:
 
     def get(self, path, **query):
         try:
-            with urllib.request.urlopen(f"{self._url}{path}?{urllib.parse.urlencode(query)}", timeout=10) as response:
+            with urllib.request.urlopen(f"{self._url}{path}?{urllib.parse.urlencode(query)}", timeout=60) as response:
                 return json.loads(response.read()).get("data") if path.startswith("/api") else response.status
         except OSError:
             return None

@@ -101,7 +101,7 @@ def test_the_last_good_generation_stays_active_after_a_restart_of_the_operator(c
     only_blue = {"podSelector": {"matchLabels": {"colour": "blue"}}}
     cluster.client.create(policy("by-name", {"type": "NodeName"}, match=only_blue))
     with kit.running(cluster):
-        wait_until(lambda: accepted(cluster, "by-name").get("status") == "True", 20, "the policy is accepted")
+        kit.wait_accepted(cluster, "by-name")
         cluster.client.patch(policy("by-name", {}), {"spec": {"match": None}})
         wait_until(
             lambda: accepted(cluster, "by-name")["observedGeneration"] == 2, 20, "the second generation is accepted"
@@ -189,9 +189,7 @@ def test_pods_of_other_schedulers_use_up_resources(cluster, namespace):
         kit.wait_bound(cluster, namespace, 2, 20)
         assert cluster.client.read(pod("ours", namespace))["spec"]["nodeName"] == "roomy"
         cluster.client.create(pod("later", namespace, scheduler="other-scheduler", cpu="800m", nodeName="roomy"))
-        # Watches have no common order.
-        known = lambda: operator.metric("scheduler_cache_size", type="pods")
-        wait_until(lambda: known() == 3, 30, "the operator knows the other scheduler's pod")
+        kit.wait_known(operator, 2, 3)
         cluster.client.create(pod("too-big", namespace, scheduler=OURS, cpu="600m"))
         unplaced = lambda: kit.condition(cluster.client.read(pod("too-big", namespace)))
         wait_until(lambda: unplaced().get("reason") == "Unschedulable", 20, "the pod is marked Unschedulable")
@@ -228,7 +226,7 @@ def test_a_policy_is_active_at_once_and_an_invalid_generation_keeps_the_last_goo
     cluster.bulk.create([node(name) for name in ("a", "b", "c")])
     with kit.reused(cluster):
         cluster.client.create(policy("by-name", {"type": "NodeName"}))
-        wait_until(lambda: accepted(cluster, "by-name").get("status") == "True", 30, "the policy is accepted")
+        kit.wait_accepted(cluster, "by-name")
         cluster.client.create(pod("first", namespace, scheduler=OURS))
         kit.wait_bound(cluster, namespace, 1, 20)
         first = cluster.client.read(pod("first", namespace))

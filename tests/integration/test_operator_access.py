@@ -34,9 +34,8 @@ def limited(cluster, namespace):
         cluster.apply(role, binding)
         made.extend((role, binding))
         kubeconfig = cluster.service_account_kubeconfig(namespace, "limited")
-        may = ["auth", "can-i", "list", "nodes"]
         if "nodes" not in without:
-            wait_until(lambda: cluster.kubectl(*may, kubeconfig=kubeconfig) == "yes\n", 20, "the role takes effect")
+            wait_until(lambda: kit.may(cluster, kubeconfig, "list", "nodes"), 20, "the role takes effect")
         return kubeconfig
 
     yield make
@@ -109,7 +108,7 @@ def test_a_crd_that_is_installed_later_takes_effect(cluster, namespace):
         with kit.running(cluster) as operator:
             cluster.client.create(pod("before", namespace, scheduler=OURS))
             kit.wait_bound(cluster, namespace, 1, 20)
-            assert "the API server does not serve it" in operator.log()
+            wait_until(lambda: "the API server does not serve it" in operator.log(), 30, "the log says what is missing")
             kit.install(cluster)
             _create_policy(cluster)
             wait_until(lambda: _is_accepted(cluster), 30, "the policy is accepted")

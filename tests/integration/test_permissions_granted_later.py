@@ -30,15 +30,14 @@ def test_policies_take_effect_once_the_operator_may_read_them(cluster, namespace
     role["rules"] = [rule for rule in rules if "podwright.dev" not in rule["apiGroups"]]
     cluster.apply(role)
     kubeconfig = cluster.service_account_kubeconfig(namespace, "late")
-    may = ["auth", "can-i", "list", "nodes"]
-    wait_until(lambda: cluster.kubectl(*may, kubeconfig=kubeconfig) == "yes\n", 20, "the role takes effect")
+    wait_until(lambda: kit.may(cluster, kubeconfig, "list", "nodes"), 20, "the role takes effect")
     cluster.bulk.create([node(name) for name in ("a", "b")])
     cluster.client.create(_policy("early"))
     with kit.running(cluster, f"--pod-intake={intake}", kubeconfig=kubeconfig) as operator:
         cluster.client.create(pod("before", namespace, scheduler=OURS))
         kit.wait_bound(cluster, namespace, 1, 20)
         assert kit.decision(cluster.client.read(pod("before", namespace)))["policy"] == "built-in-default"
-        assert "RBAC does not let us list it" in operator.log()
+        wait_until(lambda: "RBAC does not let us list it" in operator.log(), 30, "the log says what is missing")
         role["rules"] = rules
         cluster.apply(role)
         wait_until(lambda: _accepted(cluster, "early"), 60, "the policy is accepted")

@@ -17,8 +17,7 @@ SAMPLE = kit.CHECKOUT / "manifests" / "examples" / "second-schedulers" / "sample
 
 
 @pytest.fixture
-def cluster(empty_cluster):
-    kit.install(empty_cluster)
+def cluster(installed, empty_cluster):
     empty_cluster.bulk.create([node(name, cpu="4", memory="8Gi") for name in ("node-b", "node-a", "node-c")])
     return empty_cluster
 

@@ -168,6 +168,7 @@ def test_a_policy_packs_a_gang_into_few_domains(case):
     )
     case.nodes(8, zones=4)
     with kit.reused(case.cluster):
+        kit.wait_accepted(case.cluster, "packed")
         case.group("train", 6)
         case.members("train", range(6))
         case.wait_placed("train", 6)
@@ -206,7 +207,7 @@ def test_a_group_with_disruption_mode_all_is_preempted_as_a_whole(case):
         urgent = pod("urgent", case.namespace, scheduler=OURS, cpu="2", memory=None, priorityClassName="eager")
         case.cluster.client.create(urgent)
         wait_until(lambda: bool(case.cluster.client.read(urgent)["spec"].get("nodeName")), 60, "the preemptor is bound")
-        assert case.places("low") == []
+        wait_until(lambda: case.places("low") == [], 30, "the whole group is gone")
         found = lambda: kit.condition(case.cluster.client.read(group), "DisruptionTarget")
         wait_until(
             lambda: status_and_reason(found()) == ("True", "PreemptionByScheduler"), 30, "the group has the condition"

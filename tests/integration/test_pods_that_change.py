@@ -32,8 +32,7 @@ class Approved(Plugin, PreEnqueuePlugin, FilterPlugin):
 
 
 @pytest.fixture
-def cluster(empty_cluster):
-    kit.install(empty_cluster)
+def cluster(installed, empty_cluster):
     empty_cluster.client.create(node("a", labels={"zone": "1"}))
     return empty_cluster
 

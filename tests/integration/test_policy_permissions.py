@@ -16,7 +16,7 @@ BOUNDS = kit.BASE.parent / "admission" / "bounded-policies.yaml"
 READ, WRITE = ("get", "list", "watch"), ("create", "update", "patch", "delete")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster(control_plane):
     kit.install(control_plane)
     return control_plane
@@ -55,10 +55,7 @@ def test_a_role_grants_exactly_its_verbs(cluster, namespace, role, label, verbs)
     )
 
     def may(verb: str) -> bool:
-        try:
-            return cluster.kubectl("auth", "can-i", verb, "schedulerpolicies", kubeconfig=kubeconfig).strip() == "yes"
-        except KubectlError:  # kubectl exits with 1 for "no"
-            return False
+        return kit.may(cluster, kubeconfig, verb, "schedulerpolicies")
 
     try:
         wait_until(lambda: may("get"), 20, "the role takes effect")

@@ -8,6 +8,7 @@ import uuid
 import pytest
 
 from podwright.testing import ControlPlane, KubectlError, wait_until
+from support.control_plane import operator_process as kit
 from support.objects import queues as files
 
 COLLECTION = "/apis/podwright.dev/v1alpha1/schedulingqueues"
@@ -17,8 +18,7 @@ COLLECTION = "/apis/podwright.dev/v1alpha1/schedulingqueues"
 def served(control_plane: ControlPlane) -> ControlPlane:
     """The control plane with the CRD established."""
     control_plane.apply(files.CRD)
-    control_plane.kubectl("wait", "--for=condition=Established", f"crd/{files.load(files.CRD)['metadata']['name']}")
-    wait_until(lambda: control_plane.client.raw("GET", COLLECTION)[0] == 200, 30, "the API server serves queues")
+    kit.wait_listed(control_plane, "schedulingqueues")
     return control_plane
 
 

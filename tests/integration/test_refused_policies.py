@@ -81,11 +81,7 @@ def test_the_policy_of_a_series_of_events_is_that_of_its_last_attempt(cluster, n
     raw = strict("large", namespace)
     raw["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}}
     with kit.running(cluster):
-        wait_until(
-            lambda: kit.condition(cluster.client.get(f"{kit.POLICIES}/strict"), "Accepted").get("status") == "True",
-            20,
-            "the policy is accepted",
-        )
+        kit.wait_accepted(cluster, "strict")
         cluster.client.create(raw)
         wait_until(lambda: failures(cluster, namespace, "large"), 20, "the pod has an event")
         cluster.client.patch(make_policy("strict"), {"spec": {"precedence": 1}})

@@ -65,6 +65,7 @@ def test_the_role_lets_nobody_write_on_pods(cluster, account):
     """The API server's own authorizer says so."""
     resources = ("pods", "pods/status", "pods/binding", "pods/eviction", "pods/ephemeralcontainers", "pods/resize")
     verbs = ("create", "update", "patch", "delete", "deletecollection")
+    wait_until(lambda: allowed(cluster, "list", "pods"), 30, "the role takes effect")
     rights = [*product(verbs, resources), ("create", "events"), ("update", "persistentvolumeclaims"), ("list", "pods")]
     assert {right for right in rights if allowed(cluster, *right)} == {("list", "pods")}
 

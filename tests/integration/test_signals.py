@@ -78,7 +78,7 @@ def prometheus_url(control_plane, measuring, prometheus, authority, tmp_path_fac
 
     def ready():
         try:
-            with urllib.request.urlopen(f"{url}/-/ready", context=context, timeout=5) as answer:
+            with urllib.request.urlopen(f"{url}/-/ready", context=context, timeout=30) as answer:
                 return answer.status == 200
         except OSError:
             return False
@@ -92,11 +92,11 @@ def prometheus_url(control_plane, measuring, prometheus, authority, tmp_path_fac
 def signals(prometheus_url, authority, tmp_path):
     """The file of --signals."""
     (tmp_path / "ca.crt").write_text(authority.certificate)
-    quick = {"interval": "1s", "timeout": "3s"}
+    quick = {"interval": "1s", "timeout": "6s"}
     query = {"url": prometheus_url, "query": "node_busy_percent", "caFile": str(tmp_path / "ca.crt")}
     found = [
-        {"name": "used", "resource": "cpu", "default": 50, "staleness": "20s", "lag": "0s", "metricsAPI": {}, **quick},
-        {"name": "busy", "default": 100, "staleness": "20s", "prometheus": query, **quick},
+        {"name": "used", "resource": "cpu", "default": 50, "staleness": "24s", "lag": "0s", "metricsAPI": {}, **quick},
+        {"name": "busy", "default": 100, "staleness": "24s", "prometheus": query, **quick},
         {"name": "unheard", "prometheus": {**query, "caFile": "/nowhere/ca.crt"}, **quick},
     ]
     path = tmp_path / "signals.yaml"
@@ -173,7 +173,7 @@ def test_measured_load_places_pods_and_a_source_that_fails_harms_nothing_else(
         assert operator.metric("podwright_signal_reloads_total", result="success") == 1
         assert operator.metric("podwright_signal_nodes", signal="used") == 3, "the others keep their numbers"
         signals.write_text(yaml.safe_dump({"signals": [nope]}))
-        wait_until(lambda: operator.metric("podwright_signal_reloads_total", result="error") == 1, 30, "it is refused")
+        wait_until(lambda: operator.metric("podwright_signal_reloads_total", result="error") >= 1, 30, "it is refused")
         assert "policy load: signal 'used' is not defined" in operator.get("/readyz?verbose")[1]
 
         taken = tmp_path / "taken.json"

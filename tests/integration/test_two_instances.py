@@ -46,8 +46,13 @@ def test_two_operators_at_the_same_time_say_so(cluster, namespace):
         kit.running(cluster, name="first", environ={"PODWRIGHT_POD_UID": uid}) as first,
         kit.running(cluster, name="second") as second,
     ):
-        cluster.bulk.create([pod(f"p{i}", namespace, scheduler=OURS, cpu="1m", memory="1Mi") for i in range(200)])
-        kit.wait_bound(cluster, namespace, 200)
+        # While one of them is suspended, the other binds, whichever is the faster one.
+        for turn, waiting in enumerate((first, second)):
+            waiting.process.pause()
+            names = [f"p{turn}-{i}" for i in range(100)]
+            cluster.bulk.create([pod(name, namespace, scheduler=OURS, cpu="1m", memory="1Mi") for name in names])
+            kit.wait_bound(cluster, namespace, 100 * (turn + 1))
+            waiting.process.resume()
         instances = {kit.decision(raw)["instance"] for raw in kit.pods(cluster, namespace)}
         assert len(instances) == 2
         for operator in (first, second):
