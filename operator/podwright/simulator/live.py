@@ -130,12 +130,13 @@ def take_snapshot(connection: Connection) -> Snapshot:
     """
     with connection.reader() as reader, ThreadPool(AT_ONCE) as pool:
         minor = access.minor_of(reader.get("/version"))
-        found = list(pool.imap(lambda versions: _listed_first(reader, versions, connection), _KINDS))
-        missing = {_name(versions[0]): problem for versions, (problem, _) in zip(_KINDS, found, strict=True) if problem}
+        found = dict(pool.imap_unordered(lambda versions: _listed_first(reader, versions, connection), _KINDS))
+        listed = {name: found[name] for name in map(_name, _KINDS)}
+        missing = {name: problem for name, (problem, _) in listed.items() if problem}
         for resource in REQUIRED:
             if resource.kind in missing:
                 raise SnapshotError(f"{resource.plural}: {missing[resource.kind]}")
-        objects = [raw for _, listed in found for raw in listed]
+        objects = [raw for _, found_here in listed.values() for raw in found_here]
         wanted = params.named_in(objects, connection.operator_namespace)
         read = list(pool.imap(lambda each: _config_map(reader, each, connection.operator_namespace), wanted))
     for config_map, (problem, raw) in zip(wanted, read, strict=True):
@@ -168,21 +169,24 @@ async def _numbers(connection: Connection, nodes: int) -> tuple[Numbers, Mapping
         await http.close()
 
 
-def _name(resource: Resource) -> str:
+def _name(versions: Sequence[Resource]) -> str:
     """The kind, with its group where two groups have a kind of this name."""
-    return group_kind(resource.group) if resource.kind == POD_GROUPS[0].kind else resource.kind
+    kind = versions[0].kind
+    return group_kind(versions[0].group) if kind == POD_GROUPS[0].kind else kind
 
 
 def _listed_first(
     reader: ApiReader, versions: Sequence[Resource], connection: Connection
-) -> tuple[str, list[dict[str, Any]]]:
-    """Why the kind could not be listed ("" if it could), and the objects, in the first version that is served."""
+) -> tuple[str, tuple[str, list[dict[str, Any]]]]:
+    """The kind's name; why it could not be listed ("" if it could), and the objects, in the first version that is
+    served.
+    """
     problem, found = NOT_SERVED, list[dict[str, Any]]()
     for resource in versions:
         problem, found = _listed(reader, resource, connection)
         if problem != NOT_SERVED:
             break
-    return problem, found
+    return _name(versions), (problem, found)
 
 
 def _listed(reader: ApiReader, resource: Resource, connection: Connection) -> tuple[str, list[dict[str, Any]]]:

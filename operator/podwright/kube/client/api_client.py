@@ -41,7 +41,7 @@ class _Client(ApiClient):
 
 
 def connected(credentials: Credentials) -> ApiClient:
-    """A client with these credentials. Its owner closes it. Requests that got no answer or 429 are sent again."""
+    """A client with these credentials. Its owner closes it. A request without an answer is sent once more."""
     context, proxy = credentials.ssl_context, urlsplit(credentials.proxy or "")
     login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}" if proxy.username else None
     configuration = Configuration(
@@ -51,7 +51,9 @@ def connected(credentials: Credentials) -> ApiClient:
         proxy_headers=urllib3.make_headers(proxy_basic_auth=login),
         proxy_ssl_context=context,
         tls_server_name=getattr(context, "server_name", None),
-        retries=urllib3.Retry(5, connect=0, redirect=False),  # a redirect would take the headers to another server
+        retries=urllib3.Retry(
+            5, connect=0, read=1, redirect=False
+        ),  # a redirect would take the headers to another server
     )
     if context is not None and context.verify_mode == ssl.CERT_NONE:
         configuration.verify_ssl = False

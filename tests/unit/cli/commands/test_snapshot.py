@@ -178,6 +178,24 @@ async def test_a_cluster_is_asked_only_for_the_config_maps_that_policies_name():
     assert not any("secrets" in path for path in asked)
 
 
+async def test_a_snapshot_fails_at_once_though_other_lists_hang():
+    failed, hanging = asyncio.Event(), asyncio.Event()
+
+    async def serve(request):
+        if request.path.endswith("/nodes"):
+            hanging.set()
+            await failed.wait()
+        if request.path.endswith("/namespaces"):
+            await hanging.wait()
+            return await says(500)(request)
+        return await says(200, {"metadata": {"resourceVersion": "1"}, "items": []})(request)
+
+    async with served(default=serve) as (url, _):
+        with pytest.raises(SnapshotError, match="says 500"):
+            await asyncio.to_thread(snapshot_of, Connection(client=ApiClient(Configuration(host=url))))
+        failed.set()
+
+
 @pytest.mark.parametrize("messages", [True, False])
 async def test_the_messages_of_controllers_are_read_on_request_only(messages):
     failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota: few"}
