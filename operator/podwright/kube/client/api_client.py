@@ -51,9 +51,8 @@ def connected(credentials: Credentials) -> ApiClient:
         proxy_headers=urllib3.make_headers(proxy_basic_auth=login),
         proxy_ssl_context=context,
         tls_server_name=getattr(context, "server_name", None),
-        retries=urllib3.Retry(
-            5, connect=0, read=1, redirect=False
-        ),  # a redirect would take the headers to another server
+        # A redirect would take the headers to another server.
+        retries=urllib3.Retry(5, connect=0, read=1, redirect=False),
     )
     if context is not None and context.verify_mode == ssl.CERT_NONE:
         configuration.verify_ssl = False
