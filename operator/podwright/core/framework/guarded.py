@@ -21,7 +21,7 @@ from podwright.core.framework.errors import PluginStoppedError, StoppedError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import CycleState, FilterPlugin, FilterResult, ScorePlugin
 from podwright.core.framework.methods import AWAITED, WITH_STATE, WITHOUT_STATE
-from podwright.core.framework.read_only import read_only, view
+from podwright.core.framework.read_only import read_only, seen, view
 
 _OWN: Final = "podwright."
 _SAME_SECONDS: Final = 1e-4
@@ -231,9 +231,11 @@ class CallGuard:
                 step, value = steps.throw, error
 
     def _hint(self, plugin: GuardedPlugin, hint: EventHint) -> EventHint:
-        if hint.function is None:
+        function = hint.function
+        if function is None:
             return hint
-        return replace(hint, function=self._single(plugin, "hints", hint.function))
+        guarded = self._single(plugin, "hints", function)
+        return replace(hint, function=lambda pod, before, after: guarded(pod, seen(before), seen(after)))
 
     def _stopped(self, plugin: GuardedPlugin, name: str, error: StoppedError) -> PluginStoppedError:
         self.current = None  # a log handler takes its time, too

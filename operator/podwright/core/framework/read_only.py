@@ -1,4 +1,5 @@
-"""What third-party plugins get instead of objects that they could change: nodes, and the cache of their handle.
+"""What third-party plugins get instead of objects that they could change: nodes, raw objects, and the cache of their
+handle.
 
 An attempt to change them raises TypeError or AttributeError in the plugin, so the plugin is named as for its other
 exceptions. Podwright's own plugins get the objects themselves, so this costs them nothing. Nodes' labels and pods
@@ -7,13 +8,16 @@ cannot be changed by anybody.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import copy
+from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
+from podwright.core.objects.frozen import FrozenList
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo, UsedPorts
+from podwright.core.state.object_store import Object, ObjectStore
 
 _READABLE: Final = frozenset(
     [
@@ -32,7 +36,6 @@ _READABLE: Final = frozenset(
         "pods_index",
         "services",
         "signals",
-        "store",
         "table",
         "version",
         "volumes",
@@ -99,6 +102,63 @@ def read_only(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([view(each) if type(each) is NodeInfo else each for each in args])
 
 
+class ReadOnlyObject(Mapping[str, Any]):
+    """A raw object that cannot be changed, nor anything in it. Its copies can be. Nothing is copied before it is read."""
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: Object) -> None:
+        self._raw = raw
+
+    def __getitem__(self, key: str) -> Any:
+        return seen(self._raw[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._raw)
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    def __repr__(self) -> str:
+        return repr(self._raw)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return copy.deepcopy(self._raw, memo)
+
+
+def seen(value: Any) -> Any:
+    """What a plugin gets for a raw object, or for a value in one."""
+    if type(value) is dict:
+        return ReadOnlyObject(value)
+    return FrozenList(map(seen, value)) if type(value) is list else value
+
+
+class ReadOnlyStore:
+    """The raw objects of a third-party plugin's handle."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"plugins can only read the raw objects: the store gives them no {name}")
+
+    @property
+    def changes(self) -> int:
+        return self._store.changes
+
+    def version(self, kind: str) -> int:
+        return self._store.version(kind)
+
+    def get(self, kind: str, name: str, namespace: str = "") -> Object | None:
+        found: Object | None = seen(self._store.get(kind, name, namespace))
+        return found
+
+    def list(self, kind: str, namespace: str | None = None) -> Iterable[Object]:
+        return [seen(raw) for raw in self._store.list(kind, namespace)]
+
+
 class _Nodes(Mapping[str, NodeInfo]):
     def __init__(self, nodes: Mapping[str, NodeInfo]) -> None:
         self._nodes = nodes
@@ -135,6 +195,10 @@ class ReadOnlyCache:
     @property
     def nodes(self) -> Mapping[str, NodeInfo]:
         return _Nodes(self._cache.nodes)
+
+    @property
+    def store(self) -> ReadOnlyStore:
+        return ReadOnlyStore(self._cache.store)
 
     def node_at(self, slot: int) -> NodeInfo:
         return view(self._cache.node_at(slot))

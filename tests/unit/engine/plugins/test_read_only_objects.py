@@ -8,9 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from podwright.core.framework.interface import FilterPlugin, Plugin, PreFilterPlugin, Scope
-from podwright.core.framework.read_only import ReadOnlyNodeInfo
+from podwright.core.framework.cluster_events import Action, ClusterEvent, EventHint
+from podwright.core.framework.interface import EnqueueExtensions, FilterPlugin, Plugin, PreFilterPlugin, Scope
+from podwright.core.framework.read_only import ReadOnlyCache, ReadOnlyNodeInfo
+from podwright.core.framework.status import unschedulable
 from podwright.core.objects.pod import parse_pod
+from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
 from support.engine.kit import Rig, custom_policy, deciding, settle
 from support.objects.builders import make_pod
@@ -86,7 +89,22 @@ REACHED = [
     pytest.param(lambda handle, pod: handle.cache.assume(pod, "a"), id="an assumed pod"),
     pytest.param(lambda handle, _pod: setattr(handle.cache, "nodes", {}), id="the cache"),
     pytest.param(lambda handle, _pod: delattr(handle.cache, "_cache"), id="the cache behind a view, deleted"),
+    pytest.param(lambda handle, _pod: handle.cache.store.remove("Namespace", "default"), id="the raw objects"),
+    pytest.param(lambda handle, _pod: space(handle).update(x="y"), id="a raw object"),
+    pytest.param(lambda handle, _pod: space(handle)["metadata"]["labels"].update(x="y"), id="a part of a raw object"),
+    pytest.param(lambda handle, _pod: space(handle)["spec"]["finalizers"].clear(), id="a list in a raw object"),
+    pytest.param(lambda handle, _pod: named(handle)["metadata"].pop("name"), id="a listed raw object"),
 ]
+SPACE = {"metadata": {"name": "default", "labels": {"a": "b"}}, "spec": {"finalizers": ["kubernetes", {"x": 1}]}}
+
+
+def space(handle):
+    return handle.cache.store.get("Namespace", "default")
+
+
+def named(handle):
+    (found,) = handle.cache.store.list("Namespace")
+    return found
 
 
 async def tried(monkeypatch, **how):
@@ -95,6 +113,7 @@ async def tried(monkeypatch, **how):
         monkeypatch.setattr(Writing, name, staticmethod(value))
     rig = Rig({"Writing": Writing})
     rig.node("a")
+    rig.engine.cache.set_object("Namespace", copy.deepcopy(SPACE))
     policy = custom_policy("multiPoint", "Writing")
     policy["spec"]["match"] = {"podSelector": {"matchLabels": {"policy": "custom"}}}
     rig.engine.policies.apply(policy)
@@ -125,6 +144,49 @@ async def test_a_plugin_that_changes_the_cache_is_named_and_changes_nothing(monk
     rig, (note,) = await tried(monkeypatch, once=how)
     assert 'running PreFilter plugin "Writing": ' in note
     assert list(rig.engine.cache.nodes) == ["a"]
+    assert list(rig.engine.cache.store.list("Namespace")) == [SPACE]
+
+
+def test_raw_objects_read_as_ever_and_their_copies_can_be_changed():
+    cache = Cache()
+    cache.set_object("Namespace", copy.deepcopy(SPACE))
+    store = ReadOnlyCache(cache).store
+    found = store.get("Namespace", "default")
+    assert (found, [*store.list("Namespace", "")], store.get("Namespace", "x")) == (SPACE, [SPACE], None)
+    assert (found["spec"]["finalizers"], repr(found)) == (["kubernetes", {"x": 1}], repr(SPACE))
+    assert (store.version("Namespace"), store.changes) == (1, 1)
+    copied = copy.deepcopy(found)
+    copied["metadata"]["labels"]["a"] = copied["spec"]["finalizers"][1]["x"] = 2
+    assert store.get("Namespace", "default") == SPACE
+
+
+class WritingHint(Plugin, FilterPlugin, EnqueueExtensions):
+    """Changes the object of an event."""
+
+    name = "WritingHint"
+    scope = Scope.NODE
+
+    def filter(self, _state, _pod, _node):
+        return unschedulable("never")
+
+    def hints(self):
+        return [EventHint(ClusterEvent("StorageClass", Action.ALL), self.changed)]
+
+    def changed(self, _pod, _before, after):
+        after["metadata"]["name"] = "other"
+
+
+async def test_a_hint_that_changes_the_object_of_an_event_is_named_and_changes_nothing():
+    rig = Rig({"WritingHint": WritingHint})
+    rig.node("a")
+    assert rig.engine.policies.apply(custom_policy("filter", "WritingHint")).accepted
+    rig.pod("web")
+    async with deciding(rig):
+        await settle()
+        rig.engine.objects("StorageClass").put(raw := {"metadata": {"name": "fast"}})
+        await settle()
+    assert raw == {"metadata": {"name": "fast"}}
+    assert "WritingHint" in rig.engine.policies.plugin_exceptions_of("custom")
 
 
 def test_a_clone_of_a_read_only_node_can_be_changed():
