@@ -103,7 +103,10 @@ def _preempt(
         found = _try(framework, cache, group, pods, replan, now)
         if isinstance(found, Status) and queued and 0 < needed < len(pods):
             # The queue may be entitled to the members that the gang needs, though not to all that wait.
-            found = _try(framework, cache, group, pods[:needed], replan, now)
+            pods = pods[:needed]
+            found = _try(framework, cache, group, pods, replan, now)
+        if isinstance(found, Status) and queued:
+            found = _try(framework, cache, group, pods, replan, now, splits_units=True)
     except PluginError as fault:
         return Status(Code.ERROR, (str(fault),), fault.plugin)
     return found
@@ -116,11 +119,15 @@ def _try(
     pods: Sequence[PodInfo],
     replan: Callable[[Sequence[PodInfo]], GangDecision],
     now: float,
+    *,
+    splits_units: bool = False,
 ) -> GangPreemption | GangPlacement | Status:
     bounds = CapacityBounds(framework, cache, pods)
     if (objection := why_infeasible(group, cache, bounds, emptied=True)) is not None:
         return unschedulable(_PREFIX + objection)
-    potential = _potential_victims(framework, cache, pods, _priority(group, pods), bounds, now)
+    potential = _potential_victims(
+        framework, cache, pods, _priority(group, pods), bounds, now, splits_units=splits_units
+    )
     if potential is None:
         return unresolvable(_PREFIX + NO_VICTIMS)
     with CacheTransaction(cache) as transaction:
@@ -137,14 +144,22 @@ def _try(
 
 
 def _potential_victims(
-    framework: Framework, cache: Cache, pods: Sequence[PodInfo], priority: int, bounds: CapacityBounds, now: float
+    framework: Framework,
+    cache: Cache,
+    pods: Sequence[PodInfo],
+    priority: int,
+    bounds: CapacityBounds,
+    now: float,
+    *,
+    splits_units: bool,
 ) -> PotentialVictims | ClaimedVictims | None:
     """None if no pod may be evicted."""
     if not has_queue(cache, pods[0]):
         return PotentialVictims(framework, cache, members=pods, priority=priority, bounds=bounds)
     claim = claim_of(cache, pods, priority, BudgetRules(cache.store.list(KIND)), now)
-    if claim is None:
+    if claim is None or (splits_units and not claim.may_split_units):
         return None
+    claim.splits_units = splits_units
     claimed = ClaimedVictims(cache, claim, useful_nodes(framework, pods, bounds))
     return claimed if claimed.pods else None
 

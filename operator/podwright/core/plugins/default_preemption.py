@@ -136,6 +136,9 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         self, state: CycleState, pod: PodInfo, diagnosis: NodeDiagnosis, claim: QueueClaim | None
     ) -> tuple[PostFilterResult | None, Status]:
         run = self._dry_run(state, pod, diagnosis, claim)
+        if claim is not None and not run.candidates and claim.may_split_units:
+            claim.splits_units = True
+            run = self._dry_run(state, pod, diagnosis, claim)
         if run.failures and not run.candidates:
             return None, Status(Code.ERROR, (_aggregated(run.failures),))
         if not run.candidates:

@@ -43,6 +43,11 @@ class _Level:
     min_runtimes: tuple[float, float]
     """Of its pods, before a pod of their own queue, or another queue, may have them evicted."""
 
+    def may_split(self, resource: str, amount: int) -> bool:
+        """True if the queue has more than it keeps, and would have less without this amount, but its guarantee."""
+        left = self.left.get(resource, 0)
+        return left > self.entitled[resource][0] and left - amount >= self.queue.guarantee(resource)
+
 
 @dataclass(slots=True)
 class _Reach:
@@ -91,6 +96,7 @@ class QueueClaim:
         for pod in pods:
             add_amounts(self._request, self._amounts(pod))
         self._promised = self._promised_to(leaf, {pod.uid for pod in pods})
+        self.splits_units = False
         self.taken: dict[Unit, None] = {}
         self._reclaimed = [0] * (len(self._path) + 1)
         """By number of the claim's levels below the common parent: how many parts of other queues are taken."""
@@ -103,6 +109,11 @@ class QueueClaim:
         capacity = self._tree.top.share
         self._main = max(sorted(self.short), key=lambda r: Fraction(self._request[r], capacity.get(r) or 1), default="")
         """The resource of which the claim needs the largest part."""
+
+    @property
+    def may_split_units(self) -> bool:
+        """True if the claim might take units of which only a part is above the share of their queue."""
+        return any(self._is_guaranteed(levels) for levels in range(1, len(self._path) + 1))
 
     # Which units
 
@@ -239,15 +250,28 @@ class QueueClaim:
     def _spares(self, part: _Part) -> bool:
         """True if every queue below the common parent has so much more of one short resource than it keeps.
 
-        A unit that rounding gave to the claim's queue, and not to the other one, is not taken.
+        A unit that rounding gave to the claim's queue, and not to the other one, is not taken. With `splits_units`, a
+        claim within its queue's guarantee may take a unit of which only a part is above the other queue's share.
         """
+        exceeds_guarantee = self.splits_units and self._is_guaranteed(part.reach.parent)
         rounded = part.reach.parent > self._exact
         return any(
             resource in self.short
             and all(
-                level.left.get(resource, 0) - amount >= level.entitled[resource][rounded] for level in part.reach.below
+                level.left.get(resource, 0) - amount >= level.entitled[resource][rounded]
+                or (exceeds_guarantee and level.may_split(resource, amount))
+                for level in part.reach.below
             )
             for resource, amount in part.amounts.items()
+        )
+
+    def _is_guaranteed(self, levels: int) -> bool:
+        """True if the highest of so many levels of the claim stays within its guarantee."""
+        level = self._path[levels - 1]
+        return all(
+            level.left.get(resource, 0) + self._promised_in(level.queue.spec.name, resource) + self._request[resource]
+            <= level.queue.guarantee(resource)
+            for resource in self.short
         )
 
     def _is_lawful(self) -> bool:

@@ -90,11 +90,14 @@ class Queue:
 
     def entitled(self, resource: str, rounding: int = 0) -> int:
         """The larger of guarantee and share, with the share as it was rounded (0), rounded down (-1) or up (1)."""
-        guarantee = self.spec.quotas.get(resource, NO_QUOTA).guarantee
         share, rounded = self.share.get(resource, 0), self.rounding.get(resource, 0)
         if rounded == -rounding:
             share += rounding
-        return MAX_INT64 if guarantee == UNBOUNDED else max(guarantee, share)
+        return max(self.guarantee(resource), share)
+
+    def guarantee(self, resource: str) -> int:
+        guarantee = self.spec.quotas.get(resource, NO_QUOTA).guarantee
+        return MAX_INT64 if guarantee == UNBOUNDED else guarantee
 
     def path(self) -> Iterator[Queue]:
         """The queue, its parent, and so on, up to a queue at the top."""

@@ -67,6 +67,14 @@ class TestVictims:
         assert cluster.gang_victims(cluster.gang("gang", "a", 2)) == []
         assert cluster.victims(cluster.waits("a1", "a")) == []
 
+    def test_a_gang_larger_than_what_its_queue_has_above_its_share_goes_for_a_guarantee(self):
+        cluster = self.cluster(0, size=8)
+        cluster.queues.set(queue("a", gpu={"guarantee": 2}))
+        assert len(cluster.gang_victims(cluster.gang("gang", "a", 2))) == 8
+        assert len(cluster.victims(cluster.waits("a1", "a"))) == 8
+        cluster.queues.set(queue("b", gpu={"guarantee": 2}))
+        assert cluster.gang_victims("gang") == []
+
     def test_a_gang_is_protected_until_its_last_pod_has_run_long_enough(self):
         cluster = QueuedCluster([2], [queue("a"), queue("b", reclaim_min_runtime=60.0)])
         cluster.group("victim", 2)

@@ -1,0 +1,115 @@
+"""Promises to queues, over generated histories: nobody takes what a queue keeps, nothing is evicted in vain, minimum
+runtimes and budgets hold, and evictions end when the world rests.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from support.properties import examples
+from support.queues.histories import History
+from support.queues.reclaims import GPU, queue
+
+
+@pytest.mark.parametrize("resources", [(GPU,), (GPU, "cpu")], ids=["GPUs alone", "GPUs and CPU"])
+@pytest.mark.parametrize("seed", range(examples(5)))
+def test_evictions_keep_the_promises_and_end(seed, resources):
+    history = History(seed, resources)
+    for _ in range(4):
+        for _ in range(25):
+            history.step()
+            if history.random.random() < 0.3:
+                history.round()
+        history.settle()
+
+
+def history(*queues, gpus: int, seed: int = 0) -> History:
+    made = History(seed, queues=queues)
+    made.node(gpus)
+    return made
+
+
+SEEDS = pytest.mark.parametrize("seed", range(4))
+"""Of the order in which waiting pods are tried, and of the time that victims take to end."""
+
+
+@SEEDS
+class TestLoopsOfPeers:
+    def test_a_pod_that_exceeds_the_share_of_its_queue_is_not_evicted_if_the_queue_would_have_less(self, seed):
+        """volcano #4947: the queue with 3 of 8 runs a pod of 4. The other one, with 5, runs 1 and wants 4 more."""
+        world = history(queue("one", gpu={"guarantee": 3}), queue("two", gpu={"guarantee": 5}), gpus=8, seed=seed)
+        world.waits("one", 4)
+        world.waits("two", 1)
+        world.settle()
+        world.waits("two", 4)
+        world.settle()
+        assert (world.evictions, world.held("one"), world.held("two")) == (0, 4, 1)
+
+    def test_an_evicted_pod_does_not_return_before_its_preemptor(self, seed):
+        """The same in smaller pods: then the share is taken back, once."""
+        world = history(queue("one", gpu={"guarantee": 3}), queue("two", gpu={"guarantee": 5}), gpus=8, seed=seed)
+        for _ in range(4):
+            world.waits("one")
+        world.waits("two")
+        world.settle()
+        world.waits("two", 4)
+        world.settle()
+        assert (world.evictions, world.held("one"), world.held("two")) == (1, 3, 5)
+
+    def test_a_guaranteed_queue_in_a_department_gets_its_room_once(self, seed):
+        """kueue #3779: beside a department with a guarantee of everything, two others use what it leaves."""
+        queues = [queue("guaranteed", gpu={"guarantee": 6}), queue("g", "guaranteed"), queue("a"), queue("b")]
+        world = history(*queues, gpus=6, seed=seed)
+        for name, gpus in (("a", 2), ("a", 2), ("b", 1), ("b", 1)):
+            world.waits(name, gpus)
+        world.settle()
+        world.waits("g", 1)
+        world.settle()
+        assert world.evictions == 1
+        world.waits("g", 2)
+        world.settle()
+        assert (world.held("g"), world.evictions) == (3, 2)
+
+    def test_a_queue_above_its_guarantee_takes_nothing_from_one_within_its_share(self, seed):
+        """kueue #3779, the second form: a queue far above its guarantee wants one more from a small one."""
+        queues = [queue("a", gpu={"guarantee": 3}), queue("b", gpu={"guarantee": 3}), queue("effort")]
+        world = history(*queues, gpus=6, seed=seed)
+        world.waits("a", 5, 10)
+        world.waits("effort")
+        world.settle()
+        world.waits("a", 1, 10)
+        world.settle()
+        assert (world.evictions, world.held("a"), world.held("effort")) == (0, 5, 1)
+
+    def test_gangs_take_half_of_the_cluster_from_gangs(self, seed):
+        """kueue #7101: four gangs of two fill the cluster. Of the other project's gangs of six, five, four and three, that
+        of four fits its share, or that of three.
+        """
+        world = history(queue("one"), queue("two"), gpus=8, seed=seed)
+        for _ in range(4):
+            world.gang_waits("one", 2)
+        world.settle()
+        for size in (6, 5):
+            world.gang_waits("two", size)
+        world.settle()
+        assert world.evictions == 0
+        world.gang_waits("two", 4)
+        world.settle()
+        world.gang_waits("two", 3)
+        world.settle()
+        assert (world.evictions, world.held("one"), world.held("two")) == (4, 4, 4)
+
+    def test_taking_from_the_own_queue_does_not_excuse_taking_from_others(self, seed):
+        """kueue #14543: pods of lower priority in its own queue make room for a gang, until these are spared again."""
+        queues = [queue("x"), queue("y"), queue("x1", "x"), queue("x2", "x")]
+        world = history(*queues, gpus=8, seed=seed)
+        for _ in range(5):
+            world.waits("x1")
+        for _ in range(3):
+            world.waits("y")
+        world.settle()
+        world.waits("y")
+        world.gang_waits("x2", 2)
+        world.settle()
+        assert (world.held("y"), world.held("x2"), world.held("x1")) == (4, 2, 2)
+        assert world.evictions == 3
