@@ -44,6 +44,7 @@ from podwright.engine.pod_attempts import PodAttempts
 from podwright.engine.policies.reconsideration import Reconsideration
 from podwright.engine.ports import Ports
 from podwright.engine.process.memory import MemoryReclaimer
+from podwright.engine.queue_changes import QueueChanges
 from podwright.engine.rejections.failures import Failures
 from podwright.engine.rejections.preemption import Preemptions
 from podwright.engine.shadow.answers import ShadowAnswers
@@ -128,6 +129,7 @@ class Engine:
             scheduler_name=options.policies.scheduler_name,
             on_delete=self.binding_executor.checks.node_removed,
         )
+        self._queue_changes = QueueChanges(state)
         self.group_changes = GroupChanges(state, ports, foreign_pods=self.foreign_pods)
         self._gangs = Gangs(
             state,

@@ -50,6 +50,8 @@ SIGNAL: Final = "Signal"
 """A number that comes from outside. Reported once for all nodes whose numbers have changed."""
 TIME: Final = "Time"
 """A new minute. Its objects are the minutes before and after, counted since 1970 in UTC."""
+QUEUE: Final = "SchedulingQueue"
+"""A queue of the cluster. Reported without objects."""
 ANY: Final = "*"
 
 

@@ -105,7 +105,9 @@ class Framework(BuiltPlugins):
 
     @observed("PreFilter")
     def pre_filter(self, state: CycleState, pod: PodInfo, /) -> PreFilterOutcome:
-        """Runs the PreFilter plugins until one rejects the pod as UnschedulableAndUnresolvable."""
+        """Runs the PreFilter plugins until one rejects the pod as UnschedulableAndUnresolvable. What refuses pods in all
+        profiles comes last, because preemption may need what the plugins found.
+        """
         run = caller_of(state)
         names: frozenset[str] | None = None
         narrowed_by: list[str] = []
@@ -135,6 +137,9 @@ class Framework(BuiltPlugins):
                 rejection = answer
             else:
                 raise PluginError(plugin.name, Point.PRE_FILTER.key, answer.message or answer.code.text)
+        for refusing, check in self.handle.cache.refusals.items():
+            if (refusal := check(pod)) is not None:
+                return PreFilterOutcome(refusal.by(refusing), None, ())
         return PreFilterOutcome(rejection, names, tuple(sorted(narrowed_by)))
 
     @observed("Filter")

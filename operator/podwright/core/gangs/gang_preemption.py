@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from podwright.core.cycle import Placement
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
@@ -170,7 +171,7 @@ def _select_victims(
     found: GangPlacement,
     potential: PotentialVictims | ClaimedVictims,
     now: float,
-) -> GangPreemption | GangPlacement:
+) -> GangPreemption | GangPlacement | Status:
     for placement in found.placements:
         # A member counts on its planned node, so it must not count on its nominated node as well.
         transaction.clear_nomination(placement.pod.uid)
@@ -188,7 +189,7 @@ def _select_victims(
         if reprieve.all_fit():
             break
     if not victims:
-        return found
+        return _refusal(transaction, found.placements) or found
     evicted = tuple(pod for unit in sorted(victims, key=key) for pod in unit.pods)
     return GangPreemption(
         nominations={placement.pod.uid: placement.node_name for placement in found.placements},
@@ -197,6 +198,24 @@ def _select_victims(
         disrupted=tuple(unit.whole for unit in victims if unit.whole is not None),
         violations=violations,
     )
+
+
+def _refusal(transaction: CacheTransaction, placements: Sequence[Placement]) -> Status | None:
+    """What refuses a member beside the pods that are reprieved, which may hold what the members of a queue need."""
+    cache = transaction.cache
+    if not cache.refusals:
+        return None
+    before = transaction.checkpoint()
+    try:
+        for placement in placements:
+            for refuse in cache.refusals.values():
+                found: Status | None = refuse(placement.pod)
+                if found is not None:
+                    return unschedulable(_PREFIX + found.message)
+            transaction.assume(placement.pod, placement.node_name)
+    finally:
+        transaction.rollback(before)
+    return None
 
 
 def _not_reprieved(

@@ -29,6 +29,7 @@ from podwright.core.plugins.node_ports import NodePorts
 from podwright.core.plugins.node_unschedulable import NodeUnschedulable
 from podwright.core.plugins.pod_group_pods_count import PodGroupPodsCount
 from podwright.core.plugins.priority_sort import PrioritySort
+from podwright.core.plugins.queue_quota import QueueQuota
 from podwright.core.plugins.random_score import RandomScore
 from podwright.core.plugins.resources.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
@@ -66,6 +67,7 @@ _CLASSES: Final[tuple[type[Plugin], ...]] = (
     PodTopologySpread,
     PolicyRules,
     PrioritySort,
+    QueueQuota,
     RandomScore,
     SchedulingGates,
     TaintToleration,

@@ -37,8 +37,9 @@ from podwright.core.preemption.evaluator import (
     acceptable,
     select_victims,
 )
-from podwright.core.preemption.queue_claims import QUEUE_QUOTA, QueueClaim, claim_of
+from podwright.core.preemption.queue_claims import QueueClaim, claim_of
 from podwright.core.preemption.units import victims_are_going
+from podwright.core.queues.queues import QUEUE_QUOTA
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.transaction import CacheTransaction
 

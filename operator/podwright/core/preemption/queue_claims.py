@@ -24,8 +24,6 @@ from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import NO_QUOTA, Queue, add_amounts
 from podwright.core.state.cache import Cache
 
-QUEUE_QUOTA: Final = "QueueQuota"
-"""The plugin that rejects pods because of limits."""
 _ABOVE_ALL: Final = 2**31
 """A priority above that of any pod."""
 

@@ -17,6 +17,7 @@ from typing import Final, Literal
 
 import numpy as np
 
+from podwright.core.framework.status import Status, unresolvable
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
@@ -29,6 +30,8 @@ from podwright.core.queues.tree import NO_QUOTA, Queue, QueueSpec, QueueTree, ad
 from podwright.core.queues.validity import valid_specs
 from podwright.core.state.cache import Cache
 
+QUEUE_QUOTA: Final = "QueueQuota"
+"""The plugin in whose name bounds refuse pods."""
 QUEUE_LABEL: Final = "podwright.dev/queue"
 """On a pod or a namespace: the name of its queue."""
 
@@ -127,6 +130,8 @@ class Queues:
             self._cache.nominator.goes_before = self.goes_before
             self._cache.attach(self)
             self._attached = True
+            self._cache.groups.also_told.append(self)
+            self._cache.refusals[QUEUE_QUOTA] = self._refusal
             for pod in self.pending():
                 self.add_waiting(pod)
 
@@ -141,6 +146,8 @@ class Queues:
             self.active = self._attached = False
             self._cache.nominator.goes_before = None
             self._cache.detach(self)
+            self._cache.groups.also_told.remove(self)
+            del self._cache.refusals[QUEUE_QUOTA]
             for known in (self._below, self._valid, self._pods, self._placed_in, self._waiting_in, self._of_namespace):
                 known.clear()
             self._touched.clear()
@@ -236,6 +243,11 @@ class Queues:
         queue = self._built().get(name)
         return () if queue is None else [each.spec.name for each in queue.path()]
 
+    def top_of(self, pod: PodInfo) -> str:
+        """The name of the queue at the top that is above the pod's queue, or of its queue if that does not exist."""
+        name = self.queue_of(pod)
+        return (self.path(name) or (name,))[-1]
+
     def children(self, name: str) -> Sequence[str]:
         """The names of the queues right below this one; of those at the top for ""."""
         queue = self._built().top if not name else self._built().get(name)
@@ -303,6 +315,11 @@ class Queues:
             if (state := self._valid[above.spec.name].state) != "Open":
                 return Bound(above.spec.name, f"queue {above.spec.name} is in state {state}")
         return self._limit(queue, pod)
+
+    def _refusal(self, pod: PodInfo) -> Status | None:
+        """For PreFilter. Preemption does not resolve a bound."""
+        found = self.bound(pod)
+        return None if found is None else unresolvable(found.message)
 
     def _limit(self, queue: Queue, pod: PodInfo) -> Bound | None:
         for resource, amount in self._built().tracked(amounts_of(pod)).items():

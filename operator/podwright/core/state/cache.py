@@ -71,6 +71,8 @@ class Cache:
         self.groups = PodGroups(self.store, on_invalid_group)
         self.devices = Devices(self.store, table=self.table, derived=self.derived, pause=self.deadline.point)
         self.signals = signals or Signals()
+        self.refusals: dict[str, Callable[[PodInfo], Any]] = {}
+        """What PreFilter asks in every profile after its plugins, by the name of a plugin: a Status refuses the pod."""
         self._changes = 0
         self._placed: dict[str, NodeInfo] = {}
         self._assumed: set[str] = set()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from podwright.core.objects.compaction import compact_regularly, shrink
 from podwright.core.objects.errors import InvalidObjectError
@@ -29,6 +29,14 @@ from podwright.core.state.observers import Batch, PodsInRows, one_by_one
 
 OnInvalidGroup = Callable[[str, str, Exception], object]
 """Called with (kind, namespace/name, error)."""
+
+
+class WaitingObserver(Protocol):
+    """Is told of pending pods as PodGroups is."""
+
+    def add_waiting(self, pod: PodInfo) -> None: ...
+
+    def remove_waiting(self, uid: str) -> None: ...
 
 
 @dataclass(slots=True)
@@ -86,6 +94,8 @@ class PodGroups:
         self._invalid: dict[str, tuple[PodGroup, InvalidObjectError]] = {}
         self._served: set[str] = set()
         self._listeners: list[Callable[[str], None]] = []
+        self.also_told: list[WaitingObserver] = []
+        """Who else is told of pending pods."""
         self.eviction_by_policy: Callable[[PodInfo], str | None] = lambda _member: None
         """The argument `eviction` of GangScheduling in a member's policy. Whoever knows policies sets it."""
         self.changes = 0
@@ -177,9 +187,13 @@ class PodGroups:
             self._members.setdefault(pod.group, Members()).add_waiting(pod)
             self._waiting_in[pod.uid] = pod.group
             self._members_changed(pod.group)
+        for other in self.also_told:
+            other.add_waiting(pod)
 
     def remove_waiting(self, uid: str) -> None:
         """The pod is no longer pending. An unknown uid is ignored."""
+        for other in self.also_told:
+            other.remove_waiting(uid)
         key = self._waiting_in.pop(uid, "")
         if key:
             self._members[key].remove_waiting(uid)

@@ -1,0 +1,90 @@
+"""Limits of queues hold for pods and gangs, and what waits is retried when a pod leaves or a queue changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND
+from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
+from podwright.core.queues.tree import Quota
+from support.engine.kit import Rig, deciding, settle
+
+GPU = "nvidia.com/gpu"
+
+
+@pytest.fixture
+async def rig():
+    made = Rig()
+    made.queues = queues_of(made.engine.cache)
+    made.queues.set(QueueRules("ml", quotas={GPU: Quota(limit=4)}))
+    made.queues.set(QueueRules("team", "ml", quotas={GPU: Quota(limit=3)}))
+    made.queues.set(QueueRules("other", "ml"))
+    made.node("n", allocatable={GPU: "8"})
+    return made
+
+
+def add(rig, name, queue="team", gpus=1, gang="", **options):
+    labels = {QUEUE_LABEL: queue, **({GROUP_LABEL: gang} if gang else {})}
+    return rig.pod(name, labels=labels, requests={GPU: str(gpus)}, **options)
+
+
+def add_gang(rig, name, size, queue="team"):
+    rig.engine.cache.groups.serve(PLUGINS_API)
+    metadata = {"name": name, "namespace": "default", "uid": name}
+    rig.engine.objects(PLUGINS_KIND).put({"metadata": metadata, "spec": {"minMember": size}})
+    for index in range(size):
+        add(rig, f"{name}{index}", queue, gang=name)
+
+
+def placed(rig):
+    return {pod.name for info in rig.engine.cache.nodes.values() for pod in info.pods.values()}
+
+
+async def test_a_pod_waits_for_its_limit_with_the_amounts_and_starts_when_another_leaves(rig):
+    first = add(rig, "a", gpus=2)
+    async with deciding(rig):
+        add(rig, "b", gpus=2)
+        await settle()
+        assert placed(rig) == {"a"}
+        [(_, verdict, _)] = rig.status.written
+        expected = "team holds 2 of 3 nvidia.com/gpu, and the pod requests 2; ml has 2 free of 4"
+        message = f"0/1 nodes are available: {expected}. preemption: No preemption victims found for incoming pod"
+        assert verdict.message == message
+        rig.confirm(first, "n")
+        rig.engine.assigned.drop("default/a", None)
+        rig.now += 60
+        rig.engine.wake()
+        await settle()
+        assert placed(rig) == {"b"}
+
+
+async def test_a_change_of_a_queue_lets_pods_start(rig):
+    async with deciding(rig):
+        add(rig, "a", gpus=3)
+        add(rig, "b", gpus=2)
+        await settle()
+        assert placed(rig) == {"a"}
+        rig.queues.set(QueueRules("ml", quotas={GPU: Quota(limit=5)}))
+        rig.queues.set(QueueRules("team", "ml"))
+        rig.now += 60
+        await settle()
+        assert placed(rig) == {"a", "b"}
+
+
+async def test_a_gang_is_within_its_limits_as_a_whole_or_waits(rig):
+    async with deciding(rig):
+        add_gang(rig, "large", 4)
+        add_gang(rig, "small", 3)
+        await settle()
+        assert placed(rig) == {"small0", "small1", "small2"}
+        assert rig.engine.queue.get("default/large0").rejectors >= {"QueueQuota"}
+
+
+async def test_pods_that_waited_before_the_first_queue_are_demand_of_it():
+    rig = Rig()
+    add(rig, "a", "late", gpus=2)
+    rig.queues = queues_of(rig.engine.cache)
+    rig.queues.set(QueueRules("late", quotas={GPU: Quota(limit=8)}))
+    assert rig.queues.waiting("late") == {GPU: 2}
+    rig.engine.pending.drop("default/a", None)
+    assert rig.queues.waiting("late") == {}
