@@ -2,7 +2,8 @@
 
 A crowded cluster has many waiting pods and few kinds of them. The pods of a line differ in nothing that a filter reads,
 so where the first one has no room, no other has. When a node changes, the filters of each line run on this node alone,
-and the first pod of a line that passes goes back into the queue; when it has landed, the next one. A pod is parked only
+and the first pod of a line that passes goes back into the queue; when it has landed, the next one. It leaves the queue
+without an attempt if a pod of another line takes the room first. A pod is parked only
 if the verdicts of its filters may be cached (`FilterPlugin.verdict_key`), and if the pods that land on a node cannot
 help it.
 """
@@ -40,11 +41,14 @@ class _Line:
 
 
 class Parked:
-    """See the module. `add` puts a pod into the queue."""
+    """See the module. `add` puts a pod into the queue, `remove` takes one out by its uid."""
 
-    def __init__(self, cluster: LoadedCluster, add: Callable[[PodInfo], object]) -> None:
+    def __init__(
+        self, cluster: LoadedCluster, add: Callable[[PodInfo], object], remove: Callable[[str], object]
+    ) -> None:
         self._cluster = cluster
         self._add = add
+        self._remove = remove
         self._lines: dict[Hashable, _Line] = {}
         self._keys: dict[str, Hashable] = {}
         """By uid of a parked pod: the key of its line."""
@@ -90,7 +94,10 @@ class Parked:
             self._wake(line, name)
 
     def gone(self, uid: str, node_name: str = "") -> None:
-        """A pod that may be parked has left, or has landed on a node, where there may be room for the next one, too."""
+        """A pod that may be parked has left, or has landed on a node, where there may be room for the next one, too, and
+        no more for those of other lines.
+        """
+        self._withdraw(self._keys.get(uid), node_name)
         key = self._keys.pop(uid, None)
         if key is None:
             return
@@ -122,15 +129,27 @@ class Parked:
         if line.in_queue:
             line.changed.add(name)
             return
-        node = self._cluster.cache.present(name)
-        if node is None or node.node is None:
-            return
-        pod = line.first
-        preempts = pod.preemption_policy != "Never" and any(each.priority < pod.priority for each in node.pods.values())
-        if preempts or line.framework.filter_node_with_nominated(line.state, pod, node) is None:
+        if self._may_help(line, name):
             line.in_queue = True
             line.changed.add(name)
-            self._add(pod)
+            self._add(line.first)
+
+    def _withdraw(self, landed: Hashable, name: str) -> None:
+        """Takes pods out of the queue that no changed node can help any more, as a pod of the line `landed` took it."""
+        for key, line in self._lines.items():
+            if key != landed and name in line.changed and not self._may_help(line, name):
+                line.changed.discard(name)
+                if not line.changed:
+                    line.in_queue = False
+                    self._remove(line.first.uid)
+
+    def _may_help(self, line: _Line, name: str) -> bool:
+        """True if the first pod of the line passes its filters on this node, or may preempt there."""
+        node, pod = self._cluster.cache.present(name), line.first
+        if node is None or node.node is None:
+            return False
+        preempts = pod.preemption_policy != "Never" and any(each.priority < pod.priority for each in node.pods.values())
+        return preempts or line.framework.filter_node_with_nominated(line.state, pod, node) is None
 
     def _key(self, pod: PodInfo, policy: ActivePolicy) -> tuple[Hashable | None, CycleState]:
         """What the filters read of the pod, or None if their verdicts depend on more; and the state of its PreFilter.

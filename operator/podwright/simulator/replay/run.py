@@ -130,7 +130,7 @@ class _Replay:
         self._scheduling.on_landed = self._landed
         self._scheduling.on_preempted = self._preempted
         self._scheduling.on_rejected = self._rejected
-        self._parked = Parked(cluster, self._scheduling.add)
+        self._parked = Parked(cluster, self._scheduling.add, self._scheduling.queue.delete)
         pods = [event.pod for event in stream.events if isinstance(event, Arrival)]
         offers_gpus = cluster.cache.table.offers(GPU)
         self._meter = Meter(

@@ -104,3 +104,12 @@ def test_a_rule_about_the_pods_of_a_node_is_asked_again_when_a_pod_lands():
     fronts = [comes(i, f"front-{i}", 5, labels={"app": "web", "tier": "front"}) for i in range(3)]
     card = play([node("a")], *fronts, comes(10, "web", 500, labels={"app": "web"}), policies=[policy])
     assert (card.placed, card.waiting.longest) == (4, 10)
+
+
+def test_pods_of_other_lines_are_not_tried_for_room_that_is_taken():
+    """Each pod that ends makes room for one pod of any of the 20 kinds that wait."""
+    runs = [comes(0, f"runs-{i}", 100 + 10 * i, cpu="8") for i in range(20)]
+    kinds = [comes(1, f"waits-{i}-{j}", 1_000, cpu=str(5 + i / 10)) for i in range(20) for j in range(2)]
+    card = play([node(f"n-{i}", cpu="8") for i in range(20)], *runs, *kinds)
+    assert (card.placed, card.preemptions) == (60, 0)
+    assert card.attempts == 60 + len(kinds) / 2
