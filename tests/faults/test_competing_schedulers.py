@@ -45,7 +45,13 @@ def test_two_instances_that_both_believe_they_lead(arena: Arena) -> None:
     second_one = arena.running(None, "--pod-intake=kopf", name="second")
     with first_one as first, second_one as second:
         before = [_attempts(one) for one in (first, second)]
-        with arena.creating_pods(440, 120):
+        # While one of them is suspended, the other binds. Afterwards either may be too fast for the other.
+        for turn, waiting in enumerate((first, second)):
+            waiting.process.pause()
+            arena.pods(20, f"turn{turn}-")
+            arena.wait_bound(20 * (turn + 1))
+            waiting.process.resume()
+        with arena.creating_pods(400, 120):
             pass
         arena.wait_bound(440)
         arena.wait_settled()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from podwright.testing import wait_until
+from podwright.testing import processes, wait_until
 from support.control_plane.operator_process import Operator
 from support.faults.arena import Arena
 from support.faults.proxy import FaultProxy, Faults, Watch, is_watch
@@ -53,7 +53,7 @@ def test_a_relist_drops_objects_that_were_deleted_while_watches_were_broken(aren
         wait_until(lambda: proxy.injected["410"] > rejected + 3, 60, "watches are rejected, and the operator relists")
         proxy.faults = []
         started = time.monotonic()
-        arena.wait_bound(115, BEFORE_AN_AUDIT)
+        arena.wait_bound(115, BEFORE_AN_AUDIT / processes.patience)
         arena.wait_settled()
         arena.nodes(1, first=20, pods="100")
         arena.wait_bound(135)

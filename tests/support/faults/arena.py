@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from podwright.testing import ControlPlane, node, pod, wait_until
+from podwright.testing import ControlPlane, node, pod, processes, wait_until
 from support.control_plane import operator_process as kit
 from support.faults.ledger import Ledger, pods_that_would_fit
 from support.faults.proxy import FaultProxy
@@ -109,7 +109,7 @@ class Arena:
 
     def retry(self, work: Callable[[], Any], seconds: float = 60) -> Any:
         """Retry `work` until the API server processes it. HTTP 404 and 409 mean that it is done already."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds * processes.patience
         while True:
             try:
                 return work()
@@ -221,7 +221,7 @@ class Arena:
 
     def wait_settled(self, timeout: float = 60) -> None:
         """Wait until every pod is bound, or fits nowhere and is marked Unschedulable."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout * processes.patience
         while found := self.unsettled():
             if time.monotonic() > deadline:
                 raise TimeoutError(f"not settled within {timeout:g} s: {found[:5]}")
