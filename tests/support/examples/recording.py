@@ -82,6 +82,7 @@ def record(cluster: ControlPlane, folder: Path) -> list[tuple[str, str, float]]:
         [node(f"node-{zone}{number}", cpu="8", labels={"zone": zone}) for zone in "ab" for number in (1, 2)]
     )
     cluster.apply(kit.CHECKOUT / "crds")
+    kit.wait_listed(cluster, "schedulerpolicies")
     for name, text in FILES.items():
         (folder / name).write_text(text)
     kubectl = Path(cluster.binaries.path("kubectl")).parent
@@ -98,7 +99,7 @@ def record(cluster: ControlPlane, folder: Path) -> list[tuple[str, str, float]]:
     shown = []
     for text, seconds, bound in STEPS:
         done = subprocess.run(
-            ["bash", "-euc", text], cwd=folder, env=environ, capture_output=True, text=True, timeout=60, check=False
+            ["bash", "-euc", text], cwd=folder, env=environ, capture_output=True, text=True, timeout=240, check=False
         )
         if done.returncode:
             raise RuntimeError(f"{text}\n{done.stdout}{done.stderr}")
