@@ -23,7 +23,7 @@ COMMAND = [sys.executable, "-W", "error", "-m", "podwright", "demo"]
 
 
 def demo(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=280, check=False)
 
 
 def traces(cluster: ControlPlane) -> Sequence[str]:
@@ -107,7 +107,7 @@ def test_an_interrupted_demo_cleans_up(zones, number):
     try:
         wait_until(lambda: any(name.startswith("web-") for name in traces(zones)), 60, "the first pods exist")
         os.kill(process.pid, number)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=180)
         assert process.returncode == 130, stderr.decode()
         assert stderr == b""
     finally:
@@ -154,10 +154,10 @@ def test_the_page_stays_until_the_demo_is_interrupted(tmp_path):
     try:
         wait_until(lambda: "The page stays open" in log.read_text(), 60, "the end of the demo")
         url = re.search(r"stays open until Ctrl-C: (\S+)", log.read_text())[1]
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             assert b"<title>Podwright</title>" in answer.read()
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0, log.read_text()
+        assert process.wait(120) == 0, log.read_text()
         assert "All 12 checks passed" in log.read_text()
     finally:
         process.kill()
