@@ -93,7 +93,11 @@ class QueueClaim:
         self._request: dict[str, int] = {}
         for pod in pods:
             add_amounts(self._request, self._amounts(pod))
-        self._promised = self._promised_to(leaf, {pod.uid for pod in pods})
+        self._promised = {
+            (queue.spec.name, resource): self._queues.promised_before(pods, queue, resource)
+            for queue in (*leaf.path(), self._tree.top)
+            for resource in self._request
+        }
         self.splits_units = False
         self.taken: dict[Unit, None] = {}
         self._reclaimed = [0] * (len(self._path) + 1)
@@ -321,7 +325,7 @@ class QueueClaim:
         return self._tree.tracked(amounts_of(pod))
 
     def _promised_in(self, queue: str, resource: str) -> int:
-        return self._promised.get(queue, {}).get(resource, 0)
+        return self._promised[queue, resource]
 
     def _surplus(self, unit: Unit) -> int:
         return min((self._surplus_of(pod) for pod in unit.pods), default=0)
@@ -384,20 +388,6 @@ class QueueClaim:
                     level.left[resource] = level.left.get(resource, 0) + sign * amount
             if not part.reach.own:
                 self._reclaimed[part.reach.parent] -= sign
-
-    def _promised_to(self, leaf: Queue, own: set[str]) -> dict[str, dict[str, int]]:
-        """By queue, and "" for all: what is promised to nominated pods, without the claim's own, and without those of
-        its queue that it goes before.
-        """
-        found: dict[str, dict[str, int]] = {}
-        nominator = self._cache.nominator
-        for pod in (pod for node in nominator.nodes() for pod in nominator.on(node)):
-            queue = self._tree.get(self._queues.queue_of(pod))
-            if queue is None or pod.uid in own or (queue is leaf and pod.priority < self._priority):
-                continue
-            for name in (*(each.spec.name for each in queue.path()), ""):
-                add_amounts(found.setdefault(name, {}), self._amounts(pod))
-        return found
 
 
 def has_queue(cache: Cache, pod: PodInfo) -> bool:

@@ -81,6 +81,9 @@ class _Pods:
     held: dict[str, int] = field(default_factory=dict)
     going: dict[str, int] = field(default_factory=dict)
     """Of those that terminate."""
+    nominated: dict[str, PodInfo] = field(default_factory=dict)
+    promised: dict[str, int] = field(default_factory=dict)
+    """Of those that are nominated to a node, but not on it yet."""
     asked: dict[str, int] = field(default_factory=dict)
     """Of those that wait and are not placed."""
 
@@ -107,6 +110,7 @@ class Queues:
         self._pods: dict[str, _Pods] = {}
         self._placed_in: dict[str, str] = {}
         self._waiting_in: dict[str, str] = {}
+        self._nominated_in: dict[str, str] = {}
         self._of_namespace: dict[str, str] = {}
         self._attached = False
         self._touched: set[str] = set()
@@ -127,13 +131,16 @@ class Queues:
         self._changed()
         if not self.active:
             self.active = True
-            self._cache.nominator.goes_before = self.goes_before
+            nominator = self._cache.nominator
+            nominator.goes_before, nominator.listener = self.goes_before, self._nominated
             self._cache.attach(self)
             self._attached = True
             self._cache.groups.also_told.append(self)
             self._cache.refusals[QUEUE_QUOTA] = self._refusal
             for pod in self.pending():
                 self.add_waiting(pod)
+            for pod in [pod for name in nominator.nodes() for pod in nominator.on(name)]:
+                self._nominated(pod, 1)
 
     def remove(self, name: str) -> None:
         """The queue no longer exists. It stays in the tree as long as queues below it do. Ignores an unknown name."""
@@ -144,7 +151,8 @@ class Queues:
         self._below[self._declared.pop(name).parent] -= 1
         if not self._declared:
             self.active = self._attached = False
-            self._cache.nominator.goes_before = None
+            self._cache.nominator.goes_before = self._cache.nominator.listener = None
+            self._nominated_in.clear()
             self._cache.detach(self)
             self._cache.groups.also_told.remove(self)
             del self._cache.refusals[QUEUE_QUOTA]
@@ -225,6 +233,10 @@ class Queues:
         for pod in self.pending():
             if namespace in (None, pod.namespace):
                 self.add_waiting(pod)
+        nominated = [pod for uid, name in self._nominated_in.items() for pod in (self._pods[name].nominated[uid],)]
+        for pod in nominated:
+            self._nominated(pod, -1)
+            self._nominated(pod, 1)
 
     # What queues have
 
@@ -321,13 +333,26 @@ class Queues:
         found = self.bound(pod)
         return None if found is None else unresolvable(found.message)
 
+    def promised_before(self, pods: Sequence[PodInfo], queue: Queue, resource: str) -> int:
+        """What is promised to nominated pods of the queue, or of those below, that go before these pods of one queue."""
+        promised = queue.promised.get(resource, 0)
+        if not promised:
+            return 0
+        own = self._pods.get(self.queue_of(pods[0]))
+        uids, priority = {pod.uid for pod in pods}, min(pod.priority for pod in pods)
+        behind = [] if own is None else [p for p in own.nominated.values() if p.uid in uids or p.priority < priority]
+        return promised - sum(amounts_of(pod).get(resource, 0) for pod in behind)
+
     def _limit(self, queue: Queue, pod: PodInfo) -> Bound | None:
+        nominated = bool(self._cache.nominator.node_of(pod.uid))
         for resource, amount in self._built().tracked(amounts_of(pod)).items():
             for above in queue.path():
                 limit = above.spec.quotas.get(resource, NO_QUOTA).limit
                 held = above.held.get(resource, 0)
-                if limit != UNBOUNDED and held + amount > limit:
-                    message = _over_limit(queue, above, resource, amount)
+                # Nominated pods do not wait for each other.
+                promised = 0 if limit == UNBOUNDED or nominated else self.promised_before((pod,), above, resource)
+                if limit != UNBOUNDED and held + promised + amount > limit:
+                    message = _over_limit(queue, above, resource, amount, promised)
                     return Bound(above.spec.name, message, resource, held=held, limit=limit, requested=amount)
         return None
 
@@ -405,6 +430,7 @@ class Queues:
                 if name in tree:
                     tree.add_held(name, tree.tracked(pods.held))
                     tree.add_going(name, tree.tracked(pods.going))
+                    tree.add_promised(name, tree.tracked(pods.promised))
                     if self._open(tree, name):
                         tree.add_asked(name, tree.tracked(pods.asked))
         return self._tree
@@ -440,9 +466,26 @@ class Queues:
             tree.add_asked(name, tree.tracked(amounts))
             self._touched.add(name)
 
+    def _nominated(self, pod: PodInfo, sign: int) -> None:
+        """The pod is nominated to a node (1), or no longer (-1)."""
+        name = self.queue_of(pod) if sign > 0 else self._nominated_in.pop(pod.uid, "")
+        if not name:
+            return
+        pods = self._pods.setdefault(name, _Pods())
+        if sign > 0:
+            self._nominated_in[pod.uid] = name
+            pods.nominated[pod.uid] = pod
+        else:
+            del pods.nominated[pod.uid]
+        amounts, tree = {r: sign * amount for r, amount in amounts_of(pod).items()}, self._tree
+        add_amounts(pods.promised, amounts)
+        if tree is not None and name in tree:
+            tree.add_promised(name, tree.tracked(amounts))
+        self._drop_if_empty(name)
+
     def _drop_if_empty(self, name: str) -> None:
         pods = self._pods[name]
-        if not pods.placed and not pods.waiting:
+        if not pods.placed and not pods.waiting and not pods.nominated:
             del self._pods[name]
 
 
@@ -465,7 +508,7 @@ def amounts_of(pod: PodInfo) -> Mapping[str, int]:
     return {**pod.requests.amounts, PODS: 1}
 
 
-def _over_limit(queue: Queue, bound: Queue, resource: str, amount: int) -> str:
+def _over_limit(queue: Queue, bound: Queue, resource: str, amount: int, promised: int) -> str:
     """What holds the pod, then what the queues above have free."""
 
     def text(amount: int) -> str:
@@ -473,6 +516,8 @@ def _over_limit(queue: Queue, bound: Queue, resource: str, amount: int) -> str:
 
     held, limit = bound.held.get(resource, 0), bound.spec.quotas[resource].limit
     found = f"{bound.spec.name} holds {text(held)} of {text(limit)} {resource}"
+    if promised:
+        found += f", {text(promised)} more is promised to pods that are nominated to nodes"
     if held < limit:
         found += f", and the pod requests {text(amount)}"
     for above in queue.path():

@@ -60,6 +60,7 @@ class Queue:
         "going",
         "held",
         "parent",
+        "promised",
         "request",
         "rounding",
         "share",
@@ -76,6 +77,8 @@ class Queue:
         """By resource: what its pods, and those of the queues below, have on nodes."""
         self.going: dict[str, int] = {}
         """The part of it that terminating pods have."""
+        self.promised: dict[str, int] = {}
+        """By resource: what its pods request that are nominated to a node, but not on it yet."""
         self.asked: dict[str, int] = {}
         """The same of those that wait for a node."""
         self.wanted: dict[str, int] = {}
@@ -180,9 +183,14 @@ class QueueTree:
         self.add_demand(name, amounts)
 
     def add_going(self, name: str, amounts: Mapping[str, int]) -> None:
-        """The same for the terminating ones of these pods, which are part of them."""
+        """The same for the terminating ones of these pods, which are part of them. Their demand counts with all."""
         for queue in (*self._queues[name].path(), self.top):
             add_amounts(queue.going, amounts)
+
+    def add_promised(self, name: str, amounts: Mapping[str, int]) -> None:
+        """The same for nominated pods, whose demand counts while they wait."""
+        for queue in (*self._queues[name].path(), self.top):
+            add_amounts(queue.promised, amounts)
 
     def add_asked(self, name: str, amounts: Mapping[str, int]) -> None:
         """The same for its pods that wait for a node."""

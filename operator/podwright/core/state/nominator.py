@@ -33,6 +33,8 @@ class Nominator:
         self.goes_before: Callable[[PodInfo, PodInfo], bool] | None = None
         """True if the second pod must leave room for the first one, which is nominated. None: if its priority is not
         higher."""
+        self.listener: Callable[[PodInfo, int], object] | None = None
+        """Called with each pod that is nominated (1), or no longer nominated (-1)."""
         compact_regularly(self)
 
     def add(self, pod: PodInfo, node_name: str) -> None:
@@ -41,13 +43,17 @@ class Nominator:
         self.changes += 1
         self._node_of[pod.uid] = node_name
         self._pods.setdefault(node_name, {})[pod.uid] = pod
+        if self.listener is not None:
+            self.listener(pod, 1)
 
     def remove(self, uid: str) -> None:
         node_name = self._node_of.pop(uid, None)
         if node_name is not None:
             self.changes += 1
             pods = self._pods[node_name]
-            del pods[uid]
+            pod = pods.pop(uid)
+            if self.listener is not None:
+                self.listener(pod, -1)
             if not pods:
                 del self._pods[node_name]
 
@@ -85,8 +91,14 @@ class Nominator:
     def restore(self, nominations: Nominations) -> None:
         """Replaces all nominations by those of a copy."""
         self.changes += 1
+        before = [pod for pods in self._pods.values() for pod in pods.values()] if self.listener else ()
         self._node_of = dict(nominations.node_of)
         self._pods = {name: dict(pods) for name, pods in nominations.pods.items()}
+        if self.listener is not None:
+            for pod in before:
+                self.listener(pod, -1)
+            for pod in (pod for pods in self._pods.values() for pod in pods.values()):
+                self.listener(pod, 1)
 
     def __len__(self) -> int:
         return len(self._node_of)

@@ -112,3 +112,25 @@ def test_free_room_is_taken_without_victims():
     cluster = QueuedCluster([4], [queue("a"), queue("b")])
     cluster.waits("b1", "b", 4)
     assert isinstance(cluster.decide_gang(cluster.gang("gang", "a", 4)), GangPlacement)
+
+
+class TestLimits:
+    def cluster(self) -> QueuedCluster:
+        cluster = QueuedCluster([8], [queue("a", gpu={"limit": 4})])
+        for i in range(4):
+            cluster.runs(f"a{i}", "a", "n0", priority=i)
+        return cluster
+
+    def test_a_gang_takes_what_the_limit_forbids_from_lower_priorities(self):
+        cluster = self.cluster()
+        assert cluster.gang_victims(cluster.gang("gang", "a", 2, priority=3)) == ["a0", "a1"]
+        assert cluster.gang_victims(cluster.gang("large", "a", 4, priority=3)) == []
+
+    def test_a_gang_waits_for_terminating_pods_that_hold_what_the_limit_forbids(self):
+        cluster = self.cluster()
+        for pod in cluster.queues.placed_pods("a")[:2]:
+            cluster.terminates(pod)
+        decision = cluster.decide_gang(cluster.gang("gang", "a", 2, priority=3))
+        assert not isinstance(decision, GangPlacement)
+        assert decision.preemption is not None
+        assert all(victim.terminating for victim in decision.preemption.victims)

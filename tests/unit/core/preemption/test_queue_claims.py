@@ -202,3 +202,60 @@ def test_a_pod_of_another_queue_leaves_room_for_the_nominated_pod_whatever_its_p
     cluster.cache.nominator.add(cluster.waits("a1", "a", priority=0), "n0")
     assert not isinstance(cluster.decide(cluster.waits("b1", "b", priority=1000)), Placement)
     assert isinstance(cluster.decide(cluster.waits("a2", "a", priority=1)), Placement)
+
+
+class TestLimits:
+    def test_a_higher_priority_frees_what_the_limit_forbids_on_any_node(self):
+        cluster = QueuedCluster([2, 2], [queue("a", gpu={"limit": 2})])
+        cluster.runs("low", "a", "n0", priority=1)
+        cluster.runs("mid", "a", "n0", priority=2)
+        assert cluster.victims(cluster.waits("high", "a", priority=3)) == ["low"]
+        assert cluster.victims(cluster.waits("equal", "a", priority=1)) == []
+
+    def test_the_node_that_becomes_free_is_enough(self):
+        cluster = QueuedCluster([2], [queue("a", gpu={"limit": 1}), queue("b")])
+        cluster.runs("low", "a", "n0")
+        cluster.runs("b1", "b", "n0")
+        decision = cluster.decide(cluster.waits("high", "a", priority=1))
+        assert (decision.nominated_node, [victim.name for victim in decision.victims]) == ("n0", ["low"])
+
+    def test_further_victims_make_room_on_a_node(self):
+        cluster = QueuedCluster([1, 2], [queue("a", gpu={"limit": 2}), queue("b")])
+        cluster.runs("low", "a", "n0")
+        cluster.runs("b1", "b", "n1")
+        cluster.runs("b2", "b", "n1")
+        cluster.waits("b-more", "b", 4)
+        assert cluster.victims(cluster.waits("high", "a", 2, priority=1)) == []
+        cluster.queues.set(queue("b", gpu={"weight": 0}))
+        assert cluster.victims(cluster.waits("higher", "a", 2, priority=1)) == ["b1", "b2", "low"]
+
+    def test_a_team_takes_back_its_share_of_a_department_at_its_limit(self):
+        queues = [queue("x", gpu={"limit": 4}), queue("x1", "x"), queue("x2", "x")]
+        cluster = QueuedCluster([8], queues)
+        for i in range(4):
+            cluster.runs(f"one{i}", "x1", "n0", priority=9)
+        cluster.waits("one-more", "x1", 2)
+        assert len(cluster.victims(cluster.waits("two1", "x2"))) == 1
+
+    def test_nobody_is_evicted_for_a_limit_that_stays_exceeded(self):
+        cluster = QueuedCluster([8], [queue("a", gpu={"limit": 2})])
+        cluster.runs("low", "a", "n0")
+        assert cluster.victims(cluster.waits("high", "a", 3, priority=9)) == []
+
+    def test_terminating_pods_are_waited_for(self):
+        cluster = QueuedCluster([8], [queue("a", gpu={"limit": 2})])
+        going = cluster.runs("low", "a", "n0")
+        cluster.runs("other", "a", "n0")
+        cluster.terminates(going)
+        assert cluster.victims(cluster.waits("high", "a", priority=9)) == []
+
+    def test_what_a_preemptor_has_freed_is_left_to_it(self):
+        """Otherwise a pod that comes back would take it, and the preemptor would evict it again."""
+        cluster = QueuedCluster([8], [queue("a", gpu={"limit": 1})])
+        nominated = cluster.waits("high", "a", priority=9)
+        cluster.cache.nominator.add(nominated, "n0")
+        waiting = cluster.waits("low", "a")
+        assert "promised" in cluster.decide(waiting).message
+        assert isinstance(cluster.decide(nominated), Placement)
+        cluster.cache.nominator.remove(nominated.uid)
+        assert isinstance(cluster.decide(waiting), Placement)
