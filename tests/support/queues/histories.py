@@ -1,7 +1,8 @@
 """Generated histories of a cluster with queues: pods and gangs come, end and return, queues and nodes change.
 
-Victims end some rounds later, and each has a successor, as a controller would create it. After each eviction for a
-queue, the promises to the victims' queues are checked on the pods themselves, not on the sums of the scheduler.
+Victims end some rounds later, and each has a successor, as a controller would create it. Limits are checked after each
+placement, and what is promised to the victims and their queues after each eviction for a queue: on the pods themselves,
+not on the sums of the scheduler.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.pod_group import KIND
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules
+from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import NO_QUOTA, Quota
 from podwright.core.state.transaction import CacheTransaction
 from support.gangs.kit import budget
@@ -180,6 +182,10 @@ class History:
         self.cache.set_pod(replace(pod.on(node_name), start_time=self.cluster.now))
         self.queues.remove_waiting(pod.uid)
         self.cache.groups.remove_waiting(pod.uid)
+        held = self._held(self._placed())
+        for name in self.queues.path(self.queues.queue_of(pod)):
+            limit = self.rules[name].quotas[GPU].limit
+            assert limit == UNBOUNDED or held[name, GPU] <= limit or not pod.requests.amounts.get(GPU), "above a limit"
 
     def _nominate(self, pod: PodInfo, node_name: str) -> None:
         self.cache.nominator.remove(pod.uid)
@@ -336,6 +342,7 @@ class History:
         quota = {
             resource: Quota(
                 guarantee=random.choice([0, 0, 1, 2, 4]) * (1000 if resource == "cpu" else 1),
+                limit=random.choice([UNBOUNDED, UNBOUNDED, 4, 6]) if resource == GPU else UNBOUNDED,
                 weight=random.choice([0, 1, 1, 2, 3]),
             )
             for resource in self.resources
