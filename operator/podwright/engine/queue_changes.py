@@ -1,4 +1,6 @@
-"""Retries the waiting pods that a change of a queue may help, once for all changes of one turn of the event loop."""
+"""What a change of a queue changes: active pods are ordered by queues while there are any. The waiting pods that it may
+help are retried, once for all changes of one turn of the event loop.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,17 @@ class QueueChanges:
 
     def __init__(self, state: EngineState) -> None:
         self._queue = state.queue
+        self._ordered = False
+        self._queues = queues_of(state.cache)
         self._wake = state.wake
         self._due = False
-        queues = queues_of(state.cache)
-        queues.pending = lambda: [queued.pod for queued in map(state.queue.get, state.queue.uids()) if queued]
-        queues.listen(self._changed)
+        self._queues.pending = lambda: [queued.pod for queued in map(state.queue.get, state.queue.uids()) if queued]
+        self._queues.listen(self._changed)
 
     def _changed(self) -> None:
+        if self._queues.active is not self._ordered:
+            self._ordered = self._queues.active
+            self._queue.order_by(self._queues if self._ordered else None)
         if not self._due:
             self._due = True
             asyncio.get_running_loop().call_soon(self._retry)

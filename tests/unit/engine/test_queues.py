@@ -88,3 +88,14 @@ async def test_pods_that_waited_before_the_first_queue_are_demand_of_it():
     assert rig.queues.waiting("late") == {GPU: 2}
     rig.engine.pending.drop("default/a", None)
     assert rig.queues.waiting("late") == {}
+
+
+async def test_queues_take_turns(rig):
+    rig.node("n", allocatable={GPU: "3"})
+    rig.queues.set(QueueRules("other"))
+    for number in range(3):
+        add(rig, f"a{number}", "team")
+    add(rig, "b", "other")
+    async with deciding(rig):
+        await settle()
+    assert placed(rig) == {"a0", "a1", "b"}

@@ -26,6 +26,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final
 
 from podwright.core.objects.compaction import compact_regularly
+from podwright.core.queue.fair_pods import FairPods, QueueOrder
 from podwright.core.queue.heap import KeyedHeap
 from podwright.core.queue.held_pods import HeldPods
 from podwright.core.queue.queued_pod import QueuedPod
@@ -46,7 +47,7 @@ class ActivePods:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._ordinary: KeyedHeap[QueuedPod] = KeyedHeap()
+        self._ordinary: KeyedHeap[QueuedPod] | FairPods = KeyedHeap()
         self._costly: KeyedHeap[QueuedPod] = KeyedHeap()
         self._line: OrderedDict[str, tuple[Any, QueuedPod]] = OrderedDict()
         """The costly pods and their ranks, by uid. The one that has waited the longest is the first."""
@@ -61,6 +62,13 @@ class ActivePods:
         self._last_ordinary = 0.0
         """When the last pod that is not costly was popped or removed."""
         compact_regularly(self)
+
+    def order_by(self, order: QueueOrder | None) -> None:
+        """From now on, ordinary pods are ordered by their queues, or, with None, only as QueueSort orders them."""
+        entries = [*self._ordinary.entries()]
+        self._ordinary = KeyedHeap() if order is None else FairPods(order)
+        for entry in entries:
+            self._ordinary.push(*entry)
 
     def push(self, queued: QueuedPod, rank: Any) -> None:
         """Adds a pod, or gives it another rank. Its lane depends on whether it is costly now. A held pod stays held."""

@@ -69,6 +69,10 @@ class KeyedHeap(Generic[T]):
             self._entries.clear()
             self._heap.clear()
 
+    def entries(self) -> Iterator[tuple[str, Any, T]]:
+        """The keys, ranks and items."""
+        return ((entry[2], entry[0], self._entries[entry[2]][1]) for entry in self._heap if self._alive(entry))
+
     def __contains__(self, key: str) -> bool:
         return key in self._entries
 

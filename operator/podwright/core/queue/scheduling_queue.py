@@ -24,6 +24,7 @@ from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.active_pods import ActivePods
 from podwright.core.queue.backoff_pods import BackoffPods
+from podwright.core.queue.fair_pods import QueueOrder
 from podwright.core.queue.hinting import EVERYTHING_CHANGED, Hinting, Hints, Occurrence, skips_backoff
 from podwright.core.queue.in_flight import InFlight
 from podwright.core.queue.incoming import ATTEMPT_FAILED, BACKOFF_COMPLETE, FORCED, POD_ADD, POPPED_EARLY, TIMEOUT
@@ -72,6 +73,10 @@ class SchedulingQueue:
         self.room_checks: Callable[[], RoomCheck] = lambda: unchecked
         """Makes the check for one event. Events do not retry a member of a group that has no room."""
         compact_regularly(self)
+
+    def order_by(self, order: QueueOrder | None) -> None:
+        """Active pods are ordered by their queues from now on, or, with None, only by the QueueSort plugin."""
+        self._active.order_by(order)
 
     # Intake
 

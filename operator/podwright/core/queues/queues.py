@@ -35,6 +35,9 @@ QUEUE_QUOTA: Final = "QueueQuota"
 QUEUE_LABEL: Final = "podwright.dev/queue"
 """On a pod or a namespace: the name of its queue."""
 
+_PARTS: Final = 2**20
+"""Dominant shares are compared in these parts of the capacity."""
+
 State = Literal["Open", "Hold", "Drain", "Closed"]
 Source = Literal["", "label", "policy", "namespace"]
 
@@ -113,6 +116,7 @@ class Queues:
         self._nominated_in: dict[str, str] = {}
         self._of_namespace: dict[str, str] = {}
         self._attached = False
+        self._regrouped = 0
         self._touched: set[str] = set()
         self._listeners: list[Callable[[], None]] = []
         compact_regularly(self)
@@ -128,7 +132,7 @@ class Queues:
         if before is not None:
             self._below[before.parent] -= 1
         self._declared[spec.name] = spec
-        self._changed()
+        self._tree = None
         if not self.active:
             self.active = True
             nominator = self._cache.nominator
@@ -141,6 +145,7 @@ class Queues:
                 self.add_waiting(pod)
             for pod in [pod for name in nominator.nodes() for pod in nominator.on(name)]:
                 self._nominated(pod, 1)
+        self._changed()
 
     def remove(self, name: str) -> None:
         """The queue no longer exists. It stays in the tree as long as queues below it do. Ignores an unknown name."""
@@ -227,6 +232,7 @@ class Queues:
             for pod in info.pods.values()
             if namespace in (None, pod.namespace) and self._find(pod)[0] != self._placed_in.get(pod.uid, "")
         ]
+        self._regrouped += 1
         for pod, slot in placed:
             self.pod_removed(pod, slot)
             self.pod_added(pod, slot)
@@ -363,9 +369,48 @@ class Queues:
 
     def order_key(self, name: str) -> tuple[bool, bool, int, int]:
         """Sorts queues with the same parent: first those under their share, then those under their guarantee, then by
-        priority, then by dominant share.
+        priority, then by dominant share. Reads the shares as they were last computed.
         """
-        raise NotImplementedError  # the order of active pods will come with it
+        queue = self._queue(name)
+        held, share, quotas = queue.held, queue.share, queue.spec.quotas
+        above_share = above_guarantee = False
+        for resource in queue.asked:
+            has, guarantee = held.get(resource, 0), quotas.get(resource, NO_QUOTA).guarantee
+            above_share = above_share or has >= share.get(resource, 0)
+            above_guarantee = above_guarantee or UNBOUNDED != guarantee <= has
+        most = self._built().top.share
+        dominant = max((amount * _PARTS // (most.get(resource) or 1) for resource, amount in held.items()), default=0)
+        return above_share, above_guarantee, -queue.spec.priority, dominant
+
+    # The order of active pods
+
+    @property
+    def structure(self) -> int:
+        """Rises when the queues of pods, or where they are in the tree, may have changed."""
+        return self.changes + self._regrouped
+
+    def turn_path(self, pod: PodInfo) -> Sequence[str]:
+        """The names of the queue in which the pod takes its turn, its parent, and so on. Empty: the pod takes its turn
+        as one without a queue, because it has none, or no pod may start in it.
+        """
+        name = self.queue_of(pod)
+        queue = self._built().get(name) if name else None
+        if queue is None or queue.children or not self._open(self._built(), name):
+            return ()
+        return [above.spec.name for above in queue.path()]
+
+    def take_changed(self) -> Iterable[str]:
+        """The queues whose `order_key` may have changed since the last call, in no order."""
+        tree = self._built()
+        tree.steps += 1
+        if tree.worth_sharing_out:
+            tree.set_capacity(self.capacity())
+            tree.compute_shares()
+        found = {above.spec.name for name in self._touched if (q := tree.get(name)) is not None for above in q.path()}
+        found |= tree.moved
+        self._touched.clear()
+        tree.moved.clear()
+        return found
 
     # PlacementObserver
 
@@ -373,22 +418,24 @@ class Queues:
         name, uid = self._find(pod)[0], pod.uid
         if not name:
             return
-        asking = self._waiting_in.get(uid)
-        if asking is not None:
-            self._ask(asking, self._pods[asking].waiting[uid], -1)
+        asks = self._waiting_in.get(uid) == name and self._demands_alike(name, pod)
+        if uid in self._waiting_in:
+            asking = self._waiting_in[uid]
+            self._ask(asking, self._pods[asking].waiting[uid], -1, demand=not asks)
         self._placed_in[uid] = name
         self._pods.setdefault(name, _Pods()).placed[uid] = pod
-        self._hold(name, pod, 1)
+        self._hold(name, pod, 1, demand=not asks)
 
     def pod_removed(self, pod: PodInfo, _slot: int) -> None:
         uid = pod.uid
         name = self._placed_in.pop(uid, "")
         if not name:
             return
-        self._hold(name, self._pods[name].placed.pop(uid), -1)
-        asking = self._waiting_in.get(uid)
-        if asking is not None:
-            self._ask(asking, self._pods[asking].waiting[uid], 1)
+        asks = self._waiting_in.get(uid) == name and self._demands_alike(name, pod)
+        self._hold(name, self._pods[name].placed.pop(uid), -1, demand=not asks)
+        if uid in self._waiting_in:
+            asking = self._waiting_in[uid]
+            self._ask(asking, self._pods[asking].waiting[uid], 1, demand=not asks)
         self._drop_if_empty(name)
 
     def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
@@ -446,24 +493,29 @@ class Queues:
         queue = tree.get(name)
         return queue is not None and all(self._valid[above.spec.name].state == "Open" for above in queue.path())
 
-    def _hold(self, name: str, pod: PodInfo, sign: int) -> None:
+    def _demands_alike(self, name: str, pod: PodInfo) -> bool:
+        """True if the pod is the same part of its queue's demand while it waits and when it is placed."""
+        waiting = self._pods[name].waiting[pod.uid]
+        return waiting.requests is pod.requests and not waiting.gates and self._open(self._built(), name)
+
+    def _hold(self, name: str, pod: PodInfo, sign: int, *, demand: bool) -> None:
         amounts, tree = {r: sign * amount for r, amount in amounts_of(pod).items()}, self._tree
         add_amounts(self._pods[name].held, amounts)
         if pod.terminating:
             add_amounts(self._pods[name].going, amounts)
         if tree is not None and name in tree:
-            tree.add_held(name, tree.tracked(amounts))
+            tree.add_held(name, tree.tracked(amounts), demand=demand)
             if pod.terminating:
                 tree.add_going(name, tree.tracked(amounts))
             self._touched.add(name)
 
-    def _ask(self, name: str, pod: PodInfo, sign: int) -> None:
+    def _ask(self, name: str, pod: PodInfo, sign: int, *, demand: bool = True) -> None:
         if pod.gates:
             return
         amounts, tree = {r: sign * amount for r, amount in amounts_of(pod).items()}, self._tree
         add_amounts(self._pods[name].asked, amounts)
         if tree is not None and self._open(tree, name):
-            tree.add_asked(name, tree.tracked(amounts))
+            tree.add_asked(name, tree.tracked(amounts), demand=demand)
             self._touched.add(name)
 
     def _nominated(self, pod: PodInfo, sign: int) -> None:

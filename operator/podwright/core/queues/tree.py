@@ -19,6 +19,8 @@ from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.queues.shares import UNBOUNDED, Claim, share_out
 
 DEFAULT_PRIORITY: Final = 100
+CLAIMS_PER_STEP: Final = 8
+"""How many claims of queues the order of pods has shared out for each change of demand and attempt at a pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,12 @@ class QueueTree:
         self._refuse_cycles()
         self.resources = tuple(sorted({name for queue in self._queues.values() for name in queue.spec.quotas}))
         """The resources that any queue names."""
+        self.moved: set[str] = set()
+        """The queues whose shares have changed. Whoever orders queues by their shares clears it."""
+        self.steps = 0
+        """How much has happened since shares were computed: changes of demand, and attempts at pods."""
+        self._cost = 0
+        """How many claims were shared out at the last time."""
         self.set_capacity(capacity)
 
     def set_capacity(self, capacity: Mapping[str, int]) -> None:
@@ -159,6 +167,7 @@ class QueueTree:
         Raises KeyError if the queue does not exist.
         """
         leaf = self._queues[name]
+        self.steps += 1
         for resource, amount in amounts.items():
             queue, change = leaf, amount
             while queue.parent is not None:
@@ -173,14 +182,15 @@ class QueueTree:
         """Those of the amounts that are of resources that any queue names, and not 0."""
         return {name: amount for name in self.resources if (amount := amounts.get(name))}
 
-    def add_held(self, name: str, amounts: Mapping[str, int]) -> None:
+    def add_held(self, name: str, amounts: Mapping[str, int], *, demand: bool = True) -> None:
         """Adds these amounts, which may be negative, to what the pods of a queue have on nodes, and to its demand.
 
         Raises KeyError if the queue does not exist.
         """
         for queue in (*self._queues[name].path(), self.top):
             add_amounts(queue.held, amounts)
-        self.add_demand(name, amounts)
+        if demand:
+            self.add_demand(name, amounts)
 
     def add_going(self, name: str, amounts: Mapping[str, int]) -> None:
         """The same for the terminating ones of these pods, which are part of them. Their demand counts with all."""
@@ -192,11 +202,12 @@ class QueueTree:
         for queue in (*self._queues[name].path(), self.top):
             add_amounts(queue.promised, amounts)
 
-    def add_asked(self, name: str, amounts: Mapping[str, int]) -> None:
+    def add_asked(self, name: str, amounts: Mapping[str, int], *, demand: bool = True) -> None:
         """The same for its pods that wait for a node."""
         for queue in self._queues[name].path():
             add_amounts(queue.asked, amounts)
-        self.add_demand(name, amounts)
+        if demand:
+            self.add_demand(name, amounts)
 
     def share(self, name: str) -> Mapping[str, int]:
         """The share of a queue, by resource of the capacity. Raises KeyError if the queue does not exist."""
@@ -208,18 +219,28 @@ class QueueTree:
         self.compute_shares()
         return {name: queue.share for name, queue in self._queues.items()}
 
+    @property
+    def worth_sharing_out(self) -> bool:
+        """True if so much has happened since shares were computed that computing them again adds little to it."""
+        return self.steps * CLAIMS_PER_STEP >= self._cost
+
     def compute_shares(self) -> None:
         """Brings the shares of all queues up to date."""
+        self.steps = self._cost = 0
         for resource in self.top.share.keys() & self.top.stale:
             stale = [self.top]
             while stale:
                 parent = stale.pop()
                 parent.stale.discard(resource)
                 claims, rounding = [_claim(child, resource) for child in parent.children], dict[int, int]()
+                self._cost += len(claims)
                 shares = share_out(parent.share[resource], claims, rounding)
                 for index, (child, share) in enumerate(zip(parent.children, shares, strict=True)):
                     child.rounding[resource] = rounding.get(index, 0)
-                    if (child.share.get(resource) != share or resource in child.stale) and child.children:
+                    moved = child.share.get(resource) != share
+                    if moved:
+                        self.moved.add(child.spec.name)
+                    if (moved or resource in child.stale) and child.children:
                         stale.append(child)
                     child.share[resource] = share
         self.top.stale.clear()

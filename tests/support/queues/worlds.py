@@ -1,0 +1,254 @@
+"""A cluster with queues of teams that a generator changes step by step, and what must hold after each step."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+from podwright.core.objects.node import parse_node
+from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.queue.fair_pods import FairPods
+from podwright.core.queue.queued_pod import QueuedPod
+from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
+from podwright.core.queues.shares import UNBOUNDED
+from podwright.core.queues.tree import NO_QUOTA, QueueTree, Quota
+from podwright.core.state.cache import Cache
+from podwright.core.state.transaction import CacheTransaction
+from support.objects.builders import make_node, make_pod
+
+GPU = "nvidia.com/gpu"
+NAMES = ("a", "b", "c", "d", "e", "f")
+
+
+class QueuedWorld:
+    """See the module."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.cache = Cache()
+        self.queues = queues_of(self.cache)
+        self.waiting: dict[str, PodInfo] = {}
+        self.queues.pending = self.waiting.values
+        self.active = FairPods(self.queues)
+        self.count = 0
+        self.allowed: Counter[tuple[str, str]] = Counter()
+        """By queue and resource: how much of it edits of queues have left above the limit."""
+        for number in range(3):
+            self.set_node(number)
+
+    def step(self) -> None:
+        """Changes something."""
+        changes = (self.create, self.create, self.place, self.place, self.leave, self.retry, self.edit, self.drop)
+        more = (self.try_out, self.relabel, self.restart, lambda: self.set_node(self.random.randrange(3)))
+        self.random.choice((*changes, *changes, *more))()
+
+    # What may happen
+
+    def create(self) -> None:
+        if len(self.waiting) > 30:
+            return
+        self.count += 1
+        queue = self.random.choice((*NAMES, "", "gone"))
+        labels = {QUEUE_LABEL: queue} if queue else {}
+        gates = [{"name": "held"}] * (self.random.random() < 0.1)
+        requests = {"cpu": f"{self.random.randrange(3000)}m", GPU: str(self.random.randrange(3))}
+        pod = parse_pod(make_pod(f"p{self.count}", labels=labels, requests=requests, spec={"schedulingGates": gates}))
+        self.waiting[pod.uid] = pod
+        self.cache.groups.add_waiting(pod)
+        self._activate(pod)
+
+    def place(self) -> None:
+        """Pops a pod, and places it if nothing forbids that."""
+        queued = self.active.pop()
+        if queued is None or queued.pod.gates or not self.cache.nodes:
+            return
+        if self.queues.bound(queued.pod) is None:
+            self.cache.assume(queued.pod, self.random.choice([*self.cache.nodes]))
+            if self.random.random() < 0.2:
+                self.cache.forget(queued.uid)
+                self._activate(queued.pod)
+            else:
+                del self.waiting[queued.uid]
+                self.cache.groups.remove_waiting(queued.uid)
+
+    def leave(self) -> None:
+        placed = [pod for info in self.cache.nodes.values() for pod in info.pods.values()]
+        if placed and self.random.random() < 0.7:
+            self.cache.remove_pod(self.random.choice(placed).uid)
+        elif self.waiting:
+            uid = self.random.choice([*self.waiting])
+            del self.waiting[uid]
+            self.active.remove(uid)
+            self.cache.groups.remove_waiting(uid)
+
+    def retry(self) -> None:
+        """An event makes the pods active that were popped and not placed."""
+        for pod in self.waiting.values():
+            if pod.uid not in self.active:
+                self._activate(pod)
+
+    def edit(self) -> None:
+        quotas = {
+            resource: Quota(
+                guarantee=max(-1, self.random.choice((0, 0, 1, 2, 4, -1)) * unit),
+                limit=max(-1, self.random.choice((-1, 1, 2, 4, 8)) * unit),
+                weight=self.random.randrange(4),
+            )
+            for resource, unit in (("cpu", 1000), (GPU, 1), ("pods", 1))
+            if self.random.random() < 0.6
+        }
+        parent = self.random.choice(("", "", *NAMES))
+        state: Any = self.random.choice(("Open",) * 8 + ("Hold", "Drain", "Closed"))
+        self.queues.set(QueueRules(self.random.choice(NAMES), parent, self.random.choice((100, 200)), quotas, state))
+        self._edited()
+
+    def drop(self) -> None:
+        if self.random.random() < 0.3:
+            self.queues.remove(self.random.choice(NAMES))
+            self._edited()
+
+    def relabel(self) -> None:
+        labels = {QUEUE_LABEL: self.random.choice(NAMES)} if self.random.random() < 0.5 else {}
+        self.cache.set_object("Namespace", {"metadata": {"name": "default", "labels": labels}})
+        self._edited()
+
+    def set_node(self, number: int) -> None:
+        cordoned = self.random.random() < 0.3
+        self.cache.set_node(parse_node(make_node(f"n{number}", allocatable={GPU: "2"}, unschedulable=cordoned)))
+
+    def try_out(self) -> None:
+        """A plan that is rolled back."""
+        placed = [pod for info in self.cache.nodes.values() for pod in info.pods.values()]
+        with CacheTransaction(self.cache) as transaction:
+            transaction.remove(self.random.sample(placed, len(placed) // 2))
+            for pod in self.waiting.values():
+                transaction.assume(pod, "n0")
+            self.check_usage()
+
+    def restart(self) -> None:
+        """A new process reads the same objects. Of queues that were invalid, it knows no valid version."""
+        before, self.cache = self.cache, Cache()
+        rules, self.queues = self.queues.declared, queues_of(self.cache)
+        self.queues.pending = self.waiting.values
+        if (namespace := before.store.get("Namespace", "default")) is not None:
+            self.cache.set_object("Namespace", namespace)
+        for info in before.nodes.values():
+            assert info.node is not None
+            self.cache.set_node(info.node)
+            for pod in info.pods.values():
+                self.cache.set_pod(pod.on(info.name))
+        for each in rules.values():
+            self.queues.set(each)
+        self.active = FairPods(self.queues)
+        for pod in self.waiting.values():
+            self.cache.groups.add_waiting(pod)
+            self._activate(pod)
+        self._edited()
+
+    def _activate(self, pod: PodInfo) -> None:
+        self.active.push(pod.uid, (-pod.priority, self.count), QueuedPod(pod, queued_at=0.0, timestamp=0.0))
+
+    def _edited(self) -> None:
+        """An edit may leave a queue above its limit. It must not rise from there."""
+        self.allowed = Counter(
+            {(name, resource): over for name, resource, over in self._over_limits(self._held()) if over > 0}
+        )
+
+    # What must hold
+
+    def check(self) -> None:
+        if not self.queues.active:
+            return
+        self.check_usage()
+        for name, resource, over in self._over_limits(self._held()):
+            assert over <= self.allowed[name, resource], f"{name} is above its limit of {resource}"
+        self.check_bounds()
+        self.check_shares()
+        self.check_order()
+
+    def check_usage(self) -> None:
+        held = self._held()
+        for name in self.queues.names() if self.queues.active else ():
+            assert dict(self.queues.usage(name)) == {
+                resource: amount for (of, resource), amount in held.items() if of == name and amount
+            }
+
+    def check_bounds(self) -> None:
+        """A bound really holds, and where there is none, nothing forbids the pod."""
+        held = self._held()
+        for pod in self.waiting.values():
+            bound, path = self.queues.bound(pod), self.queues.path(self.queues.queue_of(pod))
+            over = {
+                (name, resource)
+                for name in path
+                for resource, amount in self._amounts(pod).items()
+                if amount and UNBOUNDED != self._limit(name, resource) < held[name, resource] + amount
+            }
+            if bound is None:
+                assert not over
+                assert not path or all(self._rules(name).state == "Open" for name in path)
+                assert bool(path) == bool(self.queues.queue_of(pod))
+            elif bound.resource:
+                assert (bound.queue, bound.resource) in over
+                assert (bound.held, bound.limit) == (
+                    held[bound.queue, bound.resource],
+                    self._limit(bound.queue, bound.resource),
+                )
+            else:
+                inner = path and self.queues.children(path[0])
+                assert not path or inner or any(self._rules(name).state != "Open" for name in path)
+
+    def check_shares(self) -> None:
+        """Shares are those of a tree that is made from what there is now."""
+        fresh = QueueTree([self._rules(name) for name in self.queues.names()], self.queues.capacity())
+        pods = [pod for info in self.cache.nodes.values() for pod in info.pods.values()]
+        for pod in (*pods, *(pod for pod in self.waiting.values() if not self.cache.placement(pod.uid))):
+            path = self.queues.path(self.queues.queue_of(pod))
+            is_open = all(self._rules(name).state == "Open" for name in path)
+            if path and (self.cache.placement(pod.uid) or (is_open and not pod.gates)):
+                fresh.add_demand(path[0], fresh.tracked(self._amounts(pod)))
+        assert {name: dict(self.queues.share(name)) for name in self.queues.names()} == {
+            name: dict(share) for name, share in fresh.shares().items()
+        }
+
+    def check_order(self) -> None:
+        """The next pod is of the queue that comes first at each level, or has no queue and sorts no later."""
+        head = self.active.peek()
+        paths = {each.uid: self.queues.turn_path(each.pod)[::-1] for each in self.active}
+        assert (head is None) == (not paths)
+        chosen = () if head is None else paths[head[1].uid]
+        for level, name in enumerate(chosen):
+            siblings = {path[level] for path in paths.values() if path and path[:level] == chosen[:level]}
+            assert self.queues.order_key(name) == min(map(self.queues.order_key, siblings))
+
+    def _held(self) -> Counter[tuple[str, str]]:
+        """What pods in queues have, by queue and resource, counted again."""
+        held: Counter[tuple[str, str]] = Counter()
+        named = {resource for name in self.queues.names() for resource in self._rules(name).quotas}
+        for info in self.cache.nodes.values():
+            for pod in info.pods.values():
+                for name in self.queues.path(self.queues.queue_of(pod)):
+                    for resource, amount in self._amounts(pod).items():
+                        held[name, resource] += amount * (resource in named)
+        return held
+
+    def _over_limits(self, held: Counter[tuple[str, str]]) -> list[tuple[str, str, int]]:
+        return [
+            (name, resource, held[name, resource] - quota.limit)
+            for name in self.queues.names()
+            for resource, quota in self._rules(name).quotas.items()
+            if quota.limit != UNBOUNDED
+        ]
+
+    def _rules(self, name: str) -> QueueRules:
+        found = self.queues.get(name)
+        assert found is not None
+        return found
+
+    def _limit(self, name: str, resource: str) -> int:
+        return self._rules(name).quotas.get(resource, NO_QUOTA).limit
+
+    @staticmethod
+    def _amounts(pod: PodInfo) -> dict[str, int]:
+        return {**pod.requests.amounts, "pods": 1}
