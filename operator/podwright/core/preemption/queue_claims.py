@@ -93,8 +93,9 @@ class QueueClaim:
         self._request: dict[str, int] = {}
         for pod in pods:
             add_amounts(self._request, self._amounts(pod))
+        behind = self._queues.promised_behind(pods)
         self._promised = {
-            (queue.spec.name, resource): self._queues.promised_before(pods, queue, resource)
+            (queue.spec.name, resource): queue.promised.get(resource, 0) - behind.get(resource, 0)
             for queue in (*leaf.path(), self._tree.top)
             for resource in self._request
         }

@@ -339,24 +339,30 @@ class Queues:
         found = self.bound(pod)
         return None if found is None else unresolvable(found.message)
 
-    def promised_before(self, pods: Sequence[PodInfo], queue: Queue, resource: str) -> int:
-        """What is promised to nominated pods of the queue, or of those below, that go before these pods of one queue."""
-        promised = queue.promised.get(resource, 0)
-        if not promised:
-            return 0
+    def promised_behind(self, pods: Sequence[PodInfo]) -> Mapping[str, int]:
+        """By resource: the part of `Queue.promised`, in the queue of these pods and in those above, that is promised to
+        themselves, or to pods of their queue that leave room for them.
+        """
         own = self._pods.get(self.queue_of(pods[0]))
         uids, priority = {pod.uid for pod in pods}, min(pod.priority for pod in pods)
-        behind = [] if own is None else [p for p in own.nominated.values() if p.uid in uids or p.priority < priority]
-        return promised - sum(amounts_of(pod).get(resource, 0) for pod in behind)
+        behind: dict[str, int] = {}
+        for pod in () if own is None else own.nominated.values():
+            if pod.uid in uids or pod.priority < priority:
+                add_amounts(behind, amounts_of(pod))
+        return behind
 
     def _limit(self, queue: Queue, pod: PodInfo) -> Bound | None:
+        # Nominated pods do not wait for each other.
         nominated = bool(self._cache.nominator.node_of(pod.uid))
+        behind: Mapping[str, int] | None = None
         for resource, amount in self._built().tracked(amounts_of(pod)).items():
             for above in queue.path():
                 limit = above.spec.quotas.get(resource, NO_QUOTA).limit
                 held = above.held.get(resource, 0)
-                # Nominated pods do not wait for each other.
-                promised = 0 if limit == UNBOUNDED or nominated else self.promised_before((pod,), above, resource)
+                promised = 0 if nominated or held + amount > limit else above.promised.get(resource, 0)
+                if promised and limit < held + promised + amount:
+                    behind = self.promised_behind((pod,)) if behind is None else behind
+                    promised -= behind.get(resource, 0)
                 if limit != UNBOUNDED and held + promised + amount > limit:
                     message = _over_limit(queue, above, resource, amount, promised)
                     return Bound(above.spec.name, message, resource, held=held, limit=limit, requested=amount)

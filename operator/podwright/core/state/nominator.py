@@ -91,14 +91,18 @@ class Nominator:
     def restore(self, nominations: Nominations) -> None:
         """Replaces all nominations by those of a copy."""
         self.changes += 1
-        before = [pod for pods in self._pods.values() for pod in pods.values()] if self.listener else ()
+        before = self._nominated() if self.listener else {}
         self._node_of = dict(nominations.node_of)
         self._pods = {name: dict(pods) for name, pods in nominations.pods.items()}
         if self.listener is not None:
-            for pod in before:
-                self.listener(pod, -1)
-            for pod in (pod for pods in self._pods.values() for pod in pods.values()):
-                self.listener(pod, 1)
+            after = self._nominated()
+            for uid in before.keys() - after.keys():
+                self.listener(before[uid], -1)
+            for uid in after.keys() - before.keys():
+                self.listener(after[uid], 1)
+
+    def _nominated(self) -> dict[str, PodInfo]:
+        return {uid: pod for pods in self._pods.values() for uid, pod in pods.items()}
 
     def __len__(self) -> int:
         return len(self._node_of)
