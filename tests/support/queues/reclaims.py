@@ -17,7 +17,7 @@ from podwright.core.plugins import PLUGINS
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
 from podwright.simulator.world import World
-from support.gangs.kit import budget
+from support.gangs.kit import ZONE, budget
 from support.objects.builders import in_group, make_node, make_pod, make_pod_group
 
 NOW = 1_700_000_000.0
@@ -30,13 +30,14 @@ def queue(name: str, parent: str = "", *, gpu: Mapping[str, int] | None = None, 
 
 
 class QueuedCluster:
-    """See the module. `nodes`: how many GPUs each has."""
+    """See the module. `nodes`: how many GPUs each has. They are in two zones in turn."""
 
     def __init__(self, nodes: Iterable[int], queues: Iterable[QueueRules]) -> None:
         self.now = NOW
         self.world = World(clock=lambda: self.now)
         rooms = [
-            make_node(f"n{i}", allocatable={"cpu": "64", GPU: str(gpus), "pods": "110"}) for i, gpus in enumerate(nodes)
+            make_node(f"n{i}", labels={ZONE: f"z{i % 2}"}, allocatable={"cpu": "64", GPU: str(gpus), "pods": "110"})
+            for i, gpus in enumerate(nodes)
         ]
         self.world.fill({"nodes": rooms, "pods": []})
         self.cache = self.world.cache
@@ -63,10 +64,10 @@ class QueuedCluster:
         self.queues.add_waiting(pod)
         return pod
 
-    def group(self, name: str, min_count: int, *, whole: bool = True) -> str:
+    def group(self, name: str, min_count: int, *, whole: bool = True, **spec: Any) -> str:
         """Adds a pod group. `whole`: its pods are evicted together."""
         mode = {"all" if whole else "single": {}}
-        self.cache.set_object(KIND, make_pod_group(name, min_count, disruptionMode=mode))
+        self.cache.set_object(KIND, make_pod_group(name, min_count, disruptionMode=mode, **spec))
         return name
 
     def gang(self, name: str, queue: str, members: int, gpus: int = 1, *, min_count: int = 0, **options: Any) -> str:

@@ -9,12 +9,14 @@ see `potential_victims`. Next: `reprieve`. Source of the rules: kube-scheduler 1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from podwright.core.cycle import Placement
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
+from podwright.core.framework.interface import Bools
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
 from podwright.core.gangs.capacity_bounds import CapacityBounds, why_infeasible
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption
@@ -26,6 +28,7 @@ from podwright.core.gangs.potential_victims import (
 )
 from podwright.core.gangs.reprieve import Reprieve
 from podwright.core.gangs.rules import shortage
+from podwright.core.gangs.topology_domains import MAX_TRIED, TopologyDomains
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.default_preemption import NEVER
@@ -100,35 +103,52 @@ def _preempt(
     if args_of(framework.profile).min_resources == "Required" and shortage(group, cache):
         return unschedulable(_PREFIX + MIN_RESOURCES)
     needed = group.min_count - cache.groups.placed(group.key)
+    tries = _tries(cache, group, pods, needed) if queued else [_Try(pods)]
+    found: GangPreemption | GangPlacement | Status = unschedulable()
     try:
-        found = _try(framework, cache, group, pods, replan, now)
-        if isinstance(found, Status) and queued and 0 < needed < len(pods):
-            # The queue may be entitled to the members that the gang needs, though not to all that wait.
-            pods = pods[:needed]
-            found = _try(framework, cache, group, pods, replan, now)
-        if isinstance(found, Status) and queued:
-            found = _try(framework, cache, group, pods, replan, now, splits_units=True)
+        for each in tries:
+            found = _try(framework, cache, group, each, replan, now)
+            if not isinstance(found, Status) or found.code is Code.ERROR:
+                break
     except PluginError as fault:
         return Status(Code.ERROR, (str(fault),), fault.plugin)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """These members, with victims on these nodes (bool[nodes]; None: all). `splits_units`: see QueueClaim."""
+
+    pods: Sequence[PodInfo]
+    within: Bools | None = None
+    splits_units: bool = False
+
+
+def _tries(cache: Cache, group: PodGroup, pods: Sequence[PodInfo], needed: int) -> Iterator[_Try]:
+    """For a gang of a queue. What the queue may take is not enough to try all nodes and all members at once."""
+    some = (pods, pods[:needed]) if 0 < needed < len(pods) else (pods,)
+    places: Sequence[Bools | None] = (None,)
+    if group.topology_key:
+        domains = TopologyDomains(cache, group.topology_key)
+        places = [domains.nodes(position) for position in range(min(len(domains), MAX_TRIED))]
+    for members in some:
+        yield from (_Try(members, within) for within in places)
+    yield from (_Try(some[-1], within, splits_units=True) for within in places)
 
 
 def _try(
     framework: Framework,
     cache: Cache,
     group: PodGroup,
-    pods: Sequence[PodInfo],
+    attempt: _Try,
     replan: Callable[[Sequence[PodInfo]], GangDecision],
     now: float,
-    *,
-    splits_units: bool = False,
 ) -> GangPreemption | GangPlacement | Status:
+    pods = attempt.pods
     bounds = CapacityBounds(framework, cache, pods)
     if (objection := why_infeasible(group, cache, bounds, emptied=True)) is not None:
         return unschedulable(_PREFIX + objection)
-    potential = _potential_victims(
-        framework, cache, pods, _priority(group, pods), bounds, now, splits_units=splits_units
-    )
+    potential = _potential_victims(framework, cache, attempt, _priority(group, pods), bounds, now)
     if potential is None:
         return unresolvable(_PREFIX + NO_VICTIMS)
     with CacheTransaction(cache) as transaction:
@@ -147,21 +167,23 @@ def _try(
 def _potential_victims(
     framework: Framework,
     cache: Cache,
-    pods: Sequence[PodInfo],
+    attempt: _Try,
     priority: int,
     bounds: CapacityBounds,
     now: float,
-    *,
-    splits_units: bool,
 ) -> PotentialVictims | ClaimedVictims | None:
     """None if no pod may be evicted."""
+    pods, within = attempt.pods, attempt.within
     if not has_queue(cache, pods[0]):
         return PotentialVictims(framework, cache, members=pods, priority=priority, bounds=bounds)
     claim = claim_of(cache, pods, priority, BudgetRules(cache.store.list(KIND)), now)
-    if claim is None or (splits_units and not claim.may_split_units):
+    if claim is None or (attempt.splits_units and not claim.may_split_units):
         return None
-    claim.splits_units = splits_units
-    claimed = ClaimedVictims(cache, claim, useful_nodes(framework, pods, bounds))
+    claim.splits_units = attempt.splits_units
+    useful = useful_nodes(framework, pods, bounds)
+    if within is not None:
+        useful = within if useful is None else useful & within
+    claimed = ClaimedVictims(cache, claim, useful)
     return claimed if claimed.pods else None
 
 

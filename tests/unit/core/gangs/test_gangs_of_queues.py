@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from podwright.core.gangs.decisions import GangPlacement
+from support.gangs.kit import ZONE
 from support.objects.builders import in_group
 from support.queues.reclaims import QueuedCluster, queue
 
@@ -97,6 +98,18 @@ def test_a_gang_takes_from_another_department_what_its_own_cannot_give():
         cluster.waits(f"{team}-more", team, 8)
     cluster.gang("gang", "x2", 4)
     assert [name.partition("-")[0] for name in cluster.gang_victims("gang")] == ["x1", "x1", "y1", "y2"]
+
+
+def test_a_gang_in_one_zone_takes_its_share_from_one_zone():
+    cluster = QueuedCluster([4, 4, 4, 4], [queue("a"), queue("b")])
+    for i in range(16):
+        cluster.runs(f"b{i}", "b", f"n{i % 4}", since=100 + i)
+    cluster.waits("b-more", "b")
+    cluster.gang("gang", "a", 2, gpus=4)
+    cluster.group("gang", 2, schedulingConstraints={"topology": [{"key": ZONE}]})
+    decision = cluster.decide_gang("gang")
+    assert decision.preemption is not None
+    assert {victim.node_name for victim in decision.preemption.victims} in ({"n0", "n2"}, {"n1", "n3"})
 
 
 def test_a_gang_of_several_queues_takes_nothing():
