@@ -165,6 +165,7 @@ chart: venv ## generate the Helm chart in charts/podwright from manifests
 bench-core: venv ## measure decisions per second of the core alone, in-process (ARGS=--help)
 	$(BIN)/python -m benchmarks.core.decisions $(ARGS)
 	$(BIN)/python -m benchmarks.core.devices
+	$(BIN)/python -m benchmarks.core.queues
 
 .PHONY: bench-beside
 bench-beside: venv ## measure how long ordinary pods wait beside hostile objects, in-process (ARGS=--help)
