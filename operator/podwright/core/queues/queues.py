@@ -115,6 +115,8 @@ class Queues:
         self._waiting_in: dict[str, str] = {}
         self._nominated_in: dict[str, str] = {}
         self._of_namespace: dict[str, str] = {}
+        self._shut: frozenset[str] = frozenset()
+        """The queues in which no pod may start, because of their state or that of one above."""
         self._attached = False
         self._regrouped = 0
         self._touched: set[str] = set()
@@ -325,11 +327,13 @@ class Queues:
             problem = self._problems.get(name)
             return Bound(name, f"queue {name} {'does not exist' if problem is None else f'is invalid: {problem}'}")
         rules = self._valid[name]
-        if not rules.namespaces.matches(self._cache.namespace_labels(pod.namespace)):
+        if rules.namespaces is not EVERYTHING and not rules.namespaces.matches(
+            self._cache.namespace_labels(pod.namespace)
+        ):
             return Bound(name, f"namespace {pod.namespace} may not use queue {name}")
         if queue.children:
             return Bound(name, f"queue {name} has queues below it, so no pods start in it")
-        for above in queue.path():
+        for above in queue.path() if name in self._shut else ():
             if (state := self._valid[above.spec.name].state) != "Open":
                 return Bound(above.spec.name, f"queue {above.spec.name} is in state {state}")
         return self._limit(queue, pod)
@@ -479,6 +483,8 @@ class Queues:
         if self._tree is None:
             self._valid, self._problems = valid_specs(self._declared, self._valid)
             tree = self._tree = QueueTree(self._valid.values(), {})
+            shut = [name for name, rules in self._valid.items() if rules.state != "Open"]
+            self._shut = tree.below(shut) if shut else frozenset()
             for name, pods in self._pods.items():
                 if name in tree:
                     tree.add_held(name, tree.tracked(pods.held))
@@ -496,8 +502,7 @@ class Queues:
 
     def _open(self, tree: QueueTree, name: str) -> bool:
         """True if pods may start in a queue of the tree."""
-        queue = tree.get(name)
-        return queue is not None and all(self._valid[above.spec.name].state == "Open" for above in queue.path())
+        return name in tree and name not in self._shut
 
     def _demands_alike(self, name: str, pod: PodInfo) -> bool:
         """True if the pod is the same part of its queue's demand while it waits and when it is placed."""
@@ -520,9 +525,12 @@ class Queues:
             return
         amounts, tree = {r: sign * amount for r, amount in amounts_of(pod).items()}, self._tree
         add_amounts(self._pods[name].asked, amounts)
-        if tree is not None and self._open(tree, name):
+        queue = tree.get(name) if tree is not None and self._open(tree, name) else None
+        if tree is not None and queue is not None:
+            before = len(queue.asked)
             tree.add_asked(name, tree.tracked(amounts), demand=demand)
-            self._touched.add(name)
+            if len(queue.asked) != before:
+                self._touched.add(name)
 
     def _nominated(self, pod: PodInfo, sign: int) -> None:
         """The pod is nominated to a node (1), or no longer (-1)."""

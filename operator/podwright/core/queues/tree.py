@@ -19,8 +19,11 @@ from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.queues.shares import UNBOUNDED, Claim, share_out
 
 DEFAULT_PRIORITY: Final = 100
-CLAIMS_PER_STEP: Final = 8
+CLAIMS_PER_STEP: Final = 2
 """How many claims of queues the order of pods has shared out for each change of demand and attempt at a pod."""
+
+_LEAST_COST: Final = 64
+"""What it costs in claims to find the capacity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +160,17 @@ class QueueTree:
     def get(self, name: str) -> Queue | None:
         return self._queues.get(name)
 
+    def below(self, names: Iterable[str]) -> frozenset[str]:
+        """These queues and all below them."""
+        found: set[str] = set()
+        left = [self._queues[name] for name in names]
+        while left:
+            queue = left.pop()
+            if queue.spec.name not in found:
+                found.add(queue.spec.name)
+                left += queue.children
+        return frozenset(found)
+
     def is_leaf(self, name: str) -> bool:
         """True if the queue has no children. Raises KeyError if it does not exist."""
         return not self._queues[name].children
@@ -226,7 +240,7 @@ class QueueTree:
 
     def compute_shares(self) -> None:
         """Brings the shares of all queues up to date."""
-        self.steps = self._cost = 0
+        self.steps, self._cost = 0, _LEAST_COST
         for resource in self.top.share.keys() & self.top.stale:
             stale = [self.top]
             while stale:
