@@ -60,18 +60,30 @@ def test_the_commands_of_the_page_on_installation_work(shell):
     between = "kubectl delete --ignore-not-found --timeout=60s -k manifests/base"
     for way in ways:
         if way.startswith(("With Helm", "In place")):
+            read_all_kinds(shell)
             shell(between)
         if way.startswith("Uninstall"):
             shell("kubectl apply -k manifests/base")
         for command in re.findall(r"^ {4}(\S.*)$", way, re.MULTILINE):
             if command.startswith("oc "):
+                read_all_kinds(shell)
                 shell(between)
+            if command.startswith("kubectl delete "):
+                read_all_kinds(shell)
             output = shell(command)
             if "rollout status" in command:
                 assert "successfully rolled out" in output
     (container,) = yaml.safe_load((shell.host / "manifests" / "kube-scheduler.yaml").read_text())["spec"]["containers"]
     assert container["command"][:2] == ["podwright", "kube-scheduler"]
     assert container["command"][2:] == yaml.safe_load(STATIC_POD)["spec"]["containers"][0]["command"][1:]
+
+
+def read_all_kinds(shell):
+    """Before a kind is deleted, the API server lists its objects. If nobody has read any, it first sets up their storage,
+    fails meanwhile, and tries again after pauses that double, for a minute and more.
+    """
+    for kind in shell("kubectl api-resources --api-group=podwright.dev -o name").split():
+        wait_until(lambda kind=kind: shell.try_(f"kubectl get {kind} -A").returncode == 0, 30, f"{kind} can be read")
 
 
 def test_the_commands_of_the_page_on_security_work(shell):
