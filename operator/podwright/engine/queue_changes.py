@@ -22,6 +22,7 @@ class QueueChanges:
         self._due = False
         self._queues.pending = lambda: [queued.pod for queued in map(state.queue.get, state.queue.uids()) if queued]
         self._queues.listen(self._changed)
+        self._queue.also_due = self._queues.due_claims
 
     def _changed(self) -> None:
         if self._queues.active is not self._ordered:

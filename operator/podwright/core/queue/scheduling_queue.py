@@ -72,6 +72,8 @@ class SchedulingQueue:
         self._next_flush = clock() + FLUSH_INTERVAL
         self.room_checks: Callable[[], RoomCheck] = lambda: unchecked
         """Makes the check for one event. Events do not retry a member of a group that has no room."""
+        self.also_due: Callable[[], Iterable[str]] = tuple
+        """Uids of pods that may be retried without an event, asked every FLUSH_INTERVAL seconds."""
         compact_regularly(self)
 
     def order_by(self, order: QueueOrder | None) -> None:
@@ -516,6 +518,10 @@ class SchedulingQueue:
                     queued.flushed_at, queued.was_flushed = now, True
                     self._leave(queued)
                     self._retry(queued, TIMEOUT, skip_backoff=False)
+            for known in map(self._pods.get, self.also_due()):
+                if known is not None and known.place is Place.UNSCHEDULABLE:
+                    self._leave(known)
+                    self._retry(known, TIMEOUT, skip_backoff=False)
 
     def _record(self, event: ClusterEvent, before: Any, after: Any, only: str = "") -> None:
         self._in_flight.record(Occurrence(event, before, after, only))

@@ -38,6 +38,8 @@ QUEUE_LABEL: Final = "podwright.dev/queue"
 _PARTS: Final = 2**20
 """Dominant shares are compared in these parts of the capacity."""
 
+CLAIMS_AT_ONCE: Final = 32
+"""The most pods that `due_claims` returns."""
 State = Literal["Open", "Hold", "Drain", "Closed"]
 Source = Literal["", "label", "policy", "namespace"]
 
@@ -118,6 +120,7 @@ class Queues:
         self._shut: frozenset[str] = frozenset()
         """The queues in which no pod may start, because of their state or that of one above."""
         self._attached = False
+        self._turn = 0
         self._regrouped = 0
         self._touched: set[str] = set()
         self._listeners: list[Callable[[], None]] = []
@@ -371,6 +374,30 @@ class Queues:
                     message = _over_limit(queue, above, resource, amount, promised)
                     return Bound(above.spec.name, message, resource, held=held, limit=limit, requested=amount)
         return None
+
+    def due_claims(self) -> Sequence[str]:
+        """The uids of some waiting pods, at most one of each queue, that might take back what their queue is entitled to.
+
+        Shares change without an event for these pods, and so does how long others have run. All get their turn.
+        """
+        if not self.active:
+            return ()
+        self._turn += 1
+        tree = self.shared_out()
+        names = [name for name, pods in self._pods.items() if pods.waiting and name in tree]
+        first = self._turn * CLAIMS_AT_ONCE % len(names) if names else 0
+        found = []
+        for name in (names[first:] + names[:first])[:CLAIMS_AT_ONCE]:
+            waiting = [pod for pod in self.waiting_pods(name) if not pod.gates]
+            queue = tree.get(name)
+            if waiting and queue is not None:
+                pod = waiting[self._turn % len(waiting)]
+                if self._valid[name].preempt_min_runtime or all(
+                    queue.held.get(resource, 0) - queue.going.get(resource, 0) + amount <= queue.entitled(resource)
+                    for resource, amount in tree.tracked(amounts_of(pod)).items()
+                ):
+                    found.append(pod.uid)
+        return found
 
     def goes_before(self, nominated: PodInfo, pod: PodInfo) -> bool:
         """True if the pod must leave room for the nominated one. Between queues, priorities say nothing."""

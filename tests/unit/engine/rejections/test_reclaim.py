@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
 from support.engine.kit import Rig, deciding, on_node, ours, settle
@@ -9,25 +11,23 @@ from support.engine.kit import Rig, deciding, on_node, ours, settle
 ONE = {"cpu": "1"}
 
 
-def rig_with_queues() -> Rig:
-    """A node of two CPUs that two pods of queue b fill. Queue a wants one."""
+def rig_with_queues(**options: float) -> Rig:
+    """A node of two CPUs that two pods of queue b fill. Queue a wants one. `options`: of the queues."""
     rig = Rig()
     rig.evictor.waits = True
     rig.node("n", allocatable={"cpu": "2"})
     queues = queues_of(rig.engine.cache)
     for name in "ab":
-        queues.set(QueueRules(name, quotas={"cpu": Quota()}))
+        queues.set(QueueRules(name, quotas={"cpu": Quota()}, **options))
     for name in ("b1", "b2"):
-        running = ours(name, requests=ONE, priority=100, labels={QUEUE_LABEL: "b"})
+        started = {"startTime": "1970-01-01T00:16:40Z"}
+        running = ours(name, requests=ONE, priority=100, labels={QUEUE_LABEL: "b"}, status=started)
         rig.engine.assigned.put(on_node(running, "n"))
     return rig
 
 
 def put(rig: Rig, name: str, queue: str, priority: int) -> None:
-    raw = rig.pod(name, requests=ONE, priority=priority, labels={QUEUE_LABEL: queue})
-    queued = rig.engine.queue.get(raw["metadata"]["uid"])
-    assert queued is not None
-    queues_of(rig.engine.cache).add_waiting(queued.pod)
+    rig.pod(name, requests=ONE, priority=priority, labels={QUEUE_LABEL: queue})
 
 
 async def test_the_victim_is_evicted_within_its_budget_and_its_successor_leaves_the_room():
@@ -68,3 +68,31 @@ async def test_other_preemptors_evict_as_before():
     async with deciding(rig):
         assert len(rig.evictor.evicted) == 1
     assert rig.evictor.within_budgets == set()
+
+
+@pytest.mark.parametrize("queue", ["a", "b"])
+async def test_a_pod_is_tried_again_when_others_have_run_long_enough(queue):
+    rig = rig_with_queues(reclaim_min_runtime=100.0, preempt_min_runtime=100.0)
+    put(rig, "claimant", queue, 1000)
+    async with deciding(rig):
+        assert rig.evictor.evicted == []
+        for expected in (0, 1):
+            rig.now += 60
+            rig.engine.wake()
+            await settle()
+            assert len(rig.evictor.evicted) == expected
+
+
+async def test_a_pod_is_tried_again_when_its_share_grows():
+    rig = rig_with_queues()
+    queues = queues_of(rig.engine.cache)
+    queues.set(QueueRules("a", quotas={"cpu": Quota(weight=0)}))
+    put(rig, "a1", "a", 0)
+    put(rig, "b3", "b", 0)
+    async with deciding(rig):
+        assert rig.evictor.evicted == []
+        queues.set(QueueRules("a", quotas={"cpu": Quota(weight=1)}))
+        rig.now += 60
+        rig.engine.wake()
+        await settle()
+        assert len(rig.evictor.evicted) == 1
