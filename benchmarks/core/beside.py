@@ -118,7 +118,7 @@ class _Evictor(FakeEvictor):
         self._deleted = deleted
         self._waiting: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
 
-    def evict(self, *eviction: Any) -> None:
+    def evict(self, *eviction: Any, **_: bool) -> None:
         self._waiting.put_nowait(eviction)
 
     async def run(self) -> None:
