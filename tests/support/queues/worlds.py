@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from podwright.core.objects.node import parse_node
@@ -100,7 +101,9 @@ class QueuedWorld:
         }
         parent = self.random.choice(("", "", *NAMES))
         state: Any = self.random.choice(("Open",) * 8 + ("Hold", "Drain", "Closed"))
-        self.queues.set(QueueRules(self.random.choice(NAMES), parent, self.random.choice((100, 200)), quotas, state))
+        name, priority = self.random.choice(NAMES), self.random.choice((100, 200))
+        lending = {GPU: self.random.randrange(3)} if self.random.random() < 0.2 else {}
+        self.queues.set(QueueRules(name, parent, priority, quotas, state, lending=lending))
         self._edited()
 
     def drop(self) -> None:
@@ -185,16 +188,15 @@ class QueuedWorld:
                 for resource, amount in self._amounts(pod).items()
                 if amount and UNBOUNDED != self._limit(name, resource) < held[name, resource] + amount
             }
+            kept = self._kept_over(path, pod, held)
             if bound is None:
                 assert not over
+                assert not kept
                 assert not path or all(self._rules(name).state == "Open" for name in path)
                 assert bool(path) == bool(self.queues.queue_of(pod))
             elif bound.resource:
-                assert (bound.queue, bound.resource) in over
-                assert (bound.held, bound.limit) == (
-                    held[bound.queue, bound.resource],
-                    self._limit(bound.queue, bound.resource),
-                )
+                assert (bound.queue, bound.resource) in over | kept
+                assert bound.held == held[bound.queue, bound.resource]
             else:
                 inner = path and self.queues.children(path[0])
                 assert not path or inner or any(self._rules(name).state != "Open" for name in path)
@@ -222,13 +224,38 @@ class QueuedWorld:
             siblings = {path[level] for path in paths.values() if path and path[:level] == chosen[:level]}
             assert self.queues.order_key(name) == min(map(self.queues.order_key, siblings))
 
+    def _kept_over(self, path: Sequence[str], pod: PodInfo, held: Counter[tuple[str, str]]) -> set[tuple[str, str]]:
+        """Where other queues keep what the pod would need, by queue and resource."""
+        found, capacity = set(), self.queues.capacity() if path else {}
+        for resource, amount in self._amounts(pod).items():
+            if resource not in capacity or not amount:
+                continue
+            kept = 0
+            for name, parent in zip(path, (*path[1:], ""), strict=False):
+                siblings = set(self.queues.children(parent)) - {name}
+                kept += sum(self._kept(sibling, resource, held) for sibling in siblings)
+                limit = self._limit(parent, resource) if parent else capacity[resource]
+                if kept and UNBOUNDED != limit < held[parent, resource] + kept + amount:
+                    found.add((parent, resource))
+        return found
+
+    def _kept(self, name: str, resource: str, held: Counter[tuple[str, str]]) -> int:
+        """What others must leave free for a queue."""
+        below = sum(self._kept(child, resource, held) for child in self.queues.children(name))
+        rules = self._rules(name)
+        if resource not in rules.lending or resource not in rules.quotas:
+            return below
+        own = rules.quotas[resource].guarantee - rules.lending[resource] - held[name, resource]
+        return max(below, own)
+
     def _held(self) -> Counter[tuple[str, str]]:
         """What pods in queues have, by queue and resource, counted again."""
         held: Counter[tuple[str, str]] = Counter()
         named = {resource for name in self.queues.names() for resource in self._rules(name).quotas}
         for info in self.cache.nodes.values():
             for pod in info.pods.values():
-                for name in self.queues.path(self.queues.queue_of(pod)):
+                path = self.queues.path(self.queues.queue_of(pod))
+                for name in (*path, "") if path else ():
                     for resource, amount in self._amounts(pod).items():
                         held[name, resource] += amount * (resource in named)
         return held

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final
 
 from podwright.core.framework.cluster_events import (
     ASSIGNED_POD,
+    NODE,
     POD,
     QUEUE,
     Action,
@@ -27,6 +28,7 @@ _LEAVES: Final = Action.DELETE | Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_PO
 _MAY_START: Final = (
     ClusterEvent(QUEUE, Action.ALL),
     ClusterEvent(POD, Action.UPDATE_POD_LABEL | Action.UPDATE_POD_SCALE_DOWN),
+    ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_TAINT),
     ClusterEvent("Namespace", Action.ADD | Action.UPDATE_OTHER),
 )
 
@@ -44,7 +46,7 @@ class QueueQuota(Plugin, EnqueueExtensions):
         self._keys = HintKeys(self._freed, self._waits_below)
 
     def hints(self) -> Sequence[EventHint]:
-        """A pod that leaves a queue helps only those below the same queue at the top."""
+        """A pod that leaves a queue helps only those below the same queue at the top, unless free room is a bound."""
         return (
             EventHint(ClusterEvent(ASSIGNED_POD, _LEAVES), self._may_start, keys=self._keys),
             *(EventHint(event, self._may_start) for event in _MAY_START),
@@ -55,7 +57,7 @@ class QueueQuota(Plugin, EnqueueExtensions):
 
     def _freed(self, before: PodInfo | None, after: PodInfo | None) -> str | None:
         pod = before or after
-        return None if pod is None else self._queues.top_of(pod)
+        return None if pod is None or self._queues.lends_less else self._queues.top_of(pod)
 
     def _waits_below(self, pod: PodInfo) -> Iterable[str]:
         return (self._queues.top_of(pod),)

@@ -339,7 +339,7 @@ class Queues:
         for above in queue.path() if name in self._shut else ():
             if (state := self._valid[above.spec.name].state) != "Open":
                 return Bound(above.spec.name, f"queue {above.spec.name} is in state {state}")
-        return self._limit(queue, pod)
+        return self._limit(queue, pod) or (self._kept(name, pod) if self._built().keeping else None)
 
     def _refusal(self, pod: PodInfo) -> Status | None:
         """For PreFilter. Preemption does not resolve a bound."""
@@ -357,6 +357,27 @@ class Queues:
             if pod.uid in uids or pod.priority < priority:
                 add_amounts(behind, amounts_of(pod))
         return behind
+
+    def _kept(self, name: str, pod: PodInfo) -> Bound | None:
+        """What other queues do not lend of their guarantees."""
+        capacity = self.capacity()
+        for resource, amount in self._built().tracked(amounts_of(pod)).items():
+            for above, kept in self._built().kept_from(name, resource):
+                quota, held = above.spec.quotas.get(resource, NO_QUOTA), above.held.get(resource, 0)
+                limit = capacity[resource] if above.parent is None else quota.limit
+                if kept and UNBOUNDED != limit < held + kept + amount:
+                    held_text, limit_text, kept_text = (amount_text(resource, each) for each in (held, limit, kept))
+                    message = (
+                        f"{above.spec.name or 'all queues'} hold{'s' * bool(above.spec.name)} {held_text} of {limit_text}"
+                        f" {resource}, and {kept_text} are kept for queues that do not lend them"
+                    )
+                    return Bound(above.spec.name, message, resource, held=held, limit=limit, requested=amount)
+        return None
+
+    @property
+    def lends_less(self) -> bool:
+        """True if any queue does not lend all of its guarantee, so that free room is a bound, too."""
+        return self._built().keeping
 
     def _limit(self, queue: Queue, pod: PodInfo) -> Bound | None:
         # Nominated pods do not wait for each other.
@@ -512,6 +533,14 @@ class Queues:
             tree = self._tree = QueueTree(self._valid.values(), {})
             shut = [name for name, rules in self._valid.items() if rules.state != "Open"]
             self._shut = tree.below(shut) if shut else frozenset()
+            for name, rules in self._valid.items():
+                kept = {
+                    resource: quota.guarantee - lent
+                    for resource, lent in rules.lending.items()
+                    if (quota := rules.quotas.get(resource, NO_QUOTA)).guarantee > lent >= 0
+                }
+                if kept:
+                    tree.keep(name, kept)
             for name, pods in self._pods.items():
                 if name in tree:
                     tree.add_held(name, tree.tracked(pods.held))

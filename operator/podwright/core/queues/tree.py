@@ -64,6 +64,9 @@ class Queue:
         "children",
         "going",
         "held",
+        "keeps",
+        "kept",
+        "kept_below",
         "parent",
         "promised",
         "request",
@@ -86,6 +89,12 @@ class Queue:
         """By resource: what its pods request that are nominated to a node, but not on it yet."""
         self.asked: dict[str, int] = {}
         """The same of those that wait for a node."""
+        self.keeps: Mapping[str, int] = {}
+        """By resource: the part of its guarantee that it does not lend."""
+        self.kept: dict[str, int] = {}
+        """What others must leave free for it and the queues below."""
+        self.kept_below: dict[str, int] = {}
+        """The sum of it over the queues right below."""
         self.wanted: dict[str, int] = {}
         """By resource: the demand, or the sum of the children's requests."""
         self.request: dict[str, int] = {}
@@ -141,6 +150,8 @@ class QueueTree:
         self._refuse_cycles()
         self.resources = tuple(sorted({name for queue in self._queues.values() for name in queue.spec.quotas}))
         """The resources that any queue names."""
+        self.keeping = False
+        """True if any queue does not lend all of its guarantee."""
         self.moved: set[str] = set()
         """The queues whose shares have changed. Whoever orders queues by their shares clears it."""
         self.steps = 0
@@ -203,8 +214,36 @@ class QueueTree:
         """
         for queue in (*self._queues[name].path(), self.top):
             add_amounts(queue.held, amounts)
+        if self.keeping:
+            self._keep(name, amounts)
         if demand:
             self.add_demand(name, amounts)
+
+    def keep(self, name: str, amounts: Mapping[str, int]) -> None:
+        """The queue does not lend these amounts of its guarantee."""
+        self._queues[name].keeps = amounts
+        self.keeping = True
+        self._keep(name, amounts)
+
+    def kept_from(self, name: str, resource: str) -> Iterator[tuple[Queue, int]]:
+        """The queue, those above it, and the cluster, each with what its pods must leave free in it for other queues."""
+        kept, queue = 0, self._queues[name]
+        while queue.parent is not None:
+            yield queue, kept
+            kept += queue.parent.kept_below.get(resource, 0) - queue.kept.get(resource, 0)
+            queue = queue.parent
+        yield self.top, kept
+
+    def _keep(self, name: str, resources: Iterable[str]) -> None:
+        """Brings what is kept of these resources up to date, from this queue up."""
+        for resource in resources:
+            queue = self._queues[name]
+            while queue.parent is not None:
+                own = queue.keeps.get(resource, 0) - queue.held.get(resource, 0)
+                change = max(0, own, queue.kept_below.get(resource, 0)) - queue.kept.get(resource, 0)
+                add_amounts(queue.kept, {resource: change})
+                queue = queue.parent
+                add_amounts(queue.kept_below, {resource: change})
 
     def add_going(self, name: str, amounts: Mapping[str, int]) -> None:
         """The same for the terminating ones of these pods, which are part of them. Their demand counts with all."""

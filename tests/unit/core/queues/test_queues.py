@@ -148,3 +148,35 @@ def test_without_queues_nothing_is_observed(cache, queues):
     assert queues.usage("train") == {}
     queues.set(QueueRules("train", quotas=gpus(limit=1)))
     assert queues.usage("train") == {GPU: 4}
+
+
+def test_what_a_queue_does_not_lend_stays_free_for_it(cache):
+    queues = queues_of(cache)
+    queues.set(QueueRules("team", quotas=gpus(guarantee=10), lending={GPU: 4}))
+    queues.set(QueueRules("ml"))
+    queues.set(QueueRules("train", "ml", quotas=gpus(limit=30)))
+    queues.set(QueueRules("serve", "ml", quotas=gpus(guarantee=2), lending={GPU: 0}))
+    for number in range(3):
+        cache.assume(a_pod(f"a{number}", "train", 8), f"n{number}")
+    assert queues.bound(a_pod("b", "train")).message == (
+        "all queues hold 24 of 32 nvidia.com/gpu, and 8 are kept for queues that do not lend them"
+    )
+    assert queues.bound(a_pod("b", "serve", 2)) is None
+    assert queues.bound(a_pod("b", "team", 6)) is None
+    cache.assume(a_pod("c", "team", 4), "n3")
+    assert queues.bound(a_pod("b", "team", 3)).held == 28
+    cache.assume(a_pod("d", "team", 2), "n3")
+    assert queues.bound(a_pod("b", "serve", 2)) is None
+    assert queues.bound(a_pod("b", "train")).held == 30
+    cache.remove_pod("default/a0")
+    assert queues.bound(a_pod("b", "train", 8)) is None
+    assert queues.bound(a_pod("b", "train", 9)) is not None
+
+
+def test_a_limit_above_counts_what_is_kept_below_it(cache, queues):
+    queues.set(QueueRules("serve", "ml", quotas=gpus(guarantee=3), lending={GPU: 1}))
+    cache.assume(a_pod("a", "train", 4), "n0")
+    assert queues.bound(a_pod("b", "train")).message == (
+        "ml holds 4 of 6 nvidia.com/gpu, and 2 are kept for queues that do not lend them"
+    )
+    assert queues.bound(a_pod("b", "serve", 2)) is None
