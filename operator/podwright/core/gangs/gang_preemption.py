@@ -179,6 +179,8 @@ def _potential_victims(
     claim = claim_of(cache, pods, priority, BudgetRules(cache.store.list(KIND)), now)
     if claim is None or (attempt.splits_units and not claim.may_split_units):
         return None
+    if claim.is_vain:
+        return None
     claim.splits_units = attempt.splits_units
     useful = useful_nodes(framework, pods, bounds)
     if within is not None:
@@ -260,7 +262,12 @@ def may_preempt(framework: Framework, cache: Cache, group: PodGroup, pods: Seque
     """True if the group may preempt, and there are pods of lower priority. `pods`: its waiting members, at least one."""
     if not _preempts(framework) or _never(group, pods):
         return False
-    return has_queue(cache, pods[0]) or any_lower_priority(_priority(group, pods), cache)
+    priority = _priority(group, pods)
+    if not has_queue(cache, pods[0]):
+        return any_lower_priority(priority, cache)
+    needed = max(1, group.min_count - cache.groups.placed(group.key))
+    claim = claim_of(cache, pods[:needed], priority, BudgetRules(()), 0.0)
+    return claim is not None and not claim.is_vain
 
 
 def _preempts(framework: Framework) -> bool:

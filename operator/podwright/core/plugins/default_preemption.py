@@ -129,6 +129,8 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         if objection:
             return None, unschedulable(objection)
         claim = claim_of(self.handle.cache, (pod,), pod.priority, self._budgets.rules(), self.handle.now())
+        if claim is not None and claim.is_vain:
+            return PostFilterResult("", (), DryRun()), unschedulable(NO_VICTIMS)
         if claim is not None and _is_at_limit(diagnosis, claim):
             return self._preempt_at_limit(pod, claim)
         return self._preempt_on_nodes(state, pod, diagnosis, claim)

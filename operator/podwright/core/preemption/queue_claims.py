@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.budgets import BudgetRules, Budgets
-from podwright.core.preemption.units import Unit, importance, units_below
+from podwright.core.preemption.units import Unit, importance, priority_of, units_below
 from podwright.core.queues.queues import amounts_of, queues_of
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import NO_QUOTA, Queue, add_amounts
@@ -117,6 +117,15 @@ class QueueClaim:
     def may_split_units(self) -> bool:
         """True if the claim might take units of which only a part is above the share of their queue."""
         return any(self._is_guaranteed(levels) for levels in range(1, len(self._path) + 1))
+
+    @property
+    def is_vain(self) -> bool:
+        """True if nobody may be evicted: the queue has its share, and no pods of lower priority."""
+        leaf = self._path[0]
+        if self._is_lawful_at(leaf):
+            return False
+        groups, pods = self._cache.groups, self._queues.placed_pods(leaf.queue.spec.name)
+        return not any(priority_of(pod, groups) < self._priority for pod in pods)
 
     # Which units
 
@@ -280,10 +289,12 @@ class QueueClaim:
     def _is_lawful(self) -> bool:
         """True if, below each common parent, the claim's queues hold at most the larger of guarantee and share."""
         highest = max((parent for parent, count in enumerate(self._reclaimed) if count), default=0)
+        return all(map(self._is_lawful_at, self._path[:highest]))
+
+    def _is_lawful_at(self, level: _Level) -> bool:
         return not any(
             level.left.get(resource, 0) + self._promised_in(level.queue.spec.name, resource) + amount
             > level.entitled[resource][0]
-            for level in self._path[:highest]
             for resource, amount in self._request.items()
         )
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from podwright.core.gangs.decisions import GangPlacement
+from podwright.core.gangs.gang_preemption import may_preempt
+from podwright.core.objects.pod_group import WORKLOAD_API, group_key
 from support.gangs.kit import ZONE
 from support.objects.builders import in_group
 from support.queues.reclaims import QueuedCluster, queue
@@ -98,6 +102,25 @@ def test_a_gang_takes_from_another_department_what_its_own_cannot_give():
         cluster.waits(f"{team}-more", team, 8)
     cluster.gang("gang", "x2", 4)
     assert [name.partition("-")[0] for name in cluster.gang_victims("gang")] == ["x1", "x1", "y1", "y2"]
+
+
+@pytest.mark.parametrize(
+    ("size", "priority", "may"),
+    [
+        pytest.param(3, 0, True, id="within its share"),
+        pytest.param(4, 0, False, id="above its share"),
+        pytest.param(4, 2, True, id="above its share, with pods of lower priority in its queue"),
+    ],
+)
+def test_an_event_retries_a_gang_only_if_it_might_preempt(size, priority, may):
+    cluster = QueuedCluster([8], [queue("a"), queue("b")])
+    cluster.runs("a1", "a", "n0", priority=1)
+    cluster.waits("b-more", "b", 8)
+    name = group_key(WORKLOAD_API, "default", cluster.gang("gang", "a", size, priority=priority))
+    group = cluster.cache.groups.get(name)
+    assert group is not None
+    pods = cluster.cache.groups.members(name).unplaced()
+    assert may_preempt(cluster.framework, cluster.cache, group, pods) is may
 
 
 def test_a_gang_in_one_zone_takes_its_share_from_one_zone():
