@@ -4,15 +4,19 @@ runtimes and budgets hold, and evictions end when the world rests.
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from support.properties import examples
 from support.queues.histories import History
 from support.queues.reclaims import GPU, queue
 
+HISTORIES = int(os.environ.get("PODWRIGHT_RECLAIMS", "5"))
+"""Each has 100 steps, and rounds of the scheduler between them."""
+
 
 @pytest.mark.parametrize("resources", [(GPU,), (GPU, "cpu")], ids=["GPUs alone", "GPUs and CPU"])
-@pytest.mark.parametrize("seed", range(examples(5)))
+@pytest.mark.parametrize("seed", range(HISTORIES))
 def test_evictions_keep_the_promises_and_end(seed, resources):
     history = History(seed, resources)
     for _ in range(4):
