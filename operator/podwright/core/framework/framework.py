@@ -137,7 +137,8 @@ class Framework(BuiltPlugins):
                 rejection = answer
             else:
                 raise PluginError(plugin.name, Point.PRE_FILTER.key, answer.message or answer.code.text)
-        for refusing, check in self.handle.cache.refusals.items():
+        refusals = self.handle.cache.refusals
+        for refusing, check in refusals.items() if refusals else ():
             if (refusal := check(pod)) is not None:
                 return PreFilterOutcome(refusal.by(refusing), None, ())
         return PreFilterOutcome(rejection, names, tuple(sorted(narrowed_by)))

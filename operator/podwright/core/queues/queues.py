@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -131,6 +131,8 @@ class Queues:
     def set(self, spec: QueueRules) -> None:
         """Adds or replaces a queue. The rest of the tree stays valid, whatever it says: see `problems`."""
         before = self._declared.get(spec.name)
+        if before is not None and _alike(before, spec):
+            return  # only its status has changed
         if before is not None and before.parent != spec.parent:
             self._built()  # to what the tree stays if the edit is invalid
         self._below[spec.parent] += 1
@@ -614,6 +616,14 @@ class Queues:
 def queues_of(cache: Cache) -> Queues:
     """The queues of this cache."""
     return cache.extension(Queues, lambda: Queues(cache))
+
+
+def _alike(before: QueueRules, after: QueueRules) -> bool:
+    """True if two versions of a queue say the same. Selectors are compared by what they require."""
+    one, other = before.namespaces, after.namespaces
+    return (one.nothing, one.requirements) == (other.nothing, other.requirements) and before == replace(
+        after, namespaces=one
+    )
 
 
 def amount_text(resource: str, amount: int) -> str:

@@ -180,3 +180,15 @@ def test_a_limit_above_counts_what_is_kept_below_it(cache, queues):
         "ml holds 4 of 6 nvidia.com/gpu, and 2 are kept for queues that do not lend them"
     )
     assert queues.bound(a_pod("b", "serve", 2)) is None
+
+
+def test_a_queue_whose_status_alone_has_changed_changes_nothing(queues):
+    def red():
+        return QueueRules("red", namespaces=parse_label_selector({"matchLabels": {"team": "red"}}, ""))
+
+    queues.set(red())
+    before = queues.changes
+    queues.set(red())
+    assert queues.changes == before
+    queues.set(QueueRules("red", namespaces=parse_label_selector({"matchLabels": {"team": "blue"}}, "")))
+    assert queues.changes == before + 1
