@@ -62,10 +62,11 @@ class QueuedWorld:
     def place(self) -> None:
         """Pops a pod, and places it if nothing forbids that."""
         queued = self.active.pop()
-        if queued is None or queued.pod.gates or not self.cache.nodes:
+        nodes = [name for name in self.cache.nodes if self.cache.present(name)]
+        if queued is None or queued.pod.gates or not nodes:
             return
         if self.queues.bound(queued.pod) is None:
-            self.cache.assume(queued.pod, self.random.choice([*self.cache.nodes]))
+            self.cache.assume(queued.pod, self.random.choice(nodes))
             if self.random.random() < 0.2:
                 self.cache.forget(queued.uid)
                 self._activate(queued.pod)
@@ -117,12 +118,15 @@ class QueuedWorld:
         self._edited()
 
     def set_node(self, number: int) -> None:
+        if self.random.random() < 0.3:
+            self.cache.remove_node(f"n{number}")
+            return
         cordoned = self.random.random() < 0.3
         self.cache.set_node(parse_node(make_node(f"n{number}", allocatable={GPU: "2"}, unschedulable=cordoned)))
 
     def try_out(self) -> None:
         """A plan that is rolled back."""
-        placed = [pod for info in self.cache.nodes.values() for pod in info.pods.values()]
+        placed = [pod for info in self.cache.nodes.values() if info.node for pod in info.pods.values()]
         with CacheTransaction(self.cache) as transaction:
             transaction.remove(self.random.sample(placed, len(placed) // 2))
             for pod in self.waiting.values():
@@ -137,8 +141,8 @@ class QueuedWorld:
         if (namespace := before.store.get("Namespace", "default")) is not None:
             self.cache.set_object("Namespace", namespace)
         for info in before.nodes.values():
-            assert info.node is not None
-            self.cache.set_node(info.node)
+            if info.node is not None:
+                self.cache.set_node(info.node)
             for pod in info.pods.values():
                 self.cache.set_pod(pod.on(info.name))
         for each in rules.values():

@@ -144,7 +144,7 @@ class Queues:
             self.active = True
             nominator = self._cache.nominator
             nominator.goes_before, nominator.listener = self.goes_before, self._nominated
-            self._cache.attach(self)
+            self._cache.attach(self, off_nodes=True)
             self._attached = True
             self._cache.groups.also_told.append(self)
             self._cache.refusals[QUEUE_QUOTA] = self._refusal
@@ -224,9 +224,10 @@ class Queues:
         return [] if pods is None else [pod for uid, pod in pods.waiting.items() if uid not in self._placed_in]
 
     def placed_pods(self, name: str) -> Sequence[PodInfo]:
-        """The pods of this queue, without those below, that are placed or assumed."""
-        pods = self._pods.get(name)
-        return [] if pods is None else [*pods.placed.values()]
+        """The pods of this queue, without those below, that are placed or assumed on nodes that exist."""
+        pods, placement = self._pods.get(name), self._cache.placement
+        placed = () if pods is None else pods.placed.items()
+        return [pod for uid, pod in placed if (info := placement(uid)) is not None and info.node is not None]
 
     def regroup(self, namespace: str | None = None) -> None:
         """Finds the queues of these pods again, because something else may name them now. None: of all pods."""
@@ -235,7 +236,6 @@ class Queues:
         placed = [
             (pod, info.slot)
             for info in self._cache.nodes.values()
-            if info.node is not None
             for pod in info.pods.values()
             if namespace in (None, pod.namespace) and self._find(pod)[0] != self._placed_in.get(pod.uid, "")
         ]

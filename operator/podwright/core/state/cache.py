@@ -7,7 +7,7 @@ The states of a pod in the cache:
         └────── forget ────────┘            set_pod (another scheduler bound it) ─────┘ from (unknown)
 
 Invariants: a pod is on at most one node; the sums of a NodeInfo and its row in the table are those of its pods;
-observers know exactly the pods on nodes that exist. Events are idempotent: `set_pod` of a known version changes
+observers know exactly the pods on nodes that exist, and some also the others. Events are idempotent: `set_pod` of a known version changes
 nothing. Next: `transaction`, for changes that are only tried out.
 """
 
@@ -40,6 +40,8 @@ from podwright.core.state.services import ServiceSelectors
 from podwright.core.state.signals import SignalDefinition, Signals
 from podwright.core.state.volumes import Volumes
 
+NO_ROW: Final = -1
+"""The row of a node that does not exist."""
 NODES_AT_ONCE: Final = 10_000
 _OWN: Final = "podwright."
 _NO_LABELS: Final[Mapping[str, str]] = {}
@@ -79,6 +81,8 @@ class Cache:
         self._observers: list[PlacementObserver] = [self.volumes, self.groups]
         if self.signals:
             self._attach_signals()
+        self._off_nodes: list[PlacementObserver] = []
+        """Those of the observers that are also told of pods on nodes that do not exist."""
         self._by_slot: dict[int, NodeInfo] = {}
         self._next_compacted = 0
         self._extensions: dict[type[Any], Any] = {}
@@ -92,20 +96,26 @@ class Cache:
         for info in islice(self.nodes.values(), first, self._next_compacted):
             info.compact()
 
-    def attach(self, observer: PlacementObserver) -> None:
-        """Adds an observer and reports all current namespaces, nodes and pods to it."""
+    def attach(self, observer: PlacementObserver, *, off_nodes: bool = False) -> None:
+        """Adds an observer and reports all current namespaces, nodes and pods to it. With `off_nodes`, also pods on nodes
+        that do not exist, in row NO_ROW.
+        """
         for namespace in self.store.list("Namespace"):
             observer.namespace_set(key_of(namespace)[1], _labels_of(namespace))
         for info in tuple(self.nodes.values()):
             if info.node is not None:
                 observer.node_set(info.slot, None, info.node)
-                for pod in info.pods.values():
-                    observer.pod_added(pod, info.slot)
+            for pod in info.pods.values() if info.node is not None or off_nodes else ():
+                observer.pod_added(pod, info.slot)
         self._observers.append(observer)
+        if off_nodes:
+            self._off_nodes.append(observer)
 
     def detach(self, observer: PlacementObserver) -> None:
         """Reports nothing more to an observer that `attach` added."""
         self._observers.remove(observer)
+        if observer in self._off_nodes:
+            self._off_nodes.remove(observer)
 
     def observer(self, kind: type[Observer]) -> Observer:
         """The one observer of this class, which the plugins of all profiles share. Attached at the first call."""
@@ -230,6 +240,8 @@ class Cache:
             observer.node_set(info.slot, before, node)
         if before is None:
             for pod in info.pods.values():
+                for observer in self._off_nodes:
+                    observer.pod_removed(pod, NO_ROW)
                 for observer in self._observers:
                     observer.pod_added(pod, info.slot)
 
@@ -243,6 +255,9 @@ class Cache:
             for pod in info.pods.values():
                 observer.pod_removed(pod, info.slot)
             observer.node_set(info.slot, info.node, None)
+        for observer in self._off_nodes:
+            for pod in info.pods.values():
+                observer.pod_added(pod, NO_ROW)
         self.table.remove(info.slot)
         del self._by_slot[info.slot]
         info.node = None
@@ -354,8 +369,8 @@ class Cache:
         self._placed[pod.uid] = info
         if info.slot >= 0:
             self._write_usage(info, pod.requests.amounts)
-            for observer in self._observers:
-                observer.pod_added(pod, info.slot)
+        for observer in self._observers if info.slot >= 0 else self._off_nodes:
+            observer.pod_added(pod, info.slot)
 
     def _remove(self, uid: str) -> None:
         self._changes += 1
@@ -363,9 +378,8 @@ class Cache:
         if not self._placed:
             self._placed.clear()  # frees the memory of a burst, which an empty dict keeps
         pod = info.pods[uid]
-        if info.slot >= 0:
-            for observer in self._observers:
-                observer.pod_removed(pod, info.slot)
+        for observer in self._observers if info.slot >= 0 else self._off_nodes:
+            observer.pod_removed(pod, info.slot)
         info.remove(pod)
         if info.slot >= 0:
             self._write_usage(info, pod.requests.amounts)

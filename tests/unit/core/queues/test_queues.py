@@ -192,3 +192,20 @@ def test_a_queue_whose_status_alone_has_changed_changes_nothing(queues):
     assert queues.changes == before
     queues.set(QueueRules("red", namespaces=parse_label_selector({"matchLabels": {"team": "blue"}}, "")))
     assert queues.changes == before + 1
+
+
+def test_pods_on_a_deleted_node_count_until_they_are_deleted(cache, queues):
+    cache.assume(a_pod("a", "train", 2), "n0")
+    placed = cache.nodes["n0"].node
+    cache.remove_node("n0")
+    assert dict(queues.usage("train")) == {GPU: 2}
+    assert not queues.placed_pods("train")
+    cache.set_node(placed)
+    assert len(queues.placed_pods("train")) == 1
+    assert dict(queues.usage("train")) == {GPU: 2}
+    cache.remove_node("n0")
+    cache.set_pod(a_pod("b", "train", 1).on("n0"))
+    assert dict(queues.usage("train")) == {GPU: 3}
+    cache.remove_pod("default/a")
+    cache.remove_pod("default/b")
+    assert dict(queues.usage("train")) == {}
