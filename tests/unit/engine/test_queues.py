@@ -78,6 +78,33 @@ async def test_a_gang_is_within_its_limits_as_a_whole_or_waits(rig):
         await settle()
         assert placed(rig) == {"small0", "small1", "small2"}
         assert rig.engine.queue.get("default/large0").rejectors >= {"QueueQuota"}
+        (_, reason, message) = rig.groups.written[0]
+        assert (reason, message.partition(", pod group preemption")[0]) == (
+            "Unschedulable",
+            "team holds 0 of 3 nvidia.com/gpu, and the pod group requests 4",
+        )
+
+
+async def test_a_gang_starts_when_its_queue_has_room_for_all(rig):
+    first = add(rig, "a")
+    async with deciding(rig):
+        await settle()
+        add_gang(rig, "gang", 3)
+        await settle()
+        assert placed(rig) == {"a"}
+        rig.confirm(first, "n")
+        rig.engine.assigned.drop("default/a", None)
+        rig.now += 60
+        rig.engine.wake()
+        await settle()
+        assert placed(rig) == {"gang0", "gang1", "gang2"}
+
+
+async def test_a_gang_names_a_queue_that_does_not_exist(rig):
+    async with deciding(rig):
+        add_gang(rig, "gang", 2, queue="gone")
+        await settle()
+        assert rig.groups.written[0][2].startswith("queue gone does not exist")
 
 
 async def test_pods_that_waited_before_the_first_queue_are_demand_of_it():

@@ -37,6 +37,7 @@ from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.gang_scheduling import GangScheduling, args_of
 from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
 from podwright.core.plugins.topology_placement_generator import TopologyPlacementGenerator
+from podwright.core.queues.queues import QUEUE_QUOTA, queues_of
 from podwright.core.state.cache import Cache
 from podwright.core.state.transaction import CacheTransaction
 
@@ -68,6 +69,11 @@ class Planner:
             return GangFault(self.group, "", problem)
         if objection := minimum_out_of_reach(self.group, self._placed, len(pods)):
             return GangRejection(self.group, objection, plugins=frozenset((GangScheduling.name,)))
+        if self.cache.refusals:
+            needed = self.group.min_count - self._placed
+            if (found := queues_of(self.cache).bound_together(pods, max(1, needed))) is not None:
+                plugins = frozenset((GangScheduling.name, QUEUE_QUOTA))
+                return GangRejection(self.group, found.message, plugins=plugins)
         bound = args_of(self.framework.profile).min_resources == "Required"
         if bound and (objection := shortage(self.group, self.cache)):
             # Events that free resources for a pod may free them for its group.

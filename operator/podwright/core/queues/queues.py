@@ -343,6 +343,28 @@ class Queues:
                 return Bound(above.spec.name, f"queue {above.spec.name} is in state {state}")
         return self._limit(queue, pod) or (self._kept(name, pod) if self._built().keeping else None)
 
+    def bound_together(self, pods: Sequence[PodInfo], needed: int) -> Bound | None:
+        """What forbids every choice of so many of these pods to start together. None if they are in several queues."""
+        first = self.bound(pods[0])
+        if first is not None and not first.resource:
+            return first
+        name, tree = self.queue_of(pods[0]), self._built()
+        queue = tree.get(name)
+        if queue is None or any(self.queue_of(pod) != name for pod in pods):
+            return None
+        amounts = [tree.tracked(amounts_of(pod)) for pod in pods]
+        for resource in tree.resources:
+            least = sum(sorted(each.get(resource, 0) for each in amounts)[:needed])
+            for above in queue.path() if least else ():
+                limit, held = above.spec.quotas.get(resource, NO_QUOTA).limit, above.held.get(resource, 0)
+                if UNBOUNDED != limit < held + least:
+                    message = (
+                        f"{above.spec.name} holds {amount_text(resource, held)} of {amount_text(resource, limit)} {resource},"
+                        f" and the pod group requests {amount_text(resource, least)}"
+                    )
+                    return Bound(above.spec.name, message, resource, held=held, limit=limit, requested=least)
+        return None
+
     def _refusal(self, pod: PodInfo) -> Status | None:
         """For PreFilter. Preemption does not resolve a bound."""
         found = self.bound(pod)
