@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
 from support.engine.kit import Rig, deciding, on_node, ours, settle
@@ -96,3 +97,29 @@ async def test_a_pod_is_tried_again_when_its_share_grows():
         rig.engine.wake()
         await settle()
         assert len(rig.evictor.evicted) == 1
+
+
+async def test_a_gang_takes_its_share_at_once_and_all_its_members_wait_for_the_victims():
+    rig = rig_with_queues()
+    rig.node("m", allocatable={"cpu": "2"})
+    for name in ("b3", "b4"):
+        rig.engine.assigned.put(on_node(ours(name, requests=ONE, labels={QUEUE_LABEL: "b"}), "m"))
+    rig.engine.cache.groups.serve(PLUGINS_API)
+    metadata = {"name": "gang", "namespace": "default", "uid": "gang"}
+    rig.engine.objects(PLUGINS_KIND).put({"metadata": metadata, "spec": {"minMember": 2}})
+    for name in ("g1", "g2"):
+        rig.pod(name, requests=ONE, labels={QUEUE_LABEL: "a", GROUP_LABEL: "gang"})
+    async with deciding(rig):
+        victims = [*rig.evictor.answers]
+        assert rig.evictor.within_budgets == set(victims)
+        assert len(victims) == 2
+        for victim in victims:
+            assert rig.cluster.bound == []
+            rig.evictor.answers[victim](True)
+            rig.engine.assigned.drop(f"default/{victim}", None)
+            await settle()
+        rig.now += 20
+        rig.engine.wake()
+        await settle()
+        assert {name for name, _ in rig.cluster.bound} == {"g1", "g2"}
+    assert len(rig.evictor.evicted) == 2
