@@ -89,6 +89,7 @@ class QueueClaim:
         self._levels: dict[str, _Level] = {}
         self._reaches: dict[str, _Reach | None] = {}
         self._parts: dict[Unit, Sequence[_Part]] = {}
+        self._off_nodes = self._held_off_nodes()
         self._path = [self._level(queue) for queue in leaf.path()]
         self._request: dict[str, int] = {}
         for pod in pods:
@@ -354,10 +355,24 @@ class QueueClaim:
     def _runtime(self, pod: PodInfo) -> float:
         return 0.0 if pod.start_time is None else max(0.0, self._now - pod.start_time)
 
+    def _held_off_nodes(self) -> Mapping[str, dict[str, int]]:
+        """By queue: what pods hold whose node was deleted. They end soon, and cannot be evicted for anybody."""
+        found: dict[str, dict[str, int]] = {}
+        for info in self._cache.nodes.values():
+            if info.node is None:
+                for pod in info.pods.values():
+                    for name in () if pod.terminating else self._queues.path(self._queues.queue_of(pod)):
+                        add_amounts(found.setdefault(name, {}), self._amounts(pod))
+        return found
+
     def _level(self, queue: Queue) -> _Level:
         known = self._levels.get(queue.spec.name)
         if known is None:
-            left = {resource: amount - queue.going.get(resource, 0) for resource, amount in queue.held.items()}
+            gone = self._off_nodes.get(queue.spec.name, {})
+            left = {
+                resource: amount - queue.going.get(resource, 0) - gone.get(resource, 0)
+                for resource, amount in queue.held.items()
+            }
             entitled = {r: (queue.entitled(r), queue.entitled(r, 1)) for r in self._tree.resources}
             surplus = {resource: left.get(resource, 0) - kept for resource, (kept, _) in entitled.items()}
             rules = self._queues.get(queue.spec.name)

@@ -189,6 +189,17 @@ def test_terminating_and_nominated_pods_count_as_gone_and_placed():
     assert cluster.victims(claimants[2]) == []
 
 
+def test_pods_on_deleted_nodes_count_as_gone():
+    cluster = QueuedCluster([2, 2], [queue("a"), queue("b")])
+    for i in range(4):
+        cluster.runs(f"b{i}", "b", f"n{i // 2}")
+    cluster.cache.remove_node("n1")
+    cluster.waits("b-more", "b", 4)
+    assert cluster.queues.usage("b")["nvidia.com/gpu"] == 4
+    cluster.queues.set(queue("b", gpu={"guarantee": 2}))
+    assert cluster.victims(cluster.waits("a2", "a")) == []
+
+
 def test_room_that_becomes_free_anyway_is_preferred():
     cluster = QueuedCluster([2, 2], [queue("a"), queue("b")])
     pods = [cluster.runs(f"b{i}", "b", f"n{i // 2}", priority=int(i == 3)) for i in range(4)]
