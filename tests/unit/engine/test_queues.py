@@ -126,3 +126,21 @@ async def test_queues_take_turns(rig):
     async with deciding(rig):
         await settle()
     assert placed(rig) == {"a0", "a1", "b"}
+
+
+async def test_a_namespace_that_names_another_queue_lets_its_pods_start(rig):
+    def label(queue):
+        rig.engine.objects("Namespace").put({"metadata": {"name": "default", "labels": {QUEUE_LABEL: queue}}})
+
+    label("team")
+    async with deciding(rig):
+        for name in ("a", "b"):
+            rig.pod(name, requests={GPU: "2"})
+        await settle()
+        assert placed(rig) == {"a"}
+        label("other")
+        rig.now += 60
+        rig.engine.wake()
+        await settle()
+        assert placed(rig) == {"a", "b"}
+        assert rig.queues.usage("other") == {GPU: 4}
