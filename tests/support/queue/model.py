@@ -106,7 +106,7 @@ class Pod:
         return bool(self.errors or self.rejections) and self.backoff_until >= int(now)
 
     def helped(self, plugins: frozenset[str]) -> frozenset[str]:
-        rejectors = self.rejected_by | ({self.gated_by} if self.place == GATED else set())
+        rejectors = frozenset({self.gated_by}) if self.place == GATED else self.rejected_by
         return rejectors if ANYTHING in plugins else rejectors & plugins
 
     def skips_backoff(self, plugins: frozenset[str]) -> bool:
@@ -146,8 +146,11 @@ class QueueModel:
 
     # Entering a queue
 
+    def _gate(self, pod: Pod) -> str:
+        return "Gate" if pod.spec.gates else "Hold" if pod.name in self.held else ""
+
     def _enter(self, pod: Pod, place: str, event: str) -> None:
-        gate = "Gate" if pod.spec.gates else "Hold" if pod.name in self.held else ""
+        gate = self._gate(pod)
         if place == UNSCHEDULABLE or not gate:
             pod.place, pod.gated_by = place, ""
             self.entered[place, event] += 1
@@ -255,6 +258,13 @@ class QueueModel:
             self._record("*All", frozenset({ANYTHING}), only=name)
         elif pod.place != ACTIVE:
             self._enter(pod, ACTIVE, "ForceActivate")
+
+    def recheck_gate(self, name: str) -> None:
+        pod = self.pods[name]
+        if pod.place in (UNSCHEDULABLE, GATED):
+            pod.gated_by = self._gate(pod)
+            pod.place = GATED if pod.gated_by else UNSCHEDULABLE
+            pod.was_flushed = pod.was_flushed and not pod.gated_by
 
     def fail_waiting(self, name: str) -> None:
         pod = self.pods[name]

@@ -110,7 +110,9 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
 
     def hints(self) -> Sequence[EventHint]:
         # No requeue here: the hints of the plugins that rejected the pod react to the deletion of its victims.
-        return (EventHint(ClusterEvent(ASSIGNED_POD, Action.DELETE), lambda _pod, _before, _after: Hint.SKIP),)
+        # No event opens the gate: `finished` does.
+        deleted = ClusterEvent(ASSIGNED_POD, Action.DELETE)
+        return (EventHint(deleted, lambda _pod, _before, _after: Hint.SKIP, opens_gate=False),)
 
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Any) -> tuple[PostFilterResult | None, Status]:
         started, code = self._observer.start(), Code.ERROR

@@ -3,7 +3,7 @@
     add ──► active ──pop──► in flight ──done──► (gone)
               ▲  ▲              │ reject / fault
               │  └── backoff ◄──┴──► unschedulable ── move (an event that may help) ──► backoff or active
-    gated ────┘ (an event that the gating plugin registered for, and every 5 minutes)
+    gated ────┘ (an event that the gating plugin registered for, `recheck_gate`, and every 5 minutes)
 
 Invariants: a pod is in exactly one place; events that arrive while a pod is in flight are checked when its attempt
 fails; no pod stays unschedulable longer than `Waits.max_unschedulable`. The caller passes the clock in. Sources:
@@ -334,6 +334,19 @@ class SchedulingQueue:
         self._leave(queued)
         self._activate(queued, FORCED)
 
+    def recheck_gate(self, uid: str) -> None:
+        """Runs PreEnqueue for a waiting pod again, because its answer has changed without an event. If the gate is open
+        now, the pod still waits for the events of the plugins that rejected it. Ignores a pod that does not wait.
+        """
+        queued = self._pods.get(uid)
+        if queued is None or queued.place not in (Place.UNSCHEDULABLE, Place.GATED):
+            return
+        self._leave(queued)
+        queued.place = Place.GATED  # metrics have counted the pod when it began to wait
+        if not self._is_gated(queued, ""):
+            queued.place = Place.UNSCHEDULABLE
+            self._waiting.add(queued, queued.rejectors, self._hints_of(queued.pod))
+
     def fail_waiting(self, uid: str) -> None:
         """Retries a waiting pod after the backoff of an error, because what it waited for has failed. Ignores an
         unknown or active pod.
@@ -437,7 +450,7 @@ class SchedulingQueue:
     # Internals
 
     def _requeue_if_helped(self, queued: QueuedPod, occurrence: Occurrence) -> None:
-        plugins = {*queued.rejectors, queued.gated_by} if queued.place is Place.GATED else queued.rejectors
+        plugins = {queued.gated_by} if queued.place is Place.GATED else queued.rejectors
         helped = self._hinting.helped(plugins, queued, occurrence)
         if helped:
             label = self._hinting.label(helped, queued, occurrence)
@@ -484,7 +497,7 @@ class SchedulingQueue:
             self._observer.pod_queued(Place.UNSCHEDULABLE.value, event)
         queued.was_flushed = False  # a later retry will be due to an event
         queued.place = Place.GATED
-        self._waiting.add(queued, {status.plugin, *queued.rejectors}, self._hints_of(queued.pod))
+        self._waiting.add(queued, (status.plugin,), self._hints_of(queued.pod))
         return True
 
     def _wait(self, queued: QueuedPod) -> None:

@@ -175,6 +175,9 @@ class Preemptions:
                 self._release(uid, failed=bool(failed), still_there=still_there)
             self._release_new_members(preemptor)
 
+        for uid in preemptor.uids:
+            yield
+            self._queue.recheck_gate(uid)  # so that the events of deleted victims do not ask each member
         for victim in victims:
             yield
             self._start_eviction(victim, preemptor, partial(eviction_done, victim.uid))
@@ -208,7 +211,9 @@ class Preemptions:
         if failed:
             self._queue.fail_waiting(uid)
             self._wake()
-        elif queued is not None and queued.place is Place.GATED and not still_there:
+        elif still_there:
+            self._queue.recheck_gate(uid)
+        elif queued is not None and queued.place is Place.GATED:
             self._queue.activate(uid)
             self._wake()
 

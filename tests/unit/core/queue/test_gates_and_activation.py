@@ -2,9 +2,9 @@
 
 import pytest
 
-from podwright.core.framework.cluster_events import POD, Action, ClusterEvent, EventHint
+from podwright.core.framework.cluster_events import POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.status import unresolvable
-from support.queue.kit import NODE_ADDED, Harness, rejected_by
+from support.queue.kit import NODE_ADDED, POD_GONE, Harness, rejected_by
 
 
 @pytest.fixture
@@ -128,3 +128,32 @@ def test_an_event_that_cannot_open_the_gate_leaves_gated_pods_alone(h):
     assert "rejected" in asked, "a pod that the plugin has rejected in an attempt may be helped"
     h.queue.move(ClusterEvent(POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED))
     assert "gated" in asked
+
+
+def test_events_that_would_help_a_rejected_pod_do_not_ask_it_while_it_is_gated(h):
+    asked, shut = [], True
+    h.pre_enqueue = lambda pod: asked.append(pod.name) or (unresolvable("held").by("Hold") if shut else None)
+    h.hints["Hold"] = (EventHint(POD_GONE, lambda *_: asked.append("hint") or Hint.SKIP, opens_gate=False),)
+    shut = False
+    queued = h.rejected("p", "Spread")
+    shut = True
+    h.queue.recheck_gate(queued.uid)
+    assert h.counts() == {"gated": 1}
+    asked.clear()
+    for _ in range(10):
+        h.queue.move(POD_GONE)
+    assert asked == []
+    shut = False
+    h.queue.recheck_gate(queued.uid)
+    assert h.counts() == {"unschedulable": 1}
+    h.clock.now += 20
+    h.queue.move(POD_GONE)
+    assert h.pop() == "p"
+
+
+def test_only_the_gate_of_a_waiting_pod_is_rechecked(h):
+    h.add("active")
+    h.pre_enqueue = lambda _pod: unresolvable("shut").by("Gate")
+    h.queue.recheck_gate("default/active")
+    h.queue.recheck_gate("default/unknown")
+    assert h.counts() == {"active": 1}

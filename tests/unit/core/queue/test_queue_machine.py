@@ -299,12 +299,15 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.update(self.manifest(name, spec))
 
     @precondition(lambda self: self.model.at(BACKOFF, UNSCHEDULABLE, IN_FLIGHT))
-    @rule(data=st.data())
-    def a_plugin_starts_to_gate_a_pod(self, data):
-        self.model.held.add(self.draw(data, BACKOFF, UNSCHEDULABLE, IN_FLIGHT))
+    @rule(data=st.data(), told=st.booleans())
+    def a_plugin_starts_to_gate_a_pod(self, data, told):
+        name = self.draw(data, BACKOFF, UNSCHEDULABLE, IN_FLIGHT)
+        self.model.held.add(name)
+        if told:
+            self.recheck_gate(name)
 
     @precondition(lambda self: self.model.held)
-    @rule(data=st.data(), then=st.sampled_from(["nothing", "event", "take"]))
+    @rule(data=st.data(), then=st.sampled_from(["nothing", "event", "take", "told"]))
     def a_plugin_no_longer_gates_a_pod(self, data, then):
         name = data.draw(st.sampled_from(sorted(self.model.held)))
         self.model.held.discard(name)
@@ -312,6 +315,12 @@ class QueueMachine(RuleBasedStateMachine):
             self.move(POD_GONE, "no")
         elif then == "take":
             self.take(name)
+        elif then == "told":
+            self.recheck_gate(name)
+
+    def recheck_gate(self, name):
+        self.model.recheck_gate(name)
+        self.queue.recheck_gate(uid(name))
 
     @precondition(lambda self: self.pods)
     @rule(data=st.data())

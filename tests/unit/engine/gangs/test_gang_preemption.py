@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from podwright.core.framework.framework import Framework
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import GROUP_LABEL, KIND, PLUGINS_API, PLUGINS_KIND, WORKLOAD_API
 from podwright.core.plugins.default_preemption import GROUP_WAITING
+from podwright.core.queue.hinting import Hinting
 from support.engine.kit import Rig, Slow, custom_policy, deciding, on_node, ours, settle
 from support.objects.builders import in_group, make_pod_group
 
@@ -45,6 +47,19 @@ def add_group(rig: Rig, raw: dict[str, Any]) -> None:
 def delete(rig: Rig, *victims: str) -> None:
     for name in victims:
         rig.engine.assigned.drop(f"default/{name}", None)
+
+
+def counting(monkeypatch: pytest.MonkeyPatch, *methods: tuple[type[Any], str]) -> list[str]:
+    """The names of these methods, as often as they are called from now on."""
+    called: list[str] = []
+    for owner, name in methods:
+
+        def wrapper(*args: Any, name: str = name, original: Any = getattr(owner, name), **options: Any) -> Any:
+            called.append(name)
+            return original(*args, **options)
+
+        monkeypatch.setattr(owner, name, wrapper)
+    return called
 
 
 def held_by(rig: Rig, name: str) -> Any:
@@ -115,7 +130,22 @@ class TestWaiting:
                 await settle()
             assert held_by(rig, "m3") == (GROUP_WAITING,)
             assert [name for name, _, _ in rig.evictor.evicted] == victims
-            assert rig.counts["gated"] == 2
+            assert rig.counts["gated"] == 4
+
+    async def test_the_deletion_of_a_victim_asks_no_member_while_the_group_is_held(self, monkeypatch):
+        rig = full_nodes(members=10)
+        async with deciding(rig):
+            asked = counting(monkeypatch, (Framework, "pre_enqueue"), (Hinting, "helped"))
+            for i in range(9):
+                delete(rig, f"low{i}")
+                rig.evictor.answers[f"low{i}"](True)
+            assert asked == []
+            rig.evictor.answers["low9"](True)
+            delete(rig, "low9")
+            rig.now += 2
+            rig.engine.wake()
+            await settle()
+            assert len(rig.cluster.bound) == 10
 
     async def test_new_members_are_retried_with_the_others_when_these_are_released(self):
         rig = full_nodes()
