@@ -208,15 +208,19 @@ def _with_nominated(
 
     All other nodes keep the verdict that `filter_all` gave without nominated pods.
     """
+    crowd = cache.crowds.of(pod.priority)
     crowded = CrowdedNodes(framework, state, pod)
+    settled, rejected = crowded.settle(crowd, diagnosis, alive)
+    if (own := cache.present(cache.nominator.node_of(pod.uid))) is not None:  # the pod itself is no other pod
+        settled[crowd.slots == own.slot] = False
+        rejected.pop(own.slot, None)
     considered = diagnosis.considered
-    rejected: dict[int, Status] = {}
-    for name in [*cache.nominator.nodes()]:
+    for slot in crowd.slots[~settled].tolist():
         cache.deadline.point()
-        info = cache.present(name)
-        if info is None or (considered is not None and info.slot not in considered):
+        if considered is not None and slot not in considered:
             continue
-        nominated = framework.nominated_before(pod, name)
+        info = cache.node_at(slot)
+        nominated = framework.nominated_before(pod, info.name)
         if not nominated:
             continue
         status = crowded.verdict(info, nominated)

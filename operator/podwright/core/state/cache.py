@@ -22,6 +22,7 @@ from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.columns import DerivedColumns, NodeTable
+from podwright.core.state.crowds import Crowds
 from podwright.core.state.deadline import Deadline
 from podwright.core.state.devices import Devices
 from podwright.core.state.nodeinfo import NodeInfo
@@ -67,6 +68,7 @@ class Cache:
         """Where long attempts may pause."""
         self.derived = DerivedColumns(self.table, pause=self.deadline.point)
         self.nominator = Nominator()
+        self.crowds = Crowds(self.nominator, self.table)
         self.store = ObjectStore() if store is None else store
         self.volumes = Volumes(self.store)
         self.services = ServiceSelectors(self.store)

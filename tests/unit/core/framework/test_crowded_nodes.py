@@ -49,6 +49,13 @@ SPECS = [
     {**spread(ZONE), **away(term(HOSTNAME, "y"))},
     {"nodeSelector": {ZONE: "a"}},
 ]
+AMOUNTS = [
+    *[{}] * 3,
+    {"memory": "1Gi"},
+    {"memory": "3Gi", "example.com/gpu": "1"},
+    {"memory": "7Ei"},
+    {"memory": "1536Pi"},
+]
 
 
 class Cluster:
@@ -62,7 +69,9 @@ class Cluster:
         for number, name in enumerate(NAMES):
             zone = {} if number == len(NAMES) - 1 else {ZONE: chance.choice("ab")}
             labels = {HOSTNAME: name, **zone}
-            self.cache.set_node(parse_node(make_node(name, labels=labels, allocatable={"cpu": "4"})))
+            amounts = {"cpu": chance.choice(["1", "4"]), "memory": chance.choice(["1Gi", "4Gi", "7Ei"])}
+            allowed = chance.choice(["3", "110"])
+            self.cache.set_node(parse_node(make_node(name, labels=labels, allocatable={**amounts, "pods": allowed})))
 
     def pod(self, name, *, on=None, priority=None):
         chance = self.chance
@@ -78,7 +87,7 @@ class Cluster:
                 namespace=chance.choice(["default", "other", "unknown"]),
                 labels={"app": chance.choice("xy")},
                 priority=chance.choice([0, 10]) if priority is None else priority,
-                requests={"cpu": chance.choice(["100m", "1", "2"])},
+                requests={"cpu": chance.choice(["100m", "1", "2"]), **chance.choice(AMOUNTS)},
                 spec=spec,
                 **more,
             )
@@ -94,8 +103,8 @@ class Cluster:
                 cache.remove_pod(chance.choice(list(cache.nodes[node].pods)))
             case 2:
                 cache.nominator.add(self.pod(f"rival{chance.randrange(9)}"), node)
-            case 3:
-                cache.nominator.remove(f"uid-rival{chance.randrange(9)}")
+            case 3 if rivals := [*cache.nominator.on(node)]:
+                cache.nominator.remove(chance.choice(rivals).uid)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -123,6 +132,8 @@ def test_each_rejected_node_has_the_status_of_the_node_by_itself(seed):
     for step in range(100):
         cluster.change(step)
         pod, state = cluster.pod("one", priority=5), CycleState()
+        if not step % 3:
+            cache.nominator.add(pod, cluster.chance.choice(NAMES))
         search = find_feasible(framework, cache, pod, state)
         if search.diagnosis.pre_filter is not None:
             continue
@@ -133,6 +144,24 @@ def test_each_rejected_node_has_the_status_of_the_node_by_itself(seed):
             expected = framework.filter_node_with_nominated(state, pod, info)
             assert statuses.get(info.slot) == expected, f"step {step}, {name}"
             assert (info.slot in search.feasible.slots) == (expected is None)
+
+
+def test_nominated_pods_are_compared_with_an_ordinary_pod_on_all_nodes_at_once(monkeypatch):
+    cluster = Cluster(0)
+    for number, name in enumerate(NAMES):
+        cluster.cache.nominator.add(parse_pod(make_pod(f"rival{number}", priority=10, requests={"cpu": "3500m"})), name)
+    pod = parse_pod(make_pod("one", requests={"cpu": "750m"}))
+    expected = find_feasible(cluster.framework, cluster.cache, pod, CycleState()).diagnosis.message()
+    assert expected == "0/6 nodes are available: 6 Insufficient cpu."
+    monkeypatch.setattr(CrowdedNodes, "verdict", lambda *_args: pytest.fail("a node was checked by itself"))
+    for cpu in ("750m", "800m"):
+        pod = parse_pod(make_pod("other", requests={"cpu": cpu}))
+        search = find_feasible(cluster.framework, cluster.cache, pod, CycleState())
+        assert search.diagnosis.message() == expected
+    cluster.cache.nominator.remove("default/rival0")
+    assert find_feasible(cluster.framework, cluster.cache, pod, CycleState()).feasible.slots.tolist() == [
+        cluster.cache.nodes[NAMES[0]].slot
+    ]
 
 
 def test_anti_affinity_beside_nominated_pods_copies_no_state(monkeypatch):

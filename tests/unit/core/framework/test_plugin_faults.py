@@ -17,6 +17,7 @@ from podwright.core.framework.status import Code, Status, unschedulable
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
 from podwright.simulator.world import World
+from support.hostile.objects import host_ports
 from support.objects.builders import make_node, make_pod
 
 POD = parse_pod(make_pod("p"))
@@ -279,7 +280,7 @@ def test_an_attempt_may_pause_between_nodes_with_nominated_pods():
     def pauses(name):
         made.cache.deadline.check = lambda: points.append(1)
         points = []
-        decide(fwk, parse_pod(make_pod(name, requests={"cpu": "1"})))
+        decide(fwk, parse_pod(make_pod(name, requests={"cpu": "1"}, spec=host_ports(1))))
         made.cache.deadline.check = None
         return len(points)
 

@@ -52,13 +52,13 @@ def delete(rig: Rig, *victims: str) -> None:
 def counting(monkeypatch: pytest.MonkeyPatch, *methods: tuple[type[Any], str]) -> list[str]:
     """The names of these methods, as often as they are called from now on."""
     called: list[str] = []
+
+    def counted(owner: type[Any], name: str) -> Any:
+        original = getattr(owner, name)
+        return lambda *args, **options: called.append(name) or original(*args, **options)
+
     for owner, name in methods:
-
-        def wrapper(*args: Any, name: str = name, original: Any = getattr(owner, name), **options: Any) -> Any:
-            called.append(name)
-            return original(*args, **options)
-
-        monkeypatch.setattr(owner, name, wrapper)
+        monkeypatch.setattr(owner, name, counted(owner, name))
     return called
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
 from podwright.core.framework.cost import ORDINARY, Cost
+from podwright.core.framework.crowded_nodes import FITS, UNKNOWN, CrowdFilter
 from podwright.core.framework.explaining import PodChange, Why
 from podwright.core.framework.interface import (
     Bools,
@@ -57,6 +58,7 @@ from podwright.core.plugins.resources.strategies import (
 from podwright.core.preemption.units import victims_are_going
 from podwright.core.state.cache import Cache
 from podwright.core.state.columns.table import NodeTable
+from podwright.core.state.crowds import LARGEST, Crowd
 from podwright.core.state.nodeinfo import NodeInfo
 
 _TOO_MANY_PODS: Final = "Too many pods"
@@ -148,7 +150,9 @@ class _Kept(Shared):
         self.scores = RowCache(cache, np.int64, self.users)
 
 
-class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, ScorePlugin, EnqueueExtensions):
+class NodeResourcesFit(
+    Plugin, PreFilterPlugin, ResourceFilter, CrowdFilter, PreScorePlugin, ScorePlugin, EnqueueExtensions
+):
     """See the module."""
 
     name = "NodeResourcesFit"
@@ -240,6 +244,34 @@ class NodeResourcesFit(Plugin, PreFilterPlugin, ResourceFilter, PreScorePlugin, 
                 offered = table.allocatable(resource)
                 ok &= (offered == 0) | (offered - table.requested(resource) >= amount)
         return FilterResult(ok, _Explanation(self.handle.cache, checked, delegated))
+
+    def filter_crowd(
+        self, pod: PodInfo, table: NodeTable, crowd: Crowd
+    ) -> tuple[NDArray[np.int64], Sequence[Status]] | None:
+        checked, slots = self._not_ignored(pod.requests), crowd.slots
+        if len(checked) > ORDINARY or self._delegated(pod.requests):
+            return None
+        lacking = [(_TOO_MANY_PODS, table.pods[slots] + crowd.pods >= table.allowed_pods[slots])]
+        beyond = unknown = np.zeros(len(slots), np.bool_)
+        for resource, amount in checked:
+            offered, used, more = (
+                table.allocatable(resource)[slots],
+                table.requested(resource)[slots],
+                crowd.requested(resource),
+            )
+            lacking.append((f"Insufficient {resource}", amount > offered - used - more))
+            beyond = beyond | (amount > offered)
+            unknown = unknown | (used > LARGEST) | (more >= LARGEST)
+        bits = sum(np.int64(1 << bit) * missing for bit, (_, missing) in enumerate((*lacking, ("", beyond))))
+        kinds, codes = np.unique(bits, return_inverse=True)
+        statuses = []
+        for kind in kinds.tolist():
+            reasons = [reason for bit, (reason, _) in enumerate(lacking) if kind >> bit & 1]
+            status = unresolvable(*reasons) if kind >> len(lacking) else unschedulable(*reasons)
+            statuses.append(status.by(self.name))
+        codes[bits == 0] = FITS
+        codes[unknown] = UNKNOWN
+        return codes, statuses
 
     def checked_requests(self, requests: Requests) -> CheckedRequests:
         """The requested amount of each resource, without ignored resources and those for which a DeviceClass stands."""
