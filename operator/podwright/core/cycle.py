@@ -208,7 +208,7 @@ def _with_nominated(
 
     All other nodes keep the verdict that `filter_all` gave without nominated pods.
     """
-    crowd = cache.crowds.of(pod.priority)
+    crowd = cache.crowds.of(pod)
     crowded = CrowdedNodes(framework, state, pod)
     settled, rejected = crowded.settle(crowd, diagnosis, alive)
     if (own := cache.present(cache.nominator.node_of(pod.uid))) is not None:  # the pod itself is no other pod

@@ -143,15 +143,14 @@ class Queues:
         if not self.active:
             self.active = True
             nominator = self._cache.nominator
-            nominator.goes_before, nominator.listener = self.goes_before, self._nominated
+            nominator.queue_of, nominator.listener = self.queue_of, self._nominated
             self._cache.attach(self, off_nodes=True)
             self._attached = True
             self._cache.groups.also_told.append(self)
             self._cache.refusals[QUEUE_QUOTA] = self._refusal
+            nominator.add_again()
             for pod in self.pending():
                 self.add_waiting(pod)
-            for pod in [pod for name in nominator.nodes() for pod in nominator.on(name)]:
-                self._nominated(pod, 1)
         self._changed()
 
     def remove(self, name: str) -> None:
@@ -163,7 +162,8 @@ class Queues:
         self._below[self._declared.pop(name).parent] -= 1
         if not self._declared:
             self.active = self._attached = False
-            self._cache.nominator.goes_before = self._cache.nominator.listener = None
+            self._cache.nominator.queue_of = self._cache.nominator.listener = None
+            self._cache.nominator.add_again()
             self._nominated_in.clear()
             self._cache.detach(self)
             self._cache.groups.also_told.remove(self)
@@ -208,6 +208,8 @@ class Queues:
             self._pods.setdefault(name, _Pods()).waiting[pod.uid] = pod
             if pod.uid not in self._placed_in:
                 self._ask(name, pod, 1)
+        if node_name := self._cache.nominator.node_of(pod.uid):
+            self._cache.nominator.add(pod, node_name)  # it may have another queue now
 
     def remove_waiting(self, uid: str) -> None:
         """The pod is no longer pending. Ignores an unknown uid."""
@@ -246,10 +248,7 @@ class Queues:
         for pod in self.pending():
             if namespace in (None, pod.namespace):
                 self.add_waiting(pod)
-        nominated = [pod for uid, name in self._nominated_in.items() for pod in (self._pods[name].nominated[uid],)]
-        for pod in nominated:
-            self._nominated(pod, -1)
-            self._nominated(pod, 1)
+        self._cache.nominator.add_again()
 
     # What queues have
 
@@ -443,11 +442,6 @@ class Queues:
                 ):
                     found.append(pod.uid)
         return found
-
-    def goes_before(self, nominated: PodInfo, pod: PodInfo) -> bool:
-        """True if the pod must leave room for the nominated one. Between queues, priorities say nothing."""
-        queue = self.queue_of(pod)
-        return (bool(queue) and queue != self.queue_of(nominated)) or nominated.priority >= pod.priority
 
     def order_key(self, name: str) -> tuple[bool, bool, int, int]:
         """Sorts queues with the same parent: first those under their share, then those under their guarantee, then by

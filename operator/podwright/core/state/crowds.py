@@ -14,15 +14,15 @@ import numpy as np
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.columns.table import Int64s, NodeTable, Slots
-from podwright.core.state.nominator import Nominator
+from podwright.core.state.nominator import Nominator, Rank
 
 LARGEST: Final = 1 << 61
 """Larger sums count as this, so that no difference of two amounts exceeds an int64."""
-MAX_PRIORITIES: Final = 32
+MAX_RANKS: Final = 32
 
 
 class Crowd:
-    """The nodes to which pods of at least one priority are nominated, by row of the table, and these pods."""
+    """The nodes to which pods are nominated that go before those of one rank, by row of the table, and these pods."""
 
     def __init__(self, rows: Iterable[tuple[int, list[PodInfo]]]) -> None:
         found = [*rows]
@@ -46,24 +46,25 @@ class Crowds:
     def __init__(self, nominator: Nominator, table: NodeTable) -> None:
         self._nominator = nominator
         self._table = table
-        self._of: dict[int, Crowd] = {}
+        self._of: dict[Rank, Crowd] = {}
         self._version = (-1, -1)
         compact_regularly(self)
 
-    def of(self, priority: int) -> Crowd:
-        """The pods that a pod of this priority must leave room for."""
+    def of(self, pod: PodInfo) -> Crowd:
+        """The pods that this pod must leave room for, and perhaps itself."""
         version = (self._nominator.changes, self._table.membership)
-        if version != self._version or len(self._of) >= MAX_PRIORITIES:
+        if version != self._version or len(self._of) >= MAX_RANKS:
             self._of, self._version = {}, version
-        known = self._of.get(priority)
+        rank = self._nominator.rank(pod)
+        known = self._of.get(rank)
         if known is None:
-            known = self._of[priority] = Crowd(self._rows(priority))
+            known = self._of[rank] = Crowd(self._rows(rank))
         return known
 
-    def _rows(self, priority: int) -> Iterable[tuple[int, list[PodInfo]]]:
+    def _rows(self, rank: Rank) -> Iterable[tuple[int, list[PodInfo]]]:
         for name in self._nominator.nodes():
             slot = self._table.slot_of(name)
-            pods = [pod for pod in self._nominator.on(name) if pod.priority >= priority]
+            pods = self._nominator.before_rank(rank, self._nominator.on(name))
             if slot is not None and pods:
                 yield slot, pods
 

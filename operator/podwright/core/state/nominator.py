@@ -4,11 +4,14 @@ their victims.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import PodInfo
+
+Rank = tuple[str, int]
+"""The queue of a pod, "" for none, and its priority."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +33,8 @@ class Nominator:
         self.preempting: set[str] = set()
         """Uids of pods and keys of pod groups whose victims are being evicted. It is kept here because plugins are
         rebuilt when their policy changes."""
-        self.goes_before: Callable[[PodInfo, PodInfo], bool] | None = None
-        """True if the second pod must leave room for the first one, which is nominated. None: if its priority is not
-        higher."""
+        self.queue_of: Callable[[PodInfo], str] | None = None
+        """The queue of a pod, "" for none. None: there are no queues."""
         self.listener: Callable[[PodInfo, int], object] | None = None
         """Called with each pod that is nominated (1), or no longer nominated (-1)."""
         compact_regularly(self)
@@ -70,10 +72,23 @@ class Nominator:
         pods = self._pods.get(node_name)
         if pods is None:
             return ()
-        first = self.goes_before
-        if first is None:
-            return [other for other in pods.values() if other.priority >= pod.priority and other.uid != pod.uid]
-        return [other for other in pods.values() if other.uid != pod.uid and first(other, pod)]
+        return [other for other in self.before_rank(self.rank(pod), pods.values()) if other.uid != pod.uid]
+
+    def rank(self, pod: PodInfo) -> Rank:
+        """What decides for which nominated pods this pod must leave room."""
+        return ("" if self.queue_of is None else self.queue_of(pod)), pod.priority
+
+    def before_rank(self, rank: Rank, nominated: Iterable[PodInfo]) -> list[PodInfo]:
+        """Those of the nominated pods that a pod of this rank must leave room for. Between queues, priorities say nothing."""
+        queue, priority = rank
+        if not queue or self.queue_of is None:
+            return [other for other in nominated if other.priority >= priority]
+        return [other for other in nominated if other.priority >= priority or self.queue_of(other) != queue]
+
+    def add_again(self) -> None:
+        """Adds all nominated pods again, because their queues may have changed."""
+        for uid, node_name in [*self._node_of.items()]:
+            self.add(self._pods[node_name][uid], node_name)
 
     def behind(self, pod: PodInfo, node_name: str) -> Sequence[PodInfo]:
         """The other pods nominated to the node, which leave room for this pod."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podwright.core.cycle import Placement
+from podwright.core.queues.queues import QUEUE_LABEL
 from support.queues.reclaims import QueuedCluster, queue
 
 
@@ -213,6 +214,25 @@ def test_a_pod_of_another_queue_leaves_room_for_the_nominated_pod_whatever_its_p
     cluster.cache.nominator.add(cluster.waits("a1", "a", priority=0), "n0")
     assert not isinstance(cluster.decide(cluster.waits("b1", "b", priority=1000)), Placement)
     assert isinstance(cluster.decide(cluster.waits("a2", "a", priority=1)), Placement)
+
+
+def test_a_nominated_pod_moves_to_the_queue_that_its_namespace_or_label_names():
+    cluster = QueuedCluster([1], [queue("a"), queue("b")])
+    cache = cluster.cache
+
+    def name_queue(name):
+        cache.set_object("Namespace", {"metadata": {"name": "default", "labels": {QUEUE_LABEL: name}}})
+
+    name_queue("a")
+    low = cluster.waits("low", "", priority=0)
+    cluster.queues.pending = lambda: [low]
+    cache.nominator.add(low, "n0")
+    higher = cluster.waits("high", "b", priority=1000)
+    assert not isinstance(cluster.decide(higher), Placement)
+    name_queue("b")
+    assert isinstance(cluster.decide(higher), Placement)
+    cluster.waits("low", "a", priority=0)
+    assert not isinstance(cluster.decide(higher), Placement)
 
 
 class TestLimits:
