@@ -31,6 +31,7 @@ from podwright.kube.kinds import (
     POD,
     POD_GROUPS,
     POLICY,
+    QUEUE,
     REQUIRED,
     STORED,
     WATCHED,
@@ -65,6 +66,7 @@ class Right:
 
     `without`: what does not work without it. `announced`: another module logs at the start that it is missing.
     `gate`: the feature gate that needs it. `since`: the first minor version of Kubernetes 1 that asks for it.
+    `only_with`: the kind that needs it, if it is not needed where the API server does not serve that kind.
     """
 
     resource: Resource
@@ -76,6 +78,7 @@ class Right:
     announced: bool = False
     gate: str = ""
     since: int = OLDEST_MINOR
+    only_with: Resource | None = None
 
     def used_with(self, features: Features) -> bool:
         """True if the scheduler uses it with these feature gates, on their version of Kubernetes."""
@@ -104,6 +107,7 @@ _GROUPS: Final = (POD_GROUPS[0], PLUGINS_POD_GROUPS[0])
 _OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
     POLICY: (POLICY,),
     LOCAL_POLICY: (LOCAL_POLICY,),
+    QUEUE: (QUEUE,),
     _GROUPS[0]: POD_GROUPS,
     _GROUPS[1]: PLUGINS_POD_GROUPS,
 }
@@ -123,7 +127,7 @@ SCHEDULING: Final = (
     Right(POD, "create", "no pod is bound", "binding"),
     Right(POD, "get", "a Binding whose answer is lost counts as failed"),
     Right(POD, "delete", "no pod is preempted"),
-    Right(POD, "create", "queues do not take room back", "eviction"),
+    Right(POD, "create", "queues do not take room back", "eviction", only_with=QUEUE),
     Right(POD, "patch", "pods do not show why they wait, and none is preempted", "status"),
     *(Right(kind, "update", "no volume is bound to a claim") for kind in _UPDATED),
     *(Right(kind, "get", "an update whose answer is lost counts as failed") for kind in _UPDATED),
@@ -241,10 +245,10 @@ class RightsCheck:
         """Asks once, one question after the other. Raises ClusterError, ConfigError and OSError."""
         missing: dict[Right, None] = {}
         for http, rights in self._needed:
-            needed = {right.resource for right in rights}
+            needed = {right.only_with or right.resource for right in rights}
             unserved = {kind for kind in needed & _OPTIONAL.keys() if not await self._served(http, kind)}
             for right in rights:
-                if right.resource not in unserved and not await self._granted(http, right):
+                if (right.only_with or right.resource) not in unserved and not await self._granted(http, right):
                     missing[right] = None
         for right in missing:
             if right not in self._missing and not right.announced:

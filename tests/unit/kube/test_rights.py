@@ -120,7 +120,7 @@ class Reviewer:
             raise UnreachableError("no answer")
         if method == "GET":
             group = path.split("/")[2]
-            names = {"podwright.dev": ("schedulerpolicies", "localschedulerpolicies")}
+            names = {"podwright.dev": ("schedulerpolicies", "localschedulerpolicies", "schedulingqueues")}
             served = [{"name": name} for name in names.get(group, ("podgroups",))]
             return {"resources": [] if group in self.unserved else served}
         asked = body["spec"]["resourceAttributes"]
@@ -185,7 +185,8 @@ async def test_rights_that_roles_of_kube_scheduler_lack_are_no_warning(server, c
 
 
 async def test_nobody_needs_a_right_to_a_kind_that_the_cluster_lacks(server):
-    server.refused = {("podgroups", "list"), ("podgroups/status", "patch"), ("schedulerpolicies", "watch")}
+    lacking = {("schedulerpolicies", "watch"), ("pods/eviction", "create")}
+    server.refused = {("podgroups", "list"), ("podgroups/status", "patch"), *lacking}
     server.unserved = {"podwright.dev", "scheduling.k8s.io"}
     check = RightsCheck([(server, SCHEDULING)])
     await check.check()
