@@ -110,7 +110,11 @@ def test_helm_finds_no_fault_in_the_chart(helm):
 def test_the_definitions_of_policies_outlive_the_chart(helm):
     raws = yaml.safe_load_all(helm("template", "release", str(CHART), "--kube-version", "1.37.2"))
     crds = [raw for raw in raws if raw and raw["kind"] == "CustomResourceDefinition"]
-    assert {crd["spec"]["names"]["kind"] for crd in crds} == {"SchedulerPolicy", "LocalSchedulerPolicy", "SchedulingQueue"}
+    assert {crd["spec"]["names"]["kind"] for crd in crds} == {
+        "SchedulerPolicy",
+        "LocalSchedulerPolicy",
+        "SchedulingQueue",
+    }
     assert {crd["metadata"]["annotations"][KEEP] for crd in crds} == {"keep"}
 
 

@@ -137,9 +137,9 @@ def _forget_parsed() -> None:
     """
     SPEC_CACHE.clear()
     gc.collect()
-    for structure in [*compaction._structures]:
+    for structure in [*compaction._structures]:  # noqa: SLF001 -- only tests forget what is still interned
         if isinstance(structure, WeakValues):
-            structure._objects.clear()
+            structure._objects.clear()  # noqa: SLF001
     compaction.compact_all()
 
 
