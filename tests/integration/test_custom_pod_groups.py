@@ -109,7 +109,9 @@ def test_the_custom_resource_can_be_installed_and_removed_while_the_operator_run
         case.wait_placed("early", 2)
         install_crd(case.cluster)
         wait_until(
-            lambda: "x-k8s.io/v1alpha1 are scheduled as groups" in operator.log(), 30, "the operator detects the CRD"
+            lambda: "pod groups of scheduling.x-k8s.io are in use, in version v1alpha1" in operator.log(),
+            30,
+            "the operator detects the CRD",
         )
         case.members("train", range(2), custom=True)
         case.wait_passed_over("train")

@@ -37,16 +37,17 @@ from podwright.kube.client.http import Http
 from podwright.kube.node_signals.feeds import SignalFeeds
 from podwright.kube.node_signals.reload import SignalReload
 from podwright.kube.options.options import Options
+from podwright.kube.pod_groups.door import pod_group_doors
 from podwright.kube.pod_groups.foreign_pod_lister import ForeignPodLister
 from podwright.kube.pod_groups.group_status import PodGroupStatusWriter
 from podwright.kube.pod_groups.phases import PodGroupPhases
-from podwright.kube.pod_groups.served_apis import ServedPodGroupApis
 from podwright.kube.policies.config_maps import ConfigMapReader
 from podwright.kube.policies.controller import PolicyController
 from podwright.kube.policies.kinds import PolicyKind
 from podwright.kube.policies.statuses import WriteLimit
 from podwright.kube.watch.newly_served import NewlyServedNames
 from podwright.kube.watch.pending_audit import PendingAudit
+from podwright.kube.watch.served_kinds import ServedKinds
 from podwright.kube.watch.shadow_watches import ShadowWatches
 from podwright.kube.watch.unseen_names import UnseenNames
 from podwright.kube.watch.watches import PARAMS_WATCH, Watches
@@ -92,7 +93,7 @@ class Parts:
     local_policies: PolicyController
     newly_served: NewlyServedNames
     unseen_names: UnseenNames
-    pod_groups: ServedPodGroupApis
+    served_kinds: ServedKinds
     group_phases: PodGroupPhases
     pending_audit: PendingAudit
     foreign_pods: ForeignPodLister
@@ -131,13 +132,8 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         own=engine.other_instances.own_deployment,
     )
     policies, local_policies = _policy_controllers(base, engine, newly_served, policy_events)
-    pod_groups = ServedPodGroupApis(
-        http,
-        engine,
-        writer=writers.group_status,
-        start=lambda name, reflector: base.tasks.start(name, reflector.run),
-        gates=features,
-    )
+    doors = pod_group_doors(engine, writers.group_status, features)
+    served_kinds = ServedKinds(http, doors, start=lambda name, reflector: base.tasks.start(name, reflector.run))
     signals = SignalFeeds(base.options.policies.signals, http, intake=engine.node_signals, metrics=metrics, wall=wall)
     return Parts(
         engine=engine,
@@ -152,7 +148,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         local_policies=local_policies,
         newly_served=newly_served,
         unseen_names=unseen_names,
-        pod_groups=pod_groups,
+        served_kinds=served_kinds,
         group_phases=PodGroupPhases(engine, writers.group_status, clock=wall),
         pending_audit=PendingAudit(
             http,

@@ -306,7 +306,7 @@ class Runtime:
         if self.options.shadow_only:
             await retry_until_answered("policies", parts.policies.start)
         else:
-            discovery = retry_until_answered("pod groups", parts.pod_groups.discover)
+            discovery = retry_until_answered("optional kinds", parts.served_kinds.discover)
             await asyncio.gather(start_policies(parts), discovery)
         parts.plugin_switches.tell_of_disabled()
         self._start_watches(parts, self._watched_kinds(problems, minor))
@@ -339,7 +339,7 @@ class Runtime:
     def _start_watches(self, parts: Parts, kinds: Iterable[Resource]) -> None:
         engine, watches = parts.engine, self.watches
         watches.start("nodes", NODE, engine.nodes)
-        watches.include(lambda: parts.pod_groups.reflectors)
+        watches.include(lambda: parts.served_kinds.reflectors)
         watches.start("assigned pods", POD, parts.group_phases.counting(engine.assigned), ASSIGNED_PODS)
         for resource in kinds:
             name = PARAMS_WATCH if resource is self._params else resource.plural
@@ -360,7 +360,7 @@ class Runtime:
         )
         if not self.options.shadow_only:
             self._start_tasks(
-                ("pod groups", lambda: parts.pod_groups.run(crds_watchable=self._crds_watchable)),
+                ("optional kinds", lambda: parts.served_kinds.run(crds_watchable=self._crds_watchable)),
                 ("local policies", parts.local_policies.run_relists),
                 ("local policy changes", parts.local_policies.run_changes),
                 ("newly served names", parts.newly_served.run),

@@ -6,8 +6,8 @@ dump (`simulator/world.py`), what `podwright evaluate --kinds` prints (`simulato
 the sandbox serves. To watch another kind, add it here, grant it in `manifests/base/cluster-role.yaml` (a test compares
 the two), and read it in a plugin with `store.get(kind, ...)`.
 
-Pod groups are not in this list, because their versions are discovered (`kube/pod_groups/served_apis.py`), and neither
-are SchedulerPolicies.
+Pod groups and queues are not in this list, because a cluster may have them or not (`kube/watch/served_kinds.py`), and
+neither are SchedulerPolicies.
 """
 
 from __future__ import annotations

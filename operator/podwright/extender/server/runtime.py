@@ -180,8 +180,8 @@ class ExtenderRuntime:
         engine = parts.engine
         nodes = NodeVersions(engine.nodes)
         self.watches.start("nodes", NODE, nodes)
-        await retry_until_answered("pod groups", parts.pod_groups.discover)
-        self.watches.include(lambda: parts.pod_groups.reflectors)
+        await retry_until_answered("optional kinds", parts.served_kinds.discover)
+        self.watches.include(lambda: parts.served_kinds.reflectors)
         self.watches.start("assigned pods", POD, engine.assigned, ASSIGNED_PODS)
         for resource in readable:
             name = PARAMS_WATCH if resource is params else resource.plural
@@ -191,7 +191,7 @@ class ExtenderRuntime:
         if parts.local_policies.readable and await access.is_served(self._http, LOCAL_POLICY):
             self.watches.start("local policies", LOCAL_POLICY, PolicySink(parts.local_policies))
         for name, work in (
-            ("pod groups", lambda: parts.pod_groups.run(crds_watchable=False)),
+            ("optional kinds", lambda: parts.served_kinds.run(crds_watchable=False)),
             ("policies", parts.policies.run_relists),
             ("policy changes", parts.policies.run_changes),
             ("local policies", parts.local_policies.run_relists),

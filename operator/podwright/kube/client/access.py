@@ -2,7 +2,7 @@
 
 Invariant: Kopf and the reflectors only watch kinds that passed these checks. A kind that is not served or not readable
 is left out and logged once; without nodes or pods the scheduler cannot work (`AccessError`). Used by `runtime`,
-`policies` and pod_groups/served_apis.
+`policies` and watch/served_kinds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Pod groups of both APIs, from discovery to status.
 
-* `served_apis`: which APIs are served, as they come and go; their groups are reflected into the object store.
+* `door`: takes the groups of an API that is served into the object store (see `watch.served_kinds`).
 * `phases`: what the status fields of the custom resource say, counted from the pods that come in.
 * `group_status`: writes conditions and fields of pod groups.
 * `foreign_pod_lister`: finds members that ask for another scheduler.

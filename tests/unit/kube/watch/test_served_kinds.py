@@ -1,4 +1,4 @@
-"""Discovery of PodGroup APIs: the best served and readable version is used, as it comes and goes."""
+"""Discovery of kinds, with pod groups: the best served and readable version is used, as it comes and goes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ import pytest
 
 from podwright.core.framework.features import AUTOMATIC, Features
 from podwright.core.objects.pod import parse_pod
-from podwright.core.objects.pod_group import GROUP_LABEL, KIND, PLUGINS_API, PLUGINS_KIND, WORKLOAD_API
-from podwright.kube.pod_groups import served_apis as module
+from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND, WORKLOAD_API
+from podwright.kube.pod_groups.door import pod_group_doors
 from podwright.kube.pod_groups.group_status import PodGroupStatusWriter
-from podwright.kube.pod_groups.served_apis import GroupSink, ServedPodGroupApis
+from podwright.kube.watch import served_kinds as module
+from podwright.kube.watch.served_kinds import ServedKinds
 from support.engine.kit import Rig, ours
 from support.http.kit import api, says
-from support.objects.builders import make_pod_group
 from support.waiting import patience
 
 V1BETA1, V1ALPHA3, V1ALPHA2 = (f"{WORKLOAD_API}/{version}" for version in ("v1beta1", "v1alpha3", "v1alpha2"))
 CUSTOM = f"{PLUGINS_API}/v1alpha1"
+GROUP = {"metadata": {"name": "gang", "namespace": "default", "uid": "g"}, "spec": {"minMember": 2}}
 
 
 class Server:
@@ -55,7 +56,7 @@ async def discovering(server, **gates):
 
         writer = PodGroupStatusWriter(http, lambda: 0.0)
         features = Features({**AUTOMATIC, **gates})
-        apis = ServedPodGroupApis(http, rig.engine, writer=writer, start=start, gates=features)
+        apis = ServedKinds(http, pod_group_doors(rig.engine, writer, features), start=start)
         yield apis, rig, started
         for api_in_use in apis.served.values():
             api_in_use.task.cancel()
@@ -118,7 +119,7 @@ async def test_an_api_is_given_up_only_after_it_was_missing_for_long(monkeypatch
     server = Server(CUSTOM)
     async with discovering(server) as (apis, rig, _):
         await apis.discover()
-        apis.served[PLUGINS_KIND].sink.put(custom_group())
+        apis.served[PLUGINS_KIND].sink.put(GROUP)
         groups = rig.engine.cache.groups
         for served, known in ((set(), 1), ({CUSTOM}, 1), (set(), 1)):
             server.served = served
@@ -152,12 +153,12 @@ async def test_discovery_follows_the_crd_at_once(monkeypatch):
     crd = {"metadata": {"name": "podgroups.scheduling.x-k8s.io"}}
     async with discovering(server) as (apis, rig, _), patience():
         running = asyncio.create_task(apis.run(crds_watchable=False))
-        apis.crd.put(crd)
+        apis.crds[PLUGINS_KIND].put(crd)
         await asyncio.sleep(0.05)
         server.served = {CUSTOM}
         await until(lambda: in_group(rig, labels={GROUP_LABEL: "gang"}))
         apis.served[PLUGINS_KIND].reflector.synced.set()
-        apis.crd.drop("podgroups.scheduling.x-k8s.io", None)
+        apis.crds[PLUGINS_KIND].drop("podgroups.scheduling.x-k8s.io", None)
         server.served = set()
         await until(lambda: not in_group(rig, labels={GROUP_LABEL: "gang"}))
         running.cancel()
@@ -170,8 +171,8 @@ async def test_an_event_of_a_crd_in_use_triggers_no_requests():
         await apis.discover()
         asked = len(server.asked)
         running = asyncio.create_task(apis.run(crds_watchable=False))
-        apis.crd.put({})
-        await until(lambda: not apis.crd.changed.is_set())
+        apis.crds[PLUGINS_KIND].put({})
+        await until(lambda: not apis.crds[PLUGINS_KIND].changed.is_set())
         await asyncio.sleep(0.05)
         assert len(server.asked) == asked
         running.cancel()
@@ -181,59 +182,3 @@ async def test_an_event_of_a_crd_in_use_triggers_no_requests():
 async def until(holds):
     while not holds():
         await asyncio.sleep(0.01)
-
-
-# The sink
-
-
-def custom_group(version="1", **status):
-    metadata = {"name": "gang", "namespace": "default", "uid": "g", "resourceVersion": version}
-    return {"metadata": metadata, "spec": {"minMember": 2}, "status": status}
-
-
-def sink_of(kind, **options):
-    rig = Rig()
-    events = []
-    rig.engine.queue.move = lambda event, before, after: events.append(event.label)
-    return GroupSink(kind, rig.engine, PodGroupStatusWriter(None, lambda: 0.0), **options), rig, events
-
-
-def test_a_status_change_moves_no_pod():
-    sink, rig, events = sink_of(PLUGINS_KIND)
-    sink.put(custom_group())
-    sink.put(custom_group("2", phase="Running", running=2))
-    assert len(events) == 1
-    changed = custom_group("3")
-    changed["spec"] = {"minMember": 1}
-    sink.put(changed)
-    sink.drop("default/gang", None)
-    assert len(events) == 3
-    assert not rig.engine.cache.groups.all()
-
-
-def test_the_scheduled_condition_is_read():
-    sink, rig, _ = sink_of(KIND)
-    sink.put(make_pod_group())
-    scheduled = {"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled", "message": ""}
-    sink.put({**make_pod_group(), "status": {"conditions": [scheduled]}})
-    (group,) = rig.engine.cache.groups.all()
-    assert group.initially_scheduled
-
-
-@pytest.mark.parametrize(("on", "key"), [pytest.param(True, "zone", id="on"), pytest.param(False, "", id="off")])
-def test_topology_constraints_are_removed_without_their_gate(on, key):
-    sink, rig, _ = sink_of(KIND, with_topology=on)
-    sink.put(make_pod_group(schedulingConstraints={"topology": [{"key": "zone"}]}))
-    (group,) = rig.engine.cache.groups.all()
-    assert group.topology_key == key
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"spec": None}, {"spec": []}, {"status": []}, {"status": {"conditions": "?"}}, {"spec": {"minMember": 0}}]
-)
-def test_an_invalid_group_does_not_stop_the_next_one(wrong):
-    for with_topology in (True, False):
-        sink, rig, _ = sink_of(PLUGINS_KIND, with_topology=with_topology)
-        sink.put(custom_group() | wrong)
-        sink.put(custom_group("2"))
-        assert [group.min_count for group in rig.engine.cache.groups.all()] == [2]

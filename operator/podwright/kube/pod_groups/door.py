@@ -1,0 +1,98 @@
+"""The doors of pod groups: while an API is served and readable, its groups are in the object store. Until then, pods
+that name a group of it are scheduled one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from podwright.core.framework.features import Features
+from podwright.core.objects.pod_group import APIS, KIND, PLUGINS_KIND, group_key
+from podwright.engine.engine import Engine
+from podwright.kube.client.object_metadata import conditions_of
+from podwright.kube.kinds import PLUGINS_POD_GROUPS, POD_GROUPS, Resource
+from podwright.kube.pod_groups.group_status import PodGroupStatusWriter, was_scheduled
+
+
+class PodGroupDoor:
+    """See the module. One kind of pod groups."""
+
+    def __init__(self, kind: str, engine: Engine, writer: PodGroupStatusWriter, *, with_topology: bool = True) -> None:
+        """Without `with_topology`, topology constraints are removed."""
+        self.kind = kind
+        self.about = f"pod groups of {APIS[kind]}"
+        self.candidates: Sequence[Resource] = POD_GROUPS if kind == KIND else PLUGINS_POD_GROUPS
+        self.crd = "" if kind == KIND else f"podgroups.{APIS[kind]}"
+        self._engine = engine
+        self._writer = writer
+        self._with_topology = with_topology
+
+    def begin(self, resource: Resource) -> GroupSink:
+        # This comes first: no pod of a group may be scheduled as one without.
+        self._engine.cache.groups.serve(resource.group)
+        self._writer.use_version(self.kind, resource)
+        return GroupSink(self.kind, self._engine, writer=self._writer, with_topology=self._with_topology)
+
+    def end(self, resource: Resource) -> None:
+        self._engine.cache.groups.withdraw(resource.group)
+
+    def changed(self) -> None:
+        # Pods that name a group may have to wait for it from now on, or no longer have to.
+        self._engine.activate_all()
+
+
+def pod_group_doors(engine: Engine, writer: PodGroupStatusWriter, gates: Features) -> list[PodGroupDoor]:
+    """The gate GenericWorkload turns the Workload API on, TopologyAwareWorkloadScheduling its topology constraints."""
+    kinds = (KIND, PLUGINS_KIND) if gates.enabled("GenericWorkload") else (PLUGINS_KIND,)
+    with_topology = gates.enabled("TopologyAwareWorkloadScheduling")
+    return [PodGroupDoor(kind, engine, writer, with_topology=with_topology) for kind in kinds]
+
+
+class GroupSink:
+    """Takes pod groups of one kind into the object store. A change of their status alone, which we write, moves no pod."""
+
+    def __init__(self, kind: str, engine: Engine, writer: PodGroupStatusWriter, *, with_topology: bool = True) -> None:
+        """Without `with_topology`, topology constraints are removed."""
+        self.known: set[str] = set()
+        self._with_topology = with_topology
+        self._kind = kind
+        self._engine = engine
+        self._objects = engine.objects(kind)
+        self._writer = writer
+
+    def key(self, raw: Mapping[str, Any]) -> str:
+        return self._objects.key(raw)
+
+    def put(self, raw: Mapping[str, Any]) -> None:
+        self.known.add(self.key(raw))
+        try:
+            self._writer.seen(self._kind, raw)
+            if not self._with_topology:
+                spec = {name: value for name, value in raw["spec"].items() if name != "schedulingConstraints"}
+                raw = {**raw, "spec": spec}
+            metadata = raw["metadata"]
+            cache = self._engine.cache
+            before = cache.store.get(self._kind, metadata["name"], metadata.get("namespace") or "")
+            unknown = before is None or cache.groups.get(self._group_key(self.key(raw))) is None
+            changed = unknown or _scheduling_fields(before or {}) != _scheduling_fields(raw)
+        except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
+            self._engine.invalid_objects.report("PodGroup", self.key(raw), error)
+            return
+        if changed:
+            self._objects.put(raw)
+
+    def drop(self, key: str, raw: Mapping[str, Any] | None) -> None:
+        self.known.discard(key)
+        self._objects.drop(key, raw)
+        self._writer.forget(self._group_key(key))
+
+    def _group_key(self, name: str) -> str:
+        return group_key(APIS[self._kind], *name.split("/", 1))
+
+
+def _scheduling_fields(raw: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The parts of a group that scheduling depends on."""
+    metadata = raw["metadata"]
+    named = tuple(metadata.get(name) for name in ("uid", "generation", "labels", "annotations", "deletionTimestamp"))
+    return raw.get("spec"), was_scheduled(conditions_of(raw)), named

@@ -1,0 +1,64 @@
+"""Pod groups of both APIs as they come in."""
+
+from __future__ import annotations
+
+import pytest
+
+from podwright.core.objects.pod_group import KIND, PLUGINS_KIND
+from podwright.kube.pod_groups.door import GroupSink
+from podwright.kube.pod_groups.group_status import PodGroupStatusWriter
+from support.engine.kit import Rig
+from support.objects.builders import make_pod_group
+
+
+def custom_group(version="1", **status):
+    metadata = {"name": "gang", "namespace": "default", "uid": "g", "resourceVersion": version}
+    return {"metadata": metadata, "spec": {"minMember": 2}, "status": status}
+
+
+def sink_of(kind, **options):
+    rig = Rig()
+    events = []
+    rig.engine.queue.move = lambda event, before, after: events.append(event.label)
+    return GroupSink(kind, rig.engine, PodGroupStatusWriter(None, lambda: 0.0), **options), rig, events
+
+
+def test_a_status_change_moves_no_pod():
+    sink, rig, events = sink_of(PLUGINS_KIND)
+    sink.put(custom_group())
+    sink.put(custom_group("2", phase="Running", running=2))
+    assert len(events) == 1
+    changed = custom_group("3")
+    changed["spec"] = {"minMember": 1}
+    sink.put(changed)
+    sink.drop("default/gang", None)
+    assert len(events) == 3
+    assert not rig.engine.cache.groups.all()
+
+
+def test_the_scheduled_condition_is_read():
+    sink, rig, _ = sink_of(KIND)
+    sink.put(make_pod_group())
+    scheduled = {"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled", "message": ""}
+    sink.put({**make_pod_group(), "status": {"conditions": [scheduled]}})
+    (group,) = rig.engine.cache.groups.all()
+    assert group.initially_scheduled
+
+
+@pytest.mark.parametrize(("on", "key"), [pytest.param(True, "zone", id="on"), pytest.param(False, "", id="off")])
+def test_topology_constraints_are_removed_without_their_gate(on, key):
+    sink, rig, _ = sink_of(KIND, with_topology=on)
+    sink.put(make_pod_group(schedulingConstraints={"topology": [{"key": "zone"}]}))
+    (group,) = rig.engine.cache.groups.all()
+    assert group.topology_key == key
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"spec": None}, {"spec": []}, {"status": []}, {"status": {"conditions": "?"}}, {"spec": {"minMember": 0}}]
+)
+def test_an_invalid_group_does_not_stop_the_next_one(wrong):
+    for with_topology in (True, False):
+        sink, rig, _ = sink_of(PLUGINS_KIND, with_topology=with_topology)
+        sink.put(custom_group() | wrong)
+        sink.put(custom_group("2"))
+        assert [group.min_count for group in rig.engine.cache.groups.all()] == [2]
