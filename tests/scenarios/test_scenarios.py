@@ -20,7 +20,7 @@ from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
 from podwright.core.queue import SchedulingQueue
-from podwright.core.queues.queues import QueueRules, queues_of
+from podwright.core.queues.queues import queues_of
 from podwright.simulator.world import World
 
 FILES = sorted(Path(__file__).parent.glob("*.yaml"))
@@ -58,8 +58,7 @@ class Scenario:
             )
             self.queue.activate_all()
         for raw in step.get("queues") or ():
-            spec = parse_queue({"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulingQueue", **raw})
-            self.queues.set(QueueRules(spec.name, spec.parent, spec.priority, spec.quotas))
+            self.queues.set(parse_queue({"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulingQueue", **raw}))
         for raw in step.get("namespaces") or ():
             self.cache.set_object("Namespace", raw)
         for raw in step.get("nodes") or ():

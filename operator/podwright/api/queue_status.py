@@ -11,13 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from podwright.api.policy_status import Condition
+from podwright.api.policy_status import ACCEPTED, ACTIVE, Condition, UntimedCondition, conditions_by_type, timed
+from podwright.api.scheduler_policy import LastAccepted
+from podwright.core.framework.args import encode
 from podwright.core.framework.validation import describe, unique_by
-from podwright.core.objects.resources import CPU, MEMORY
+from podwright.core.queues.queues import Queues, amount_text
+from podwright.core.queues.shares import UNBOUNDED
+from podwright.core.queues.tree import Quota
 
 MAX_RESOURCES: Final = 64
 """How many resources a status names."""
-_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 def _amounts(description: str) -> Any:
@@ -55,6 +58,10 @@ class QueueStatus:
     conditions: tuple[QueueCondition, ...] = field(
         default=(), metadata=describe("Accepted and Active.", maxItems=16, **unique_by("type"))
     )
+    last_accepted: LastAccepted | None = field(
+        default=None,
+        metadata=describe("The generation that was accepted last. It stays in force while a newer one is invalid."),
+    )
     summary: str = field(
         default="",
         metadata=describe(
@@ -67,6 +74,10 @@ class QueueStatus:
         "The queue's fair share of the cluster now, by resource. It depends on what the queues request."
     )
     borrowed: Mapping[str, str] = _amounts("How much of what it has is above its guarantee, by resource.")
+    lent: Mapping[str, str] = _amounts("How much of its guarantee it does not use, by resource.")
+    capacity: Mapping[str, str] = _amounts(
+        "Of a queue at the top: what all queues share. It is what ready, untainted nodes offer, less what pods outside of queues have."
+    )
     pending: Mapping[str, str] = _amounts("What the pods of the queue that wait for a node request, by resource.")
     pending_pods: int = field(
         default=0, metadata=describe("How many pods of the queue wait for a node.", format="int32", minimum=0)
@@ -76,11 +87,80 @@ class QueueStatus:
     )
 
 
-def quantity(resource: str, amount: int) -> str:
-    """An amount in the core's units as a quantity."""
-    if resource == CPU:
-        return f"{amount // 1000}" if amount % 1000 == 0 else f"{amount}m"
-    power = 0
-    while resource == MEMORY and amount and amount % 1024 == 0 and power < len(_BINARY) - 1:
-        amount, power = amount // 1024, power + 1
-    return f"{amount}{_BINARY[power]}"
+def status_of(
+    queues: Queues,
+    name: str,
+    *,
+    generation: int,
+    problem: str,
+    spec: object,
+    previous: Mapping[str, Any],
+    now: str,
+) -> dict[str, Any]:
+    """The status of a queue. If it equals `previous`, nothing has to be written.
+
+    `problem`: what is wrong with its newest generation, whose spec is `spec`, by itself; empty for nothing. `now`: an
+    RFC 3339 time. Shares are as they were last computed.
+    """
+    if not problem and (found := queues.problems.get(name)) is not None:
+        problem = str(found)
+    before, in_tree = conditions_by_type(previous), queues.get(name) is not None
+    accepted = UntimedCondition(
+        ACCEPTED, not problem, "Invalid" if problem else "Accepted", problem or "The queue is valid."
+    )
+    conditions = [accepted, _active(queues, name, valid=not problem)]
+    status = {
+        **encode(_amounts_of(queues, name) if in_tree else QueueStatus()),
+        "observedGeneration": generation,
+        "conditions": [timed(each, before.get(each.type), generation, now) for each in conditions],
+    }
+    kept = previous.get("lastAccepted") if problem else {"generation": generation, "spec": spec}
+    if isinstance(kept, Mapping):
+        status["lastAccepted"] = kept
+    return {key: value for key, value in status.items() if value or key == "observedGeneration"}
+
+
+def _active(queues: Queues, name: str, *, valid: bool) -> UntimedCondition:
+    shut = queues.shut_by(name)
+    if queues.get(name) is None:
+        return UntimedCondition(
+            ACTIVE, False, "NotAccepted", "No generation of this queue was accepted: its pods wait."
+        )
+    if shut:
+        return UntimedCondition(ACTIVE, False, "NotOpen", f"Pods of the queue wait: {shut}.")
+    if not valid:
+        return UntimedCondition(ACTIVE, True, "LastGoodGeneration", "The last valid generation is in force.")
+    return UntimedCondition(ACTIVE, True, "InForce", "Pods of the queue are scheduled.")
+
+
+def _amounts_of(queues: Queues, name: str) -> QueueStatus:
+    """What the queue has, of at most MAX_RESOURCES resources."""
+    rules, held, share = queues.get(name), queues.usage(name), queues.last_share(name)
+    assert rules is not None
+    quotas = rules.quotas
+
+    def texts(amounts: Mapping[str, int]) -> dict[str, str]:
+        chosen = sorted(amounts, key=lambda resource: (resource not in quotas, resource))[:MAX_RESOURCES]
+        return {resource: amount_text(resource, amounts[resource]) for resource in chosen if amounts[resource]}
+
+    guarantees = {resource: quota.guarantee for resource, quota in quotas.items() if quota.guarantee != UNBOUNDED}
+    first = queues.first_bound(name)
+    return QueueStatus(
+        summary="; ".join(
+            f"{resource} {amount_text(resource, held.get(resource, 0))} of {amount_text(resource, _of(quotas[resource], share, resource))}"
+            for resource in sorted(quotas)
+        )[:1024],
+        allocated=texts(held),
+        share=texts(share),
+        borrowed=texts({r: max(0, held.get(r, 0) - most) for r, most in guarantees.items()}),
+        lent=texts({r: max(0, most - held.get(r, 0)) for r, most in guarantees.items()}),
+        pending=texts(queues.waiting(name)),
+        capacity={} if rules.parent else texts(queues.capacity()),
+        pending_pods=queues.waiting_below(name),
+        first_waiting=None if first is None else FirstWaiting(first[0].key, first[1].message[:1024]),
+    )
+
+
+def _of(quota: Quota, share: Mapping[str, int], resource: str) -> int:
+    """What a queue's use of a resource is compared with: its limit, or its share if it has none."""
+    return share.get(resource, 0) if quota.limit == UNBOUNDED else quota.limit

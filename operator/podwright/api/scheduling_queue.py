@@ -13,12 +13,17 @@ from typing import Any, Final, Literal
 
 from podwright.api.scheduler_policy import NAMELESS, PolicyError, check_kind, decoded, identity_of
 from podwright.api.spec.match import Selector
+from podwright.core.framework.args import encode
+from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.validation import Problem, Rule, describe, key_path
+from podwright.core.objects.affinity import interned_selector
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.quantity import MAX_INT64, NANO, parse_exact_quantity
 from podwright.core.objects.resources import CPU, is_qualified_name
+from podwright.core.objects.selectors import EVERYTHING
+from podwright.core.queues.queues import QueueRules
 from podwright.core.queues.shares import UNBOUNDED
-from podwright.core.queues.tree import DEFAULT_PRIORITY, QueueSpec, Quota
+from podwright.core.queues.tree import DEFAULT_PRIORITY, Quota
 
 QUEUE_KIND: Final = "SchedulingQueue"
 QUEUE_PLURAL: Final = "schedulingqueues"
@@ -56,6 +61,12 @@ class QueueResource:
         metadata=describe(
             "The most that the pods of the queue, and of the queues below it, may request together. A quantity. Not given: no limit.",
             **_QUANTITY,
+        ),
+    )
+    lending_limit: QuotaAmount | None = field(
+        default=None,
+        metadata=describe(
+            "How much of the unused guarantee other queues may use. A quantity. Not given: all of it.", **_QUANTITY
         ),
     )
     weight: int = field(
@@ -148,13 +159,15 @@ class SchedulingQueueSpec:
     def validate(self, where: str) -> Iterator[Problem]:
         """The amounts that have no place in the units of core/objects/resources."""
         for name, resource in self.resources.items():
-            for key, amount in (("guarantee", resource.guarantee), ("limit", resource.limit)):
+            amounts = {"guarantee": resource.guarantee, "limit": resource.limit, "lendingLimit": resource.lending_limit}
+            for key, amount in amounts.items():
                 if amount is not None and (problem := _amount_problem(name, amount)):
                     yield f"{where}.resources{key_path(name)}.{key}", problem
 
-    def queue(self, name: str) -> QueueSpec:
+    def rules(self, name: str) -> QueueRules:
         """The queue of this name, as the core has it."""
-        return QueueSpec(
+        selector = self.namespace_selector
+        return QueueRules(
             name=name,
             parent=self.parent,
             priority=self.priority,
@@ -166,6 +179,17 @@ class SchedulingQueueSpec:
                 )
                 for resource, quota in self.resources.items()
             },
+            state=self.state,
+            namespaces=EVERYTHING
+            if selector is None
+            else interned_selector(encode(selector), "spec.namespaceSelector"),
+            lending={
+                resource: _units(resource, quota.lending_limit)
+                for resource, quota in self.resources.items()
+                if quota.lending_limit is not None
+            },
+            preempt_min_runtime=parse_duration(self.preempt_min_runtime),
+            reclaim_min_runtime=parse_duration(self.reclaim_min_runtime),
         )
 
 
@@ -189,7 +213,7 @@ def _amount_problem(resource: str, amount: QuotaAmount) -> str:
     return f"{amount!r} is more than {MAX_INT64}" if units > MAX_INT64 else ""
 
 
-def parse_queue(raw: Mapping[str, Any]) -> QueueSpec:
+def parse_queue(raw: Mapping[str, Any]) -> QueueRules:
     """Decodes a SchedulingQueue object. Raises InvalidObjectError naming the queue and every field that is wrong."""
     name = identity_of(raw)[0]
     try:
@@ -198,7 +222,7 @@ def parse_queue(raw: Mapping[str, Any]) -> QueueSpec:
         check_kind(raw, QUEUE_KIND)
         if len(name) > MAX_QUEUE_NAME:
             raise PolicyError(name, "Invalid", [("metadata.name", _LONG_NAME)])
-        return decoded(raw, SchedulingQueueSpec, raw.get("spec")).spec.queue(name)
+        return decoded(raw, SchedulingQueueSpec, raw.get("spec")).spec.rules(name)
     except PolicyError as error:
         where, _, problem = error.message.partition(": ")
         raise InvalidObjectError(where, problem).in_object(QUEUE_KIND, name) from error

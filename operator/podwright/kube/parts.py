@@ -21,6 +21,7 @@ from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MI
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
 from podwright.core.objects.pod import PodInfo
+from podwright.core.queues.queues import queues_of
 from podwright.engine.engine import Engine
 from podwright.engine.engine_options import EngineOptions
 from podwright.engine.metrics.metrics import EVENTS_DROPPED, Metrics
@@ -44,16 +45,18 @@ from podwright.kube.pod_groups.phases import PodGroupPhases
 from podwright.kube.policies.config_maps import ConfigMapReader
 from podwright.kube.policies.controller import PolicyController
 from podwright.kube.policies.kinds import PolicyKind
-from podwright.kube.policies.statuses import WriteLimit
+from podwright.kube.queues.door import QueueDoor
+from podwright.kube.queues.statuses import QueueStatuses
 from podwright.kube.watch.newly_served import NewlyServedNames
 from podwright.kube.watch.pending_audit import PendingAudit
-from podwright.kube.watch.served_kinds import ServedKinds
+from podwright.kube.watch.served_kinds import Door, ServedKinds
 from podwright.kube.watch.shadow_watches import ShadowWatches
 from podwright.kube.watch.unseen_names import UnseenNames
 from podwright.kube.watch.watches import PARAMS_WATCH, Watches
 from podwright.kube.write.events import EventRecorder
 from podwright.kube.write.eviction import PodEvictor
 from podwright.kube.write.pod_status import PodStatusWriter
+from podwright.kube.write.write_limit import WriteLimit
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +97,7 @@ class Parts:
     newly_served: NewlyServedNames
     unseen_names: UnseenNames
     served_kinds: ServedKinds
+    queue_statuses: QueueStatuses
     group_phases: PodGroupPhases
     pending_audit: PendingAudit
     foreign_pods: ForeignPodLister
@@ -132,7 +136,14 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         own=engine.other_instances.own_deployment,
     )
     policies, local_policies = _policy_controllers(base, engine, newly_served, policy_events)
-    doors = pod_group_doors(engine, writers.group_status, features)
+    queue_statuses = QueueStatuses(
+        http,
+        queues_of(engine.cache),
+        recorder=writers.events,
+        scheduler_name=base.options.scheduler_name,
+        clock=wall,
+    )
+    doors: list[Door] = [*pod_group_doors(engine, writers.group_status, features), QueueDoor(engine, queue_statuses)]
     served_kinds = ServedKinds(http, doors, start=lambda name, reflector: base.tasks.start(name, reflector.run))
     signals = SignalFeeds(base.options.policies.signals, http, intake=engine.node_signals, metrics=metrics, wall=wall)
     return Parts(
@@ -149,6 +160,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         newly_served=newly_served,
         unseen_names=unseen_names,
         served_kinds=served_kinds,
+        queue_statuses=queue_statuses,
         group_phases=PodGroupPhases(engine, writers.group_status, clock=wall),
         pending_audit=PendingAudit(
             http,

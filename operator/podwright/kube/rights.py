@@ -123,6 +123,7 @@ SCHEDULING: Final = (
     *_reads([POLICY], "the built-in policies decide about all pods", announced=True),
     *_reads([LOCAL_POLICY], "policies of namespaces have no effect", announced=True),
     *_reads(_GROUPS, "the pods of groups are scheduled one by one"),
+    *_reads([QUEUE], "pods have no queues"),
     *_reads([CRD], "a kind that is installed later is noticed up to half a minute later"),
     Right(POD, "create", "no pod is bound", "binding"),
     Right(POD, "get", "a Binding whose answer is lost counts as failed"),
@@ -143,10 +144,11 @@ SCHEDULING: Final = (
     Right(POLICY, "patch", "policies show no status", "status"),
     Right(LOCAL_POLICY, "patch", "policies of namespaces show no status", "status"),
     *(Right(kind, "patch", "pod groups show no status", "status") for kind in _GROUPS),
+    Right(QUEUE, "patch", "queues show no status", "status"),
 )
 """The rights of every instance."""
 SHADOWING: Final = (
-    *(each for each in SCHEDULING if each.verb in access.READ and each.resource not in (LOCAL_POLICY, *_GROUPS)),
+    *(each for each in SCHEDULING if each.verb in access.READ and each.resource not in (LOCAL_POLICY, QUEUE, *_GROUPS)),
     next(each for each in SCHEDULING if each.resource is POLICY and each.verb == "patch"),
 )
 """The rights of an instance with --shadow-only. The only right to write is that to the status of policies."""

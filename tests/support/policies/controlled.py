@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from podwright.engine.engine import Engine
 from podwright.kube.policies.controller import PolicyController
-from podwright.kube.policies.statuses import WriteLimit
+from podwright.kube.write.write_limit import WriteLimit
 from support.engine.kit import Rig
 from support.http.kit import Script, api, says
 from support.objects.builders import make_policy

@@ -110,6 +110,7 @@ class Queues:
         self._below: Counter[str] = Counter()
         """How many queues name a queue as their parent."""
         self._valid: dict[str, QueueRules] = {}
+        self._remembered: dict[str, QueueRules] = {}
         self._problems: Mapping[str, InvalidObjectError] = {}
         self._tree: QueueTree | None = None
         self._pods: dict[str, _Pods] = {}
@@ -153,8 +154,18 @@ class Queues:
                 self.add_waiting(pod)
         self._changed()
 
+    def remember(self, spec: QueueRules) -> None:
+        """The queue as it last was valid, before this process began. It counts while no newer version is valid."""
+        self._remembered[spec.name] = spec
+
+    def keep(self, name: str) -> None:
+        """The newest version of the queue cannot be read: it stays as it last was valid, if that is known."""
+        if name not in self._declared and name in self._remembered:
+            self.set(self._remembered[name])
+
     def remove(self, name: str) -> None:
         """The queue no longer exists. It stays in the tree as long as queues below it do. Ignores an unknown name."""
+        self._remembered.pop(name, None)
         if name not in self._declared:
             return
         if self._below[name]:
@@ -300,6 +311,34 @@ class Queues:
         tree.compute_shares()
         return tree
 
+    # What is shown of queues
+
+    def last_share(self, name: str) -> Mapping[str, int]:
+        """The queue's fair share as it was last computed."""
+        return self._queue(name).share
+
+    def shut_by(self, name: str) -> str:
+        """Which state of the queue, or of one above it, keeps its pods from starting; empty if they may start."""
+        queue = self._built().get(name)
+        for above in queue.path() if queue is not None and name in self._shut else ():
+            if (state := self._valid[above.spec.name].state) != "Open":
+                return f"queue {above.spec.name} is in state {state}"
+        return ""
+
+    def waiting_below(self, name: str) -> int:
+        """How many pods of the queue and of those below wait for a node, without those that a gate holds back."""
+        names = self._built().below([name])
+        return sum(self._pods[each].asked.get(PODS, 0) for each in names if each in self._pods)
+
+    def first_bound(self, name: str) -> tuple[PodInfo, Bound] | None:
+        """The first waiting pod of the queue, and the bound that holds it back. None if no bound does."""
+        pods = self._pods.get(name)
+        for uid, pod in () if pods is None else pods.waiting.items():
+            if uid not in self._placed_in and not pod.gates:
+                bound = self.bound(pod)
+                return None if bound is None else (pod, bound)
+        return None
+
     def guarantee(self, name: str, resource: str) -> int:
         """The queue's guarantee of a resource; UNBOUNDED (-1) for all that it requests."""
         return self._queue(name).spec.quotas.get(resource, NO_QUOTA).guarantee
@@ -337,9 +376,8 @@ class Queues:
             return Bound(name, f"namespace {pod.namespace} may not use queue {name}")
         if queue.children:
             return Bound(name, f"queue {name} has queues below it, so no pods start in it")
-        for above in queue.path() if name in self._shut else ():
-            if (state := self._valid[above.spec.name].state) != "Open":
-                return Bound(above.spec.name, f"queue {above.spec.name} is in state {state}")
+        if shut := self.shut_by(name):
+            return Bound(name, shut)
         return self._limit(queue, pod) or (self._kept(name, pod) if self._built().keeping else None)
 
     def bound_together(self, pods: Sequence[PodInfo], needed: int) -> Bound | None:
@@ -547,7 +585,7 @@ class Queues:
     def _built(self) -> QueueTree:
         """The tree of the valid queues, with what their pods request and hold."""
         if self._tree is None:
-            self._valid, self._problems = valid_specs(self._declared, self._valid)
+            self._valid, self._problems = valid_specs(self._declared, {**self._remembered, **self._valid})
             tree = self._tree = QueueTree(self._valid.values(), {})
             shut = [name for name, rules in self._valid.items() if rules.state != "Open"]
             self._shut = tree.below(shut) if shut else frozenset()

@@ -27,8 +27,9 @@ from podwright.kube.client.pages import list_objects
 from podwright.kube.client.retry import retry_until_answered
 from podwright.kube.policies.kinds import PolicyKind
 from podwright.kube.policies.preparation import is_prepared, prepare
-from podwright.kube.policies.statuses import Applied, PolicyStatuses, WriteLimit
+from podwright.kube.policies.statuses import Applied, PolicyStatuses
 from podwright.kube.policies.turns import PolicyTurns
+from podwright.kube.write.write_limit import WriteLimit
 
 log = logging.getLogger(__name__)
 

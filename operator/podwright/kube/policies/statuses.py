@@ -26,43 +26,17 @@ from podwright.kube.client.media_types import JSON_PATCH
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.client.times import rfc3339
 from podwright.kube.policies.kinds import PolicyKind
+from podwright.kube.write.write_limit import WriteLimit
 
 log = logging.getLogger(__name__)
 
 STATUS_SECONDS: Final = 1.0
 """The shortest time between two writes of a policy's status."""
-WRITES_PER_SECOND: Final = 5.0
-"""How many statuses of policies are written in a second, on average."""
-WRITES_AT_ONCE: Final = 5
-"""How many are written without a pause when none was for a while."""
 REFRESH_SECONDS: Final = 60.0
 """How often statuses are written in which only counts have changed."""
 STATUS_RETRY: Final = RetryPolicy(shortest=1.0, longest=60.0)
 
 Raw = Mapping[str, Any]
-
-
-class WriteLimit:
-    """How often statuses are written: a bucket that all kinds of policies share."""
-
-    def __init__(self, per_second: float = WRITES_PER_SECOND, at_once: int = WRITES_AT_ONCE) -> None:
-        self._per_second = per_second
-        self._at_once = at_once
-        self._left = float(at_once)
-        self._counted_at: float | None = None
-
-    async def take(self) -> None:
-        """Returns when one more status may be written."""
-        clock = asyncio.get_running_loop().time
-        while True:
-            now = clock()
-            if self._counted_at is not None:
-                self._left = min(self._at_once, self._left + (now - self._counted_at) * self._per_second)
-            self._counted_at = now
-            if self._left >= 1.0:
-                self._left -= 1.0
-                return
-            await asyncio.sleep((1.0 - self._left) / self._per_second)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,8 @@ from podwright.engine.accounting.policy_activity import FAULTS, Activities
 from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.metrics.policies import POLICY_ERRORS
 from podwright.kube.policies import statuses
-from podwright.kube.policies.statuses import WriteLimit
+from podwright.kube.write import write_limit
+from podwright.kube.write.write_limit import WriteLimit
 from support.engine.kit import Rig
 from support.policies.controlled import controlled, policy
 from support.policies.policy_sets import build
@@ -32,7 +33,7 @@ async def test_all_policies_together_are_written_five_times_a_second(monkeypatch
         now[0] += max(seconds, 1e-6)  # as a clock does
 
     clock = SimpleNamespace(time=lambda: now[0])
-    monkeypatch.setattr(statuses, "asyncio", SimpleNamespace(get_running_loop=lambda: clock, sleep=sleep))
+    monkeypatch.setattr(write_limit, "asyncio", SimpleNamespace(get_running_loop=lambda: clock, sleep=sleep))
     limit = WriteLimit()
     for _ in range(30):
         await limit.take()

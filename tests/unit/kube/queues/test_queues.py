@@ -1,0 +1,182 @@
+"""SchedulingQueues as they come in, and the statuses that are written about them."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from podwright.core.queues.queues import QUEUE_LABEL, queues_of
+from podwright.kube.queues import statuses as module
+from podwright.kube.queues.door import QueueSink
+from podwright.kube.queues.statuses import QueueStatuses
+from support.engine.kit import Rig
+from support.http.kit import api, says
+from support.objects.queues import queue
+from support.waiting import until
+
+GPU = "nvidia.com/gpu"
+NOON = 1_767_268_800.0
+
+
+class Queues:
+    """A rig whose queues come in as objects, and the statuses that were written, by name."""
+
+    def __init__(self, http, script):
+        self.rig = Rig()
+        self.core = queues_of(self.rig.engine.cache)
+        self.script = script
+        self.statuses = QueueStatuses(
+            http, self.core, recorder=self.rig.recorder, scheduler_name="podwright", clock=lambda: NOON
+        )
+        self.sink = QueueSink(self.rig.engine, self.statuses)
+
+    def put(self, name, generation=1, status=None, **spec):
+        self.sink.put({**queue(name, generation, **spec), "status": status or {}})
+
+    @property
+    def written(self):
+        found = {}
+        for request in self.script.requests:
+            test, replaced = request.body
+            name = request.path.split("/")[-2]
+            assert test == {"op": "test", "path": "/metadata/uid", "value": f"uid-{name}"}
+            found.setdefault(name, []).append(replaced["value"])
+        return found
+
+    def condition(self, name, kind="Accepted"):
+        return next(each for each in self.written[name][-1]["conditions"] if each["type"] == kind)
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    monkeypatch.setattr(module, "STATUS_SECONDS", 0.005)
+
+
+@asynccontextmanager
+async def queues(answer=None):
+    async with api(default=answer or says(200, {})) as (http, script):
+        made = Queues(http, script)
+        running = asyncio.create_task(made.statuses.run())
+        yield made
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_the_status_says_what_a_queue_has_and_what_its_first_pod_waits_for():
+    async with queues() as it:
+        it.rig.node("n", allocatable={GPU: "8"})
+        it.put("ml", resources={GPU: {"limit": 6}})
+        it.put("team", parent="ml", resources={GPU: {"guarantee": 2, "limit": 4, "lendingLimit": 1}})
+        running = it.rig.pod("a", labels={QUEUE_LABEL: "team"}, requests={GPU: "3"})
+        it.rig.confirm(running, "n")
+        it.rig.pod("b", labels={QUEUE_LABEL: "team"}, requests={GPU: "2"})
+        await until(lambda: it.written.get("team", [{}])[-1].get("pendingPods"))
+        status = it.written["team"][-1]
+        assert status["summary"] == "nvidia.com/gpu 3 of 4"
+        assert (status["allocated"], status["borrowed"], status["share"]) == ({GPU: "3"}, {GPU: "1"}, {GPU: "4"})
+        assert (status["pending"], status["pendingPods"]) == ({GPU: "2"}, 1)
+        message = "team holds 3 of 4 nvidia.com/gpu, and the pod requests 2; ml has 3 free of 6"
+        assert status["firstWaiting"] == {"pod": "default/b", "message": message}
+        assert it.written["ml"][-1]["capacity"] == {GPU: "8"}
+        assert status["lastAccepted"]["spec"]["parent"] == "ml"
+        assert it.condition("team")["lastTransitionTime"] == "2026-01-01T12:00:00Z"
+
+
+async def test_what_the_api_server_has_already_is_not_written_again():
+    async with queues() as it:
+        it.put("a")
+        await until(lambda: "a" in it.written)
+        it.put("a", status=it.written["a"][-1])
+        await asyncio.sleep(0.1)
+        assert len(it.written["a"]) == 1
+
+
+async def test_an_invalid_queue_stays_as_it_was_and_says_why():
+    async with queues() as it:
+        it.put("a", resources={GPU: {"limit": 4}})
+        it.put("a", 2, resources={GPU: {"limit": "four"}})
+        await until(lambda: "a" in it.written)
+        assert it.core.get("a").quotas[GPU].limit == 4
+        accepted = it.condition("a")
+        assert (accepted["status"], accepted["reason"], accepted["observedGeneration"]) == ("False", "Invalid", 2)
+        assert "spec.resources[nvidia.com/gpu].limit" in accepted["message"]
+        assert it.condition("a", "Active")["reason"] == "LastGoodGeneration"
+        [(about, reason, note)] = it.rig.recorder.events
+        assert (about, reason, note) == ("a", "QueueNotAccepted", accepted["message"])
+
+
+async def test_a_queue_without_parent_is_not_in_force():
+    async with queues() as it:
+        it.put("a", parent="nowhere")
+        await until(lambda: "a" in it.written)
+        assert "spec.parent: queue 'nowhere' does not exist" in it.condition("a")["message"]
+        assert it.condition("a", "Active")["reason"] == "NotAccepted"
+        assert "lastAccepted" not in it.written["a"][-1]
+
+
+async def test_a_closed_queue_says_that_its_pods_wait():
+    async with queues() as it:
+        it.put("a", state="Closed")
+        it.put("b", parent="a")
+        await until(lambda: {"a", "b"} <= it.written.keys())
+        active = it.condition("b", "Active")
+        assert (active["status"], active["reason"]) == ("False", "NotOpen")
+        assert "queue a is in state Closed" in active["message"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [pytest.param({"parent": "nowhere"}, id="parent"), pytest.param({"priority": "high"}, id="field")],
+)
+async def test_the_last_valid_generation_is_in_force_after_a_restart(wrong):
+    async with queues() as it:
+        kept = {"generation": 1, "spec": {"resources": {GPU: {"limit": 4}}}}
+        it.put("a", 2, status={"lastAccepted": kept}, **wrong)
+        assert it.core.get("a").quotas[GPU].limit == 4
+        await until(lambda: "a" in it.written)
+        assert it.condition("a", "Active")["reason"] == "LastGoodGeneration"
+        assert it.written["a"][-1]["lastAccepted"] == kept
+
+
+@pytest.mark.parametrize("kept", [None, [], {"spec": 1}, {"generation": "x", "spec": {"priority": []}}])
+async def test_a_status_that_nobody_can_read_harms_nothing(kept):
+    async with queues() as it:
+        it.put("a", status={"lastAccepted": kept})
+        assert it.core.get("a") is not None
+
+
+async def test_new_conditions_are_written_before_new_amounts(monkeypatch):
+    monkeypatch.setattr(module, "WriteLimit", lambda: Limit())
+    async with queues() as it:
+        for index in range(20):
+            it.put(f"q{index}")
+        await until(lambda: len(it.written) == 20)
+        for name, written in it.written.items():
+            it.put(name, status={**written[-1], "pendingPods": 7})
+        it.put("q19", 2, state="Hold", status=it.written["q19"][-1])
+        seen = len(it.script.requests)
+        await until(lambda: len(it.script.requests) >= seen + 20)
+        assert it.script.requests[seen].path.endswith("/q19/status")
+
+
+class Limit:
+    async def take(self):
+        await asyncio.sleep(0)
+
+
+async def test_a_refused_write_is_retried_later_and_logged_once(caplog):
+    async with queues(says(403)) as it:
+        it.put("a")
+        await until(lambda: it.script.requests)
+        await asyncio.sleep(0.1)
+        assert len(it.script.requests) == 1
+        assert caplog.text.count("cannot write the status of queue a") == 1
+
+
+async def test_a_deleted_queue_is_gone():
+    async with queues() as it:
+        it.put("a")
+        it.sink.drop("a", None)
+        assert (it.core.get("a"), it.core.active, it.sink.known) == (None, False, set())
