@@ -188,19 +188,20 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
 
 @pytest.fixture
 def empty_cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
-    """The control plane without nodes, workloads and policies, before the test and after it."""
+    """The control plane without nodes, workloads, policies and queues, before the test and after it."""
     empty(control_plane.client)
     yield control_plane
     empty(control_plane.client)
 
 
 def empty(client: Client) -> None:
-    """Delete all nodes, workloads and policies."""
+    """Delete all nodes, workloads, policies and queues."""
     for name in [item["metadata"]["name"] for item in client.items("/api/v1/namespaces")]:
         _empty(client, f"namespaces/{name}")
     client.request("DELETE", "/api/v1/nodes", query=_FORCED)
-    status, _ = client.raw("DELETE", "/apis/podwright.dev/v1alpha1/schedulerpolicies", query=_FORCED)
-    assert status in {200, 404}
+    for plural in ("schedulerpolicies", "schedulingqueues"):
+        status, _ = client.raw("DELETE", f"/apis/podwright.dev/v1alpha1/{plural}", query=_FORCED)
+        assert status in {200, 404}
 
 
 def _empty(client: Client, scope: str) -> None:

@@ -148,7 +148,7 @@ async def test_a_status_that_nobody_can_read_harms_nothing(kept):
 
 
 async def test_new_conditions_are_written_before_new_amounts(monkeypatch):
-    monkeypatch.setattr(module, "WriteLimit", lambda: Limit())
+    monkeypatch.setattr(module, "WriteLimit", Limit)
     async with queues() as it:
         for index in range(20):
             it.put(f"q{index}")

@@ -1,0 +1,124 @@
+"""Teams share a cluster by queues, on the real API server: limits, shares, reclaim, statuses, and who may use a queue."""
+
+from __future__ import annotations
+
+import pytest
+
+from podwright.testing import ControlPlane, node, pod, wait_until
+from support.control_plane import operator_process as kit
+from support.objects.queues import queue
+
+QUEUE = "/apis/podwright.dev/v1alpha1/schedulingqueues/{}"
+OURS = "podwright"
+
+
+class Teams:
+    """A cluster with queues that name CPU, and pods of one CPU each."""
+
+    def __init__(self, cluster: ControlPlane, namespace: str) -> None:
+        self.cluster = cluster
+        self.namespace = namespace
+
+    def queue(self, name: str, **spec: object) -> None:
+        raw = queue(name, **spec)
+        del raw["metadata"]["uid"], raw["metadata"]["generation"]
+        self.cluster.apply(raw)
+
+    def pods(self, prefix: str, team: str, count: int, **options: object) -> None:
+        labels = {"app": prefix} | ({"podwright.dev/queue": team} if team else {})
+        self.cluster.bulk.create(
+            pod(f"{prefix}-{i}", self.namespace, scheduler=OURS, cpu="1", labels=labels, **options)
+            for i in range(count)
+        )
+
+    def bound(self, prefix: str) -> int:
+        return sum(
+            each["metadata"]["name"].startswith(prefix) and bool(each["spec"].get("nodeName"))
+            for each in kit.pods(self.cluster, self.namespace)
+            if not each["metadata"].get("deletionTimestamp")
+        )
+
+    def wait_bound(self, prefix: str, count: int) -> None:
+        wait_until(lambda: self.bound(prefix) == count, 60, f"{count} pods of {prefix} are bound")
+
+    def status(self, name: str) -> dict[str, object]:
+        return self.cluster.client.get(QUEUE.format(name)).get("status") or {}
+
+    def wait_status(self, name: str, **expected: object) -> None:
+        def says() -> bool:
+            found = self.status(name)
+            return all(found.get(key) == value for key, value in expected.items())
+
+        wait_until(says, 60, f"the status of queue {name} says {expected}")
+
+
+@pytest.fixture
+def teams(cluster: ControlPlane, namespace: str) -> Teams:
+    kit.wait_listed(cluster, "schedulingqueues")
+    cluster.client.create(node("n0", cpu="8"))
+    return Teams(cluster, namespace)
+
+
+def test_a_queue_with_a_limit_says_what_it_has_and_what_its_pods_wait_for(teams):
+    with kit.reused(teams.cluster, "--pod-intake=watch"):
+        teams.queue("red", resources={"cpu": {"limit": 2, "guarantee": 1}})
+        teams.pods("red", "red", 3)
+        teams.wait_bound("red", 2)
+        teams.wait_status("red", summary="cpu 2 of 2", pendingPods=1, borrowed={"cpu": "1"}, capacity={"cpu": "8"})
+        message = "red holds 2 of 2 cpu"
+        assert teams.status("red")["firstWaiting"]["message"] == message
+        waiting = lambda: [
+            kit.condition(each)
+            for each in kit.pods(teams.cluster, teams.namespace)
+            if message in kit.condition(each).get("message", "")
+        ]
+        wait_until(waiting, 30, "the pod says what it waits for")
+        assert "cpu 2 of 2" in teams.cluster.kubectl("get", "squeue", "red")
+        teams.queue("red", resources={"cpu": {"limit": 3, "guarantee": 1}})
+        teams.wait_bound("red", 3)
+        teams.wait_status("red", summary="cpu 3 of 3", observedGeneration=2)
+
+
+def test_a_team_takes_back_its_share_within_disruption_budgets(teams):
+    with kit.reused(teams.cluster, "--pod-intake=watch"):
+        for name in ("red", "blue"):
+            teams.queue(name, resources={"cpu": {"guarantee": 4}})
+        budget = {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "kept", "namespace": teams.namespace},
+            "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "red-kept"}}},
+        }
+        teams.cluster.client.create(budget)
+        teams.pods("red-kept", "red", 2, terminationGracePeriodSeconds=0)
+        teams.wait_bound("red-kept", 2)
+        teams.pods("red-more", "red", 6, terminationGracePeriodSeconds=0)
+        teams.wait_bound("red", 8)
+        teams.pods("blue", "blue", 6)
+        teams.wait_bound("blue", 4)
+        assert (teams.bound("red-kept"), teams.bound("red-more")) == (2, 2)
+        teams.wait_status("blue", allocated={"cpu": "4"}, pendingPods=2)
+        assert kit.over_committed(teams.cluster) == {}
+
+
+def test_a_queue_that_another_team_may_not_use_is_closed_to_its_pods(teams):
+    with kit.reused(teams.cluster, "--pod-intake=watch"):
+        teams.queue("red", namespaceSelector={"matchLabels": {"team": "red"}})
+        teams.queue("orphan", parent="nowhere")
+        teams.pods("stranger", "red", 1)
+        teams.pods("plain", "", 1)
+        teams.wait_bound("plain", 1)
+        expected = f"namespace {teams.namespace} may not use queue red"
+
+        def says() -> bool:
+            found = [kit.condition(each).get("message", "") for each in kit.pods(teams.cluster, teams.namespace)]
+            return any(expected in message for message in found)
+
+        wait_until(says, 30, "the pod says that its namespace may not use the queue")
+        wait_until(lambda: teams.status("orphan"), 30, "the queue without parent has a status")
+        assert "queue 'nowhere' does not exist" in str(teams.status("orphan"))
+        events = lambda: teams.cluster.kubectl("get", "events", "-A")
+        wait_until(lambda: "QueueNotAccepted" in events(), 30, "there is an event about the queue without parent")
+        teams.cluster.client.request("DELETE", QUEUE.format("red"))
+        teams.cluster.client.request("DELETE", QUEUE.format("orphan"))
+        teams.wait_bound("stranger", 1)
