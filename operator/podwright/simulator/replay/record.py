@@ -105,12 +105,13 @@ class _Changes:
 
 
 async def record(connection: Connection, file: BinaryIO, seconds: float | None, stop: asyncio.Event) -> Recorder:
-    """Records until `stop` is set, at most for `seconds`. Raises SnapshotError if the cluster cannot be read."""
+    """Records until `stop` is set, at most for `seconds`. Raises SnapshotError if the cluster cannot be read, or not
+    within `seconds`.
+    """
     recorder = Recorder(file, time.time, stop)
     try:
         http = Http(connection.credentials())
         try:
-            await access.require(http, (NODE, POD))
             await _record(http, connection, recorder, seconds, stop)
         finally:
             await http.close()
@@ -127,7 +128,11 @@ async def _record(
     sinks = [_Changes(resource, recorder, tuple(connection.annotations)) for resource in (NODE, POD)]
     reflectors = [Reflector(http, resource, sink=sink) for resource, sink in zip((NODE, POD), sinks, strict=True)]
 
+    watches: list[asyncio.Task[None]] = []
+
     async def begin() -> None:
+        await access.require(http, (NODE, POD))
+        watches.extend(asyncio.create_task(reflector.run(), name="podwright record") for reflector in reflectors)
         for reflector, sink in zip(reflectors, sinks, strict=True):
             await reflector.synced.wait()
             sink.started()
@@ -135,13 +140,16 @@ async def _record(
             if raw["kind"] not in (NODE.kind, POD.kind):
                 recorder.write("INITIAL", raw)
 
-    watches = [asyncio.create_task(reflector.run(), name="podwright record") for reflector in reflectors]
+    now = asyncio.get_running_loop().time
+    end = None if seconds is None else now() + seconds
     begun, stopped = asyncio.create_task(begin()), asyncio.create_task(_stopped(recorder.file, stop))
     try:
-        await asyncio.wait((begun, stopped), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((begun, stopped), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if begun.done():
             begun.result()
-            await asyncio.wait((stopped,), timeout=seconds)
+            await asyncio.wait((stopped,), timeout=None if end is None else end - now())
+        elif not stopped.done():
+            raise SnapshotError(f"cannot record the cluster: not all that it has was read within {seconds:g} s")
     finally:
         for task in (*watches, begun, stopped):
             task.cancel()

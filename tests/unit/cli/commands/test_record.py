@@ -6,6 +6,7 @@ import io
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -21,7 +22,9 @@ from podwright.simulator.replay.recording import read_recording
 from podwright.simulator.replay.run import BUILT_IN, Candidate, replay
 from podwright.testing.objects import collection_path
 from support.examples.clusters import SandboxApi
+from support.http.credentials import kubeconfig
 from support.simulator.kit import node, pod
+from support.waiting import PATIENCE_SECONDS
 
 
 class Lines(io.BytesIO):
@@ -134,6 +137,27 @@ def test_the_command_says_how_to_stop_and_ends(tmp_path, end):
             said = process.stderr.read()
             assert process.wait(30) == 0
     assert re.fullmatch(rb"\d+ lines\n", said)
+
+
+@pytest.mark.parametrize("end", ["its reader is gone", "SIGTERM", "SIGINT", "--seconds"])
+def test_the_command_ends_while_the_api_server_accepts_connections_and_never_answers(tmp_path, end):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        config = kubeconfig(tmp_path, cluster={"server": f"http://127.0.0.1:{server.getsockname()[1]}"})
+        command = [sys.executable, "-m", "podwright", "record", "--kubeconfig", str(config)]
+        command += ["--seconds", "0.2"] if end == "--seconds" else []
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            try:
+                server.settimeout(PATIENCE_SECONDS)
+                with server.accept()[0]:
+                    if end == "its reader is gone":
+                        process.stdout.close()
+                    elif end != "--seconds":
+                        process.send_signal(signal.Signals[end])
+                    said = process.communicate(timeout=PATIENCE_SECONDS)[1].splitlines()[1:]
+            finally:
+                process.kill()
+    late = b"Error: cannot record the cluster: not all that it has was read within 0.2 s"
+    assert (said, process.returncode) == (([late], 1) if end == "--seconds" else ([b"0 lines"], 0))
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz"])
