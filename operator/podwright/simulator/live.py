@@ -35,7 +35,7 @@ from podwright.kube.kinds import (
 )
 from podwright.simulator import params
 from podwright.simulator.redaction import redacted
-from podwright.simulator.snapshot import NOT_SERVED, Snapshot, SnapshotError, group_kind
+from podwright.simulator.snapshot import CLAIM_TEMPLATE, NOT_SERVED, Snapshot, SnapshotError, group_kind
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient
@@ -47,7 +47,7 @@ WORKLOADS: Final = (
     Resource("Deployment", "apps", "v1", "deployments", namespaced=True),
     Resource("DaemonSet", "apps", "v1", "daemonsets", namespaced=True),
     Resource("Job", "batch", "v1", "jobs", namespaced=True),
-    Resource("ResourceClaimTemplate", "resource.k8s.io", "v1", "resourceclaimtemplates", namespaced=True),
+    CLAIM_TEMPLATE,
 )
 """Scheduling does not depend on these kinds. A simulation takes the templates of further pods, and of their claims,
 from them.

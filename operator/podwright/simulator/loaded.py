@@ -45,7 +45,7 @@ from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.engine.policies.policy_plugins import Conduct
 from podwright.simulator import params
 from podwright.simulator.evaluations.cases import NOW
-from podwright.simulator.snapshot import NOT_SERVED, Snapshot, group_kind
+from podwright.simulator.snapshot import CLAIM_TEMPLATE, NOT_SERVED, Snapshot, group_kind
 from podwright.simulator.world import World
 
 if TYPE_CHECKING:
@@ -56,7 +56,6 @@ Raw = Mapping[str, Any]
 _STORED: Final = tuple(watched.kind for watched in STORED_KINDS)
 WORKLOAD_KINDS: Final = ("Deployment", "DaemonSet", "Job", "ReplicaSet", "StatefulSet", "ReplicationController")
 """Kinds from whose templates a simulation makes further pods."""
-CLAIM_TEMPLATE_KIND: Final = "ResourceClaimTemplate"
 """The kind from which a simulation makes the claims of further pods."""
 
 
@@ -257,8 +256,8 @@ class _Reading:
         for kind in WORKLOAD_KINDS:
             for raw in by_kind.get(kind, ()):
                 self._take(kind, raw, self._workload)
-        for raw in by_kind.pop(CLAIM_TEMPLATE_KIND, ()):
-            self._take(CLAIM_TEMPLATE_KIND, raw, self._claim_template)
+        for raw in by_kind.pop(CLAIM_TEMPLATE.kind, ()):
+            self._take(CLAIM_TEMPLATE.kind, raw, self._claim_template)
         for raw in by_kind.pop(NODE_KIND.kind, ()):
             self._take("Node", raw, self._node)
         for raw in by_kind.pop(KIND, ()):

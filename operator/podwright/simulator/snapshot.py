@@ -27,6 +27,7 @@ from podwright.core.objects.pod_group import KIND as GROUP_KIND
 from podwright.core.objects.raw import json_type
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
 from podwright.kube.client.json_text import innermost_open, loads
+from podwright.kube.kinds import Resource
 from podwright.simulator.manifests import ManifestError, documents_of
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ FIELD: Final = "podwright"
 _EXPECTED: Final = "expected the output of podwright snapshot or of kubectl get … -o json"
 
 
+CLAIM_TEMPLATE: Final = Resource(
+    "ResourceClaimTemplate", "resource.k8s.io", "v1", "resourceclaimtemplates", namespaced=True
+)
+"""Not watched: only tools make claims of templates."""
 NOT_DUMPED: Final = "the dump has none"
 """The reason for missing a kind of which an output of kubectl has no object: the cluster may have some."""
 NOT_SERVED: Final = "the API server does not serve it"
@@ -115,7 +120,13 @@ def _not_dumped(objects: Sequence[Raw]) -> Iterable[str]:
     found |= {
         group_kind(str(raw.get("apiVersion") or "").partition("/")[0]) for raw in objects if raw["kind"] == GROUP_KIND
     }
-    wanted = *(watched.kind for watched in WATCHED_KINDS), *map(group_kind, APIS.values()), KIND, LOCAL_KIND
+    wanted = (
+        *(watched.kind for watched in WATCHED_KINDS),
+        *map(group_kind, APIS.values()),
+        KIND,
+        LOCAL_KIND,
+        CLAIM_TEMPLATE.kind,
+    )
     return (kind for kind in wanted if kind not in found)
 
 

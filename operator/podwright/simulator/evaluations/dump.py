@@ -30,6 +30,7 @@ from podwright.core.state.object_store import Object, ObjectStore, key_of
 from podwright.simulator.evaluations.cases import NOW, CaseError
 from podwright.simulator.evaluations.evaluation import Expectation, evaluate
 from podwright.simulator.params import label_of, lacking, take
+from podwright.simulator.snapshot import CLAIM_TEMPLATE
 from podwright.simulator.world import World, objects_of
 
 _STORED: Final = frozenset(watched.kind for watched in STORED_KINDS)
@@ -49,12 +50,18 @@ _VOLUME_KINDS: Final = frozenset(
 
 def dump_kinds(minor: int, served: Collection[str] = ()) -> Sequence[str]:
     """The kinds that can matter to an answer, as `kubectl get` takes them: those that this minor version of Kubernetes
-    1 has, custom resources and policies. `served`: the output of `kubectl api-resources -o name`, which leaves out
-    kinds that are not served; empty: all.
+    1 has, custom resources, policies and templates of claims. `served`: the output of `kubectl api-resources -o name`,
+    which leaves out kinds that are not served; empty: all.
     """
     absent = missing_api(minor)
     groups = (f"podgroups.{api}" for api in APIS.values() if api != WORKLOAD_API or GROUP_KIND not in absent)
-    kinds = *(each.plural for each in WATCHED_KINDS if each.kind not in absent), *groups, PLURAL, LOCAL_PLURAL
+    kinds = (
+        *(each.plural for each in WATCHED_KINDS if each.kind not in absent),
+        *groups,
+        PLURAL,
+        LOCAL_PLURAL,
+        CLAIM_TEMPLATE.plural,
+    )
     names = {*served, *(name.partition(".")[0] for name in served)}
     return [kind for kind in kinds if not served or kind in names]
 

@@ -32,6 +32,7 @@ from podwright.simulator.explain.results import Cause, Change, Explanation, Poli
 from podwright.simulator.explain.verdicts import Verdicts, grouped, verdicts_of
 from podwright.simulator.hypotheses.hypothesis import Stopped, never
 from podwright.simulator.loaded import LoadedCluster
+from podwright.simulator.snapshot import CLAIM_TEMPLATE
 
 _MOST_TRIED: Final = 8
 """How many changes are named that do not help."""
@@ -214,7 +215,7 @@ def _refused(policy: ActivePolicy, pod: PodInfo) -> Cause:
 def _without_template(cluster: LoadedCluster, pod: PodInfo, name: str) -> str:
     """That the ResourceClaimTemplate does not exist, as far as the snapshot has templates; "" if it does."""
     names = [own for namespace, own in cluster.claim_templates if namespace == pod.namespace]
-    if name in names or "ResourceClaimTemplate" in cluster.missing:
+    if name in names or CLAIM_TEMPLATE.kind in cluster.missing:
         return ""
     return f"its ResourceClaimTemplate {pod.namespace}/{name} does not exist{did_you_mean(name, names)}"
 

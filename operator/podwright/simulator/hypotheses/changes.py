@@ -12,8 +12,8 @@ from podwright.core.objects.similar_names import did_you_mean
 from podwright.simulator.hypotheses.hypothesis import Applied, Hypothesis, HypothesisError, Stopped, never
 from podwright.simulator.hypotheses.node_changes import add_nodes, drain_node, remove_node
 from podwright.simulator.hypotheses.pod_changes import add_pods, scale_workload
-from podwright.simulator.loaded import CLAIM_TEMPLATE_KIND
 from podwright.simulator.manifests import place_of
+from podwright.simulator.snapshot import CLAIM_TEMPLATE
 from podwright.simulator.trial import Trial
 from podwright.simulator.tried_policies import enforced
 
@@ -64,7 +64,7 @@ def _apply_policy(trial: Trial, raw: Raw, where: str) -> None:
 
 def _set_object(trial: Trial, raw: Raw, where: str) -> None:
     kind = str(raw.get("kind") or "")
-    if kind == CLAIM_TEMPLATE_KIND:
+    if kind == CLAIM_TEMPLATE.kind:
         change: Callable[[Raw], None] = trial.set_claim_template
     elif kind in trial.cluster.stored_kinds:
         change = partial(trial.set_object, kind)

@@ -16,6 +16,7 @@ from podwright.simulator.snapshot import NOT_SERVED, Snapshot
 from support.explain.objects import cluster, full, gang, member, node, waiting
 from support.explain.situations import SITUATIONS
 from support.objects.builders import make_taint
+from support.simulator.kit import item
 
 
 @pytest.fixture
@@ -139,6 +140,17 @@ def test_a_dump_without_pod_groups_promises_no_node_to_a_member(run):
     assert "PodGroup.scheduling.k8s.io" in note
     assert note.endswith(": the dump has none")
     assert " Node," not in note
+
+
+def test_a_dump_without_templates_of_claims_says_so_and_of_none_that_it_does_not_exist(run):
+    pod = waiting(spec={"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "tpl"}]})
+    dumped = run(cluster([node("one")], [pod]), "pod/waiting")
+    assert "does not exist" not in dumped.output
+    assert "ResourceClaimTemplate" in dumped.stderr
+    other = item("ResourceClaimTemplate", {"metadata": {"name": "other"}, "spec": {"spec": {}}}, "resource.k8s.io/v1")
+    complete = run(cluster([node("one")], [pod], groups=[other]), "pod/waiting")
+    assert "its ResourceClaimTemplate default/tpl does not exist" in complete.output
+    assert "ResourceClaimTemplate" not in complete.stderr
 
 
 @pytest.mark.parametrize(
