@@ -24,7 +24,7 @@ from podwright.api.spec.strategy import DelegatedStrategy
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.validation import Problem
-from podwright.core.objects.similar_names import did_you_mean
+from podwright.core.objects.similar_names import did_you_mean, similar_name
 from podwright.kube.bounded_files import read_at_most
 from podwright.policies.findings import Finding, Level
 from podwright.policies.positions import Place, Position, positions, repeated_keys
@@ -106,18 +106,24 @@ def _read(file: str, policies: list[_Policy], findings: list[Finding]) -> None:
         findings.append(_unreadable(file, f"{file}: not YAML: {error}"))
         return
     for raw, position in zip(objects, found, strict=True):
-        group = str(raw.get("apiVersion") or GROUP).partition("/")[0]
+        group = str(raw.get("apiVersion") or "").partition("/")[0]
         name, ours = raw["kind"], raw["kind"] in (KIND, LOCAL_KIND)
-        if group == GROUP and not ours and "apiVersion" in raw:
+        if group == GROUP and not ours:
             problem = f"kind {name!r:.80} does not exist in {GROUP}{did_you_mean(name, (KIND, LOCAL_KIND))}"
             findings.append(Finding(file, *position.at("kind").place, "error", "Kind", problem))
-        elif ours and group != GROUP and group.startswith("podwright"):
-            problem = f"the API group of kind {name} is {GROUP}, not {group!r:.80}"
+        elif ours and group != GROUP and _is_meant(group):
+            actual = f"not {group!r:.80}" if group else "and its apiVersion is missing"
+            problem = f"the API group of kind {name} is {GROUP}, {actual}"
             findings.append(Finding(file, *position.at("apiVersion").place, "error", "Kind", problem))
-        elif ours and group == GROUP:
+        if ours and group in (GROUP, ""):
             policies.append(_Policy(raw, file, position))
             for key, (line, column) in repeated_keys(position):
                 findings.append(Finding(file, line, column, "error", "YAML", f"the key {key:.80} is there twice"))
+
+
+def _is_meant(group: str) -> bool:
+    """True if this API group of an object of our kind is a mistake: other projects' groups have a domain."""
+    return "." not in group or group.startswith("podwright") or bool(similar_name(group, (GROUP,)))
 
 
 def _unreadable(file: str, message: str) -> Finding:

@@ -63,6 +63,31 @@ def run(folder: Path, content: str | bytes, *flags: str) -> Result:
             id="a misspelt API group",
         ),
         pytest.param(
+            "kind: SchedulerPolicy\nmetadata: {name: p}\nspec: {}\n",
+            "p.yaml:1:1: error: the API group of kind SchedulerPolicy is podwright.dev, and its apiVersion is missing [Kind]",
+            id="no apiVersion",
+        ),
+        pytest.param(
+            "kind: LocalSchedulerPolicy\nmetadata: {name: p, namespace: n}\nspec: {strategy: {type: Most}}\n",
+            "p.yaml:3:25: error: LocalSchedulerPolicy p: spec.strategy.type: ",
+            id="another error beside a missing apiVersion",
+        ),
+        pytest.param(
+            "apiVersion: v1alpha1\nkind: SchedulerPolicy\nmetadata: {name: p}\nspec: {}\n",
+            "p.yaml:1:13: error: the API group of kind SchedulerPolicy is podwright.dev, not 'v1alpha1' [Kind]",
+            id="a version without a group",
+        ),
+        pytest.param(
+            "apiVersion: podwrigth.dev/v1alpha1\nkind: SchedulerPolicy\nmetadata: {name: p}\nspec: {}\n",
+            "p.yaml:1:13: error: the API group of kind SchedulerPolicy is podwright.dev, not 'podwrigth.dev' [Kind]",
+            id="an API group with letters in the wrong order",
+        ),
+        pytest.param(
+            "apiVersion: podwright.dev/v1\nkind: SchedulerPolicy\nmetadata: {name: p}\nspec: {}\n",
+            "p.yaml:1:13: error: SchedulerPolicy p: apiVersion: 'podwright.dev/v1' should be 'podwright.dev/v1alpha1'",
+            id="another version",
+        ),
+        pytest.param(
             "apiVersion: podwright.dev/v1alpha1\nkind: SchedulingPolicy\nspec: {}\n",
             "p.yaml:2:7: error: kind 'SchedulingPolicy' does not exist in podwright.dev; did you mean 'SchedulerPolicy'? [Kind]",
             id="a misspelt kind",
