@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from podwright.api.compiled_rules import LOCAL_RULES, RULES, compile_rules, owner_of, with_plugin, with_rules
+from podwright.api.compiled_rules import (
+    LOCAL_RULES,
+    RULES,
+    compile_queue,
+    compile_rules,
+    owner_of,
+    with_plugin,
+    with_rules,
+)
 from podwright.api.configuration.extenders import Extenders, named_extenders, with_extenders
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT, default_profile, profile_of
 from podwright.api.scheduler_policy import (
@@ -42,8 +50,13 @@ from podwright.core.framework.profile import (
     expand,
 )
 from podwright.core.framework.validation import SHOWN_PROBLEMS, Problem
+from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.plugins.rules.rule_set import RuleSet
+from podwright.core.state.cache import Cache
+
+if TYPE_CHECKING:
+    from podwright.core.plugins.rules.queue_expression import QueueExpression
 
 BUILT_IN: Final = "built-in-default"
 """The name of the policy that needs no SchedulerPolicy object."""
@@ -97,6 +110,7 @@ class CompiledPolicy:
     misnamed: bool = False
     base: CompiledPolicy | None = None
     own_plugins: frozenset[str] = frozenset()
+    queue_expression: QueueExpression | None = None
 
     def adopt(self, fresh: CompiledPolicy) -> None:
         """Takes over the profile of `fresh`, which is the same generation compiled with other plugin classes."""
@@ -118,6 +132,13 @@ class CompiledPolicy:
     def shadow(self) -> bool:
         """True if the policy is in shadow mode, and so takes no pods."""
         return self.source.spec.mode == "Shadow"
+
+    def queue_of(self, pod: PodInfo, cache: Cache) -> str:
+        """The queue that the policy chooses for a pod that names none; "" for none."""
+        policy = self.base or self
+        if policy.queue_expression is not None:
+            return policy.queue_expression.choose(pod, cache)
+        return "" if policy.refusal or policy.spec.queue is None else policy.spec.queue.name
 
     @property
     def interpreted(self) -> Mapping[str, str]:
@@ -162,8 +183,10 @@ def compile_policy(
             named_signals(spec.delegation.signals, signals, "spec.delegation.signals")
         if problems := load_problems(spec, signals):
             raise ArgsError(problems)
+        queue_expression = None
         if rules is None:
             owner = owner_of(policy.name, spec.params, spec.params_from, defined.namespace)
+            queue_expression = compile_queue(spec.queue, owner)
             rules = {RULES: compile_rules(spec.rules, owner, given)}
         sets = with_weight(_with_queue_sort(_plugin_sets(spec), classes, queue_sort), spec.devices)
         for name, rule_set in rules.items():
@@ -179,7 +202,8 @@ def compile_policy(
     except ProfileError as error:
         reason: Reason = "NotSupported" if isinstance(error, NotSupportedError) else "Invalid"
         raise PolicyError(policy.name, reason, [(error.where, error.problem)]) from error
-    return CompiledPolicy(source=policy, match=CompiledMatch.of(spec.match), profile=profile)
+    match = CompiledMatch.of(spec.match)
+    return CompiledPolicy(source=policy, match=match, profile=profile, queue_expression=queue_expression)
 
 
 def refused_policy(source: SchedulerPolicy, profile: Profile, refusal: str) -> CompiledPolicy:

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from podwright.api.spec.bounds import size_problem
+from podwright.api.spec.queue_choice import QueueChoice
 from podwright.api.spec.rules import MAX_EXPRESSION, MAX_RULES, ParamsFrom, Rules
 from podwright.api.spec.signals import NO_SIGNALS, GivenSignals
 from podwright.core.cel.errors import CelError, Issue
@@ -22,6 +23,7 @@ from podwright.core.plugins.rules.rule_set import Filter, RuleSet, Score
 
 if TYPE_CHECKING:
     from podwright.core.plugins.rules.expression import Expression
+    from podwright.core.plugins.rules.queue_expression import QueueExpression
 
 RULES: Final = PolicyRules.name
 """The plugin that runs rules. No policy can name it."""
@@ -55,6 +57,19 @@ def compile_rules(rules: Rules, owner: Owner, signals: GivenSignals = NO_SIGNALS
     if problems:
         raise ArgsError(problems)
     return RuleSet(tuple(filters), tuple(scores))
+
+
+def compile_queue(choice: QueueChoice | None, owner: Owner) -> QueueExpression | None:
+    """The expression of `spec.queue`, checked; None without one. Raises ArgsError with all problems."""
+    if choice is None or not choice.expression:
+        return None
+    # Imported late: it takes long, and few policies need it at the start.
+    from podwright.core.plugins.rules.queue_expression import QueueExpression  # noqa: PLC0415
+
+    try:
+        return QueueExpression(choice.expression, owner)
+    except CelError as error:
+        raise ArgsError([("spec.queue.expression", _problem(issue)) for issue in error.issues]) from error
 
 
 def uncompiled(spec: object, signals: tuple[str, ...] = ()) -> Iterator[tuple[str, bool]]:

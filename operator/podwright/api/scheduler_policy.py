@@ -24,6 +24,7 @@ from podwright.api.spec.delegation import Delegation
 from podwright.api.spec.devices import DEVICE_RULES, PolicyDevices
 from podwright.api.spec.load_aware import NEEDS_SIGNALS
 from podwright.api.spec.match import Match
+from podwright.api.spec.queue_choice import QueueChoice
 from podwright.api.spec.rules import PARAMS, ParamsFrom, Rules
 from podwright.api.spec.signals import signal_names
 from podwright.api.spec.strategy import Strategy
@@ -190,6 +191,12 @@ class PolicySpec:
         default=PolicyDevices(),
         metadata=describe("Which devices the pods' claims get, and which nodes are preferred for that."),
     )
+    queue: QueueChoice | None = field(
+        default=None,
+        metadata=describe(
+            "The queue of the pods that name none in their label podwright.dev/queue. Not given: the one that their namespace names."
+        ),
+    )
     on_plugin_failure: OnPluginFailure = field(
         default="Reject",
         metadata=describe(
@@ -251,6 +258,13 @@ class PolicySpec:
             reason="FieldValueForbidden",
         ),
         *DEVICE_RULES,
+        Rule(
+            cel="self.mode != 'Shadow' || !has(self.queue)",
+            holds=lambda self: self.mode != "Shadow" or self.queue is None,
+            message="is not for mode Shadow: such a policy decides about no pods",
+            path=".queue",
+            reason="FieldValueForbidden",
+        ),
         Rule(
             cel="self.mode != 'Shadow' || self.byName == 'Never'",
             holds=lambda self: self.mode != "Shadow" or self.by_name == "Never",

@@ -129,7 +129,7 @@ class Engine:
             scheduler_name=options.policies.scheduler_name,
             on_delete=self.binding_executor.checks.node_removed,
         )
-        self._queue_changes = QueueChanges(state)
+        self._queue_changes = QueueChanges(state, self.policies)
         self.group_changes = GroupChanges(state, ports, foreign_pods=self.foreign_pods)
         self._gangs = Gangs(
             state,
@@ -195,6 +195,7 @@ class Engine:
         pods of these may be concerned; None: all pods.
         """
         self._extended.release_all()
+        self._queue_changes.policies_changed()
         if self._started:  # objects of the first lists are no events
             self.shadow.policies_changed()
         self._reconsideration.begin(namespaces)

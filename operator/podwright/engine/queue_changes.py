@@ -8,13 +8,15 @@ import asyncio
 
 from podwright.core.framework.cluster_events import QUEUE, Action, ClusterEvent
 from podwright.core.queues.queues import queues_of
+from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.state import EngineState
 
 
 class QueueChanges:
     """See the module."""
 
-    def __init__(self, state: EngineState) -> None:
+    def __init__(self, state: EngineState, policies: ActivePolicies) -> None:
+        self._policies = policies
         self._queue = state.queue
         self._ordered = False
         self._queues = queues_of(state.cache)
@@ -23,6 +25,13 @@ class QueueChanges:
         self._queues.pending = lambda: [queued.pod for queued in map(state.queue.get, state.queue.uids()) if queued]
         self._queues.listen(self._changed)
         self._queue.also_due = self._queues.due_claims
+
+    def policies_changed(self) -> None:
+        """Other policies may choose the queues of pods now."""
+        chosen = self._queues.choice_by_policy is not None
+        if chosen or self._policies.choose_queues:
+            self._queues.choice_by_policy = self._policies.queue_of if self._policies.choose_queues else None
+            self._queues.regroup()
 
     def _changed(self) -> None:
         if self._queues.active is not self._ordered:

@@ -21,6 +21,7 @@ from podwright.core.objects.errors import described
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue import QueuedPod
 from podwright.core.queue.queued_pod import Place
+from podwright.core.queues.queues import queues_of
 from podwright.engine.binding import debug
 from podwright.engine.binding.checks import BoundNodeChecks, reason_not_to_bind
 from podwright.engine.binding.cycle import SHUTDOWN, BindingCycle, BindingCycles, Ending
@@ -68,6 +69,7 @@ class BindingExecutor:
     ) -> None:
         """`binding_cycles`: those of `state`, with the methods that change them."""
         self._cache = state.cache
+        self._queues = queues_of(state.cache)
         self._queue = state.queue
         self._clock = state.clock
         self._wake = state.wake
@@ -208,7 +210,7 @@ class BindingExecutor:
             return Status(Code.ERROR, (reason,))
         self._queue.stop_recording(cycle.uid)
         cycle.enter(State.BINDING)
-        annotations = annotations_of(pod, cycle.policy.compiled, placement, self._instance.id)
+        annotations = annotations_of(pod, cycle.policy.compiled, placement, self._instance.id, self._queues)
         if not cycle.policy.extenders or (status := await self._bind_by_extender(cycle)) is _NO_EXTENDER:
             status = await framework.bind(state, pod, node_name, annotations)
         if status is None and framework.post_bind_plugins:

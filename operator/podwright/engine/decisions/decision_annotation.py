@@ -15,6 +15,7 @@ import orjson
 from podwright.api.compile import CompiledPolicy
 from podwright.core.cycle import Placement
 from podwright.core.objects.pod import PodInfo
+from podwright.core.queues.queues import Queues
 
 ANNOTATION: Final = "podwright.dev/decision"
 DEVICES_NAMED: Final = 32
@@ -22,10 +23,13 @@ DEVICES_NAMED: Final = 32
 _NONE: Final[Mapping[str, Any]] = {}
 
 
-def annotations_of(pod: PodInfo, policy: CompiledPolicy, placement: Placement, instance: str) -> dict[str, str]:
+def annotations_of(
+    pod: PodInfo, policy: CompiledPolicy, placement: Placement, instance: str, queues: Queues
+) -> dict[str, str]:
     """Policy and generation, the node and its score, the runner-up, how many nodes were evaluated and feasible, and how
     many each plugin rejected. The score is left out if only one node is feasible, because Score does not run then. For
-    a pod with devices, the first of these, and how many more there are (`moreDevices`). Also the process that decided
+    a pod with devices, the first of these, and how many more there are (`moreDevices`). The queue, and what names it
+    (`queueFrom`: label, policy or namespace). Also the process that decided
     (`instance`), and the pod's uid: in a copy of the pod, the annotation means nothing.
     """
     decision: dict[str, Any] = {
@@ -46,6 +50,8 @@ def annotations_of(pod: PodInfo, policy: CompiledPolicy, placement: Placement, i
         decision["devices"] = devices[:DEVICES_NAMED]
         if len(devices) > DEVICES_NAMED:
             decision["moreDevices"] = len(devices) - DEVICES_NAMED
+    if queues.active and (queue := queues.queue_of(pod)):
+        decision["queue"], decision["queueFrom"] = queue, queues.source_of(pod)
     decision["uid"] = pod.uid
     decision["instance"] = instance
     return {ANNOTATION: orjson.dumps(decision).decode()}

@@ -336,6 +336,16 @@ class ActivePolicies:
         compiled = self.policy_set.select(member, self._handle.cache.namespace_labels(member.namespace))
         return None if compiled is None else args_of(compiled.profile).eviction
 
+    def queue_of(self, pod: PodInfo) -> str:
+        """The queue that the pod's policy chooses for it; "" for none."""
+        compiled = self.policy_set.select(pod, self._handle.cache.namespace_labels(pod.namespace))
+        return "" if compiled is None else compiled.queue_of(pod, self._handle.cache)
+
+    @property
+    def choose_queues(self) -> bool:
+        """True if any policy chooses the queue of its pods."""
+        return any(policy.spec.queue is not None for policy in self._built)
+
     def _waiting(self, compiled: CompiledPolicy) -> ActivePolicy:
         """The policy with a refusal for pods that name a policy which does not take them, or that wait for a local
         policy.

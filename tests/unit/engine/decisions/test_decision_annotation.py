@@ -3,11 +3,13 @@ from types import SimpleNamespace
 from podwright.core.cycle import Placement
 from podwright.core.framework.interface import CycleState
 from podwright.core.objects.pod import parse_pod
+from podwright.core.queues.queues import Queues
+from podwright.core.state.cache import Cache
 from podwright.engine.decisions.decision_annotation import ANNOTATION, DEVICES_NAMED, annotations_of, decision_of
 from support.objects.builders import make_pod
 
 
-def decided(*devices):
+def decided(*devices, queues=None):
     state = CycleState()
     state.devices = devices
     raw = make_pod("p")
@@ -16,7 +18,10 @@ def decided(*devices):
         pod=pod, node_name="n", state=state, score=None, runner_up=None, evaluated=1, feasible=1, rejected={}
     )
     policy = SimpleNamespace(name="policy", generation=1)
-    raw["metadata"] |= {"annotations": annotations_of(pod, policy, placement, "instance"), "uid": pod.uid}
+    raw["metadata"] |= {
+        "annotations": annotations_of(pod, policy, placement, "instance", queues or Queues(Cache())),
+        "uid": pod.uid,
+    }
     return decision_of(raw), raw
 
 

@@ -59,12 +59,12 @@ class Expression:
         self.program = environment(signals).compile(text)
         self.text = text
         _check_type(self.program.result_type, score=score)
-        _check_cost(greatest_cost(self.program.tree, variables_with(signals)))
+        check_cost(greatest_cost(self.program.tree, variables_with(signals)))
         self.usual_cost = greatest_cost(self.program.tree, usual_variables(signals))
         """The greatest cost on one node if maps and lists are not larger than usual."""
         self.signals = signals_read(self.program.tree) if signals else frozenset[str]()
         """The signals that it reads."""
-        compiled = Compiler(self.program.tree, _evaluator).compile()
+        compiled = Compiler(self.program.tree, evaluator_of).compile()
         self.reads = compiled.reads
         self.interpreted = compiled.interpreted
         self._operation: Operation = compiled.operation
@@ -73,7 +73,7 @@ class Expression:
         self._reads_taints = bool(compiled.inputs)
         self._score = Score(compiled.operation, kind_of_type(self.program.result_type))
         self._bounded = Bounded(self._score)
-        self.inputs = inputs = inputs_of(self.program.tree, free_variables(self.program.tree), _evaluator)
+        self.inputs = inputs = inputs_of(self.program.tree, free_variables(self.program.tree), evaluator_of)
         """What it reads besides the node."""
         self.times = tuple(part for part in inputs if isinstance(part, TimeInput))
         """The parts that read nothing but the time."""
@@ -190,7 +190,8 @@ def signals_read(tree: Node, bound: frozenset[str] = frozenset()) -> frozenset[s
     return frozenset[str]().union(*(signals_read(child, bound) for child in children(tree)))
 
 
-def _evaluator(tree: Node) -> Evaluate:
+def evaluator_of(tree: Node) -> Evaluate:
+    """A function that evaluates a checked part of an expression."""
     program = environment().part(tree)
 
     def evaluate(variables: Mapping[str, object], limit: int, interrupted: Callable[[], bool] | None) -> object:
@@ -206,7 +207,8 @@ def _check_type(found: Type, *, score: bool) -> None:
         raise CelError(Issue(0, 0, f"a filter must be a bool, not {found}"))
 
 
-def _check_cost(cost: int) -> None:
+def check_cost(cost: int) -> None:
+    """Raises CelError if the greatest cost of an expression is too high."""
     if cost > UNBOUNDED:
         raise CelError(Issue(0, 0, "its cost has no bound: it loops over values of unknown size"))
     if cost > MAX_ESTIMATE:

@@ -1,0 +1,124 @@
+"""Policies that choose the queue of their pods, by name or by an expression."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
+from podwright.core.queues.tree import Quota
+from podwright.engine.decisions.decision_annotation import ANNOTATION
+from support.engine.kit import Rig, deciding, settle
+
+RED = {"expression": "'team-' + namespaceObject.labels.team"}
+
+
+def policy(name, **spec):
+    return {
+        "apiVersion": "podwright.dev/v1alpha1",
+        "kind": "SchedulerPolicy",
+        "metadata": {"name": name, "uid": name, "generation": 1},
+        "spec": spec,
+    }
+
+
+class Teams:
+    def __init__(self):
+        self.rig = Rig()
+        self.engine = self.rig.engine
+        self.queues = queues_of(self.engine.cache)
+        self.rig.node("n")
+        self.engine.objects("Namespace").put(
+            {"metadata": {"name": "default", "labels": {"team": "red"}, "resourceVersion": "1"}}
+        )
+
+    def apply(self, name, **spec):
+        result = self.engine.policies.apply(policy(name, **spec))
+        self.engine.policies_changed()
+        return result
+
+    def queue_of(self, name, **options):
+        self.rig.pod(name, **options)
+        return self.queues.queue_of(self.engine.queue.get(f"default/{name}").pod)
+
+
+@pytest.fixture
+async def teams():
+    made = Teams()
+    for name in ("team-red", "named"):
+        made.queues.set(QueueRules(name, quotas={"cpu": Quota(limit=1000)}))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        pytest.param({"name": "named"}, "named", id="a name"),
+        pytest.param(RED, "team-red", id="the namespace's label"),
+        pytest.param({"expression": "pod.labels.?app.orValue('')"}, "", id="an empty string is no queue"),
+        pytest.param({"expression": "params.queue"}, "named", id="params"),
+        pytest.param({"expression": "pod.owner.kind == '' ? 'named' : 'other'"}, "named", id="the owner"),
+    ],
+)
+async def test_a_policy_chooses_the_queue_of_its_pods(teams, choice, expected):
+    assert teams.apply("p", queue=choice, params={"queue": "named"}).accepted
+    assert teams.queue_of("a") == expected
+    assert teams.queue_of("b", labels={QUEUE_LABEL: "team-red"}) == "team-red", "the pod's own label goes first"
+
+
+async def test_a_policy_that_comes_later_moves_its_pods_and_one_that_goes_gives_them_back(teams):
+    assert teams.queue_of("a") == ""
+    teams.apply("p", queue={"name": "named"})
+    pod = teams.engine.queue.get("default/a").pod
+    assert (teams.queues.queue_of(pod), teams.queues.source_of(pod)) == ("named", "policy")
+    assert [each.name for each in teams.queues.waiting_pods("named")] == ["a"]
+    teams.engine.policies.remove("p")
+    teams.engine.policies_changed()
+    assert teams.queues.queue_of(pod) == ""
+    assert teams.queues.choice_by_policy is None
+
+
+async def test_a_pod_whose_expression_fails_waits_and_says_why(teams):
+    teams.apply("p", queue={"expression": "pod.labels.team"})
+    teams.rig.pod("a")
+    async with deciding(teams.rig):
+        await settle()
+    assert teams.rig.placed_on("a") == ""
+    [(_, verdict, _)] = teams.rig.status.written
+    assert "queue (no such key: team) does not exist" in verdict.message
+
+
+async def test_the_decision_names_the_queue_and_what_chose_it(teams):
+    teams.apply("p", queue=RED)
+    teams.rig.pod("a", requests={"cpu": "1"})
+    async with deciding(teams.rig):
+        await settle()
+        [annotations] = teams.rig.cluster.annotations
+    decision = orjson.loads(annotations[ANNOTATION])
+    assert (decision["queue"], decision["queueFrom"]) == ("team-red", "policy")
+
+
+@pytest.mark.parametrize(
+    ("choice", "problem"),
+    [
+        pytest.param({}, "spec.queue: takes either a name or an expression", id="neither"),
+        pytest.param({"name": "a", "expression": "'a'"}, "takes either a name or an expression", id="both"),
+        pytest.param(
+            {"expression": "1"}, "spec.queue.expression: the name of a queue must be a string, not int", id="type"
+        ),
+        pytest.param({"expression": "node.name"}, "cannot depend on 'node'", id="the node"),
+        pytest.param({"expression": "podsOnNode('a=b') > 0 ? 'a' : 'b'"}, "cannot depend on 'node'", id="counts"),
+        pytest.param({"expression": "now > now ? 'a' : 'b'"}, "cannot depend on 'now'", id="the time"),
+        pytest.param({"expression": "pod.annotations['a']"}, "cannot depend on 'pod.annotations'", id="annotations"),
+        pytest.param({"expression": "pod == pod ? 'a' : 'b'"}, "cannot depend on 'pod as a whole'", id="whole pod"),
+        pytest.param({"expression": "pod.lables.a"}, "line 1, column", id="misspelt"),
+    ],
+)
+async def test_a_choice_that_cannot_be_is_refused_with_its_field(teams, choice, problem):
+    result = teams.apply("p", queue=choice)
+    assert not result.accepted
+    assert problem in result.message
+
+
+async def test_a_policy_in_shadow_mode_chooses_no_queue(teams):
+    assert "spec.queue: is not for mode Shadow" in teams.apply("p", mode="Shadow", queue={"name": "named"}).message
