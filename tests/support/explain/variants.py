@@ -385,12 +385,18 @@ VARIANTS = (
         ("one more node like one",),
     ),
     Situation(
-        "a taint and a full node at once, where nothing else helps",
+        "a taint and a full node at once: no request of nothing is proposed",
         cluster([node("one", taints=[make_taint("a", "b")])], [full("big", "one")]),
         waiting(requests={"cpu": "1"}, spec={"preemptionPolicy": "Never"}),
         "UntoleratedTaint",
         "a=b:NoSchedule",
-        ("tolerate a=b:NoSchedule and request 1 CPU less (0 instead of 1)",),
+    ),
+    Situation(
+        "no CPU is free and memory is too small: no request of nothing is proposed beside a smaller one",
+        cluster([node("one")], [full("big", "one")]),
+        waiting(requests={"cpu": "6", "memory": "1000Gi"}),
+        "InsufficientResources",
+        "0 of 8 free: 6 too few; 1000Gi memory requested, it has 32Gi in all",
     ),
     Situation(
         "required node affinity with an empty term alone",

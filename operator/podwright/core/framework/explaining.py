@@ -35,11 +35,10 @@ class Why(NamedTuple):
 
 
 class PodChange(NamedTuple):
-    """A changed object of the pod. `last_resort`: tried only if nothing else helps."""
+    """A changed object of the pod."""
 
     text: str
     raw: Raw
-    last_resort: bool = False
 
 
 class NodeChange(NamedTuple):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from podwright.core.framework.explaining import CLOSE, PodChange, Raw, Why, editable
 from podwright.core.objects.pod import PodInfo, belongs_to_node
-from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, amounts_of, parse_amounts
+from podwright.core.objects.resources import PODS, amounts_of, parse_amounts
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.objects.wording import called, listed, quantity, readable
 from podwright.core.state.columns.table import NodeTable
@@ -23,8 +23,6 @@ from podwright.core.state.nodeinfo import NodeInfo
 _RESOURCES_READ: Final = 1000
 _TOO_GREAT: Final = 3.0
 """The further distance of a node on which the pod would not even fit if the node were empty."""
-_MAY_BE_NONE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
-"""The resources that a pod can use without a request."""
 Checked = Sequence[tuple[str, int]]
 """The resources that the filter checks, with the requested amounts."""
 
@@ -169,22 +167,17 @@ def lacking(checked: Checked, node: NodeInfo) -> Mapping[str, int]:
 
 
 def with_less(pod: PodInfo, less: Mapping[str, int]) -> PodChange | None:
-    """The pod with smaller requests; None if its containers do not request that much, or if nothing is left of a device
-    or huge pages.
-
-    A last resort if nothing is left of CPU, memory or storage.
-    """
-    made, texts, last_resort = editable(pod), [], False
+    """The pod with smaller requests; None if nothing would be left of one of them."""
+    made, texts = editable(pod), []
     for resource, amount in less.items():
         before = dict(pod.requests.spec_requests)[resource] - _overhead_of(pod).get(resource, 0)
-        last_resort = last_resort or before <= amount
-        if (before <= amount and resource not in _MAY_BE_NONE) or not _take_away(made["spec"], resource, amount):
+        if before <= amount or not _take_away(made["spec"], resource, amount):
             return None
         texts.append(
             f"request {readable(resource, amount)} {called(resource)} less"
             f" ({quantity(resource, before - amount)} instead of {quantity(resource, before)})"
         )
-    return PodChange(" and ".join(texts), made, last_resort)
+    return PodChange(" and ".join(texts), made)
 
 
 def _renamed(pod: PodInfo, node: NodeInfo, resource: str) -> Iterator[PodChange]:

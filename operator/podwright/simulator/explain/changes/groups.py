@@ -225,7 +225,7 @@ def _alike(
     waiting, rejected = trials.cache.groups.members(group.key).unplaced(), _first_rejected(decision)
     if rejected is None or len(waiting) > _MEMBERS_EDITED or any(each.raw is None for each in waiting):
         return
-    for text, changed, _ in _options(trials, framework, decision, rejected):
+    for text, changed in _options(trials, framework, decision, rejected):
         members = [_with_spec_of(changed, each, rejected) for each in waiting]
         if None in members:
             continue
@@ -252,7 +252,7 @@ def _options(trials: Trials, framework: Framework, decision: GangRejection, reje
             plugins = [name for name, mask in verdicts.rejects.items() if mask[row]]
             if plugins and plugins != [NodeResourcesFit.name]:
                 options = combined(framework, rejected, trials.cache.node_at(row), plugins)
-                found += [option for option in options if option not in found and not option.last_resort]
+                found += [option for option in options if option not in found]
     return found
 
 
@@ -270,8 +270,8 @@ def _with_spec_of(changed: Mapping[str, Any], member: PodInfo, model: PodInfo) -
 def _members_with_less(
     waiting: Sequence[PodInfo], less: Mapping[str, int], parts: int
 ) -> Sequence[tuple[str, PodInfo]] | None:
-    """The members with requests that are smaller by `parts` of the _PARTS of `less`; None if a member does not request
-    that much.
+    """The members with requests that are smaller by `parts` of the _PARTS of `less`; None if nothing would
+    be left of a member's request.
     """
     amounts = {resource: -(-amount * parts // _PARTS) for resource, amount in less.items()}
     found = []
@@ -280,7 +280,7 @@ def _members_with_less(
             change = with_less(pod, amounts)
         except (InvalidObjectError, AttributeError, KeyError, TypeError):
             return None
-        if change is None or change.last_resort:
+        if change is None:
             return None
         found.append((change.text, parse_pod(change.raw, keep_raw=True)))
     return found

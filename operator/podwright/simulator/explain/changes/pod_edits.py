@@ -23,11 +23,7 @@ def combined(framework: Framework, pod: PodInfo, node: NodeInfo, plugins: Sequen
     changes = [PodChange("", editable(pod))]
     for name in plugins:
         changes = [
-            PodChange(
-                f"{made.text} and {more.text}" if made.text else more.text,
-                more.raw,
-                made.last_resort or more.last_resort,
-            )
+            PodChange(f"{made.text} and {more.text}" if made.text else more.text, more.raw)
             for made in changes
             for more in _changes(framework.plugins.get(name), made, node)
         ][:OPTIONS]

@@ -72,7 +72,6 @@ class Search:
             any_found = True
             yield change
         if not any_found:
-            yield from islice(self._of_pod(last_resort=True), 1)
             yield from islice(self._of_empty_volumes(), 1)
 
     def _all(self) -> Iterator[Change]:
@@ -114,8 +113,7 @@ class Search:
 
     # The pod
 
-    def _of_pod(self, *, last_resort: bool = False) -> Iterator[Change]:
-        """`last_resort`: also changes with which the pod hardly makes sense, such as to request no CPU at all."""
+    def _of_pod(self) -> Iterator[Change]:
         known: list[PodChange] = []
         helped: list[set[str]] = []
         """The plugins for which a change was found. A farther node that they and others reject needs a greater one."""
@@ -124,7 +122,7 @@ class Search:
             if any(each <= {*plugins} for each in helped):
                 continue
             for option in combined(self._framework, self._pod, self._node(row), plugins):
-                if option in known or self._spent or (option.last_resort and not last_resort):
+                if option in known or self._spent:
                     continue
                 known.append(option)
                 change = tried(self._trials, self._pod, option.text, option.raw)
