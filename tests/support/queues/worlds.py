@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.selectors import EVERYTHING, parse_label_selector
 from podwright.core.queue.fair_pods import FairPods
 from podwright.core.queue.queued_pod import QueuedPod
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
@@ -19,6 +21,7 @@ from podwright.core.state.transaction import CacheTransaction
 from support.objects.builders import make_node, make_pod
 
 GPU = "nvidia.com/gpu"
+TEAM_A = parse_label_selector({"matchLabels": {"team": "a"}}, "")
 NAMES = ("a", "b", "c", "d", "e", "f")
 
 
@@ -33,6 +36,8 @@ class QueuedWorld:
         self.queues.pending = self.waiting.values
         self.active = FairPods(self.queues)
         self.count = 0
+        self.labels: dict[str, Mapping[str, str]] = {}
+        """By uid: the labels with which pods got their node."""
         self.allowed: Counter[tuple[str, str]] = Counter()
         """By queue and resource: how much of it edits of queues have left above the limit."""
         for number in range(3):
@@ -41,7 +46,13 @@ class QueuedWorld:
     def step(self) -> None:
         """Changes something."""
         changes = (self.create, self.create, self.place, self.place, self.leave, self.retry, self.edit, self.drop)
-        more = (self.try_out, self.relabel, self.restart, lambda: self.set_node(self.random.randrange(3)))
+        more = (
+            self.try_out,
+            self.relabel,
+            self.relabel_pod,
+            self.restart,
+            lambda: self.set_node(self.random.randrange(3)),
+        )
         self.random.choice((*changes, *changes, *more))()
 
     # What may happen
@@ -67,6 +78,7 @@ class QueuedWorld:
             return
         if self.queues.bound(queued.pod) is None:
             self.cache.assume(queued.pod, self.random.choice(nodes))
+            self.labels[queued.uid] = queued.pod.labels
             if self.random.random() < 0.2:
                 self.cache.forget(queued.uid)
                 self._activate(queued.pod)
@@ -104,7 +116,8 @@ class QueuedWorld:
         state: Any = self.random.choice(("Open",) * 8 + ("Hold", "Drain", "Closed"))
         name, priority = self.random.choice(NAMES), self.random.choice((100, 200))
         lending = {GPU: self.random.randrange(3)} if self.random.random() < 0.2 else {}
-        self.queues.set(QueueRules(name, parent, priority, quotas, state, lending=lending))
+        team = self.random.choice((EVERYTHING, EVERYTHING, TEAM_A))
+        self.queues.set(QueueRules(name, parent, priority, quotas, state, namespaces=team, lending=lending))
         self._edited()
 
     def drop(self) -> None:
@@ -114,8 +127,16 @@ class QueuedWorld:
 
     def relabel(self) -> None:
         labels = {QUEUE_LABEL: self.random.choice(NAMES)} if self.random.random() < 0.5 else {}
+        labels["team"] = self.random.choice("ab")
         self.cache.set_object("Namespace", {"metadata": {"name": "default", "labels": labels}})
         self._edited()
+
+    def relabel_pod(self) -> None:
+        """Somebody gives a pod on a node other labels."""
+        placed = [pod.on(info.name) for info in self.cache.nodes.values() for pod in info.pods.values()]
+        if placed:
+            pod = self.random.choice(placed)
+            self.cache.set_pod(replace(pod, labels={QUEUE_LABEL: self.random.choice(NAMES)}))
 
     def set_node(self, number: int) -> None:
         if self.random.random() < 0.3:
@@ -144,6 +165,7 @@ class QueuedWorld:
             if info.node is not None:
                 self.cache.set_node(info.node)
             for pod in info.pods.values():
+                self.labels[pod.uid] = pod.labels
                 self.cache.set_pod(pod.on(info.name))
         for each in rules.values():
             self.queues.set(each)
@@ -165,14 +187,33 @@ class QueuedWorld:
     # What must hold
 
     def check(self) -> None:
-        if not self.queues.active:
+        if not self.queues.active:  # the first queue sees all pods anew
+            self.labels = {pod.uid: pod.labels for info in self.cache.nodes.values() for pod in info.pods.values()}
             return
+        self.check_membership()
         self.check_usage()
         for name, resource, over in self._over_limits(self._held()):
             assert over <= self.allowed[name, resource], f"{name} is above its limit of {resource}"
         self.check_bounds()
         self.check_shares()
         self.check_order()
+
+    def check_membership(self) -> None:
+        """A pod belongs to the queue that its label names, or its namespace's label, if its namespace may use it."""
+        raw: Any = self.cache.store.get("Namespace", "default") or {"metadata": {}}
+        namespace = raw["metadata"].get("labels", {})
+        placed = [pod for info in self.cache.nodes.values() for pod in info.pods.values()]
+        labels = {
+            **{uid: pod.labels for uid, pod in self.waiting.items()},
+            **{pod.uid: self.labels[pod.uid] for pod in placed},
+        }
+        self.queues.names()
+        for pod in (*self.waiting.values(), *placed):
+            name = labels[pod.uid].get(QUEUE_LABEL) or namespace.get(QUEUE_LABEL, "")
+            rules = self.queues.get(name)
+            usable = rules is None or rules.namespaces.matches(namespace)
+            assert self.queues.queue_of(pod) == (name if usable else "")
+            assert not self.queues.names_queue(pod) or name
 
     def check_usage(self) -> None:
         held = self._held()
@@ -197,12 +238,13 @@ class QueuedWorld:
                 assert not over
                 assert not kept
                 assert not path or all(self._rules(name).state == "Open" for name in path)
-                assert bool(path) == bool(self.queues.queue_of(pod))
+                assert bool(path) == self.queues.names_queue(pod)
             elif bound.resource:
                 assert (bound.queue, bound.resource) in over | kept
                 assert bound.held == held[bound.queue, bound.resource]
             else:
                 inner = path and self.queues.children(path[0])
+                assert self.queues.names_queue(pod)
                 assert not path or inner or any(self._rules(name).state != "Open" for name in path)
 
     def check_shares(self) -> None:

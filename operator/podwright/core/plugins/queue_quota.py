@@ -60,4 +60,5 @@ class QueueQuota(Plugin, EnqueueExtensions):
         return None if pod is None or self._queues.lends_less else self._queues.top_of(pod)
 
     def _waits_below(self, pod: PodInfo) -> Iterable[str]:
-        return (self._queues.top_of(pod),)
+        top = self._queues.top_of(pod)
+        return (top,) if top else ()

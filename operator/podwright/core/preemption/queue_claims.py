@@ -418,9 +418,8 @@ class QueueClaim:
 
 
 def has_queue(cache: Cache, pod: PodInfo) -> bool:
-    """True if the pod has a queue, which may not exist."""
-    queues = queues_of(cache)
-    return queues.active and bool(queues.queue_of(pod))
+    """True if the pod names a queue, which may not exist, or which the pod may not be able to use."""
+    return queues_of(cache).names_queue(pod)
 
 
 def claim_of(

@@ -5,7 +5,7 @@ runs on them count by themselves. The intake of pending pods reports those that 
 label names, else the one that its policy chooses, else the one that the label of its namespace names.
 
 Invariants: what a queue holds is the sum over its placed pods and those below, in exact integers. If queues become
-invalid, the tree stays as it was when they last were valid. Read next: `tree`, `validity`.
+invalid, the tree stays as it was when they last were valid. Read next: `membership`, `tree`, `validity`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.quantity import MAX_INT64, NANO, canonical
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, PODS
 from podwright.core.objects.selectors import EVERYTHING, LabelSelector
+from podwright.core.queues.membership import LABEL, OUTSIDE, Membership, Source, same_selector
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import NO_QUOTA, Queue, QueueSpec, QueueTree, add_amounts
 from podwright.core.queues.validity import valid_specs
@@ -32,8 +33,7 @@ from podwright.core.state.cache import Cache
 
 QUEUE_QUOTA: Final = "QueueQuota"
 """The plugin in whose name bounds refuse pods."""
-QUEUE_LABEL: Final = "podwright.dev/queue"
-"""On a pod or a namespace: the name of its queue."""
+QUEUE_LABEL: Final = LABEL
 
 _PARTS: Final = 2**20
 """Dominant shares are compared in these parts of the capacity."""
@@ -41,7 +41,6 @@ _PARTS: Final = 2**20
 CLAIMS_AT_ONCE: Final = 32
 """The most pods that `due_claims` returns."""
 State = Literal["Open", "Hold", "Drain", "Closed"]
-Source = Literal["", "label", "policy", "namespace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ class Bound:
 
 @dataclass(slots=True)
 class _Pods:
-    """The pods of one queue, whether it exists or not, and their sums by resource."""
+    """The pods of one queue, whether it exists or not, or those that may not use it, and their sums by resource."""
 
     placed: dict[str, PodInfo] = field(default_factory=dict)
     waiting: dict[str, PodInfo] = field(default_factory=dict)
@@ -101,8 +100,6 @@ class Queues:
         """True if there is any queue. Without one, nothing is counted and nothing forbidden."""
         self.changes = 0
         """Rises with each change of a queue."""
-        self.choice_by_policy: Callable[[PodInfo], str] | None = None
-        """The queue that a pod's policy chooses, or "". Whoever knows policies sets it."""
         self.pending: Callable[[], Iterable[PodInfo]] = tuple
         """All pending pods, for the moment when the first queue is added. Whoever knows them sets it."""
         self._cache = cache
@@ -117,12 +114,14 @@ class Queues:
         self._placed_in: dict[str, str] = {}
         self._waiting_in: dict[str, str] = {}
         self._nominated_in: dict[str, str] = {}
-        self._of_namespace: dict[str, str] = {}
+        self._membership = Membership(cache)
         self._shut: frozenset[str] = frozenset()
         """The queues in which no pod may start, because of their state or that of one above."""
         self._attached = False
         self._turn = 0
         self._regrouped = 0
+        self._due: set[str | None] = set()
+        """The namespaces whose pods may belong to other queues now. None: all."""
         self._touched: set[str] = set()
         self._listeners: list[Callable[[], None]] = []
         compact_regularly(self)
@@ -179,9 +178,11 @@ class Queues:
             self._cache.detach(self)
             self._cache.groups.also_told.remove(self)
             del self._cache.refusals[QUEUE_QUOTA]
-            for known in (self._below, self._valid, self._pods, self._placed_in, self._waiting_in, self._of_namespace):
+            for known in (self._below, self._valid, self._pods, self._placed_in, self._waiting_in):
                 known.clear()
+            self._membership.clear()
             self._touched.clear()
+            self._due.clear()
         self._changed()
 
     def listen(self, callback: Callable[[], None]) -> None:
@@ -201,19 +202,33 @@ class Queues:
 
     # Pods
 
+    @property
+    def choice_by_policy(self) -> Callable[[PodInfo], str] | None:
+        """The queue that a pod's policy chooses, or "". Whoever knows policies sets it."""
+        return self._membership.choice_by_policy
+
+    @choice_by_policy.setter
+    def choice_by_policy(self, choice: Callable[[PodInfo], str] | None) -> None:
+        self._membership.choice_by_policy = choice
+
     def queue_of(self, pod: PodInfo) -> str:
-        """The name of the pod's queue, which may not exist; empty if it has none."""
-        found = self._placed_in.get(pod.uid) or self._waiting_in.get(pod.uid)
-        return found or self._find(pod)[0]
+        """The name of the pod's queue, which may not exist; empty if it has none, or may not use the one that it names."""
+        found = self._set_of(pod)
+        return "" if found.endswith(OUTSIDE) else found
+
+    def names_queue(self, pod: PodInfo) -> bool:
+        """True if a queue decides when the pod may start, which it may not be able to use."""
+        return self.active and bool(self._set_of(pod))
 
     def source_of(self, pod: PodInfo) -> Source:
         """What names the pod's queue."""
-        return self._find(pod)[1]
+        return self._membership.named_by(pod)[1]
 
     def add_waiting(self, pod: PodInfo) -> None:
         """Adds or replaces a pending pod."""
         self.remove_waiting(pod.uid)
-        name = self._find(pod)[0]
+        self._membership.waits(pod)
+        name = self._membership.of(pod)
         if name:
             self._waiting_in[pod.uid] = name
             self._pods.setdefault(name, _Pods()).waiting[pod.uid] = pod
@@ -244,22 +259,8 @@ class Queues:
 
     def regroup(self, namespace: str | None = None) -> None:
         """Finds the queues of these pods again, because something else may name them now. None: of all pods."""
-        if not self.active:
-            return
-        placed = [
-            (pod, info.slot)
-            for info in self._cache.nodes.values()
-            for pod in info.pods.values()
-            if namespace in (None, pod.namespace) and self._find(pod)[0] != self._placed_in.get(pod.uid, "")
-        ]
-        self._regrouped += 1
-        for pod, slot in placed:
-            self.pod_removed(pod, slot)
-            self.pod_added(pod, slot)
-        for pod in self.pending():
-            if namespace in (None, pod.namespace):
-                self.add_waiting(pod)
-        self._cache.nominator.add_again()
+        if self.active:
+            self._due.add(namespace)
 
     # What queues have
 
@@ -362,17 +363,18 @@ class Queues:
 
     def bound(self, pod: PodInfo) -> Bound | None:
         """What forbids the pod to start now; None if nothing does, or if the pod has no queue or has a node."""
-        name = self.queue_of(pod)
-        if not name or not self.active or pod.uid in self._placed_in:
+        if not self.active or pod.uid in self._placed_in:
             return None
-        queue = self._built().get(name)
+        tree = self._built()
+        found = self._set_of(pod)
+        name = found.removesuffix(OUTSIDE)
+        if not name:
+            return None
+        queue = tree.get(name)
         if queue is None:
             problem = self._problems.get(name)
             return Bound(name, f"queue {name} {'does not exist' if problem is None else f'is invalid: {problem}'}")
-        rules = self._valid[name]
-        if rules.namespaces is not EVERYTHING and not rules.namespaces.matches(
-            self._cache.namespace_labels(pod.namespace)
-        ):
+        if found != name:
             return Bound(name, f"namespace {pod.namespace} may not use queue {name}")
         if queue.children:
             return Bound(name, f"queue {name} has queues below it, so no pods start in it")
@@ -483,16 +485,17 @@ class Queues:
 
     def order_key(self, name: str) -> tuple[bool, bool, int, int]:
         """Sorts queues with the same parent: first those under their share, then those under their guarantee, then by
-        priority, then by dominant share. Reads the shares as they were last computed.
+        priority, then by dominant share. Reads the shares as they were last computed. What its pods ask for of a
+        resource of which there is nothing tells queues apart only if they ask for nothing else.
         """
         queue = self._queue(name)
         held, share, quotas = queue.held, queue.share, queue.spec.quotas
+        most = self._built().top.share
         above_share = above_guarantee = False
-        for resource in queue.asked:
+        for resource in [each for each in queue.asked if most.get(each)] or queue.asked:
             has, guarantee = held.get(resource, 0), quotas.get(resource, NO_QUOTA).guarantee
             above_share = above_share or has >= share.get(resource, 0)
             above_guarantee = above_guarantee or UNBOUNDED != guarantee <= has
-        most = self._built().top.share
         dominant = max((amount * _PARTS // (most.get(resource) or 1) for resource, amount in held.items()), default=0)
         return above_share, above_guarantee, -queue.spec.priority, dominant
 
@@ -501,6 +504,7 @@ class Queues:
     @property
     def structure(self) -> int:
         """Rises when the queues of pods, or where they are in the tree, may have changed."""
+        self._built()
         return self.changes + self._regrouped
 
     def turn_path(self, pod: PodInfo) -> Sequence[str]:
@@ -529,7 +533,8 @@ class Queues:
     # PlacementObserver
 
     def pod_added(self, pod: PodInfo, _slot: int) -> None:
-        name, uid = self._find(pod)[0], pod.uid
+        self._membership.arrives(pod)
+        name, uid = self._membership.of(pod), pod.uid
         if not name:
             return
         asks = self._waiting_in.get(uid) == name and self._demands_alike(name, pod)
@@ -542,6 +547,7 @@ class Queues:
 
     def pod_removed(self, pod: PodInfo, _slot: int) -> None:
         uid = pod.uid
+        self._membership.leaves(pod)
         name = self._placed_in.pop(uid, "")
         if not name:
             return
@@ -556,25 +562,46 @@ class Queues:
         """The capacity is read from the table of nodes."""
 
     def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
-        queue = labels.get(QUEUE_LABEL, "")
-        if queue == self._of_namespace.get(name, ""):
-            return
-        if queue:
-            self._of_namespace[name] = queue
-        else:
-            del self._of_namespace[name]
-        if self._attached:
+        if self._membership.label(name, labels) and self._attached:
             self.regroup(name)
 
     # Internals
 
-    def _find(self, pod: PodInfo) -> tuple[str, Source]:
-        if name := pod.labels.get(QUEUE_LABEL):
-            return name, "label"
-        if self.choice_by_policy is not None and (name := self.choice_by_policy(pod)):
-            return name, "policy"
-        name = self._of_namespace.get(pod.namespace, "")
-        return name, "namespace" if name else ""
+    def _set_of(self, pod: PodInfo) -> str:
+        """The name of the set in which the pod counts: see `Membership.of`."""
+        return self._placed_in.get(pod.uid) or self._waiting_in.get(pod.uid) or self._membership.of(pod)
+
+    def _regroup(self) -> None:
+        """Counts pods in other queues that belong to these now."""
+        due, self._due = self._due, set()
+        self._regrouped += 1
+        placed = [
+            (pod, info.slot)
+            for info in self._cache.nodes.values()
+            for pod in info.pods.values()
+            if (None in due or pod.namespace in due) and self._membership.of(pod) != self._placed_in.get(pod.uid, "")
+        ]
+        self._group_again(placed, [pod for pod in self.pending() if None in due or pod.namespace in due])
+
+    def _regroup_queue(self, name: str) -> None:
+        """The same for the pods that name a queue, because other namespaces may use it."""
+        self._regrouped += 1
+        pods = [pods for each in (name, name + OUTSIDE) if (pods := self._pods.get(each)) is not None]
+        placed = [
+            (info.pods[uid], info.slot)
+            for each in pods
+            for uid in each.placed
+            if (info := self._cache.placement(uid)) is not None
+        ]
+        self._group_again(placed, [pod for each in pods for pod in each.waiting.values()])
+
+    def _group_again(self, placed: Sequence[tuple[PodInfo, int]], waiting: Sequence[PodInfo]) -> None:
+        for pod, slot in placed:
+            self.pod_removed(pod, slot)
+            self.pod_added(pod, slot)
+        for pod in waiting:
+            self.add_waiting(pod)
+        self._cache.nominator.add_again()
 
     def _changed(self) -> None:
         self.changes += 1
@@ -585,26 +612,38 @@ class Queues:
     def _built(self) -> QueueTree:
         """The tree of the valid queues, with what their pods request and hold."""
         if self._tree is None:
-            self._valid, self._problems = valid_specs(self._declared, {**self._remembered, **self._valid})
-            tree = self._tree = QueueTree(self._valid.values(), {})
-            shut = [name for name, rules in self._valid.items() if rules.state != "Open"]
-            self._shut = tree.below(shut) if shut else frozenset()
-            for name, rules in self._valid.items():
-                kept = {
-                    resource: quota.guarantee - lent
-                    for resource, lent in rules.lending.items()
-                    if (quota := rules.quotas.get(resource, NO_QUOTA)).guarantee > lent >= 0
-                }
-                if kept:
-                    tree.keep(name, kept)
-            for name, pods in self._pods.items():
-                if name in tree:
-                    tree.add_held(name, tree.tracked(pods.held))
-                    tree.add_going(name, tree.tracked(pods.going))
-                    tree.add_promised(name, tree.tracked(pods.promised))
-                    if self._open(tree, name):
-                        tree.add_asked(name, tree.tracked(pods.asked))
+            self._build()
+        if self._due:
+            self._regroup()
+        assert self._tree is not None, "it was built"
         return self._tree
+
+    def _build(self) -> None:
+        self._valid, self._problems = valid_specs(self._declared, {**self._remembered, **self._valid})
+        tree = self._tree = QueueTree(self._valid.values(), {})
+        shut = [name for name, rules in self._valid.items() if rules.state != "Open"]
+        self._shut = tree.below(shut) if shut else frozenset()
+        for name, rules in self._valid.items():
+            kept = {
+                resource: quota.guarantee - lent
+                for resource, lent in rules.lending.items()
+                if (quota := rules.quotas.get(resource, NO_QUOTA)).guarantee > lent >= 0
+            }
+            if kept:
+                tree.keep(name, kept)
+        for name, pods in self._pods.items():
+            if name in tree:
+                tree.add_held(name, tree.tracked(pods.held))
+                tree.add_going(name, tree.tracked(pods.going))
+                tree.add_promised(name, tree.tracked(pods.promised))
+                if self._open(tree, name):
+                    tree.add_asked(name, tree.tracked(pods.asked))
+        for name, namespaces in [
+            *((name, rules.namespaces) for name, rules in self._valid.items()),
+            *((name, EVERYTHING) for name in self._membership.restricted - self._valid.keys()),
+        ]:
+            if self._membership.select(name, namespaces):
+                self._regroup_queue(name)
 
     def _queue(self, name: str) -> Queue:
         queue = self._built().get(name)
@@ -618,8 +657,9 @@ class Queues:
 
     def _demands_alike(self, name: str, pod: PodInfo) -> bool:
         """True if the pod is the same part of its queue's demand while it waits and when it is placed."""
-        waiting = self._pods[name].waiting[pod.uid]
-        return waiting.requests is pod.requests and not waiting.gates and self._open(self._built(), name)
+        waiting, tree = self._pods[name].waiting[pod.uid], self._tree
+        alike = waiting.requests is pod.requests and not waiting.gates
+        return alike and tree is not None and self._open(tree, name)
 
     def _hold(self, name: str, pod: PodInfo, sign: int, *, demand: bool) -> None:
         amounts, tree = {r: sign * amount for r, amount in amounts_of(pod).items()}, self._tree
@@ -674,10 +714,7 @@ def queues_of(cache: Cache) -> Queues:
 
 def _alike(before: QueueRules, after: QueueRules) -> bool:
     """True if two versions of a queue say the same. Selectors are compared by what they require."""
-    one, other = before.namespaces, after.namespaces
-    return (one.nothing, one.requirements) == (other.nothing, other.requirements) and before == replace(
-        after, namespaces=one
-    )
+    return same_selector(before.namespaces, after.namespaces) and before == replace(after, namespaces=before.namespaces)
 
 
 def amount_text(resource: str, amount: int) -> str:

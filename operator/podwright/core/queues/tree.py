@@ -162,6 +162,8 @@ class QueueTree:
 
     def set_capacity(self, capacity: Mapping[str, int]) -> None:
         """Shares out these amounts from now on: whole units by resource."""
+        if any(bool(self.top.share.get(name)) != bool(amount) for name, amount in capacity.items()):
+            self.moved.update(self._queues)
         self.top.stale.update(name for name, amount in capacity.items() if self.top.share.get(name) != amount)
         self.top.share = dict(capacity)
 

@@ -25,9 +25,9 @@ class Teams(Harness):
             self.queues.set(QueueRules(name, parent, priority, {GPU: quota}))
         self.queue.order_by(self.queues)
 
-    def submit(self, name, queue, priority=0):
+    def submit(self, name, queue, priority=0, requests=None):
         labels = {QUEUE_LABEL: queue} if queue else {}
-        pod = parse_pod(make_pod(name, labels=labels, requests={GPU: "1"}, priority=priority))
+        pod = parse_pod(make_pod(name, labels=labels, requests=requests or {GPU: "1"}, priority=priority))
         self.cache.groups.add_waiting(pod)
         self.queue.add(pod)
 
@@ -55,6 +55,21 @@ def test_a_queue_under_its_share_goes_before_one_of_higher_priority_above_its_sh
         teams.submit(f"high{number}", "high")
         teams.submit(f"low{number}", "low")
     assert teams.schedule() == ["high0", "low0", "low1", "high1"]
+
+
+def test_a_pod_that_asks_for_what_the_cluster_does_not_have_does_not_put_its_queue_last():
+    teams = Teams(a=("", 200, Quota()), b=("", 100, Quota()))
+    teams.queues.set(QueueRules("c", "", 100, {"example.com/fpga": Quota(), GPU: Quota()}))
+    teams.submit("b0", "b")
+    teams.submit("c0", "c")
+    teams.submit("a0", "a")
+    teams.submit("a1", "a", requests={"example.com/fpga": "1"})
+    assert teams.queue.pop().pod.name == "a0"
+    teams.submit("c1", "c", requests={"example.com/fpga": "1"})
+    teams.queue.delete("default/c0")
+    teams.cache.groups.remove_waiting("default/c0")
+    assert teams.queue.pop().pod.name == "a1"
+    assert [teams.queue.pop().pod.name for _ in range(2)] == ["b0", "c1"]
 
 
 def test_shares_are_compared_at_each_level_from_the_top():

@@ -1,0 +1,119 @@
+"""Membership: the queue to which a pod belongs.
+
+A pod names a queue by its label, else its policy does, else the label of its namespace. It belongs to that queue if its
+namespace may use it, and otherwise to none: it may not start, and what it holds counts for no queue. Of a pod with a
+node, the labels with which it got the node count, so that nobody escapes a quota, or fills that of others, by a new label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from typing import Final, Literal
+
+from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.pod import LabelSet, PodInfo
+from podwright.core.objects.selectors import EVERYTHING, LabelSelector
+from podwright.core.state.cache import Cache
+
+LABEL: Final = "podwright.dev/queue"
+"""On a pod or a namespace: the name of its queue."""
+OUTSIDE: Final = "/"
+"""Ends the name of the set of pods that name a queue that their namespace may not use. No queue's name has it."""
+
+_NO_LABELS: Final[Mapping[str, str]] = {}
+Source = Literal["", "label", "policy", "namespace"]
+
+
+class Membership:
+    """See the module."""
+
+    def __init__(self, cache: Cache) -> None:
+        self.choice_by_policy: Callable[[PodInfo], str] | None = None
+        """The queue that a pod's policy chooses, or ""."""
+        self._cache = cache
+        self._of_namespace: dict[str, Mapping[str, str]] = {}
+        """The labels of namespaces that have any."""
+        self._selectors: dict[str, LabelSelector] = {}
+        """By queue that not all namespaces may use: those that may."""
+        self._labels: dict[str, LabelSet] = {}
+        """By uid of pods with a node whose labels have changed there: those with which they got it."""
+        self._left: PodInfo | None = None
+        """The pod that left its node last. If it comes back at once, it has changed."""
+        compact_regularly(self)
+
+    def named_by(self, pod: PodInfo) -> tuple[str, Source]:
+        """The queue that the pod, its policy or its namespace names, which may not exist, and which of them does."""
+        if self._labels and pod.node_name and (labels := self._labels.get(pod.uid)) is not None:
+            pod = replace(pod, labels=labels)
+        if name := pod.labels.get(LABEL):
+            return name, "label"
+        if self.choice_by_policy is not None and (name := self.choice_by_policy(pod)):
+            return name, "policy"
+        name = self._of_namespace.get(pod.namespace, _NO_LABELS).get(LABEL, "")
+        return name, "namespace" if name else ""
+
+    def of(self, pod: PodInfo) -> str:
+        """The pod's queue; with OUTSIDE at its end if the pod's namespace may not use it. Empty if it has none."""
+        name = self.named_by(pod)[0]
+        selector = self._selectors.get(name) if self._selectors else None
+        if selector is not None and not selector.matches(self._of_namespace.get(pod.namespace, _NO_LABELS)):
+            return name + OUTSIDE
+        return name
+
+    def select(self, queue: str, namespaces: LabelSelector) -> bool:
+        """These namespaces may use the queue. Returns whether that is new."""
+        if same_selector(self._selectors.get(queue, EVERYTHING), namespaces):
+            return False
+        if same_selector(namespaces, EVERYTHING):
+            del self._selectors[queue]
+        else:
+            self._selectors[queue] = namespaces
+        return True
+
+    @property
+    def restricted(self) -> AbstractSet[str]:
+        """The queues that not all namespaces may use."""
+        return self._selectors.keys()
+
+    def label(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Tells the labels of a namespace. Returns whether its pods may belong to other queues now."""
+        before = self._of_namespace.get(namespace, _NO_LABELS)
+        if labels:
+            self._of_namespace[namespace] = labels
+        else:
+            self._of_namespace.pop(namespace, None)
+        return before.get(LABEL) != labels.get(LABEL) or (bool(self._selectors) and before != labels)
+
+    def waits(self, pod: PodInfo) -> None:
+        """The pod has no node. Its labels may have changed since it was assumed on one."""
+        if self._left is not None and self._left.uid == pod.uid:
+            self._left = None
+
+    def arrives(self, pod: PodInfo) -> None:
+        """The pod has a node."""
+        left = self._left
+        if left is not None and left.uid == pod.uid and left.labels is not pod.labels:
+            self._labels.setdefault(pod.uid, left.labels)
+
+    def leaves(self, pod: PodInfo) -> None:
+        """The pod has no node any more, or changes there."""
+        self._left = pod
+
+    def clear(self) -> None:
+        """Forgets all pods, namespaces and queues."""
+        for known in (self._of_namespace, self._selectors, self._labels):
+            known.clear()
+        self._left = None
+
+    def compact(self) -> None:
+        """Drops what is known of pods that are gone."""
+        self._left = None
+        for uid in [uid for uid in self._labels if self._cache.placement(uid) is None]:
+            del self._labels[uid]
+
+
+def same_selector(one: LabelSelector, other: LabelSelector) -> bool:
+    """True if two selectors require the same."""
+    return (one.nothing, one.requirements) == (other.nothing, other.requirements)

@@ -1,0 +1,117 @@
+"""Pods count in the queue that they name only if their namespace may use it, and new labels move no running pod."""
+
+from dataclasses import replace
+
+import pytest
+
+from podwright.core.objects.compaction import compact_all
+from podwright.core.objects.node import parse_node
+from podwright.core.objects.pod import parse_pod
+from podwright.core.objects.selectors import parse_label_selector
+from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
+from podwright.core.queues.tree import Quota
+from podwright.core.state.cache import Cache
+from podwright.core.state.transaction import CacheTransaction
+from support.objects.builders import make_node, make_pod
+
+GPU = "nvidia.com/gpu"
+TEAM_RED = parse_label_selector({"matchLabels": {"team": "red"}}, "")
+
+
+def label_namespace(cache, name, **labels):
+    cache.set_object("Namespace", {"metadata": {"name": name, "labels": labels}})
+
+
+@pytest.fixture
+def cache():
+    made = Cache()
+    for name in ("n0", "n1"):
+        made.set_node(parse_node(make_node(name, allocatable={GPU: "4"})))
+    label_namespace(made, "red", team="red")
+    return made
+
+
+@pytest.fixture
+def queues(cache):
+    made = queues_of(cache)
+    made.set(QueueRules("red", namespaces=TEAM_RED, quotas={GPU: Quota(limit=4)}))
+    made.set(QueueRules("blue", quotas={GPU: Quota()}))
+    return made
+
+
+def a_pod(name, queue="red", namespace="stranger"):
+    raw = make_pod(name, namespace=namespace, labels={QUEUE_LABEL: queue} if queue else {}, requests={GPU: "1"})
+    return parse_pod(raw)
+
+
+def shares(queues):
+    return {name: dict(queues.share(name)).get(GPU, 0) for name in ("red", "blue")}
+
+
+def test_waiting_pods_of_a_namespace_that_may_not_use_the_queue_change_no_share(cache, queues):
+    for number in range(8):
+        queues.add_waiting(a_pod(f"blue{number}", "blue"))
+    before = shares(queues)
+    for number in range(20):
+        queues.add_waiting(a_pod(f"stranger{number}"))
+    stranger = a_pod("stranger0")
+    assert shares(queues) == before == {"red": 0, "blue": 8}
+    assert queues.bound(stranger).message == "namespace stranger may not use queue red"
+    assert (queues.queue_of(stranger), queues.turn_path(stranger)) == ("", ())
+    assert queues.names_queue(stranger)
+
+
+def test_a_running_pod_of_such_a_namespace_fills_no_quota(cache, queues):
+    for number in range(4):
+        cache.set_pod(a_pod(f"stranger{number}").on("n0"))
+    assert queues.usage("red") == {}
+    assert queues.bound(a_pod("own", namespace="red")) is None
+    assert queues.capacity() == {GPU: 4}
+
+
+@pytest.mark.parametrize("before, after", [("blue", "red"), ("red", "blue"), ("", "blue"), ("blue", "")])
+def test_a_new_label_moves_no_running_pod(cache, queues, before, after):
+    running = a_pod("a", before, "red").on("n0")
+    cache.set_pod(running)
+    usage = {name: dict(queues.usage(name)) for name in ("red", "blue")}
+    relabelled = replace(running, labels=a_pod("a", after).labels)
+    cache.set_pod(relabelled)
+    assert {name: dict(queues.usage(name)) for name in ("red", "blue")} == usage
+    compact_all()
+    with CacheTransaction(cache) as transaction:
+        transaction.remove([relabelled])
+        assert not any(queues.usage(name) for name in usage)
+    assert {name: dict(queues.usage(name)) for name in usage} == usage
+    node = cache.nodes["n0"].node
+    cache.remove_node("n0")
+    cache.set_node(node)
+    assert {name: dict(queues.usage(name)) for name in usage} == usage
+    cache.remove_pod(running.uid)
+    assert not any(queues.usage(name) for name in usage)
+
+
+def test_a_pod_that_lost_its_node_belongs_to_the_queue_of_its_new_label(cache, queues):
+    cache.assume(a_pod("a", "blue", "red"), "n0")
+    cache.forget("red/a")
+    queues.add_waiting(a_pod("a", "red", "red"))
+    cache.assume(a_pod("a", "red", "red"), "n0")
+    assert (queues.usage("red"), queues.usage("blue")) == ({GPU: 1}, {})
+
+
+def test_pods_join_and_leave_a_queue_when_their_namespace_or_the_queue_changes(cache, queues):
+    waiting = a_pod("waiting")
+    queues.pending = lambda: [waiting]
+    queues.add_waiting(waiting)
+    cache.set_pod(a_pod("running").on("n0"))
+    label_namespace(cache, "stranger", team="red")
+    assert (queues.usage("red"), queues.waiting("red")) == ({GPU: 1}, {GPU: 1})
+    label_namespace(cache, "stranger", team="green")
+    assert (queues.usage("red"), queues.waiting("red")) == ({}, {})
+    queues.set(QueueRules("red", quotas={GPU: Quota(limit=4)}))
+    assert (queues.usage("red"), queues.waiting("red")) == ({GPU: 1}, {GPU: 1})
+    queues.set(QueueRules("red", quotas={GPU: Quota(limit=4)}, namespaces=TEAM_RED))
+    assert (queues.usage("red"), queues.waiting("red")) == ({}, {})
+    queues.remove("red")
+    assert queues.bound(waiting).message == "queue red does not exist"
+    queues.set(QueueRules("red", quotas={GPU: Quota(limit=4)}))
+    assert (queues.usage("red"), queues.waiting("red")) == ({GPU: 1}, {GPU: 1})
