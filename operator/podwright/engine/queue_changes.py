@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 
 from podwright.core.framework.cluster_events import QUEUE, Action, ClusterEvent
-from podwright.core.queues.queues import queues_of
+from podwright.core.queues.queues import Queues, queues_of
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.state import EngineState
 
@@ -28,10 +28,7 @@ class QueueChanges:
 
     def policies_changed(self) -> None:
         """Other policies may choose the queues of pods now."""
-        chosen = self._queues.choice_by_policy is not None
-        if chosen or self._policies.choose_queues:
-            self._queues.choice_by_policy = self._policies.queue_of if self._policies.choose_queues else None
-            self._queues.regroup()
+        let_policies_choose(self._queues, self._policies)
 
     def _changed(self) -> None:
         if self._queues.active is not self._ordered:
@@ -45,3 +42,10 @@ class QueueChanges:
         self._due = False
         self._queue.move(ClusterEvent(QUEUE, Action.UPDATE_OTHER))
         self._wake()
+
+
+def let_policies_choose(queues: Queues, policies: ActivePolicies) -> None:
+    """Policies that choose queues do so from now on, after any of them has changed."""
+    if queues.choice_by_policy is not None or policies.choose_queues:
+        queues.choice_by_policy = policies.queue_of if policies.choose_queues else None
+        queues.regroup()

@@ -15,6 +15,7 @@ from typing import Any, Final
 from podwright.api.configuration.signals import Signals, parse_signals
 from podwright.api.local_policy import LOCAL_KIND
 from podwright.api.scheduler_policy import GROUP, KIND, PODWRIGHT_SCHEDULER_NAME, VERSION
+from podwright.api.scheduling_queue import QUEUE_KIND
 from podwright.core.framework.args import ArgsError, decode
 from podwright.core.framework.validation import describe
 from podwright.core.objects.errors import InvalidObjectError
@@ -172,7 +173,7 @@ def _objects(given: _Surroundings, path: Path, where: str) -> Iterator[Raw]:
             found = read_manifests(str(path.parent / str(entry)))
         except ManifestError as error:
             raise SuiteError(f"{path}: {where}policies[{index}]: {error}") from error
-        yield from (raw for raw in found if raw["kind"] in (KIND, LOCAL_KIND))
+        yield from (raw for raw in found if raw["kind"] in (KIND, LOCAL_KIND, QUEUE_KIND))
     for raw in given.nodes:
         yield _node(raw)
     for index, raw in enumerate(given.objects):

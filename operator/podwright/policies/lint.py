@@ -1,6 +1,8 @@
 """Checks policy files offline, with the operator's own code: what the operator would refuse is an error, with its place
 in the file.
 
+A SchedulingQueue is checked by itself, and with those of the same files as a tree.
+
 A LocalSchedulerPolicy is checked against the SchedulerPolicies of the same files that would bound it. If there are
 none, the delegation is not checked, and a note says so.
 """
@@ -19,12 +21,16 @@ from podwright.api.local_policy import LOCAL_KIND, LocalPolicy, parse_local_poli
 from podwright.api.policy_result import problem_of
 from podwright.api.policy_set import PolicySet
 from podwright.api.scheduler_policy import GROUP, KIND, PolicyError, parse_policy
+from podwright.api.scheduling_queue import QUEUE_KIND, parse_queue
 from podwright.api.spec.delegation import NodeField
 from podwright.api.spec.strategy import DelegatedStrategy
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.validation import Problem
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.similar_names import did_you_mean, similar_name
+from podwright.core.queues.queues import QueueRules
+from podwright.core.queues.validity import valid_specs
 from podwright.kube.bounded_files import read_at_most
 from podwright.policies.findings import Finding, Level
 from podwright.policies.positions import Place, Position, positions, repeated_keys
@@ -38,6 +44,7 @@ _PLACE: Final = re.compile(r":(\d+): ")
 _YAML_PLACE: Final = re.compile(r"line (\d+), column (\d+)")
 _EXCEEDS: Final = "NotAllowed"
 """The reason of errors about what is not delegated."""
+_KINDS: Final = (KIND, LOCAL_KIND, QUEUE_KIND)
 _UNBOUNDED: Final = {
     "strategies": list(get_args(DelegatedStrategy)),
     "plugins": ["*"],
@@ -49,7 +56,7 @@ _UNBOUNDED: Final = {
 
 
 class _Policy:
-    """A policy of a file, with its position."""
+    """A policy or a queue of a file, with its position."""
 
     def __init__(self, raw: Manifest, file: str, position: Position) -> None:
         self.raw = raw
@@ -74,7 +81,7 @@ class _Policy:
 
 
 def lint(files: Iterable[str], options: LoadOptions) -> Sequence[Finding]:
-    """The findings about the policies of these files, ordered by place. Objects of other API groups are ignored. Raises
+    """The findings about the policies and queues of these files, ordered by place. Objects of other API groups are ignored. Raises
     OSError and ProfileError.
     """
     findings: list[Finding] = []
@@ -82,7 +89,7 @@ def lint(files: Iterable[str], options: LoadOptions) -> Sequence[Finding]:
     for file in files:
         _read(file, policies, findings)
     accepted = PolicySet(options.classes, options.features, settings=options.settings)
-    given = {KIND: 0, LOCAL_KIND: 0}
+    given = dict.fromkeys(_KINDS, 0)
     for policy in policies:
         given[policy.raw["kind"]] += 1
         if policy.raw["kind"] == KIND:
@@ -91,6 +98,7 @@ def lint(files: Iterable[str], options: LoadOptions) -> Sequence[Finding]:
         if policy.raw["kind"] == LOCAL_KIND:
             findings += _local_findings(policy, accepted, options, bounded=given[KIND] > 0)
     findings += _overlaps(policies, accepted)
+    findings += _queue_findings([policy for policy in policies if policy.raw["kind"] == QUEUE_KIND])
     return sorted(set(findings))
 
 
@@ -107,9 +115,9 @@ def _read(file: str, policies: list[_Policy], findings: list[Finding]) -> None:
         return
     for raw, position in zip(objects, found, strict=True):
         group = str(raw.get("apiVersion") or "").partition("/")[0]
-        name, ours = raw["kind"], raw["kind"] in (KIND, LOCAL_KIND)
+        name, ours = raw["kind"], raw["kind"] in _KINDS
         if group == GROUP and not ours:
-            problem = f"kind {name!r:.80} does not exist in {GROUP}{did_you_mean(name, (KIND, LOCAL_KIND))}"
+            problem = f"kind {name!r:.80} does not exist in {GROUP}{did_you_mean(name, _KINDS)}"
             findings.append(Finding(file, *position.at("kind").place, "error", "Kind", problem))
         elif ours and group != GROUP and _is_meant(group):
             actual = f"not {group!r:.80}" if group else "and its apiVersion is missing"
@@ -194,11 +202,36 @@ def _unbounded(local: LocalPolicy, accepted: PolicySet, options: LoadOptions) ->
     return compile_policy(source, options.classes, options.features, accepted.queue_sort, defined=defined)
 
 
+def _queue_findings(given: Sequence[_Policy]) -> Iterator[Finding]:
+    """The findings about the queues, each by itself, then as a tree. A parent that is in no file may be in the cluster."""
+    rules: dict[str, QueueRules] = {}
+    found: dict[str, _Policy] = {}
+    for each in given:
+        try:
+            queue = parse_queue(each.raw)
+        except InvalidObjectError as error:
+            cause = error.__cause__
+            yield from _errors(each, cause if isinstance(cause, PolicyError) else error)
+            continue
+        if queue.name in found:
+            yield each.finding("error", "Twice", "metadata.name", "another queue of these files has this name")
+        rules[queue.name], found[queue.name] = queue, each
+    named = {str(each.raw["metadata"].get("name")) for each in given if isinstance(each.raw.get("metadata"), dict)}
+    for queue in [*rules.values()]:
+        if queue.parent and queue.parent not in rules:
+            rules[queue.parent] = QueueRules(queue.parent)
+            if queue.parent not in named:
+                problem = f"whether queue {queue.parent!r} exists is not checked: it is in no file"
+                yield found[queue.name].finding("note", "Parent", "spec.parent", problem)
+    for name, problem_of_tree in valid_specs(rules, {})[1].items():
+        yield from _errors(found[name], problem_of_tree)
+
+
 def _errors(policy: _Policy, error: Exception) -> Iterator[Finding]:
     if isinstance(error, PolicyError):
         problems: Sequence[Problem] = error.problems
         reason: str = error.reason
-    elif isinstance(error, ProfileError):
+    elif isinstance(error, (ProfileError, InvalidObjectError)):
         problems, reason = [(error.where, error.problem)], "Invalid"
     else:
         problems, reason = [("spec", problem_of(error))], "Invalid"

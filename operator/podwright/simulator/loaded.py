@@ -20,6 +20,7 @@ from podwright.api.permissions import OFFLINE_SETTINGS, PolicySettings
 from podwright.api.policy_result import NONE_IN_FORCE, ApplyResult
 from podwright.api.policy_status import says_accepted
 from podwright.api.scheduler_policy import GROUP, KIND
+from podwright.api.scheduling_queue import QUEUE_KIND, take_queue
 from podwright.api.spec.signals import Definitions
 from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.observer import NO_OBSERVER
@@ -31,6 +32,7 @@ from podwright.core.objects.readable import parse_assigned_pod, parse_known_node
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, STORED_KINDS, trimmed
 from podwright.core.plugins import PLUGINS
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
+from podwright.core.queues.queues import Queues, queues_of
 from podwright.core.state.cache import Cache
 from podwright.core.state.devices.claims import CLAIM_KIND
 from podwright.core.state.object_store import key_of
@@ -43,6 +45,7 @@ from podwright.engine.plugins.guard import PluginGuard
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.engine.policies.policy_plugins import Conduct
+from podwright.engine.queue_changes import let_policies_choose
 from podwright.simulator import params
 from podwright.simulator.evaluations.cases import NOW
 from podwright.simulator.snapshot import CLAIM_TEMPLATE, NOT_SERVED, Snapshot, group_kind
@@ -112,6 +115,8 @@ class LoadedCluster:
     """
     policy_objects: dict[str, Raw]
     """The SchedulerPolicies as they were written, by name."""
+    queue_objects: dict[str, Raw]
+    """The valid SchedulingQueues as they were written, by name."""
     problems: Sequence[str]
     """The errors in objects. Each names the object and the field."""
     refused: Sequence[ApplyResult]
@@ -135,6 +140,15 @@ class LoadedCluster:
     @property
     def cache(self) -> Cache:
         return self.world.cache
+
+    @property
+    def queues(self) -> Queues:
+        return queues_of(self.world.cache)
+
+    def policies_changed(self) -> None:
+        """To be called after any policy has changed."""
+        self.policies.check_due()
+        let_policies_choose(self.queues, self.policies)
 
     def policy_for(self, pod: PodInfo) -> ActivePolicy:
         """The policy that decides about the pod. If none serves its scheduler name, it is the built-in one, as another
@@ -193,7 +207,7 @@ def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluste
     kinds, unread = params.split_missing(snapshot.missing)
     reading = _Reading(world, policies, options.settings.namespace)
     reading.take(snapshot)
-    return LoadedCluster(
+    cluster = LoadedCluster(
         world=world,
         clock=clock,
         policies=policies,
@@ -202,6 +216,7 @@ def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluste
         assigned=reading.assigned,
         claim_templates=reading.claim_templates,
         policy_objects=reading.policy_objects,
+        queue_objects=reading.queue_objects,
         problems=reading.problems,
         refused=reading.refused,
         accepted_by_operator=reading.accepted_by_operator,
@@ -209,6 +224,8 @@ def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluste
         unread={**unread, **reading.unread},
         ignored=reading.ignored,
     )
+    queues_of(world.cache).pending = lambda: [*cluster.pending.values()]
+    return cluster
 
 
 def _as_recorded(definitions: Definitions, numbers: Numbers) -> Definitions:
@@ -235,6 +252,7 @@ class _Reading:
         self.assigned: dict[str, Raw] = {}
         self.claim_templates: dict[tuple[str, str], Raw] = {}
         self.policy_objects: dict[str, Raw] = {}
+        self.queue_objects: dict[str, Raw] = {}
         self.ignored: Counter[str] = Counter()
         self._world = world
         self._cache = world.cache
@@ -264,10 +282,17 @@ class _Reading:
             self._take(KIND, raw, self._policy)
         for raw in by_kind.pop(LOCAL_KIND, ()):
             self._take(LOCAL_KIND, raw, self._local_policy)
+        queues = queues_of(self._cache)
+        let_policies_choose(queues, self._policies)
+        for raw in by_kind.pop(QUEUE_KIND, ()):
+            self._take(QUEUE_KIND, raw, self._queue)
+        self.problems += map(str, queues.problems.values())
         for raw in by_kind.pop(POD_KIND.kind, ()):
             self._take("Pod", raw, self._pod)
         arrived = sorted(self.pending.values(), key=lambda pod: (pod.creation, pod.key))
         self.pending = {pod.uid: pod for pod in arrived}
+        for pod in arrived if queues.active else ():
+            queues.add_waiting(pod)  # again, in this order
         for kind, items in by_kind.items():
             if kind not in _STORED and kind not in WORKLOAD_KINDS:
                 self.ignored[kind] += len(items)
@@ -345,6 +370,13 @@ class _Reading:
             self.ignored[LOCAL_KIND] += 1
             return
         self._note_refusal(self._policies.apply_local(raw), raw)
+
+    def _queue(self, raw: Raw) -> None:
+        if str(raw.get("apiVersion") or "").partition("/")[0] != GROUP:
+            self.ignored[QUEUE_KIND] += 1
+            return
+        take_queue(queues_of(self._cache), raw)
+        self.queue_objects[str(raw["metadata"]["name"])] = raw
 
     def _note_refusal(self, result: ApplyResult, raw: Raw) -> None:
         if result.accepted:

@@ -127,6 +127,9 @@ class Scheduling:
             estimate=lambda pod: cluster.policy_for(pod).framework.estimate(pod),
             waits=waits,
         )
+        if cluster.queues.active:
+            self.queue.order_by(cluster.queues)
+            self.queue.also_due = cluster.queues.due_claims
         self.on_landed: Callable[[Landed], object] = lambda _: None
         """Called with each pod that gets a node."""
         self.on_rejected: Callable[[PodInfo, frozenset[str]], object] = lambda _pod, _plugins: None

@@ -20,12 +20,14 @@ import orjson
 
 from podwright.api.local_policy import LOCAL_KIND
 from podwright.api.scheduler_policy import KIND
+from podwright.api.scheduling_queue import QUEUE_KIND
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
 from podwright.core.objects.pod_group import APIS
 from podwright.core.objects.pod_group import KIND as GROUP_KIND
 from podwright.core.objects.raw import json_type
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
+from podwright.core.queues.queues import QUEUE_LABEL
 from podwright.kube.client.json_text import innermost_open, loads
 from podwright.kube.kinds import Resource
 from podwright.simulator.manifests import ManifestError, documents_of
@@ -127,7 +129,15 @@ def _not_dumped(objects: Sequence[Raw]) -> Iterable[str]:
         LOCAL_KIND,
         CLAIM_TEMPLATE.kind,
     )
-    return (kind for kind in wanted if kind not in found)
+    queues = (QUEUE_KIND,) if any(_names_queue(raw) for raw in objects) else ()
+    return (kind for kind in (*wanted, *queues) if kind not in found)
+
+
+def _names_queue(raw: Raw) -> bool:
+    """True if the label of a pod or a namespace names a queue."""
+    metadata = raw.get("metadata") if raw["kind"] in ("Pod", "Namespace") else None
+    labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
+    return isinstance(labels, Mapping) and QUEUE_LABEL in labels
 
 
 def group_kind(api: str) -> str:

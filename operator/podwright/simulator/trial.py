@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from podwright.api.policy_result import ApplyResult
 from podwright.api.scheduler_policy import identity_of
+from podwright.api.scheduling_queue import parse_queue
 from podwright.core.cycle import Placement
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
@@ -144,7 +145,7 @@ class Trial:
         if before is not None:
             policies.remove(name)
         result = policies.apply(raw)
-        policies.check_due()
+        self.cluster.policies_changed()
         known[name] = raw
 
         def undo() -> None:
@@ -154,7 +155,7 @@ class Trial:
             else:
                 known[name] = before
                 policies.apply(before)
-            policies.check_due()
+            self.cluster.policies_changed()
 
         self._changed(undo)
         return result
@@ -166,15 +167,35 @@ class Trial:
         if before is None:
             return False
         policies.remove(name)
-        policies.check_due()
+        self.cluster.policies_changed()
 
         def undo() -> None:
             known[name] = before
             policies.apply(before)
-            policies.check_due()
+            self.cluster.policies_changed()
 
         self._changed(undo)
         return True
+
+    def set_queue(self, raw: Raw) -> None:
+        """Adds or replaces a SchedulingQueue. Raises InvalidObjectError, also for what other queues make invalid."""
+        queues, known = self.cluster.queues, self.cluster.queue_objects
+        rules = parse_queue(raw)
+        name = rules.name
+        restore, raw_before = queues.restorer(), known.get(name)
+        queues.set(rules)
+        known[name] = raw
+
+        def undo() -> None:
+            restore()
+            if raw_before is None:
+                del known[name]
+            else:
+                known[name] = raw_before
+
+        self._changed(undo)
+        if (problem := queues.problems.get(name)) is not None:
+            raise problem
 
     # Pods
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
+from podwright.api.scheduling_queue import take_queue
 from podwright.api.spec.signals import Definitions
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Cluster, ClusterError, EventType, WaitingPod
@@ -14,6 +15,7 @@ from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.raw import as_list, json_type
 from podwright.core.objects.readable import parse_known_node
 from podwright.core.objects.watched_kinds import STORED_KINDS
+from podwright.core.queues.queues import queues_of
 from podwright.core.state.cache import Cache
 from podwright.core.state.object_store import ObjectStore
 from podwright.core.state.signals import NO_SIGNALS, Signals
@@ -69,6 +71,8 @@ class World:
         self.cluster: Cluster = NoCluster()
         self.observer = NO_OBSERVER
         self._clock = now
+        self._waiting: dict[str, PodInfo] = {}
+        queues_of(self.cache).pending = self._waiting.values
 
     def now(self) -> float:
         return self._clock()
@@ -80,7 +84,8 @@ class World:
         """Does nothing: the events of a simulation are not read."""
 
     def fill(self, objects: Mapping[str, Any]) -> None:
-        """Adds the lists of a case to the cache: `nodes`, `pods` and those of LISTS. Raises InvalidObjectError.
+        """Adds the lists of a case to the cache: `nodes`, `schedulingQueues`, `pods` and those of LISTS. Raises
+        InvalidObjectError.
 
         Pods are added last, because kube-scheduler too waits for all its informers first.
         """
@@ -89,16 +94,28 @@ class World:
                 self.cache.set_object(kind, raw)
         for raw in objects_of(objects.get("nodes"), "nodes"):
             self.cache.set_node(parse_known_node(raw)[0])
+        for raw in objects_of(objects.get("schedulingQueues"), "schedulingQueues"):
+            take_queue(queues_of(self.cache), raw)
         for raw in objects_of(objects.get("pods"), "pods"):
             self.set_pod(raw)
 
+    def wait(self, pod: PodInfo) -> None:
+        """The pod waits in its queue, if there are queues, so that it has a part in their shares."""
+        self._waiting[pod.uid] = pod
+        if (queues := queues_of(self.cache)).active:
+            queues.add_waiting(pod)
+
     def set_pod(self, raw: Mapping[str, Any]) -> None:
-        """Adds or updates a pod that has a node or a nominated node. Ignores other pods, which are pending."""
+        """Adds or updates a pod that has a node or a nominated node. Other pods, which are pending, only wait in their
+        queues.
+        """
         pod = parse_pod(raw)
         if pod.node_name:
             self.cache.set_pod(pod)
-        elif pod.nominated_node_name and not pod.finished:
-            self.cache.nominator.add(pod, pod.nominated_node_name)
+        elif not pod.finished:
+            self.wait(pod)
+            if pod.nominated_node_name:
+                self.cache.nominator.add(pod, pod.nominated_node_name)
 
 
 def object_of(raw: object, where: str) -> Mapping[str, Any]:

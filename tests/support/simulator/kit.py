@@ -86,5 +86,10 @@ def copy_of(cluster: LoadedCluster) -> dict[str, Any]:
         "pending": [*cluster.pending],
         "policies": [(each.name, each.generation, each.spec) for each in cluster.policies.policy_set.active],
         "policy objects": dict(cluster.policy_objects),
+        "queues": [
+            (name, cluster.queues.get(name), dict(cluster.queues.usage(name)), [*cluster.queues.waiting_pods(name)])
+            for name in sorted(cluster.queues.names())
+        ],
+        "queue objects": dict(cluster.queue_objects),
         "clock": cluster.clock.now,
     }

@@ -10,6 +10,8 @@ from click.testing import CliRunner, Result
 
 from podwright.cli.main import main
 from podwright.policies.findings import Finding, sarif
+from support.objects.queues import BAD as BAD_QUEUES
+from support.objects.queues import wrong_field
 
 POLICY = "apiVersion: podwright.dev/v1alpha1\nkind: SchedulerPolicy\nmetadata: {name: p}\n"
 LOCAL = "apiVersion: podwright.dev/v1alpha1\nkind: LocalSchedulerPolicy\nmetadata: {name: l, namespace: team}\n"
@@ -206,3 +208,53 @@ def test_extenders_are_checked_against_the_file_that_defines_them(tmp_path: Path
     assert found.exit_code == 1, found.output
     assert "p.yaml:4:28: error: SchedulerPolicy p: spec.extenders[1]: extender 'carbn' is not defined" in found.output
     assert "carbon" not in found.output.replace("podwright", "")
+
+
+QUEUE = "apiVersion: podwright.dev/v1alpha1\nkind: SchedulingQueue\nmetadata: {name: %s}\nspec: {parent: '%s', resources: {nvidia.com/gpu: {guarantee: %s, limit: %s}}}\n"
+
+
+def queues(*each: tuple[str, str, object, object]) -> str:
+    return "---\n".join(QUEUE % one for one in each)
+
+
+@pytest.mark.parametrize("path", BAD_QUEUES, ids=lambda path: path.stem)
+def test_an_invalid_queue_is_an_error_at_its_field(tmp_path: Path, path: Path) -> None:
+    text = path.read_text()
+    found = [each for each in run(tmp_path, text).output.splitlines() if ": error: SchedulingQueue " in each]
+    field = wrong_field(path)
+    assert found, text
+    assert any(f": {field}" in each for each in found), (field, found)
+    line = int(found[0].split(":")[1])
+    assert line > 1, "it has a place in the file"
+
+
+def test_queues_are_checked_as_a_tree(tmp_path: Path) -> None:
+    result = run(tmp_path, queues(("a", "b", 1, 2), ("b", "a", 1, 2), ("c", "", 1, 8), ("d", "c", 2, 4)))
+    assert result.exit_code == 1
+    assert result.output.splitlines()[:3] == [
+        "p.yaml:4:16: error: SchedulingQueue a: spec.parent: queue 'b' is below this queue [Invalid]",
+        "p.yaml:9:16: error: SchedulingQueue b: spec.parent: queue 'a' is below this queue [Invalid]",
+        "p.yaml:14:60: error: SchedulingQueue c: spec.resources[nvidia.com/gpu].guarantee: the queues right below are guaranteed 2, more than the 1 of this queue [Invalid]",
+    ]
+
+
+def test_a_parent_that_is_in_no_file_is_a_note(tmp_path: Path) -> None:
+    result = run(tmp_path, queues(("a", "cluster", 1, 2)))
+    assert result.exit_code == 0
+    assert (
+        "p.yaml:4:16: note: SchedulingQueue a: spec.parent: whether queue 'cluster' exists is not checked: it is in no"
+        " file [Parent]" in result.output
+    )
+
+
+def test_an_invalid_parent_is_one_error(tmp_path: Path) -> None:
+    result = run(tmp_path, queues(("a", "b", 1, 2), ("b", "", 3, 2)))
+    assert result.output.count("error:") == 1
+    assert "note:" not in result.output
+
+
+def test_two_queues_of_one_name_are_an_error(tmp_path: Path) -> None:
+    result = run(tmp_path, queues(("a", "", 1, 2), ("a", "", 1, 3)))
+    assert "p.yaml:8:18: error: SchedulingQueue a: metadata.name: another queue of these files has this name" in (
+        result.output
+    )

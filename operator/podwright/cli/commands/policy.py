@@ -45,10 +45,10 @@ def policy() -> None:
     help="The file of `podwright run --extenders`. A policy that names another extender is an error.",
 )
 def lint(files: tuple[str, ...], output: str, extenders: str | None, **values: Any) -> None:
-    """Check the SchedulerPolicies and LocalSchedulerPolicies of FILES, without a cluster, as the operator would.
-    Objects of other API groups are ignored.
+    """Check the SchedulerPolicies, LocalSchedulerPolicies and SchedulingQueues of FILES, without a cluster, as the
+    operator would. Objects of other API groups are ignored.
 
-    Exit status 1 if the operator would refuse a policy. Warnings and notes do not change the status.
+    Exit status 1 if the operator would refuse one. Warnings and notes do not change the status.
     """
     try:
         options = load_options(values)

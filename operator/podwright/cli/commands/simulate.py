@@ -10,6 +10,7 @@ import click
 import orjson
 import yaml
 
+from podwright.api.scheduler_policy import KIND
 from podwright.cli.flags.cluster import cluster_of, namespace_in, with_cluster
 from podwright.cli.printable import printable_texts
 from podwright.cli.reports.simulation import each_node_report, report
@@ -23,7 +24,15 @@ Raw = Mapping[str, Any]
 
 EMPTIED_BY_DEFAULT: Final = 100
 _NO_CHANGE: Final = Hypothesis(
-    policies=[], remove_policies=[], objects=[], add_nodes=[], remove_nodes=[], drain=[], scale=[], pods=[]
+    policies=[],
+    remove_policies=[],
+    objects=[],
+    set_fields=[],
+    add_nodes=[],
+    remove_nodes=[],
+    drain=[],
+    scale=[],
+    pods=[],
 )
 
 
@@ -72,6 +81,22 @@ _NO_CHANGE: Final = Hypothesis(
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE",
     help="Further pods, or workloads with a template, and their claims. Can be repeated.",
+)
+@click.option(
+    "-f",
+    "--file",
+    "changed",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Objects in place of those of the same name, such as SchedulingQueues. Can be repeated.",
+)
+@click.option(
+    "--set",
+    "set_fields",
+    multiple=True,
+    metavar="queue/NAME/FIELD=VALUE",
+    help="Change a field of a SchedulingQueue: queue/ml/nvidia.com/gpu/limit=64 or queue/ml/state=Hold. Can be repeated.",
 )
 @click.option(
     "--scale",
@@ -145,7 +170,7 @@ def simulate(
     seconds: float,
     **values: Any,
 ) -> None:
-    """Show where pods would go with other nodes, pods or policies, what stays pending and why, and how full nodes are.
+    """Show where pods would go with other nodes, pods, policies or queues, what stays pending and why, and how full nodes are.
 
     Reads the cluster from FILES (see `podwright snapshot`), or from its API server with your own permissions. Changes
     nothing. Pending pods are scheduled as well.
@@ -199,6 +224,9 @@ def _hypothesis(values: dict[str, Any]) -> Hypothesis:
     pods: list[Raw] = []
     for path in values["policies"]:
         policies += read_manifests(path)
+    for path in values["changed"]:
+        for raw in read_manifests(path):
+            (policies if raw.get("kind") == KIND else objects).append(raw)
     for path in values["pods"]:
         for raw in read_manifests(path):
             (pods if _makes_pods(raw) else objects).append(raw)
@@ -206,6 +234,7 @@ def _hypothesis(values: dict[str, Any]) -> Hypothesis:
         policies=policies,
         remove_policies=[*values["remove_policies"]],
         objects=objects,
+        set_fields=[*values["set_fields"]],
         add_nodes=_added_nodes(values),
         remove_nodes=[*values["remove_nodes"]],
         drain=[*values["drain"]],

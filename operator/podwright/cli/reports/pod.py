@@ -137,6 +137,8 @@ def _wrapped(text: str, width: int | None) -> Sequence[str]:
 def _notes(answer: Answer) -> Iterator[str]:
     for policy in answer.get("policiesNotAccepted") or ():
         yield f"Policy {policy['name']}, generation {policy['generation']}, is not accepted: {policy['message']}"
+    for queue in answer.get("queuesNotAccepted") or ():
+        yield f"Queue {queue['name']} is not accepted: {queue['message']}"
     missing = answer.get("missingKinds") or ()
     if missing:
         yield (

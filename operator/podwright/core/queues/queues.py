@@ -185,6 +185,22 @@ class Queues:
             self._due.clear()
         self._changed()
 
+    def restorer(self) -> Callable[[], None]:
+        """A function that makes the queues what they are now, also those that stay as they last were. Pods stay where they
+        are then.
+        """
+        self._built()
+        declared, valid = dict(self._declared), self._valid
+        below, remembered = self._below.copy(), dict(self._remembered)
+
+        def restore() -> None:
+            for name in [name for name in self._declared if name not in declared]:
+                self.remove(name)
+            self._declared, self._valid, self._below, self._remembered = declared, valid, below, remembered
+            self._changed()
+
+        return restore
+
     def listen(self, callback: Callable[[], None]) -> None:
         """Calls `callback` after each change of a queue."""
         self._listeners.append(callback)

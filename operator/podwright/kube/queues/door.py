@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podwright.api.scheduler_policy import GROUP, identity_of
-from podwright.api.scheduling_queue import QUEUE_KIND, QUEUE_PLURAL, parse_queue
+from podwright.api.scheduling_queue import QUEUE_KIND, QUEUE_PLURAL, take_queue
 from podwright.core.objects.errors import InvalidObjectError, described
-from podwright.core.queues.queues import QueueRules, queues_of
+from podwright.core.queues.queues import queues_of
 from podwright.engine.engine import Engine
 from podwright.kube.kinds import QUEUE, Resource
 from podwright.kube.queues.statuses import QueueStatuses
@@ -56,28 +56,15 @@ class QueueSink:
 
     def put(self, raw: Raw) -> None:
         name, problem = self.key(raw), ""
-        if name not in self.known and (last := _last_accepted(raw)) is not None:
-            self._queues.remember(last)
-        self.known.add(name)
         try:
-            self._queues.set(parse_queue(raw))
+            take_queue(self._queues, raw, known=name in self.known)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
             problem = str(error) if isinstance(error, InvalidObjectError) else described(error)
-            self._queues.keep(name)
             self._invalid_objects.report(QUEUE_KIND, name, error)
+        self.known.add(name)
         self._statuses.seen(name, raw, problem)
 
     def drop(self, key: str, _raw: Raw | None) -> None:
         self.known.discard(key)
         self._queues.remove(key)
         self._statuses.forget(key)
-
-
-def _last_accepted(raw: Raw) -> QueueRules | None:
-    """The queue as its status says that it last was valid. None without that, and if it cannot be read: anybody may
-    have written it.
-    """
-    try:
-        return parse_queue({**raw, "spec": raw["status"]["lastAccepted"]["spec"]})
-    except Exception:  # noqa: BLE001 -- see above
-        return None

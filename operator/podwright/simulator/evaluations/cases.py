@@ -98,6 +98,7 @@ def run_case(case: Case, features: Features | None = None) -> dict[str, Any]:
             steps = objects_of(case["steps"], "steps")
             return {"id": name, "steps": [_step(framework, world, step, f"steps[{i}]") for i, step in enumerate(steps)]}
         pod = parse_pod(object_of(case.get("pod"), "pod"), keep_raw=True)
+        world.wait(pod)
         return {"id": name, "expect": evaluate(framework, world.cache, pod)}
     except (InvalidObjectError, ProfileError, PluginError) as error:
         raise CaseError(f"case {name}: {error}", name) from error

@@ -15,17 +15,19 @@ from podwright.api.local_policy import LOCAL_KIND, LOCAL_PLURAL
 from podwright.api.permissions import OFFLINE_SETTINGS, PolicySettings
 from podwright.api.policy_result import ApplyResult
 from podwright.api.policy_set import PolicySet
-from podwright.api.scheduler_policy import GROUP, KIND, PLURAL
+from podwright.api.scheduler_policy import GROUP, KIND, PLURAL, identity_of
+from podwright.api.scheduling_queue import QUEUE_KIND, QUEUE_PLURAL, take_queue
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features, missing_api
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.profile import ProfileError
-from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.pod import parse_pod
+from podwright.core.objects.errors import InvalidObjectError, described
+from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.pod_group import APIS, WORKLOAD_API
 from podwright.core.objects.pod_group import KIND as GROUP_KIND
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, STORED_KINDS, WATCHED_KINDS
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
+from podwright.core.queues.queues import QUEUE_LABEL, queues_of
 from podwright.core.state.object_store import Object, ObjectStore, key_of
 from podwright.simulator.evaluations.cases import NOW, CaseError
 from podwright.simulator.evaluations.evaluation import Expectation, evaluate
@@ -61,6 +63,7 @@ def dump_kinds(minor: int, served: Collection[str] = ()) -> Sequence[str]:
         PLURAL,
         LOCAL_PLURAL,
         CLAIM_TEMPLATE.plural,
+        QUEUE_PLURAL,
     )
     names = {*served, *(name.partition(".")[0] for name in served)}
     return [kind for kind in kinds if not served or kind in names]
@@ -111,10 +114,15 @@ def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: Eval
     store = _RecordingStore()
     world = World(options.features, clock=lambda: NOW, store=store, signals=options.settings.signal_definitions)
     pod = parse_pod(raw_pod, keep_raw=True)
+    bad_queues = _take_queues(items, world)
     world.fill(_lists_of(items))
     unread = _take_params(items, world, options.settings.namespace)
     policies, refused = _policies(items, world, options)
     labels = world.cache.namespace_labels(pod.namespace)
+    queues = queues_of(world.cache)
+    if any(policy.spec.queue is not None for policy in policies.active):
+        queues.choice_by_policy = lambda each: _chosen(policies, each, world)
+        queues.regroup()
     selected = policies.select(pod, labels)
     policy = policies.default if selected is None else selected
     framework = Framework(policy.profile, options.classes, handle=world)
@@ -122,6 +130,7 @@ def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: Eval
     policy = policies.default if waits_for is not None else policy
 
     store.kinds_read.clear()
+    world.wait(pod)
     gate = framework.pre_enqueue(pod)
     answer = evaluate(framework, world.cache, pod)
     answer["policy"] = {"name": policy.name, "generation": policy.generation}
@@ -131,6 +140,8 @@ def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: Eval
         answer["policiesNotAccepted"] = [
             {"name": each.name, "generation": each.generation, "message": each.message} for each in refused
         ]
+    if bad_queues:
+        answer["queuesNotAccepted"] = [{"name": name, "message": why} for name, why in sorted(bad_queues.items())]
     if waits_for is not None:
         answer["waitsForPolicy"] = {"name": waits_for.name or pod.policy, "generation": waits_for.generation}
     if gate is not None:
@@ -141,6 +152,8 @@ def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: Eval
     if lacked:
         answer["missingParams"] = sorted(f"{label_of(config_map)} {why}" for config_map, why in lacked.items())
     needed = _needed(store) | ({GROUP_KIND} if pod.group else set())
+    if queues.queue_of(pod) or QUEUE_LABEL in labels:
+        needed.add(QUEUE_KIND)
     missing = needed - {str(item.get("kind")) for item in items}
     if missing:
         answer["missingKinds"] = sorted(missing)
@@ -151,6 +164,26 @@ def _take_params(items: Sequence[Object], world: World, namespace: str) -> Mappi
     """Takes the ConfigMaps into the cluster. Returns why some are refused."""
     problems = {key_of(raw): take(raw, world.cache, namespace) for raw in items if raw.get("kind") == CONFIG_MAP}
     return {config_map: problem for config_map, problem in problems.items() if problem}
+
+
+def _take_queues(items: Sequence[Object], world: World) -> Mapping[str, str]:
+    """Takes the SchedulingQueues into the cluster. Returns what is wrong with some, by name."""
+    queues, problems = queues_of(world.cache), dict[str, str]()
+    for raw in items:
+        if _is_of(raw, QUEUE_KIND):
+            try:
+                take_queue(queues, raw)
+            except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
+                problems[identity_of(raw)[0]] = (
+                    str(error) if isinstance(error, InvalidObjectError) else described(error)
+                )
+    return {**{name: str(error) for name, error in queues.problems.items()}, **problems}
+
+
+def _chosen(policies: PolicySet, pod: PodInfo, world: World) -> str:
+    """The queue that the pod's policy chooses for it; "" for none."""
+    policy = policies.select(pod, world.cache.namespace_labels(pod.namespace))
+    return "" if policy is None else policy.queue_of(pod, world.cache)
 
 
 def _lists_of(items: Sequence[Object]) -> Mapping[str, Sequence[Object]]:
@@ -176,13 +209,13 @@ def _policies(
         settings=options.settings,
         namespace_labels=world.cache.namespace_labels,
     )
-    results = [policies.apply(item) for item in items if _is_policy(item, KIND)]
-    local = [item for item in items if _is_policy(item, LOCAL_KIND)]
+    results = [policies.apply(item) for item in items if _is_of(item, KIND)]
+    local = [item for item in items if _is_of(item, LOCAL_KIND)]
     results += [policies.local.apply(item) for item in local]
     return policies, [result for result in results if not result.accepted]
 
 
-def _is_policy(item: Object, kind: str) -> bool:
+def _is_of(item: Object, kind: str) -> bool:
     return item.get("kind") == kind and str(item.get("apiVersion") or "").partition("/")[0] == GROUP
 
 

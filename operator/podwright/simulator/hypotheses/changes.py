@@ -7,11 +7,13 @@ from functools import partial
 from typing import Any
 
 from podwright.api.scheduler_policy import KIND
+from podwright.api.scheduling_queue import QUEUE_KIND
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.simulator.hypotheses.hypothesis import Applied, Hypothesis, HypothesisError, Stopped, never
 from podwright.simulator.hypotheses.node_changes import add_nodes, drain_node, remove_node
 from podwright.simulator.hypotheses.pod_changes import add_pods, scale_workload
+from podwright.simulator.hypotheses.queue_changes import with_field
 from podwright.simulator.manifests import place_of
 from podwright.simulator.snapshot import CLAIM_TEMPLATE
 from podwright.simulator.trial import Trial
@@ -37,6 +39,9 @@ def apply(hypothesis: Hypothesis, trial: Trial, stopped: Stopped = never) -> App
     for index, raw in enumerate(hypothesis.objects):
         applied.go_on()
         _set_object(trial, raw, place_of(raw, f"objects[{index}]"))
+    for text in hypothesis.set_fields:
+        applied.go_on()
+        _set_object(trial, with_field(trial.cluster.queue_objects, text), f"set: {text!r}")
     for added in hypothesis.add_nodes:
         add_nodes(trial, added, applied)
     for name in hypothesis.remove_nodes:
@@ -66,6 +71,8 @@ def _set_object(trial: Trial, raw: Raw, where: str) -> None:
     kind = str(raw.get("kind") or "")
     if kind == CLAIM_TEMPLATE.kind:
         change: Callable[[Raw], None] = trial.set_claim_template
+    elif kind == QUEUE_KIND:
+        change = trial.set_queue
     elif kind in trial.cluster.stored_kinds:
         change = partial(trial.set_object, kind)
     else:

@@ -55,7 +55,7 @@ class Parked:
 
     def joins(self, pod: PodInfo) -> bool:
         """Parks a pod that has just come if there is a line of such pods. Returns whether there is one."""
-        if not self._lines or pod.gates:
+        if not self._lines or pod.gates or self._cluster.queues.active:
             return False
         key, _ = self._key(pod, self._cluster.policy_for(pod))
         if key not in self._lines:
@@ -68,6 +68,8 @@ class Parked:
         """Parks a pod that these plugins have rejected, if only a change of one node can help it. Returns whether it is
         parked.
         """
+        if self._cluster.queues.active:
+            return False  # a pod of another queue may have room taken back where this one may not
         policy = self._cluster.policy_for(pod)
         hints = (hint for name in plugins for hint in policy.hints.get(name, ()))
         filters = {plugin.name for plugin in policy.framework.filter_plugins}

@@ -102,6 +102,7 @@ def _cluster(stream: Stream, candidate: Candidate, options: ReplayOptions) -> Lo
         if not result.accepted:
             where = place_of(raw, candidate.name)
             raise ReplayError(f"{where}: policy {result.name}: {result.message}")
+    cluster.policies_changed()
     return cluster
 
 

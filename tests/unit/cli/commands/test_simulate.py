@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from podwright.cli.commands.simulate import simulate
 from support.objects.builders import make_policy
+from support.objects.queues import queue
 from support.simulator.kit import item, node, pod
 
 CLUSTER = [
@@ -147,3 +148,24 @@ def test_wrong_input_is_an_error_that_says_where(run, args, files, problem):
 )
 def test_a_server_needs_an_address_of_this_machine_or_a_token(run, args, problem):
     assert problem in run("--serve", *args, code=2).output
+
+
+def test_another_limit_of_a_queue_shows_what_would_start(run):
+    limits = queue("ml", resources={"cpu": {"limit": "1"}})
+    objects = [node("a"), limits, *(pod(f"p{i}", labels={"podwright.dev/queue": "ml"}) for i in range(3))]
+    assert "ml holds 1 of 1 cpu" in run(objects=objects).stdout
+    assert "2 pods would get a node" in run("--set", "queue/ml/cpu/limit=2", objects=objects).stdout
+    changed = {"q.yaml": yaml.safe_dump({**limits, "spec": {}})}
+    assert "3 pods would get a node" in run("-f", "q.yaml", objects=objects, **changed).stdout
+    assert "did you mean 'limit'?" in run("--set", "queue/ml/cpu/limt=2", objects=objects, code=1).output
+    assert "excludes" in run("--each-node", "drain", "--set", "queue/ml/cpu/limit=2", objects=objects, code=2).output
+
+
+def test_a_file_may_have_policies_and_other_objects(run):
+    both = {"f.yaml": [make_policy("packs", strategy={"type": "MostAllocated"}), queue("ml", state="Closed")]}
+    shown = run(
+        "-f", "f.yaml", objects=[node("a"), pod("one", labels={"podwright.dev/queue": "ml"}), pod("two")], **both
+    )
+    assert "default/two" in shown.stdout.partition("would be pending")[0]
+    assert "packs@" in shown.stdout
+    assert "queue ml is in state Closed" in shown.stdout

@@ -1,0 +1,239 @@
+"""Queues of teams in snapshots and dumps: they bind the decisions of simulations as they bind the operator's."""
+
+import pytest
+
+from podwright.core.framework.features import Features
+from podwright.core.objects.pod import parse_pod
+from podwright.core.plugins import PLUGINS
+from podwright.core.queues.queues import QUEUE_LABEL
+from podwright.simulator.evaluations.cases import run_case
+from podwright.simulator.evaluations.dump import EvaluationOptions, evaluate_pod
+from podwright.simulator.hypotheses.hypothesis import Hypothesis, HypothesisError
+from podwright.simulator.redaction import redacted
+from podwright.simulator.replay.run import BUILT_IN, Candidate, replay
+from podwright.simulator.replay.stream import Arrival, Stream
+from podwright.simulator.simulation import simulate
+from podwright.simulator.snapshot import Snapshot, read_snapshot, write_snapshot
+from support.objects.builders import make_policy
+from support.objects.queues import queue
+from support.simulator.kit import copy_of, item, loaded, node, pod
+
+
+def of(name, queue_name, on="", **more):
+    return pod(name, on=on, labels={QUEUE_LABEL: queue_name}, **more)
+
+
+def limited(name="ml", limit="2", **spec):
+    return queue(name, resources={"cpu": {"limit": limit}}, **spec)
+
+
+def placed(result):
+    return sorted(each.pod.partition("/")[2] for each in result.landed)
+
+
+def messages(result):
+    return {each.pod.partition("/")[2]: each.message for each in result.pending}
+
+
+# What is read
+
+
+def test_a_limit_forbids_in_a_simulation_what_nodes_have_room_for():
+    cluster = loaded(node("a"), limited(), of("runs", "ml", on="a"), of("one", "ml"), of("two", "ml"), pod("free"))
+    result = simulate(cluster, Hypothesis())
+    assert placed(result) == ["free", "one"]
+    assert messages(result) == {
+        "two": "0/1 nodes are available: ml holds 2 of 2 cpu. preemption: No preemption victims found for incoming pod"
+    }
+
+
+def test_a_queue_that_a_namespace_names_counts_too():
+    named = item("Namespace", {"metadata": {"name": "default", "labels": {QUEUE_LABEL: "ml"}}})
+    cluster = loaded(node("a"), limited(limit="1"), named, pod("one"), pod("two"))
+    assert len(simulate(cluster, Hypothesis()).landed) == 1
+
+
+def test_an_invalid_queue_is_named_and_the_last_valid_version_counts():
+    bad = {**limited(limit="many"), "status": {"lastAccepted": {"generation": 1, "spec": limited(limit="1")["spec"]}}}
+    cluster = loaded(node("a"), bad, queue("lost", parent="nowhere"), of("one", "ml"), of("two", "ml"))
+    assert "SchedulingQueue ml: spec.resources.cpu.limit" in cluster.problems[0]
+    assert cluster.problems[1] == "SchedulingQueue lost: spec.parent: queue 'nowhere' does not exist"
+    assert len(simulate(cluster, Hypothesis()).landed) == 1
+
+
+def test_a_kind_of_this_name_in_another_group_is_left_out():
+    cluster = loaded(node("a"), {**limited(limit="0"), "apiVersion": "example.com/v1"}, of("one", "ml"))
+    assert cluster.ignored == {"SchedulingQueue": 1}
+    assert placed(simulate(cluster, Hypothesis())) == ["one"]
+
+
+def test_pods_wait_in_their_queues_in_the_order_in_which_they_were_created():
+    times = {"young": "2026-01-02T00:00:00Z", "old": "2026-01-01T00:00:00Z"}
+    made = [of(name, "ml", metadata={"creationTimestamp": time}) for name, time in times.items()]
+    cluster = loaded(node("a"), limited(), *made)
+    assert [each.name for each in cluster.queues.waiting_pods("ml")] == ["old", "young"]
+
+
+def test_a_snapshot_keeps_queues_whole():
+    raw = {**limited(), "status": {"lastAccepted": {"generation": 1, "spec": {}}, "summary": "cpu 1 of 2"}}
+    kept = redacted("SchedulingQueue", raw)
+    assert (kept["spec"], kept["status"]) == (raw["spec"], raw["status"])
+
+
+@pytest.mark.parametrize(
+    "named", [of("one", "ml"), item("Namespace", {"metadata": {"name": "x", "labels": {QUEUE_LABEL: "ml"}}})]
+)
+def test_a_dump_lacks_queues_only_if_something_names_one(named, tmp_path):
+    def missing(*objects):
+        path = tmp_path / "dump.json"
+        write_snapshot(Snapshot(objects=objects), str(path))
+        return "SchedulingQueue" in read_snapshot([str(path)]).missing
+
+    assert missing(node("a"), named)
+    assert not missing(node("a"), named, limited())
+    assert not missing(node("a"), pod("one"))
+
+
+# One pod on a dump, and cases
+
+
+def answered(*items, asked):
+    return evaluate_pod({"items": [*items]}, asked, EvaluationOptions(Features(), PLUGINS))
+
+
+def test_a_pod_on_a_dump_is_refused_by_the_bound_of_its_queue():
+    answer = answered(node("a"), limited(limit="1"), of("runs", "ml", on="a"), asked=of("one", "ml"))
+    assert answer["prefilterStatus"]["reasons"] == ["ml holds 1 of 1 cpu"]
+    assert "missingKinds" not in answer or "SchedulingQueue" not in answer["missingKinds"]
+
+
+def test_a_dump_without_queues_says_that_a_pod_names_one():
+    assert "SchedulingQueue" in answered(node("a"), asked=of("one", "ml"))["missingKinds"]
+    assert "SchedulingQueue" not in answered(node("a"), asked=pod("one"))["missingKinds"]
+
+
+def test_queues_of_a_dump_that_are_not_accepted_are_named():
+    answer = answered(node("a"), limited(limit="x"), queue("lost", parent="gone"), asked=pod("one"))
+    assert [each["name"] for each in answer["queuesNotAccepted"]] == ["lost", "ml"]
+    assert "limit" in answer["queuesNotAccepted"][1]["message"]
+    assert answer["best"] == ["a"]
+
+
+def test_pods_that_wait_in_a_dump_count_for_shares():
+    """Without them, `b` would have no share, and the pod would take what belongs to it."""
+    queues = (queue("a", resources={"cpu": {}}), queue("b", resources={"cpu": {}}))
+    full = [of(f"b{i}", "b", on="n") for i in range(3)]
+    hungry = [of(f"waits{i}", "a") for i in range(4)]
+    alone = answered(node("n"), *queues, *full, of("c", "", on="n"), asked=of("one", "a"))
+    assert alone["preemption"]["nominatedNode"] == "n"
+    fair = answered(node("n"), *queues, *full[:2], *[of(f"a{i}", "a", on="n") for i in range(2)], *hungry, asked=of("one", "a"))  # fmt: skip
+    assert not fair["preemption"]["nominatedNode"]
+
+
+def test_a_case_may_have_queues():
+    case = {"id": "x", "nodes": [node("a")], "schedulingQueues": [limited(limit="0")], "pod": of("one", "ml")}
+    assert run_case(case)["expect"]["prefilterStatus"]["reasons"] == ["ml holds 0 of 0 cpu"]
+
+
+# Hypotheses
+
+
+def test_a_raised_limit_lets_more_pods_start():
+    cluster = loaded(node("a"), limited(limit="1"), *[of(f"p{i}", "ml") for i in range(3)])
+    assert len(simulate(cluster, Hypothesis()).landed) == 1
+    assert len(simulate(cluster, Hypothesis(set_fields=["queue/ml/cpu/limit=2"])).landed) == 2
+    assert len(simulate(cluster, Hypothesis(set_fields=["squeue/ml/resources/cpu/limit="])).landed) == 3
+    assert simulate(cluster, Hypothesis(set_fields=["queue/ml/cpu/limit=9", "queue/ml/state=Hold"])).landed == []
+    assert len(simulate(cluster, Hypothesis(objects=[limited(limit="2")])).landed) == 2
+
+
+def test_a_guarantee_takes_room_back():
+    queues = (queue("a", resources={"cpu": {}}), queue("b", priority=50, resources={"cpu": {}}))
+    cluster = loaded(node("n"), *queues, *[of(f"a{i}", "a", on="n") for i in range(4)], of("waits", "b"))
+    assert simulate(cluster, Hypothesis()).preempted == []
+    result = simulate(cluster, Hypothesis(set_fields=["queue/b/cpu/guarantee=1"]))
+    assert placed(result) == ["waits"]
+    assert len(result.preempted) == 1
+
+
+def test_after_a_trial_queues_are_as_they_were():
+    bad = {**limited("edited", "x"), "status": {"lastAccepted": {"spec": limited(limit="1")["spec"]}}}
+    cluster = loaded(node("a"), limited(), bad, queue("lost", parent="gone"), of("runs", "ml", on="a"), of("one", "ml"))
+    before = copy_of(cluster)
+    more = [queue("gone"), limited("edited", "7"), limited("new", "1", parent="gone")]
+    result = simulate(cluster, Hypothesis(objects=more, set_fields=["queue/ml/cpu/limit=8", "queue/ml/parent=gone"]))
+    assert placed(result) == ["one"]
+    assert copy_of(cluster) == before
+    assert "lost" in cluster.queues.problems
+
+
+def test_the_first_queue_may_come_with_a_trial():
+    cluster = loaded(node("a"), of("runs", "ml", on="a"), of("one", "ml"), of("two", "ml"))
+    before = copy_of(cluster)
+    assert placed(simulate(cluster, Hypothesis(objects=[limited()]))) == ["one"]
+    assert copy_of(cluster) == before
+    assert not cluster.queues.active
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param("ml/limit=3", "is not of the form", id="no kind"),
+        pytest.param("queue/ml", "is not of the form", id="no value"),
+        pytest.param("queue/mk/state=Hold", "no valid queue 'mk'; did you mean 'ml'?", id="another name"),
+        pytest.param("queue/ml/cpu/limits=3", "'limits' is none of guarantee, limit, lendingLimit, weight", id="another field"),
+        pytest.param("queue/ml/stat=Hold", "did you mean 'state'?", id="another field of the queue"),
+        pytest.param("queue/ml/cpu/limit=much", "spec.resources.cpu.limit", id="no quantity"),
+        pytest.param("queue/ml/parent=ml", "spec.parent: queue 'ml' is below this queue", id="a cycle"),
+    ],
+)  # fmt: skip
+def test_a_field_that_cannot_be_set_is_named(text, problem):
+    cluster = loaded(node("a"), limited())
+    before = copy_of(cluster)
+    with pytest.raises(HypothesisError) as error:
+        simulate(cluster, Hypothesis(set_fields=[text]))
+    assert problem in str(error.value)
+    assert copy_of(cluster) == before
+
+
+# Replays
+
+
+def test_a_replay_honours_limits():
+    arrivals = [Arrival(0.0, parse_pod(of(f"p{i}", "ml")), 10) for i in range(3)]
+    stream = Stream(initial=[node("a"), limited(limit="1")], events=arrivals, start=0.0, end=100.0)
+    (card,) = replay(stream, [Candidate(BUILT_IN)])
+    assert card.placed == 3
+    assert card.waiting.longest == 20, "one after the other, although the node has room for all"
+
+
+def test_a_replay_takes_back_for_a_pod_like_one_that_may_not():
+    """Pods that differ in their queue alone do not wait for each other: one queue is owed room, the other is not."""
+    queues = [queue("a", resources={"cpu": {"guarantee": "4"}}), queue("b", resources={"cpu": {}}), queue("c", resources={"cpu": {}})]  # fmt: skip
+    running = [Arrival(0.0, parse_pod(of(f"c{i}", "c", cpu="2"))) for i in range(2)]
+    later = [Arrival(1.0, parse_pod(of("b", "b", cpu="4"))), Arrival(2.0, parse_pod(of("a", "a", cpu="4")))]
+    stream = Stream(initial=[node("n"), *queues], events=[*running, *later], start=0.0, end=100.0)
+    (card,) = replay(stream, [Candidate(BUILT_IN)])
+    assert card.preemptions == 2
+
+
+def test_a_policy_chooses_the_queue_in_all_of_these():
+    chooses = make_policy("p", queue={"name": "ml"})
+    asked = of("one", "", spec={"schedulerName": "podwright"})
+    assert answered(node("a"), limited(limit="0"), chooses, asked=asked)["prefilterStatus"]["reasons"] == [
+        "ml holds 0 of 0 cpu"
+    ]
+    assert "SchedulingQueue" in answered(node("a"), chooses, asked=asked)["missingKinds"]
+    cluster = loaded(node("a"), limited(limit="1"), pod("one"), pod("two"))
+    before = copy_of(cluster)
+    assert len(simulate(cluster, Hypothesis(policies=[chooses])).landed) == 1
+    assert copy_of(cluster) == before
+    assert (
+        len(simulate(loaded(node("a"), limited(limit="1"), chooses, pod("one"), pod("two")), Hypothesis()).landed) == 1
+    )
+    both = Hypothesis(remove_policies=["p"])
+    assert len(simulate(loaded(node("a"), limited(limit="1"), chooses, pod("one"), pod("two")), both).landed) == 2
+    arrivals = [Arrival(0.0, parse_pod(pod(f"p{i}")), 10) for i in range(3)]
+    stream = Stream(initial=[node("a"), limited(limit="1")], events=arrivals, start=0.0, end=100.0)
+    (card,) = replay(stream, [Candidate("p", [chooses])])
+    assert card.waiting.longest == 20
