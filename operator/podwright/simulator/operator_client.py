@@ -44,6 +44,8 @@ def _credentials(url: str, connection: Connection, ca_file: str | None) -> Crede
     base = urlsplit(url)
     server = f"{base.scheme}://{base.netloc}"
     if base.scheme == "http" and base.hostname in _LOOPBACK:
+        if connection.as_user or connection.as_groups:
+            raise ConfigError("over plain HTTP there are no users: leave out --as")
         return Credentials(server, None, ())
     if base.scheme != "https":
         raise ConfigError("expected https://HOST:PORT, or http://127.0.0.1:PORT")

@@ -66,8 +66,10 @@ class Delegate:
     def __init__(self) -> None:
         self.users: dict[str, User] = {}
         """By token."""
-        self.allowed: set[tuple[str, str, str]] = set()
-        """User, verb and path; or user, namespace and name of a pod; or user, "list" and the namespace of pods."""
+        self.allowed: set[tuple[str, ...]] = set()
+        """User, verb and path; or user, namespace and name of a pod; or user, "list" and the namespace of pods; or user
+        and the resource, namespace and name of whom to impersonate.
+        """
         self.authorities = ""
         self.published: dict[str, str] = {}
         """What else the API server says about the issuers of client certificates."""
@@ -91,6 +93,10 @@ class Delegate:
     async def allows_pods(self, user: User, namespace: str) -> bool:
         await self._ask(user.name, "list", namespace)
         return (user.name, "list", namespace) in self.allowed
+
+    async def allows_impersonation(self, user: User, *what: str) -> bool:
+        await self._ask(user.name, *what)
+        return (user.name, *what) in self.allowed
 
     async def authentication(self) -> Mapping[str, Any]:
         await self._ask("authorities")

@@ -29,3 +29,8 @@ async def test_an_operator_that_refuses_is_named():
     async with served(says(403, {"message": "not you"})) as (url, _):
         with pytest.raises(OperatorError, match=f"{url}: not you"):
             await asyncio.to_thread(ask, url, "/debug/explain", {}, Connection())
+
+
+def test_plain_http_has_no_user_to_act_as():
+    with pytest.raises(OperatorError, match="over plain HTTP there are no users: leave out --as"):
+        ask("http://127.0.0.1:1", "/debug/explain", {}, Connection(as_user="ann"))

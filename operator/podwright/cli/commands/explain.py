@@ -106,8 +106,6 @@ def explain(
     writes nothing to it. Each change that is shown has been tried on a copy of the cluster's state: the scheduler would
     place the pod.
     """
-    if operator and as_user:
-        raise click.UsageError("--operator answers to your own credentials: leave out --as")
     connection = Connection(
         kubeconfig=kubeconfig,
         context=context,

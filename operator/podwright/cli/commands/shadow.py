@@ -8,7 +8,7 @@ from typing import Final
 import click
 import orjson
 
-from podwright.cli.flags.connection import CONTEXT, KUBECONFIG
+from podwright.cli.flags.connection import AS_GROUPS, AS_USER, CONTEXT, KUBECONFIG
 from podwright.cli.flags.operator import with_operator
 from podwright.cli.printable import printable_texts
 from podwright.cli.reports.shadow import lines_of
@@ -29,6 +29,8 @@ def shadow() -> None:
 @with_operator("The running operator", required=True)
 @KUBECONFIG
 @CONTEXT
+@AS_USER
+@AS_GROUPS
 @click.option("-o", "--output", type=click.Choice(("text", "json")), default="text", show_default=True)
 @click.option(
     "--disagreements",
@@ -46,6 +48,8 @@ def report(
     operator_ca: str | None,
     kubeconfig: str | None,
     context: str | None,
+    as_user: str,
+    as_groups: tuple[str, ...],
     output: str,
     shown: int,
 ) -> None:
@@ -54,8 +58,9 @@ def report(
     Asks the running operator, which serves this to users who may get /debug/shadow and list the pods of all namespaces.
     """
     query = {"policy": policy} if policy else {}
+    connection = Connection(kubeconfig=kubeconfig, context=context, as_user=as_user, as_groups=as_groups)
     try:
-        found = ask(operator, PATH, query, Connection(kubeconfig=kubeconfig, context=context), ca_file=operator_ca)
+        found = ask(operator, PATH, query, connection, ca_file=operator_ca)
     except OperatorError as error:
         raise click.ClickException(str(error)) from error
     if not found:

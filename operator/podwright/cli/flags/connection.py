@@ -10,9 +10,7 @@ KUBECONFIG = click.option(
     "--kubeconfig", type=click.Path(dir_okay=False), help="The kubeconfig, found as kubectl finds it."
 )
 CONTEXT = click.option("--context", help="A context of the kubeconfig, instead of the current one.")
-AS_USER = click.option(
-    "--as", "as_user", default="", metavar="USER", help="Read the cluster as this user, as with kubectl."
-)
+AS_USER = click.option("--as", "as_user", default="", metavar="USER", help="Act as this user, as with kubectl.")
 AS_GROUPS = click.option(
     "--as-group", "as_groups", multiple=True, metavar="GROUP", help="With --as: a group of that user. Can be repeated."
 )

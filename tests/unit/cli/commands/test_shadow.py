@@ -44,8 +44,8 @@ async def settled(rig):
 def run(monkeypatch, answer):
     asked = []
 
-    def ask(url, path, query, _connection, *, ca_file):
-        asked.append((url, path, query, ca_file))
+    def ask(url, path, query, connection, *, ca_file):
+        asked.append((url, path, query, ca_file, connection.as_user, *connection.as_groups))
         return answer if query.get("policy", "eye") == "eye" else {}
 
     monkeypatch.setattr(command, "ask", ask)
@@ -97,7 +97,12 @@ def test_fewer_disagreements_are_shown_on_demand(run):
 
 def test_one_policy_is_asked_for_by_its_name(run):
     assert run("eye").exit_code == 0
-    assert run.asked == [("http://127.0.0.1:1", "/debug/shadow", {"policy": "eye"}, None)]
+    assert run.asked == [("http://127.0.0.1:1", "/debug/shadow", {"policy": "eye"}, None, "")]
+
+
+def test_the_operator_is_asked_as_another_user(run):
+    assert run("--as", "ann", "--as-group", "dev").exit_code == 0
+    assert run.asked[0][4:] == ("ann", "dev")
 
 
 def test_a_policy_that_is_not_in_shadow_mode_is_an_error(run):

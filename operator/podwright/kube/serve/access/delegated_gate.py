@@ -23,6 +23,7 @@ from aiohttp import web
 from podwright.kube.options.options import Options
 from podwright.kube.serve.access.client_issuers import ClientIssuers
 from podwright.kube.serve.access.delegation import ANONYMOUS, AUTHENTICATED, FAILURES, Delegation, User
+from podwright.kube.serve.access.impersonation import Impersonated, ImpersonationError, impersonated
 from podwright.kube.serve.answers.explanations import wanted_pod
 from podwright.kube.serve.answers.shadow_reports import SHADOW_PATH
 from podwright.kube.serve.event_loops import SchedulerLoop
@@ -165,6 +166,12 @@ class DelegatedGate:
             return None
         verb = request.method.lower()
         try:
+            if (found := impersonated(request)) is not None:
+                for needed in found[1]:
+                    if not await self._may_impersonate(user, needed, turn):
+                        what = f'{needed.resource} "{needed.name}" is forbidden'
+                        return _status(403, "Forbidden", f'{what}: User "{user.name}" cannot impersonate it')
+                user = found[0]
             if MASTERS in user.groups:
                 request[SIGHT] = Sight(wanted_namespace(request)) if request.path in DATA else EVERYTHING
                 return None
@@ -173,10 +180,19 @@ class DelegatedGate:
                 if request.path in DATA:
                     request[SIGHT] = await self._sight(user, request, turn)
                 return await self._refusal_of_pods(user, request, turn)
+        except ImpersonationError as error:
+            return _status(400, "BadRequest", str(error))
         except FAILURES as error:
             log.warning("access cannot be reviewed: %s", error or type(error).__name__)
             return _status(500, "InternalError", "access cannot be reviewed")
         return _status(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{request.path}"')
+
+    async def _may_impersonate(self, user: User, needed: Impersonated, turn: _Turn) -> bool:
+        if MASTERS in user.groups:
+            return True
+        return await self._allows(
+            user, ("impersonate", *needed), partial(self._delegation.allows_impersonation, user, *needed), turn
+        )
 
     async def _refusal_of_pods(self, user: User, request: web.Request, turn: _Turn) -> web.StreamResponse | None:
         """A user who asks about a pod must be allowed to get it. A user who asks about pods of all namespaces must be
@@ -229,14 +245,14 @@ class DelegatedGate:
     async def _allows(
         self,
         user: User,
-        what: tuple[str, str],
+        what: tuple[str, ...],
         asked: Callable[[], Coroutine[Any, Any, bool]],
         turn: _Turn,
         *,
         patient: bool = False,
     ) -> bool:
-        """`asked` asks the API server about `what`: a verb and a path, which begins with a slash, or a namespace and a
-        pod.
+        """`asked` asks the API server about `what`: a verb and a path, which begins with a slash, a namespace and a
+        pod, or whom to impersonate.
 
         `patient`: a refusal is not delayed, because the request is no misuse.
         """

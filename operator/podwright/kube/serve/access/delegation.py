@@ -72,6 +72,17 @@ class Delegation:
         attributes = {"verb": "list", "version": "v1", "resource": "pods", "namespace": namespace}
         return await self._reviewed(user, {"resourceAttributes": attributes})
 
+    async def allows_impersonation(self, user: User, resource: str, namespace: str, name: str) -> bool:
+        """True if the user may act as this one of `users`, `groups` or `serviceaccounts`. Raises as `user_of`."""
+        attributes = {
+            "verb": "impersonate",
+            "version": "v1",
+            "resource": resource,
+            "namespace": namespace,
+            "name": name,
+        }
+        return await self._reviewed(user, {"resourceAttributes": attributes})
+
     async def _reviewed(self, user: User, attributes: Mapping[str, Any]) -> bool:
         spec = {
             "user": user.name,
