@@ -29,6 +29,11 @@ def environment():
     return Environment({name: declared(kind) for name, kind in VARIABLES.items()})
 
 
+def _batches(count):
+    """The sizes of the parts, each of which fits into memory."""
+    return (min(BATCH, count - start) for start in range(0, count, BATCH))
+
+
 def _shown(found):
     return "\n".join(
         f"{question['expression']}\n  cel-go: {theirs}\n  ours:   {ours}" for question, theirs, ours in found
@@ -37,10 +42,10 @@ def _shown(found):
 
 def test_expressions_have_the_answers_of_cel_go(environment):
     generator, outcomes, faults, different = Generator(SEED), Counter(), [], []
-    for start in range(0, COUNT, BATCH):
+    for size in _batches(COUNT):
         questions = [
             {"expression": generator.expression(), "variables": generator.variables(), "limit": LIMIT}
-            for _ in range(start, min(start + BATCH, COUNT))
+            for _ in range(size)
         ]
         answers = [answer(environment, question) for question in questions]
         outcomes.update(name for found in answers for name in ("value", "error", "refusal") if name in found)
@@ -57,30 +62,31 @@ def test_expressions_have_the_answers_of_cel_go(environment):
 
 
 def test_selectors_of_devices_have_the_answers_of_kube_scheduler(environment):
-    generator = Generator(SEED, devices=True)
-    questions = [
-        {"expression": generator.expression(), "device": generator.device(), "limit": LIMIT} for _ in range(COUNT // 2)
-    ]
-    different = differences(VARIABLES, environment, questions)
+    generator, different = Generator(SEED, devices=True), []
+    for size in _batches(COUNT // 2):
+        questions = [
+            {"expression": generator.expression(), "device": generator.device(), "limit": LIMIT} for _ in range(size)
+        ]
+        different += differences(VARIABLES, environment, questions)
     assert not different, _shown(different)
 
 
 @pytest.mark.parametrize("limit", [0, 5, 20])
 def test_the_same_evaluations_exceed_a_limit(environment, limit):
-    generator = Generator(SEED)
-    questions = [
-        {"expression": generator.expression(), "variables": generator.variables(), "limit": limit}
-        for _ in range(COUNT // 6)
-    ]
-    answers = zip(*(ask(VARIABLES, questions) for _ in range(4)), strict=True)
-    different, exceeded = [], 0
-    for question, several in zip(questions, answers, strict=True):
-        theirs = {found.get("error") == CANCELLED for found in several}
-        ours = answer(environment, question).get("error") == CANCELLED
-        exceeded += ours
-        crashed = several[0].get("error", "").startswith("internal error: ")
-        if ours not in theirs and not crashed:
-            different.append(question["expression"])
+    generator, different, exceeded = Generator(SEED), [], 0
+    for size in _batches(COUNT // 6):
+        questions = [
+            {"expression": generator.expression(), "variables": generator.variables(), "limit": limit}
+            for _ in range(size)
+        ]
+        answers = zip(*(ask(VARIABLES, questions) for _ in range(4)), strict=True)
+        for question, several in zip(questions, answers, strict=True):
+            theirs = {found.get("error") == CANCELLED for found in several}
+            ours = answer(environment, question).get("error") == CANCELLED
+            exceeded += ours
+            crashed = several[0].get("error", "").startswith("internal error: ")
+            if ours not in theirs and not crashed:
+                different.append(question["expression"])
     assert not different
     assert exceeded
 

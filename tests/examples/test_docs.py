@@ -14,6 +14,7 @@ from podwright.api.spec.strategy import StrategyType
 from podwright.cli.main import main
 from podwright.core.framework.features import Features
 from podwright.core.plugins import PLUGINS
+from podwright.testing.versions import RELEASES
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
@@ -64,6 +65,11 @@ def test_there_is_one_way_to_call_podwright(path):
     """As `podwright`, from an environment that is active."""
     others = re.compile(r"bin/(?:podwright|kopf|python)\b|\bpython3? -m podwright(?! ?\.)")
     assert [text for text in code_of(path.read_text()) if others.search(text)] == []
+
+
+def test_templates_are_rendered_for_the_kubernetes_that_is_tested():
+    named = [each for path in DOCUMENTS for each in re.findall(r"--kube-version[ =]([\d.]+)", path.read_text())]
+    assert {*named} == {RELEASES[-1]}
 
 
 @pytest.mark.parametrize("name", ["evaluate.md", "simulate.md"])
