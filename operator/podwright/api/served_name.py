@@ -76,7 +76,7 @@ class ServedName:
     @property
     def only(self) -> CompiledPolicy | None:
         """The policy that takes all pods of the name that name no policy; None if that depends on the pod."""
-        return self._prepare().only
+        return (self._prepared or self._prepare()).only
 
     def first(self, subject: Subject) -> CompiledPolicy:
         """The policy for such a pod: one that decides, or one with a refusal if the pod waits."""

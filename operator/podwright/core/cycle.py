@@ -21,6 +21,7 @@ from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, CycleState, Feasible, FollowUp, Int64s, PostFilterResult, Slots
+from podwright.core.framework.measured import measured
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import Code, Status, unresolvable
 from podwright.core.objects.pod import PodInfo
@@ -120,6 +121,8 @@ def schedule(
     pod group preempts as a whole.
     """
     state = CycleState(observer)
+    if observer is not None:
+        framework = measured(framework, observer)
     try:
         search = find_feasible(framework, cache, pod, state, within=within)
         if len(search.feasible):
@@ -292,9 +295,10 @@ def place(
 ) -> Placement:
     """Score, and the choice of a node, if there is at least one. `extra`: int64[feasible], to be added to the scores."""
     feasible = search.feasible
+    count = len(feasible.slots)
     names = cache.table.names
     rejected = search.diagnosis.plugins() if search.diagnosis.stages or search.diagnosis.explicit else {}
-    if len(feasible) == 1:
+    if count == 1:
         _report(framework, state, search.evaluated, rejected)
         return Placement(
             pod=pod,
@@ -309,7 +313,7 @@ def place(
     total = framework.score(state, pod, feasible)
     if extra is not None:
         total = total + extra  # not in place: scores may be cached
-    _report(framework, state, search.evaluated, rejected, scored=len(feasible))
+    _report(framework, state, search.evaluated, rejected, scored=count)
     chosen, runner_up = select_host(total, below)
     second = None if runner_up is None else (names[feasible.slots[runner_up]], int(total[runner_up]))
     return Placement(
@@ -319,7 +323,7 @@ def place(
         score=int(total[chosen]),
         runner_up=second,
         evaluated=search.evaluated,
-        feasible=len(feasible),
+        feasible=count,
         rejected=rejected,
     )
 

@@ -30,6 +30,7 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.extenders import EXTENDER, ExtenderAnswers
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, CycleState, Feasible, Int64s, PostFilterResult
+from podwright.core.framework.measured import measured
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import Code, Status, unschedulable
 from podwright.core.objects.pod import PodInfo
@@ -60,7 +61,7 @@ def begin(
     observer: Observer | None = None,
 ) -> Question | Rejection | Fault:
     """The nodes to ask extenders about, or why there are none. For `take_nominated` and `preempt`, see `cycle`."""
-    state = CycleState(observer)
+    framework, state = measured(framework, observer), CycleState(observer)
     try:
         search = find_feasible(framework, cache, pod, state, take_nominated=take_nominated)
         if len(search.feasible):
@@ -83,7 +84,7 @@ def finish(
     observer: Observer | None = None,
 ) -> Decision | Changed:
     """The decision with the extenders' answers, on the current state. Without `preempt`, PostFilter does not run."""
-    state = CycleState(observer)
+    framework, state = measured(framework, observer), CycleState(observer)
     try:
         search = find_feasible(framework, cache, pod, state, take_nominated=False)
         slots = search.feasible.slots

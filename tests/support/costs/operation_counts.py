@@ -8,15 +8,19 @@ import gc
 import random
 import sys
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
 from typing import Any
 from unittest import mock
 
 import numpy as np
 from benchmarks.core.decisions import filled
 
+import podwright
 from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.cycle import Placement, schedule
 from podwright.core.framework.framework import Framework
@@ -88,6 +92,23 @@ def _decider(
     for _ in range(WARM_UP):
         decide()
     return decide
+
+
+@contextmanager
+def own_calls() -> Iterator[Counter[str]]:
+    """Counts the calls of Podwright's own Python functions within the block, by name."""
+    own, calls = str(Path(podwright.__file__).parent), Counter[str]()
+
+    def profile(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(own):
+            calls[frame.f_code.co_qualname] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(before)
 
 
 def _calls(decide: Callable[[], None], decisions: int) -> tuple[float, float]:

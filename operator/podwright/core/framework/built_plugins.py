@@ -30,7 +30,6 @@ from podwright.core.framework.interface import (
     Scope,
     ScorePlugin,
 )
-from podwright.core.framework.observed import point_name
 from podwright.core.framework.observer import PluginNames
 from podwright.core.framework.profile import ExpandedProfile, Point, Profile, expand
 from podwright.core.framework.read_only import ReadOnlyHandle
@@ -65,7 +64,7 @@ class BuiltPlugins:
             name: _build(classes[name], profile.args.get(name), handle, report_exception) for name in expanded.names
         }
         self.plugin_names = PluginNames(
-            profile.scheduler_name, {point_name(point): names for point, names in expanded.points.items()}
+            profile.scheduler_name, {point.title: names for point, names in expanded.points.items()}
         )
         self._points = points = {
             point: tuple(self.plugins[name] for name in names) for point, names in expanded.points.items()

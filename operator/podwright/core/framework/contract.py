@@ -5,7 +5,7 @@ So a broken plugin fails the attempt of one pod, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, TypeVar, TypeVarTuple
@@ -47,39 +47,29 @@ def call(plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], T], *args
     """Calls a method of a plugin. An exception from it becomes a PluginError."""
     try:
         return method(*args)
-    except PluginError:
-        raise
     except BaseException as error:
-        if passes_through(error):
-            raise
-        raise raised(plugin, point.key, error) from error
+        raise failed(plugin, point, error) from error
+
+
+def failed(
+    plugin: ExtensionPoint,
+    point: Point,
+    error: BaseException,
+    interrupts: Callable[[BaseException], bool] | None = None,
+) -> PluginError:
+    """Makes a PluginError of what a method of the plugin has raised. Raises `error` again if it is none of the plugin's.
+
+    `interrupts`, for awaited methods: True if an exception cancels the running task.
+    """
+    if isinstance(error, PluginError) or passes_through(error) or (interrupts is not None and interrupts(error)):
+        raise error
+    return raised(plugin, point.key, error)
 
 
 def contained(plugin: ExtensionPoint, point: Point, method: Callable[[*Ts], object], *args: *Ts) -> None:
     """Calls a method whose answer is not needed. An exception from it is reported, and not raised."""
     with suppress(PluginError):
         call(plugin, point, method, *args)
-
-
-async def awaited(
-    plugin: ExtensionPoint,
-    point: Point,
-    interrupts: Callable[[BaseException], bool],
-    method: Callable[[*Ts], Awaitable[Status | None]],
-    *args: *Ts,
-) -> Status | None:
-    """The answer of an awaited method of a plugin. `interrupts`: whether an exception cancels the running task."""
-    try:
-        answer = await method(*args)
-    except PluginError:
-        raise
-    except BaseException as error:
-        if passes_through(error):
-            raise
-        if interrupts(error):
-            raise
-        raise raised(plugin, point.key, error) from error
-    return outcome_of(plugin, point, answer)
 
 
 def attach(plugin: Any, framework: Any) -> None:
@@ -217,8 +207,6 @@ def score_of(plugin: ExtensionPoint, answer: Any) -> int:
 
 def scores_of(plugin: ExtensionPoint, answer: Any, length: int) -> Any:
     """`score_all`'s or `normalize`'s answer: int64[length] or one whole number."""
-    if type(answer) is int:
-        return answer
     if isinstance(answer, np.ndarray) and answer.shape == (length,) and answer.dtype == np.int64:
         return answer
     if isinstance(answer, int | np.integer) and not isinstance(answer, bool):
@@ -320,7 +308,7 @@ def said(plugin: Any, method: str, answer: Callable[[], T], nothing: T) -> T:
 
 def is_in_tree(plugin: Any) -> bool:
     """True if the plugin is one of Podwright's own."""
-    return type(plugin).__module__.startswith(_IN_TREE)
+    return bool(plugin.__class__.__module__.startswith(_IN_TREE))  # not `type`, see `measured`
 
 
 def _kind(value: Any) -> str:

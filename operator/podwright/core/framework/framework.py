@@ -1,26 +1,27 @@
 """The framework: runs the plugins of one profile at each extension point.
 
-`contract` checks each answer, and turns an exception or a wrong answer into a PluginError with the plugin's name.
+Each call of a plugin stands in a `try` of its own, because a function around it would take longer than some plugins do.
+`contract` turns an exception or a wrong answer into a PluginError with the plugin's name. `measured` times the points.
 Filters and scores run over all nodes at once if the plugin has `filter_all` or `score_all`. Otherwise, and where only a
 few nodes matter, they run node by node. `BuiltPlugins` builds the plugins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, TypeVarTuple
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from podwright.core.framework import contract
 from podwright.core.framework.built_plugins import BuiltPlugins
-from podwright.core.framework.contract import call
+from podwright.core.framework.contract import call, failed, status_of
 from podwright.core.framework.diagnosis import NodeDiagnosis, Stage
 from podwright.core.framework.errors import PluginError, ReportException
 from podwright.core.framework.interface import (
+    MAX_SCORE,
     Bools,
     CycleState,
-    ExtensionPoint,
     Feasible,
     FilterPlugin,
     FilterResult,
@@ -34,17 +35,15 @@ from podwright.core.framework.interface import (
     PreFilterResult,
     ScorePlugin,
 )
-from podwright.core.framework.observed import Call, awaited, caller_of, observed, observed_async
 from podwright.core.framework.observer import NO_OBSERVER, Observer
 from podwright.core.framework.pre_filter_outcome import PreFilterOutcome, nowhere
 from podwright.core.framework.profile import Point, Profile
 from podwright.core.framework.status import SKIP, Code, Status, unschedulable
 from podwright.core.framework.verdict_cache import NodeVerdicts, VerdictCache
+from podwright.core.objects.control_flow import passes_through
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
-
-Ts = TypeVarTuple("Ts")
 
 
 class Framework(BuiltPlugins):
@@ -58,14 +57,15 @@ class Framework(BuiltPlugins):
         observer: Observer = NO_OBSERVER,
         report_exception: ReportException | None = None,
     ) -> None:
-        """`observer` learns of every attempt; an attempt's plugins are measured only if its CycleState carries an
-        observer. `report_exception` receives every exception that a plugin raises.
+        """`observer` learns of every attempt. `report_exception` receives every exception that a plugin raises.
 
         Raises ProfileError for a profile that cannot work, and PluginError for a plugin that cannot be built.
         """
         super().__init__(profile, classes, handle, report_exception)
         self.observer = observer
         self._verdicts: VerdictCache[Status | None] = VerdictCache()
+        self.measured: Framework | None = None
+        """The same framework for measured attempts, once there was one. See `measured`."""
         for plugin in self.plugins.values():
             if isinstance(plugin, Plugin):
                 contract.attach(plugin, self)
@@ -76,9 +76,11 @@ class Framework(BuiltPlugins):
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Runs PreEnqueue. The first rejection, or None if the pod may be scheduled."""
         for plugin in self.pre_enqueue_plugins:
-            answer = call(plugin, Point.PRE_ENQUEUE, plugin.pre_enqueue, pod)
-            status = contract.status_of(plugin, Point.PRE_ENQUEUE, answer)
-            if status is not None:
+            try:
+                answer = plugin.pre_enqueue(pod)
+            except BaseException as error:
+                raise failed(plugin, Point.PRE_ENQUEUE, error) from error
+            if answer is not None and (status := status_of(plugin, Point.PRE_ENQUEUE, answer)) is not None:
                 return status
         return None
 
@@ -97,27 +99,31 @@ class Framework(BuiltPlugins):
         (plugin,) = self.queue_sort_plugins
 
         def sort_key(pod: PodInfo, queued_at: float) -> Any:
-            return call(plugin, Point.QUEUE_SORT, plugin.sort_key, pod, queued_at)
+            try:
+                return plugin.sort_key(pod, queued_at)
+            except BaseException as error:
+                raise failed(plugin, Point.QUEUE_SORT, error) from error
 
         return sort_key
 
     # Filter
 
-    @observed("PreFilter")
-    def pre_filter(self, state: CycleState, pod: PodInfo, /) -> PreFilterOutcome:
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterOutcome:
         """Runs the PreFilter plugins until one rejects the pod as UnschedulableAndUnresolvable. What refuses pods in all
         profiles comes last, because preemption may need what the plugins found.
         """
-        run = caller_of(state)
         names: frozenset[str] | None = None
         narrowed_by: list[str] = []
         rejection: Status | None = None
         for disabled, check in self.disabled_checks:
             verdict = call(disabled, Point.PRE_FILTER, check, pod, self.handle.cache)
-            if (status := contract.status_of(disabled, Point.PRE_FILTER, verdict)) is not None:
+            if (status := status_of(disabled, Point.PRE_FILTER, verdict)) is not None:
                 return PreFilterOutcome(status, None, ())
         for plugin in self.pre_filter_plugins:
-            answer = run(plugin, Point.PRE_FILTER, plugin.pre_filter, state, pod)
+            try:
+                answer = plugin.pre_filter(state, pod)
+            except BaseException as error:
+                raise failed(plugin, Point.PRE_FILTER, error) from error
             if answer is not None and answer is not SKIP:  # the frequent answers need no check
                 answer = contract.pre_filter_answer(plugin, answer)
             if answer is None:
@@ -143,29 +149,28 @@ class Framework(BuiltPlugins):
                 return PreFilterOutcome(refusal.by(refusing), None, ())
         return PreFilterOutcome(rejection, names, tuple(sorted(narrowed_by)))
 
-    @observed("Filter")
-    def filter_all(self, state: CycleState, pod: PodInfo, table: NodeTable, diagnosis: NodeDiagnosis, /) -> Bools:
+    def filter_all(self, state: CycleState, pod: PodInfo, table: NodeTable, diagnosis: NodeDiagnosis) -> Bools:
         """Runs the filters over all candidates of the diagnosis. bool[nodes]: the nodes that pass.
 
         The rejections are added to the diagnosis as stages.
         """
-        run = caller_of(state)
         considered = diagnosis.considered
         alive = table.valid if considered is None else diagnosis.considered_rows(considered)
         count = diagnosis.candidate_count
         for plugin in self.filter_plugins:
             if plugin.name in state.skip_filter or not count:
                 continue
-            if plugin.filter_all is None:
-                if plugin.loop is None:
-                    result = run(plugin, Point.FILTER, self._filter_each, plugin, state, pod, alive)
+            try:
+                if plugin.filter_all is not None:
+                    state.left = alive
+                    answer = plugin.filter_all(state, pod, table)
+                elif plugin.loop is not None:
+                    answer = plugin.loop(state, self._filter_each, plugin, pod, alive)
                 else:
-                    result = run(plugin, Point.FILTER, plugin.loop, state, self._filter_each, plugin, pod, alive)
-            else:
-                state.left = alive
-                answer = run(plugin, Point.FILTER, plugin.filter_all, state, pod, table)
-                result = contract.filter_result(plugin, answer, table.size)
-            if result is None:
+                    answer = self._filter_each(plugin, state, pod, alive)
+            except BaseException as error:
+                raise failed(plugin, Point.FILTER, error) from error
+            if answer is None or (result := contract.filter_result(plugin, answer, table.size)) is None:
                 continue
             after = alive & result.ok
             left = int(np.count_nonzero(after))
@@ -180,11 +185,9 @@ class Framework(BuiltPlugins):
         statuses: list[Status] = [Status(Code.SUCCESS)]
         known: dict[Status, int] = {}
         for slot in np.flatnonzero(alive):
-            answer = call(plugin, Point.FILTER, plugin.filter, state, pod, cache.node_at(int(slot)))
-            status = contract.status_of(plugin, Point.FILTER, answer)
+            status = self._filter_one(plugin, state, pod, cache.node_at(int(slot)))
             if status is None:
                 continue
-            self._must_reject(plugin, status)
             if status not in known:
                 known[status] = len(statuses)
                 statuses.append(status)
@@ -194,9 +197,17 @@ class Framework(BuiltPlugins):
         return FilterResult(codes == 0, lambda: (codes, statuses))
 
     @staticmethod
-    def _must_reject(plugin: FilterPlugin, status: Status) -> None:
-        if not status.rejected:
+    def _filter_one(plugin: FilterPlugin, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        try:
+            answer = plugin.filter(state, pod, node)
+        except BaseException as error:
+            raise failed(plugin, Point.FILTER, error) from error
+        if answer is None:
+            return None
+        status = status_of(plugin, Point.FILTER, answer)
+        if status is not None and not status.rejected:
             raise PluginError(plugin.name, Point.FILTER.key, status.message or status.code.text)
+        return status
 
     def filter_node(
         self, state: CycleState, pod: PodInfo, node: NodeInfo, plugins: Sequence[FilterPlugin] | None = None
@@ -205,10 +216,7 @@ class Framework(BuiltPlugins):
         for plugin in self.filter_plugins if plugins is None else plugins:
             if plugin.name in state.skip_filter:
                 continue
-            answer = call(plugin, Point.FILTER, plugin.filter, state, pod, node)
-            status = contract.status_of(plugin, Point.FILTER, answer)
-            if status is not None:
-                self._must_reject(plugin, status)
+            if (status := self._filter_one(plugin, state, pod, node)) is not None:
                 return status
         return None
 
@@ -280,31 +288,42 @@ class Framework(BuiltPlugins):
         """Updates the state of PreFilter after a dry run added `added` to `node`."""
         for plugin in self.pre_filter_extensions:
             if plugin.name not in state.skip_filter:
-                self._adjusted(plugin, call(plugin, Point.PRE_FILTER, plugin.add_pod, state, pod, added, node))
+                try:
+                    answer = plugin.add_pod(state, pod, added, node)
+                except BaseException as error:
+                    raise failed(plugin, Point.PRE_FILTER, error) from error
+                if answer is not None:
+                    self._adjusted(plugin, answer)
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
         """Updates the state of PreFilter after a dry run removed `removed` from `node`."""
         for plugin in self.pre_filter_extensions:
             if plugin.name not in state.skip_filter:
-                self._adjusted(plugin, call(plugin, Point.PRE_FILTER, plugin.remove_pod, state, pod, removed, node))
+                try:
+                    answer = plugin.remove_pod(state, pod, removed, node)
+                except BaseException as error:
+                    raise failed(plugin, Point.PRE_FILTER, error) from error
+                if answer is not None:
+                    self._adjusted(plugin, answer)
 
     @staticmethod
     def _adjusted(plugin: PreFilterPlugin, answer: Any) -> None:
-        status = contract.status_of(plugin, Point.PRE_FILTER, answer)
+        status = status_of(plugin, Point.PRE_FILTER, answer)
         if status is not None:
             raise PluginError(plugin.name, Point.PRE_FILTER.key, status.message or status.code.text)
 
-    @observed("PostFilter")
     def post_filter(
-        self, state: CycleState, pod: PodInfo, diagnosis: NodeDiagnosis, /
+        self, state: CycleState, pod: PodInfo, diagnosis: NodeDiagnosis
     ) -> tuple[PostFilterResult | None, Status]:
         """Runs the PostFilter plugins until one returns Success, UnschedulableAndUnresolvable or an error."""
-        run = caller_of(state)
         result: PostFilterResult | None = None
         reasons: list[str] = []
         rejected_by = ""
         for plugin in self.post_filter_plugins:
-            answer = run(plugin, Point.POST_FILTER, plugin.post_filter, state, pod, diagnosis)
+            try:
+                answer = plugin.post_filter(state, pod, diagnosis)
+            except BaseException as error:
+                raise failed(plugin, Point.POST_FILTER, error) from error
             found, status = contract.post_filter_answer(plugin, answer)
             if status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
                 return found, status
@@ -325,109 +344,105 @@ class Framework(BuiltPlugins):
 
     # Score
 
-    @observed("PreScore")
-    def pre_score(self, state: CycleState, pod: PodInfo, feasible: Feasible, /) -> None:
+    def pre_score(self, state: CycleState, pod: PodInfo, feasible: Feasible) -> None:
         """Runs the PreScore plugins; `score` calls this. A plugin that returns Skip does not score."""
-        run = caller_of(state)
         for plugin in self.pre_score_plugins:
-            answer = run(plugin, Point.PRE_SCORE, plugin.pre_score, state, pod, feasible)
-            status = contract.status_of(plugin, Point.PRE_SCORE, answer)
-            if status is not None:
-                if status.code is not Code.SKIP:
-                    raise PluginError(plugin.name, Point.PRE_SCORE.key, status.message or status.code.text)
-                state.skip_score.add(plugin.name)
+            try:
+                answer = plugin.pre_score(state, pod, feasible)
+            except BaseException as error:
+                raise failed(plugin, Point.PRE_SCORE, error) from error
+            if answer is None:
+                continue
+            if answer is not SKIP and (answer := status_of(plugin, Point.PRE_SCORE, answer)) is None:
+                continue
+            if answer.code is not Code.SKIP:
+                raise PluginError(plugin.name, Point.PRE_SCORE.key, answer.message or answer.code.text)
+            state.skip_score.add(plugin.name)
 
-    @observed("Score")
     def score(
-        self, state: CycleState, pod: PodInfo, feasible: Feasible, details: dict[str, Int64s] | None = None, /
+        self, state: CycleState, pod: PodInfo, feasible: Feasible, details: dict[str, Int64s] | None = None
     ) -> Int64s:
         """int64[feasible]: the weighted sum of the scores of all plugins. Fills `details` with each plugin's normalised
         scores.
         """
         self.pre_score(state, pod, feasible)
-        run = caller_of(state)
-        total = np.zeros(len(feasible), np.int64)
+        length = len(feasible.slots)
+        total = np.zeros(length, np.int64)
         constant = 0
         for plugin in self.score_plugins:
             if plugin.name in state.skip_score:
                 continue
-            scores = self._score_plugin(run, plugin, state, pod, feasible)
+            scores: Any
+            try:
+                if plugin.score_all is not None:
+                    scores = plugin.score_all(state, pod, feasible)
+                elif plugin.loop is not None:
+                    scores = plugin.loop(state, self._score_each, plugin, pod, feasible)
+                else:
+                    scores = self._score_each(plugin, state, pod, feasible)
+                if type(scores) is not int:
+                    scores = contract.scores_of(plugin, scores, length)
+                if plugin.normalize is not None and not (plugin.zero_stays and type(scores) is int and not scores):
+                    if type(scores) is int and not plugin.normalizes_numbers:
+                        scores = np.full(length, scores, np.int64)
+                    scores = contract.scores_of(plugin, plugin.normalize(state, pod, scores, feasible), length)
+                if type(scores) is not int or not 0 <= scores <= MAX_SCORE:
+                    contract.check_range(plugin, scores)
+            except BaseException as error:
+                raise failed(plugin, Point.SCORE, error) from error
             weight = self.weights[plugin.name]
-            if isinstance(scores, int):
+            if type(scores) is int:
                 constant += weight * scores
             else:
                 total += scores if weight == 1 else scores * weight
             if details is not None:
-                details[plugin.name] = np.full(len(feasible), scores, np.int64) if isinstance(scores, int) else scores
+                details[plugin.name] = np.full(length, scores, np.int64) if type(scores) is int else scores
         if constant:
             total += constant
         return total
 
-    def _score_plugin(
-        self, run: Call, plugin: ScorePlugin, state: CycleState, pod: PodInfo, feasible: Feasible
-    ) -> Int64s | int:
-        length = len(feasible)
-        if plugin.score_all is not None:
-            answer = run(plugin, Point.SCORE, plugin.score_all, state, pod, feasible)
-            scores = contract.scores_of(plugin, answer, length)
-        elif plugin.loop is None:
-            scores = run(plugin, Point.SCORE, self._score_each, plugin, state, pod, feasible)
-        else:
-            scores = run(plugin, Point.SCORE, plugin.loop, state, self._score_each, plugin, pod, feasible)
-        if plugin.zero_stays and isinstance(scores, int) and not scores:
-            return 0
-        if plugin.normalize is not None:
-            if isinstance(scores, int) and not plugin.normalizes_numbers:
-                scores = np.full(length, scores, np.int64)
-            answer = run(plugin, Point.SCORE, plugin.normalize, state, pod, scores, feasible)
-            scores = contract.scores_of(plugin, answer, length)
-        contract.check_range(plugin, scores)
-        return scores  # type: ignore[no-any-return]  # scores_of has checked it
-
     def _score_each(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s:
         node_at = self.handle.cache.node_at
-        answers = (call(plugin, Point.SCORE, plugin.score, state, pod, node_at(int(slot))) for slot in feasible.slots)
+        answers = (plugin.score(state, pod, node_at(int(slot))) for slot in feasible.slots)
         return np.fromiter((contract.score_of(plugin, answer) for answer in answers), np.int64, len(feasible))
 
     # Reserve and permit
 
-    @observed("Reserve")
-    def reserve(self, state: CycleState, pod: PodInfo, node_name: str, /) -> Status | None:
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Runs the Reserve plugins. At the first failure it unreserves with all of them, and returns the failure."""
-        run = caller_of(state)
         for plugin in self.reserve_plugins:
             try:
-                answer = run(plugin, Point.RESERVE, plugin.reserve, state, pod, node_name)
-                status = contract.outcome_of(plugin, Point.RESERVE, answer)
-            except PluginError:
-                self.unreserve(state, pod, node_name)
-                raise
+                answer = plugin.reserve(state, pod, node_name)
+                status = None if answer is None else contract.outcome_of(plugin, Point.RESERVE, answer)
+            except BaseException as error:
+                if not passes_through(error):
+                    self.unreserve(state, pod, node_name)
+                raise failed(plugin, Point.RESERVE, error) from error
             if status is not None:
                 self.unreserve(state, pod, node_name)
                 return status
         return None
 
-    @observed("Unreserve")
-    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str, /) -> Sequence[PluginError]:
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Sequence[PluginError]:
         """Runs Unreserve of all Reserve plugins in reverse order, even if some fail. Returns their errors."""
-        run = caller_of(state)
         faults = []
         for plugin in reversed(self.reserve_plugins):
             try:
-                run(plugin, Point.RESERVE, plugin.unreserve, state, pod, node_name)
+                call(plugin, Point.RESERVE, plugin.unreserve, state, pod, node_name)
             except PluginError as fault:
                 faults.append(fault)
         return faults
 
-    @observed("Permit")
-    def permit(self, state: CycleState, pod: PodInfo, node_name: str, /) -> tuple[Status | None, Mapping[str, float]]:
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, Mapping[str, float]]:
         """Runs the Permit plugins. None: approved; a rejection; or Wait, with the timeout in seconds of each plugin
         that waits.
         """
-        run = caller_of(state)
         waits: dict[str, float] = {}
         for plugin in self.permit_plugins:
-            answer = run(plugin, Point.PERMIT, plugin.permit, state, pod, node_name)
+            try:
+                answer = plugin.permit(state, pod, node_name)
+            except BaseException as error:
+                raise failed(plugin, Point.PERMIT, error) from error
             status, timeout = contract.permit_answer(plugin, answer)
             if status is None:
                 continue
@@ -440,60 +455,49 @@ class Framework(BuiltPlugins):
 
     def pre_bind_pre_flights(self, state: CycleState, pod: PodInfo, node_name: str) -> Sequence[PreBindPlugin]:
         """The PreBind plugins whose PreBindPreFlight did not skip this pod."""
-        run = caller_of(state)
-        return [
-            plugin
-            for plugin in self.pre_bind_plugins
-            if not _skips(
-                contract.status_of(
-                    plugin,
-                    Point.PRE_BIND,
-                    run(plugin, Point.PRE_BIND, plugin.pre_bind_pre_flight, state, pod, node_name),
-                )
-            )
-        ]
+        wanted = []
+        for plugin in self.pre_bind_plugins:
+            try:
+                answer = plugin.pre_bind_pre_flight(state, pod, node_name)
+            except BaseException as error:
+                raise failed(plugin, Point.PRE_BIND, error) from error
+            if answer is not SKIP and not _skips(status_of(plugin, Point.PRE_BIND, answer)):
+                wanted.append(plugin)
+        return wanted
 
-    @observed_async("PreBind")
-    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, /) -> Status | None:
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Runs the PreBind plugins that do not skip this pod. The first failure, or None."""
         for plugin in self.pre_bind_pre_flights(state, pod, node_name):
-            status = await _calling(
-                self.interrupts, state, plugin, Point.PRE_BIND, plugin.pre_bind, state, pod, node_name
-            )
+            try:
+                answer = await plugin.pre_bind(state, pod, node_name)
+            except BaseException as error:
+                raise failed(plugin, Point.PRE_BIND, error, self.interrupts) from error
+            status = contract.outcome_of(plugin, Point.PRE_BIND, answer)
             if status is not None:
                 return status
         return None
 
-    @observed_async("Bind")
     async def bind(
-        self, state: CycleState, pod: PodInfo, node_name: str, annotations: Mapping[str, str], /
+        self, state: CycleState, pod: PodInfo, node_name: str, annotations: Mapping[str, str]
     ) -> Status | None:
         """Runs the Bind plugins until one does not return Skip. None: the pod is bound."""
         for plugin in self.bind_plugins:
-            status = await _calling(
-                self.interrupts, state, plugin, Point.BIND, plugin.bind, state, pod, node_name, annotations
-            )
-            if not _skips(status):
-                return status
+            try:
+                answer = await plugin.bind(state, pod, node_name, annotations)
+            except BaseException as error:
+                raise failed(plugin, Point.BIND, error, self.interrupts) from error
+            if answer is None or not _skips(answer := contract.outcome_of(plugin, Point.BIND, answer)):
+                return answer
         return Status(Code.ERROR, ("no bind plugin took the pod",))
 
-    @observed_async("PostBind")
-    async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str, /) -> None:
+    async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Runs the PostBind plugins. Raises the first PluginError; the pod stays bound."""
         for plugin in self.post_bind_plugins:
-            await _calling(self.interrupts, state, plugin, Point.POST_BIND, plugin.post_bind, state, pod, node_name)
-
-
-def _calling(
-    interrupts: Callable[[BaseException], bool],
-    state: CycleState,
-    plugin: ExtensionPoint,
-    point: Point,
-    method: Callable[[*Ts], Awaitable[Status | None]],
-    *args: *Ts,
-) -> Awaitable[Status | None]:
-    answer = contract.awaited(plugin, point, interrupts, method, *args)
-    return answer if state.observer is None else awaited(state.observer, plugin, point, answer)
+            try:
+                answer = await plugin.post_bind(state, pod, node_name)  # type: ignore[func-returns-value]
+            except BaseException as error:
+                raise failed(plugin, Point.POST_BIND, error, self.interrupts) from error
+            contract.outcome_of(plugin, Point.POST_BIND, answer)
 
 
 def _skips(status: Status | None) -> bool:

@@ -37,6 +37,11 @@ class Point(Enum):
     def key(self) -> str:
         return str(self.value[0])
 
+    @property
+    def title(self) -> str:
+        """kube-scheduler's name of the point in metrics: `PreFilter`."""
+        return self.key[0].upper() + self.key[1:]
+
     def of(self, plugin: type[Any]) -> bool:
         """True if a plugin class implements this point."""
         return issubclass(plugin, self.value[1])

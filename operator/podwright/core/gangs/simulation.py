@@ -11,6 +11,7 @@ from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, CycleState
+from podwright.core.framework.measured import measured
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.control_flow import ControlFlowError
@@ -92,6 +93,7 @@ def reserve(
     Returns why a plugin refused the pod, which is then not assumed. Raises PluginError.
     """
     transaction.assume(pod, node_name)
+    framework = measured(framework, state.observer)
     try:
         refused = framework.reserve(state, pod, node_name)
     except PluginError:

@@ -48,6 +48,7 @@ class QueuedPod:
     """
 
     pod: PodInfo
+    uid: str = field(init=False)
     queued_at: float
     timestamp: float
     attempts: int = 0
@@ -78,6 +79,9 @@ class QueuedPod:
     slow: bool = False
     """The last attempt at the pod, or at its group, took much CPU time, or the next one at its group will."""
 
+    def __post_init__(self) -> None:
+        self.uid = self.pod.uid
+
     def last_report(self, cause: Hashable) -> tuple[str, float]:
         """The text of the last event of this cause, and when it was recorded; ("", -inf) if there is none."""
         return (self.reported or {}).get(cause, ("", -inf))
@@ -90,10 +94,6 @@ class QueuedPod:
 
     def forget_reports(self) -> None:
         self.reported = None
-
-    @property
-    def uid(self) -> str:
-        return self.pod.uid
 
     @property
     def costly(self) -> bool:

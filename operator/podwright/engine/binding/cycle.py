@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from podwright.core.cycle import Placement
+from podwright.core.framework.framework import Framework
 from podwright.core.framework.status import Code, Status, unschedulable
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.queue import QueuedPod
@@ -37,8 +38,11 @@ class BindingCycle:
     """One placement. `started` in seconds of the engine's clock; `debug`: assert each transition."""
 
     queued: QueuedPod
+    uid: str = field(init=False)
     placement: Placement
     policy: ActivePolicy
+    framework: Framework
+    """The policy's, or in a measured attempt the one that reports to its observer."""
     started: float
     debug: bool = False
     state: State = State.ASSUMED
@@ -64,9 +68,8 @@ class BindingCycle:
     cycle ended.
     """
 
-    @property
-    def uid(self) -> str:
-        return self.queued.uid
+    def __post_init__(self) -> None:
+        self.uid = self.queued.uid
 
     @property
     def stoppable(self) -> bool:

@@ -69,7 +69,7 @@ class OutcomeEffects:
 
     def _unreserve(self, cycle: BindingCycle) -> None:
         pod, placement = cycle.queued.pod, cycle.placement
-        for fault in cycle.policy.framework.unreserve(placement.state, pod, placement.node_name):
+        for fault in cycle.framework.unreserve(placement.state, pod, placement.node_name):
             log.warning("Unreserve failed", extra=fields(pod=pod, err=fault))
         self._failures.follow_ups.run(placement.state.follow_ups, pod)
         placement.state.follow_ups = []

@@ -15,6 +15,7 @@ from typing import Final
 
 from podwright.core.cycle import Placement
 from podwright.core.framework.errors import PluginError
+from podwright.core.framework.measured import measured
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.control_flow import CONTROL_FLOW, passes_through
 from podwright.core.objects.errors import described
@@ -105,7 +106,14 @@ class BindingExecutor:
             return
         self._cache.assume(queued.pod, placement.node_name)
         self._arrivals.placed(queued.pod, placement.node_name, certain=True)
-        cycle = BindingCycle(queued=queued, placement=placement, policy=policy, started=started, debug=self._debug)
+        cycle = BindingCycle(
+            queued=queued,
+            placement=placement,
+            policy=policy,
+            framework=measured(policy.framework, placement.state.observer),
+            started=started,
+            debug=self._debug,
+        )
         if (failure := self._reserve_and_permit(cycle)) is not None:
             self._effects.apply(cycle, self._ending(cycle, failure))
             return
@@ -117,7 +125,7 @@ class BindingExecutor:
         task.add_done_callback(self._tasks.discard)
 
     def _reserve_and_permit(self, cycle: BindingCycle) -> Status | None:
-        pod, placement, framework = cycle.queued.pod, cycle.placement, cycle.policy.framework
+        pod, placement, framework = cycle.queued.pod, cycle.placement, cycle.framework
         try:
             status = framework.reserve(placement.state, pod, placement.node_name)
             if status is not None:
@@ -195,7 +203,7 @@ class BindingExecutor:
 
     async def _bind(self, cycle: BindingCycle) -> Status | None:
         """None: the pod is bound."""
-        pod, placement, framework = cycle.queued.pod, cycle.placement, cycle.policy.framework
+        pod, placement, framework = cycle.queued.pod, cycle.placement, cycle.framework
         state, node_name = placement.state, placement.node_name
         pre_bind = framework.pre_bind_plugins and framework.pre_bind_pre_flights(state, pod, node_name)
         if cycle.waiting is not None and cycle.waiting.allowed:
@@ -271,7 +279,7 @@ class BindingExecutor:
         placement = cycle.placement
         with cycle.cancellable():
             await self._follow_ups.finished(cycle.uid)
-            status = await cycle.policy.framework.pre_bind(placement.state, cycle.queued.pod, placement.node_name)
+            status = await cycle.framework.pre_bind(placement.state, cycle.queued.pod, placement.node_name)
         if status is None:
             cycle.enter(State.PRE_BOUND)
         return status
@@ -279,14 +287,14 @@ class BindingExecutor:
     async def _post_bind(self, cycle: BindingCycle) -> None:
         try:
             placement = cycle.placement
-            await cycle.policy.framework.post_bind(placement.state, cycle.queued.pod, placement.node_name)
+            await cycle.framework.post_bind(placement.state, cycle.queued.pod, placement.node_name)
         except PluginError as error:
             log.warning("a pod is bound, but PostBind failed", extra=fields(pod=cycle.queued.pod, err=error))
 
     def reason_not_to_bind(self, pod: PodInfo, node_name: str) -> str:
         """Why the Binding of a cycle in progress must not be posted again; empty if it may be."""
         cycle = self._cycles.get(pod.uid)
-        return "" if cycle is None else reason_not_to_bind(self._cache, cycle.policy.framework, pod, node_name)
+        return "" if cycle is None else reason_not_to_bind(self._cache, cycle.framework, pod, node_name)
 
     # The end
 

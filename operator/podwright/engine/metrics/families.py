@@ -107,22 +107,22 @@ class CounterFamily:
     def __init__(self, declaration: Counter, profiles: Profiles | None = None) -> None:
         self._declaration = declaration
         self._profiles = Profiles() if profiles is None else profiles
-        self._series: dict[tuple[str, ...], array[int]] = {}
+        self.series: dict[tuple[str, ...], array[int]] = {}
         if not declaration.labels:
             self.of()
 
     def of(self, *labels: str) -> array[int]:
         """The series with these label values."""
-        series = self._series.get(labels)
+        series = self.series.get(labels)
         if series is None:
             _check(self._declaration, labels)
             labels = self._profiles.bounded(self._declaration.labels, labels)
-            series = self._series.setdefault(labels, array("q", (0,)))
+            series = self.series.setdefault(labels, array("q", (0,)))
         return series
 
     def numbers(self) -> Iterator[tuple[tuple[str, ...], Sequence[float]]]:
         """The numbers of each series, by the values of its labels."""
-        return ((labels, (*series,)) for labels, series in self._series.items())
+        return ((labels, (*series,)) for labels, series in self.series.items())
 
     def add(self, labels: tuple[str, ...], more: Sequence[float]) -> None:
         """Adds to a series what `numbers` has grown by in another process."""
@@ -130,10 +130,10 @@ class CounterFamily:
 
     def keep_only(self, label: str, values: Collection[str]) -> None:
         """Drops the series with other values of this label."""
-        _keep_only(self._series, self._declaration, label, values)
+        _keep_only(self.series, self._declaration, label, values)
 
     def snapshot(self) -> Snapshot:
-        numbers = {labels: series[0] for labels, series in self._series.items()}
+        numbers = {labels: series[0] for labels, series in self.series.items()}
 
         def collect() -> Iterable[Metric]:
             declared = self._declaration
@@ -176,24 +176,24 @@ class HistogramFamily:
     def __init__(self, declaration: Histogram, profiles: Profiles | None = None) -> None:
         self._declaration = declaration
         self._profiles = Profiles() if profiles is None else profiles
-        self._series: dict[tuple[str, ...], HistogramSeries] = {}
+        self.series: dict[tuple[str, ...], HistogramSeries] = {}
         if not declaration.labels:
             self.of()
 
     def of(self, *labels: str) -> HistogramSeries:
         """The series with these label values."""
-        series = self._series.get(labels)
+        series = self.series.get(labels)
         if series is None:
             _check(self._declaration, labels)
             labels = self._profiles.bounded(self._declaration.labels, labels)
-            series = self._series.get(labels)
+            series = self.series.get(labels)
             if series is None:
-                series = self._series[labels] = HistogramSeries(self._declaration.buckets)
+                series = self.series[labels] = HistogramSeries(self._declaration.buckets)
         return series
 
     def numbers(self) -> Iterator[tuple[tuple[str, ...], Sequence[float]]]:
         """See CounterFamily."""
-        return ((labels, (*series.counts, series.sum)) for labels, series in self._series.items())
+        return ((labels, (*series.counts, series.sum)) for labels, series in self.series.items())
 
     def add(self, labels: tuple[str, ...], more: Sequence[float]) -> None:
         """See CounterFamily."""
@@ -201,10 +201,10 @@ class HistogramFamily:
 
     def keep_only(self, label: str, values: Collection[str]) -> None:
         """Drops the series with other values of this label."""
-        _keep_only(self._series, self._declaration, label, values)
+        _keep_only(self.series, self._declaration, label, values)
 
     def snapshot(self) -> Snapshot:
-        numbers = {labels: (series.counts[:], series.sum) for labels, series in self._series.items()}
+        numbers = {labels: (series.counts[:], series.sum) for labels, series in self.series.items()}
 
         def collect() -> Iterable[Metric]:
             declared = self._declaration

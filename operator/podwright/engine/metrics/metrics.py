@@ -389,10 +389,12 @@ class Metrics(Observer):
     # For every metric
 
     def count(self, counter: Counter, *labels: str, by: int = 1) -> None:
-        self._counters[counter].of(*labels)[0] += by
+        family = self._counters[counter]
+        (family.series.get(labels) or family.of(*labels))[0] += by
 
     def observe(self, histogram: Histogram, value: float, *labels: str) -> None:
-        self._histograms[histogram].of(*labels).observe(value)
+        family = self._histograms[histogram]
+        (family.series.get(labels) or family.of(*labels)).observe(value)
 
     def compute(self, gauge: Gauge, read: Read) -> None:
         """`read` computes the gauge whenever the metrics are scraped."""

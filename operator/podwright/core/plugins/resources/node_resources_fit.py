@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import sub
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -145,7 +146,7 @@ class _Kept(Shared):
         super().__init__()
         self.strategy = strategy = strategy_of(args.scoring_strategy)
         self.columns = ResourceRows(cache, strategy.resources.names, strategy.base, defaults=True)
-        self.free = ResourceRows(cache, (PODS, CPU, MEMORY), _free, defaults=False)
+        self.free = ResourceRows(cache, (PODS, CPU, MEMORY), sub, defaults=False)
         self.fitting = RowCache(cache, np.bool_, self.users)
         self.scores = RowCache(cache, np.int64, self.users)
 
@@ -331,10 +332,6 @@ class NodeResourcesFit(
 
     def _formula(self, requests: Requests) -> ScoreFormula:
         return _FitScore(self.handle.cache, self._kept.columns, self._strategy, self._demand(requests))
-
-
-def _free(allocatable: Any, used: Any) -> Any:
-    return allocatable - used
 
 
 # One node

@@ -19,35 +19,29 @@ class Changes(Protocol):
 class ChangeLog:
     """An append-only log of slots that keeps the last few thousand entries. `seq` counts all entries ever made."""
 
-    __slots__ = ("_base", "_entries", "_limit")
+    __slots__ = ("_entries", "_limit", "seq")
 
     def __init__(self, limit: int = 4096) -> None:
         self._entries: list[int] = []
-        self._base = 0
         self._limit = limit
-
-    @property
-    def seq(self) -> int:
-        return self._base + len(self._entries)
+        self.seq = 0
 
     def append(self, slot: int) -> None:
         self._entries.append(slot)
+        self.seq += 1
         if len(self._entries) > 2 * self._limit:
             del self._entries[: self._limit]
-            self._base += self._limit
 
     def extend(self, slots: Sequence[int]) -> None:
         self._entries += slots
+        self.seq += len(slots)
         if len(self._entries) > 2 * self._limit:
-            gone = len(self._entries) - self._limit
-            del self._entries[:gone]
-            self._base += gone
+            del self._entries[: -self._limit]
 
     def since(self, seq: int) -> Sequence[int] | None:
         """The slots that changed after `seq`, possibly repeated; None if the log no longer has all of them."""
-        if seq < self._base:
-            return None
-        return self._entries[seq - self._base :]
+        first = len(self._entries) - (self.seq - seq)
+        return None if first < 0 else self._entries[first:]
 
 
 class ChangesOfBoth:

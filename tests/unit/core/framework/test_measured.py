@@ -10,7 +10,7 @@ from podwright.core.cycle import schedule
 from podwright.core.framework import interface as fw
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.observed import observed
+from podwright.core.framework.measured import measured
 from podwright.core.framework.observer import NO_OBSERVER, Observer
 from podwright.core.framework.profile import Enabled, PluginSet, Profile
 from podwright.core.framework.status import SKIP, unschedulable
@@ -20,24 +20,6 @@ from podwright.simulator.world import World
 from support.objects.builders import make_node, make_pod
 
 POD = parse_pod(make_pod("p"))
-
-
-def test_an_observed_method_with_parameters_that_have_keywords_is_refused():
-    def pre_filter(self, state, pod):
-        """Not positional-only."""
-
-    with pytest.raises(TypeError, match="pre_filter: all parameters of an observed method must be positional-only"):
-        observed("PreFilter")(pre_filter)
-
-
-def test_an_observed_method_with_too_many_parameters_is_refused():
-    def score(self, state, pod, feasible, details, more, /):
-        """Five arguments."""
-
-    with pytest.raises(
-        TypeError, match="score: an observed method takes a state, a pod and at most two more arguments"
-    ):
-        observed("Score")(score)
 
 
 class Recorder(Observer):
@@ -160,21 +142,28 @@ def test_an_observer_learns_of_every_attempt_and_times_only_measured_ones(record
 
 
 def test_a_measured_attempt_decides_like_any_other(recorder):
-    plain, measured = decide(framework()), decide(framework(), recorder)
-    assert (plain.node_name, plain.score, plain.rejected) == (measured.node_name, measured.score, measured.rejected)
+    plain, reported = decide(framework()), decide(framework(), recorder)
+    assert (plain.node_name, plain.score, plain.rejected) == (reported.node_name, reported.score, reported.rejected)
+
+
+def test_a_plugin_of_a_measured_framework_poses_as_itself(recorder):
+    fwk = framework()
+    (plugin,) = measured(fwk, recorder).filter_plugins
+    assert isinstance(plugin, Chatty)
+    assert plugin.__class__ is Chatty
+    assert measured(fwk, recorder) is measured(fwk, recorder)
+    assert measured(fwk, None) is fwk
 
 
 def test_dry_runs_of_a_measured_attempt_are_not_measured(recorder):
-    fwk = framework()
-    state = fw.CycleState(recorder).clone()
-    fwk.pre_filter(state, POD)
-    fwk.filter_node(fw.CycleState(recorder), POD, fwk.handle.cache.present("c"))
+    fwk = measured(framework(), recorder)
+    fwk.filter_node(fw.CycleState(), POD, fwk.handle.cache.present("c"))
     assert recorder.plugins == recorder.points == []
 
 
 def test_a_plugin_that_raises_is_measured_with_an_error(recorder):
     with pytest.raises(PluginError):
-        framework().permit(fw.CycleState(recorder), POD, "b")
+        measured(framework(), recorder).permit(fw.CycleState(), POD, "b")
     assert recorder.plugins == [("Chatty", "Permit", "Error")]
     assert recorder.points == [("Permit", "Error")]
 
@@ -197,7 +186,7 @@ def test_a_plugin_that_raises_is_measured_with_an_error(recorder):
     ],
 )
 def test_asynchronous_points_are_measured(recorder, node_name, plugins, points):
-    fwk, state = framework(), fw.CycleState(recorder)
+    fwk, state = measured(framework(), recorder), fw.CycleState()
 
     async def bind():
         await fwk.pre_bind(state, POD, node_name)
@@ -210,6 +199,6 @@ def test_asynchronous_points_are_measured(recorder, node_name, plugins, points):
 
 
 def test_unreserve_is_measured_under_its_own_name(recorder):
-    framework().unreserve(fw.CycleState(recorder), POD, "a")
+    measured(framework(), recorder).unreserve(fw.CycleState(), POD, "a")
     assert recorder.plugins == [("Chatty", "Unreserve", "Success")]
     assert recorder.points == [("Unreserve", "Success")]
