@@ -222,14 +222,9 @@ class History:
         own = self.queues.queue_of(claimants[0])
         evicted = {victim.uid for victim in fresh}
         after = self._held(pod for pod in self._placed() if not pod.terminating and pod.uid not in evicted)
-        claimed = self._held(
-            [
-                *claimants,
-                *(p for name in self.cache.nominator.nodes() for p in self.cache.nominator.on(name)
-                  if p not in claimants and (self.queues.queue_of(p) != own or p.priority >= claimants[0].priority)),
-            ]
-        )  # fmt: skip
+        claimed = self._held([*claimants, *self._nominated_first(claimants)])
         path = self.queues.path(own)
+        requested = {r for pod in claimants for r, n in pod.requests.amounts.items() if n and r in self.resources}
         for victim in fresh:
             queue = self.queues.queue_of(victim)
             rules = [self.rules[name] for name in self.queues.path(queue)]
@@ -243,28 +238,64 @@ class History:
             assert runtime >= max(each.reclaim_min_runtime for each in below)
             common = next((name for name in path if name in self.queues.path(queue)), None)
             above = path[: path.index(common)] if common else path
+            scarce = self._scarce(claimants, evicted, path[path.index(common) :] if common else [])
             # A claimant within its guarantee may take a unit of which only a part is above the share.
             guaranteed = all(
                 after[above[-1], resource] + claimed[above[-1], resource] <= self._guarantee(above[-1], resource)
-                for resource in self.resources
+                for resource in scarce or requested
             )
-            least = self._guarantee if guaranteed or len(self.resources) > 1 else self._entitled
+            text = f"after {victim.name} is evicted for {claimants[0].name}"
+            for resource, amount in victim.requests.amounts.items():
+                for each in below if resource in self.resources and amount else ():
+                    least = self._guarantee(each.name, resource)
+                    assert after[each.name, resource] >= least, f"{each.name} does not keep its guarantee {text}"
             kept = [
-                resource
-                for resource in self.resources
-                if all(after[each.name, resource] >= least(each.name, resource) for each in below)
+                guaranteed or all(after[each.name, resource] >= self._entitled(each.name, resource) for each in below)
+                for resource in scarce or requested
+                if victim.requests.amounts.get(resource)
             ]
-            assert kept, f"{queue} does not keep its share after {victim.name} is evicted for {claimants[0].name}"
+            assert kept, f"{victim.name} is of no use to {claimants[0].name}"
+            assert all(kept) if scarce else any(kept), f"{queue} does not keep its share {text}"
             for name in above:
-                for resource in {name for pod in claimants for name, amount in pod.requests.amounts.items() if amount}:
-                    if resource not in self.resources:
-                        continue
+                for resource in requested:
                     held = after[name, resource] + claimed[name, resource]
                     assert held <= self._entitled(name, resource), f"{name} takes more than its share of {resource}"
         pdb = self.cache.store.get("PodDisruptionBudget", "pdb", "default")
         if pdb:
             assert sum("app" in victim.labels for victim in fresh) <= pdb["status"]["disruptionsAllowed"]
         self._check_that_all_are_placed(claimants, victims)
+
+    def _scarce(self, claimants: Sequence[PodInfo], evicted: set[str], common: Sequence[str]) -> set[str]:
+        """The resources of which these pods request more than was free, in the cluster or below a common parent's limit."""
+        placed = self._placed()
+        staying = [pod for pod in placed if not pod.terminating or not self.queues.queue_of(pod)]
+        nodes = [info.node for info in self.cache.nodes.values() if info.node is not None]
+        wanting = [*claimants, *(pod for pod in self._nominated_first(claimants) if self.queues.queue_of(pod))]
+        held = self._held(pod for pod in placed if not pod.terminating)
+        claimed = self._held(wanting)
+        return {
+            resource
+            for resource in self.resources
+            if any(pod.requests.amounts.get(resource) for pod in claimants)
+            and (
+                sum(pod.requests.amounts.get(resource, 0) for pod in (*staying, *wanting))
+                > sum(node.allocatable.get(resource, 0) for node in nodes)
+                or any(
+                    UNBOUNDED != self._limit(name, resource) < held[name, resource] + claimed[name, resource]
+                    for name in common
+                )
+            )
+        }
+
+    def _nominated_first(self, claimants: Sequence[PodInfo]) -> list[PodInfo]:
+        """The pods that are nominated to nodes before these."""
+        own = self.queues.queue_of(claimants[0])
+        return [
+            pod
+            for name in self.cache.nominator.nodes()
+            for pod in self.cache.nominator.on(name)
+            if pod not in claimants and (self.queues.queue_of(pod) != own or pod.priority >= claimants[0].priority)
+        ]
 
     def _check_that_all_are_placed(self, claimants: Sequence[PodInfo], victims: Sequence[PodInfo]) -> None:
         with CacheTransaction(self.cache) as transaction:
@@ -280,6 +311,9 @@ class History:
 
     def _guarantee(self, name: str, resource: str) -> int:
         return self.rules[name].quotas.get(resource, NO_QUOTA).guarantee
+
+    def _limit(self, name: str, resource: str) -> int:
+        return self.rules[name].quotas.get(resource, NO_QUOTA).limit
 
     def _entitled(self, name: str, resource: str) -> int:
         return max(self._guarantee(name, resource), self.queues.share(name).get(resource, 0))

@@ -34,17 +34,26 @@ class _Level:
 
     queue: Queue
     left: dict[str, int]
-    entitled: Mapping[str, Sequence[int]]
-    """By resource: the larger of guarantee and share, and the same with the share rounded up."""
-    surplus: Mapping[str, int]
-    """How much more of each resource it had at first than it keeps."""
+    surplus: int
+    """How much more of the claim's main resource it had at first than it keeps."""
     min_runtimes: tuple[float, float]
     """Of its pods, before a pod of their own queue, or another queue, may have them evicted."""
 
-    def may_split(self, resource: str, amount: int) -> bool:
-        """True if the queue has more than it keeps, and would have less without this amount, but its guarantee."""
+    def keeps_guarantee(self, amounts: Mapping[str, int]) -> bool:
+        """True if the queue has at least its guarantee without these amounts."""
+        return all(
+            self.left.get(resource, 0) - amount >= self.queue.guarantee(resource)
+            for resource, amount in amounts.items()
+        )
+
+    def keeps_share(self, resource: str, amount: int, *, rounded: bool, split: bool) -> bool:
+        """True if the queue has at least its share without this amount, or if it has more with it, and may `split` it.
+        `rounded`: the share counts as rounded up.
+        """
         left = self.left.get(resource, 0)
-        return left > self.entitled[resource][0] and left - amount >= self.queue.guarantee(resource)
+        return left - amount >= self.queue.entitled(resource, rounded) or (
+            split and left > self.queue.entitled(resource)
+        )
 
 
 @dataclass(slots=True)
@@ -90,6 +99,8 @@ class QueueClaim:
         self._reaches: dict[str, _Reach | None] = {}
         self._parts: dict[Unit, Sequence[_Part]] = {}
         self._off_nodes = self._held_off_nodes()
+        self._main = ""
+        """The resource of which the claim needs the largest part."""
         self._path = [self._level(queue) for queue in leaf.path()]
         self._request: dict[str, int] = {}
         for pod in pods:
@@ -104,15 +115,20 @@ class QueueClaim:
         self.taken: dict[Unit, None] = {}
         self._reclaimed = [0] * (len(self._path) + 1)
         """By number of the claim's levels below the common parent: how many parts of other queues are taken."""
-        self.short: frozenset[str] = self._shortages() or frozenset(self._request)
-        """The resources of which the claim needs more than is free; all that it requests, if enough is free in sum."""
+        lacking = self._lacking()
+        over = [frozenset(self._over_limit(index)) for index in range(len(self._path))]
+        self._scarce = [lacking.union(*over[parent:]) for parent in range(len(self._path) + 1)]
+        """By number of the claim's levels below a common parent: the resources of which the claim needs more than is free
+        there. Empty if enough is free in sum, but not together."""
+        self._short = self._scarce[0] or frozenset(self._request)
         self._exact = next((i for i, level in enumerate(self._path) if self._is_rounded_up(level)), len(self._path))
         """How many levels of the claim do not need the unit by which their share was rounded up."""
         self._limits = [level for index, level in enumerate(self._path) if self._over_limit(index, going=True)]
         """Those of the claim's queues whose limits forbid it now. The highest is the last."""
         capacity = self._tree.top.share
-        self._main = max(sorted(self.short), key=lambda r: Fraction(self._request[r], capacity.get(r) or 1), default="")
-        """The resource of which the claim needs the largest part."""
+        self._main = max(
+            sorted(self._short), key=lambda r: Fraction(self._request[r], capacity.get(r) or 1), default=""
+        )
 
     @property
     def may_split_units(self) -> bool:
@@ -261,22 +277,24 @@ class QueueClaim:
     # The rule
 
     def _spares(self, part: _Part) -> bool:
-        """True if every queue below the common parent has so much more of one short resource than it keeps.
+        """True if every queue below the common parent keeps its guarantee of everything, and its share of what is scarce.
+        If nothing is scarce in sum, it must keep its share of one resource that the claim requests.
 
         A unit that rounding gave to the claim's queue, and not to the other one, is not taken. With `splits_units`, a
         claim within its queue's guarantee may take a unit of which only a part is above the other queue's share.
         """
-        exceeds_guarantee = self.splits_units and self._is_guaranteed(part.reach.parent)
-        rounded = part.reach.parent > self._exact
-        return any(
-            resource in self.short
-            and all(
-                level.left.get(resource, 0) - amount >= level.entitled[resource][rounded]
-                or (exceeds_guarantee and level.may_split(resource, amount))
-                for level in part.reach.below
-            )
+        reach = part.reach
+        if not all(level.keeps_guarantee(part.amounts) for level in reach.below):
+            return False
+        split = self.splits_units and self._is_guaranteed(reach.parent)
+        rounded = reach.parent > self._exact
+        scarce = self._scarce[reach.parent]
+        kept = [
+            all(level.keeps_share(resource, amount, rounded=rounded, split=split) for level in reach.below)
             for resource, amount in part.amounts.items()
-        )
+            if resource in (scarce or self._request)
+        ]
+        return bool(kept) and (all(kept) if scarce else any(kept))
 
     def _is_guaranteed(self, levels: int) -> bool:
         """True if the highest of so many levels of the claim stays within its guarantee."""
@@ -284,7 +302,7 @@ class QueueClaim:
         return all(
             level.left.get(resource, 0) + self._promised_in(level.queue.spec.name, resource) + self._request[resource]
             <= level.queue.guarantee(resource)
-            for resource in self.short
+            for resource in self._short
         )
 
     def _is_lawful(self) -> bool:
@@ -295,7 +313,7 @@ class QueueClaim:
     def _is_lawful_at(self, level: _Level) -> bool:
         return not any(
             level.left.get(resource, 0) + self._promised_in(level.queue.spec.name, resource) + amount
-            > level.entitled[resource][0]
+            > level.queue.entitled(resource)
             for resource, amount in self._request.items()
         )
 
@@ -323,14 +341,15 @@ class QueueClaim:
             and held.get(resource, 0) + self._promised_in(name, resource) + amount > limit
         ]
 
-    def _shortages(self) -> frozenset[str]:
+    def _lacking(self) -> frozenset[str]:
+        """The resources of which the claim requests more than is free in the cluster."""
         top = self._tree.top
-        found = {resource for index in range(len(self._path)) for resource in self._over_limit(index)}
-        for resource, amount in self._request.items():
-            free = top.share.get(resource, 0) - top.held.get(resource, 0) + top.going.get(resource, 0)
-            if amount > free - self._promised_in("", resource):
-                found.add(resource)
-        return frozenset(found)
+        return frozenset(
+            resource
+            for resource, amount in self._request.items()
+            if amount + self._promised_in("", resource)
+            > top.share.get(resource, 0) - top.held.get(resource, 0) + top.going.get(resource, 0)
+        )
 
     # Internals
 
@@ -350,7 +369,7 @@ class QueueClaim:
         reach = self._reach(self._queues.queue_of(pod))
         if reach is None or reach.own:
             return 0
-        return reach.below[-1].surplus.get(self._main, 0)
+        return reach.below[-1].surplus
 
     def _runtime(self, pod: PodInfo) -> float:
         return 0.0 if pod.start_time is None else max(0.0, self._now - pod.start_time)
@@ -373,11 +392,10 @@ class QueueClaim:
                 resource: amount - queue.going.get(resource, 0) - gone.get(resource, 0)
                 for resource, amount in queue.held.items()
             }
-            entitled = {r: (queue.entitled(r), queue.entitled(r, 1)) for r in self._tree.resources}
-            surplus = {resource: left.get(resource, 0) - kept for resource, (kept, _) in entitled.items()}
+            surplus = left.get(self._main, 0) - queue.entitled(self._main)
             rules = self._queues.get(queue.spec.name)
             runtimes = (0.0, 0.0) if rules is None else (rules.preempt_min_runtime, rules.reclaim_min_runtime)
-            known = self._levels[queue.spec.name] = _Level(queue, left, entitled, surplus, runtimes)
+            known = self._levels[queue.spec.name] = _Level(queue, left, surplus, runtimes)
         return known
 
     def _reach(self, name: str) -> _Reach | None:

@@ -81,7 +81,7 @@ def _keep_parents(wanted: dict[str, S], last: Mapping[str, S]) -> None:
 
 
 def _overcommitted(specs: Mapping[str, QueueSpec]) -> dict[str, InvalidObjectError]:
-    """The queues whose children are guaranteed more than they are. The guarantees are then met in proportion."""
+    """The queues with a guarantee whose children are guaranteed more. These guarantees are then met in proportion."""
     sums: dict[tuple[str, str], int] = {}
     for spec in specs.values():
         for resource, quota in spec.quotas.items():
@@ -91,7 +91,7 @@ def _overcommitted(specs: Mapping[str, QueueSpec]) -> dict[str, InvalidObjectErr
     found = {}
     for (name, resource), amount in sums.items():
         own = specs[name].quotas.get(resource)
-        if own is not None and UNBOUNDED != own.guarantee < amount:
+        if own is not None and 0 < own.guarantee < amount:
             where = f"spec.resources[{resource}].guarantee"
             text = f"the queues right below are guaranteed {amount}, more than the {own.guarantee} of this queue"
             found[name] = InvalidObjectError(where, text, kind="SchedulingQueue", name=name)

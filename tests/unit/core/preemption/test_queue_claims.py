@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from podwright.core.cycle import Placement
-from podwright.core.queues.queues import QUEUE_LABEL
-from support.queues.reclaims import QueuedCluster, queue
+from podwright.core.queues.queues import QUEUE_LABEL, QueueRules
+from podwright.core.queues.tree import Quota
+from support.queues.reclaims import GPU, QueuedCluster, queue
 
 
 def test_a_pod_of_a_queue_under_its_share_evicts_one_of_a_queue_above_its_share():
@@ -33,6 +34,43 @@ def test_a_queue_keeps_its_guarantee_though_its_share_is_smaller():
     cluster.runs("c1", "c", "n0")
     cluster.waits("c2", "c")
     assert cluster.victims(cluster.waits("c3", "c")) == []
+
+
+class TestSeveralResources:
+    """Queue b has one pod for each CPU of its guarantee, and more GPUs than its share."""
+
+    @staticmethod
+    def cluster(**b: int) -> QueuedCluster:
+        queues = [
+            QueueRules("a", quotas={GPU: Quota(guarantee=2), "cpu": Quota()}),
+            QueueRules("b", quotas={GPU: Quota(), "cpu": Quota(**b)}),
+        ]
+        cluster = QueuedCluster([4], queues)
+        for i in range(4):
+            cluster.runs(f"b{i}", "b", "n0", requests={"cpu": "4"})
+        return cluster
+
+    def test_what_is_guaranteed_of_another_resource_is_kept(self):
+        cluster = self.cluster(guarantee=16_000)
+        assert cluster.victims(cluster.waits("a1", "a")) == []
+        cluster.queues.set(QueueRules("b", quotas={GPU: Quota(), "cpu": Quota(guarantee=12_000)}))
+        assert len(cluster.victims(cluster.waits("a1", "a"))) == 1
+
+    def test_the_share_of_a_resource_of_which_enough_is_free_is_not(self):
+        cluster = self.cluster()
+        assert cluster.queues.share("b")["cpu"] == 16_000
+        assert len(cluster.victims(cluster.waits("a1", "a", requests={"cpu": "1"}))) == 1
+
+    def test_the_shares_of_all_that_is_scarce_are_kept(self):
+        """A queue that holds the CPUs is above its share of these, and b is above its share of GPUs alone."""
+        cluster = self.cluster()
+        cluster.queues.set(QueueRules("c", quotas={"cpu": Quota(weight=0)}))
+        cluster.runs("c1", "c", "n0", 0, requests={"cpu": "48"})
+        cluster.waits("b-more", "b", 0, requests={"cpu": "16"})
+        claimant = cluster.waits("a1", "a", requests={"cpu": "1"})
+        assert cluster.victims(claimant) == []
+        cluster.runs("c1", "c", "n0", 0, requests={"cpu": "47"})
+        assert len(cluster.victims(claimant)) == 1
 
 
 def test_room_is_taken_without_evictions_whatever_the_shares():

@@ -133,6 +133,8 @@ def test_a_bad_edit_leaves_the_tree_as_it_was(queues):
     queues.set(QueueRules("ml", quotas=gpus(guarantee=1)))
     queues.set(QueueRules("train", "ml", quotas=gpus(guarantee=2)))
     assert "guaranteed 2, more than the 1" in str(queues.problems["ml"])
+    queues.set(QueueRules("ml", quotas=gpus(limit=1)))
+    assert not queues.problems
     queues.remove("ml")
     assert queues.path("train") == ["train", "ml"]
     assert queues.problems.keys() == {"train", "serve"}
