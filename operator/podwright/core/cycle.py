@@ -170,7 +170,10 @@ def _search(
     if outcome.status is not None:
         diagnosis.reject_all(outcome.status)
         return Search(_none(cache), diagnosis, 0)
-    nominated = cache.present(pod.nominated_node_name)
+    name = pod.nominated_node_name
+    if not name and cache.reservations:
+        name = cache.reservations.node_for(pod)
+    nominated = cache.present(name)
     if nominated is not None and within is not None and not within[nominated.slot]:
         nominated = None
     taken = nominated if take_nominated else None

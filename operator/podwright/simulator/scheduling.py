@@ -27,6 +27,7 @@ from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.queue import DEFAULT_WAITS, QueuedPod, SchedulingQueue, Waits
 from podwright.core.queue.queued_pod import Place
 from podwright.core.state.devices.claims import CLAIM_KIND
+from podwright.core.state.nominator import reservation_of
 from podwright.engine.gangs.members import GONE
 from podwright.engine.intake.object_changes import (
     ASSIGNED_POD_ADD,
@@ -365,6 +366,9 @@ class Scheduling:
         nominator = self._cache.nominator
         for node_name in nodes:
             for lower in [p for p in nominator.behind(pod, node_name) if p.uid not in spared]:
+                if reservation_of(lower):
+                    self._cache.reservations.break_slot(lower)
+                    continue
                 self._carrier.nominate(lower, "")
                 queued = self.queue.get(lower.uid)
                 if queued is not None:

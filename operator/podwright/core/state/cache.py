@@ -37,6 +37,7 @@ from podwright.core.state.observers import (
 )
 from podwright.core.state.pod_groups import OnInvalidGroup, PodGroups
 from podwright.core.state.podindex import PodIndex
+from podwright.core.state.reservations import Reservations
 from podwright.core.state.services import ServiceSelectors
 from podwright.core.state.signals import SignalDefinition, Signals
 from podwright.core.state.volumes import Volumes
@@ -69,6 +70,7 @@ class Cache:
         self.derived = DerivedColumns(self.table, pause=self.deadline.point)
         self.nominator = Nominator()
         self.crowds = Crowds(self.nominator, self.table)
+        self.reservations = Reservations(self)
         self.store = ObjectStore() if store is None else store
         self.volumes = Volumes(self.store)
         self.services = ServiceSelectors(self.store)

@@ -6,12 +6,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import PodInfo
 
-Rank = tuple[str, int]
-"""The queue of a pod, "" for none, and its priority."""
+Rank = tuple[str, int, frozenset[str]]
+"""The queue of a pod, "" for none, its priority, and the names of the reservations that are for it."""
+NO_RESERVATIONS: Final = frozenset[str]()
+_SLOT: Final = "reservation/"
+
+
+def slot_uid(reservation: str, index: int) -> str:
+    """The uid of the nominated pod that stands for a slot of a reservation."""
+    return f"{_SLOT}{reservation}/{index}"
+
+
+def reservation_of(nominated: PodInfo) -> str:
+    """The name of the reservation of a slot; "" for a pod."""
+    uid = nominated.uid
+    return uid[len(_SLOT) :].partition("/")[0] if uid.startswith(_SLOT) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +49,8 @@ class Nominator:
         rebuilt when their policy changes."""
         self.queue_of: Callable[[PodInfo], str] | None = None
         """The queue of a pod, "" for none. None: there are no queues."""
+        self.usable_by: Callable[[PodInfo], frozenset[str]] | None = None
+        """The names of the reservations that are for a pod. None: there are no reservations."""
         self.listener: Callable[[PodInfo, int], object] | None = None
         """Called with each pod that is nominated (1), or no longer nominated (-1)."""
         compact_regularly(self)
@@ -76,11 +92,14 @@ class Nominator:
 
     def rank(self, pod: PodInfo) -> Rank:
         """What decides for which nominated pods this pod must leave room."""
-        return ("" if self.queue_of is None else self.queue_of(pod)), pod.priority
+        usable = NO_RESERVATIONS if self.usable_by is None else self.usable_by(pod)
+        return ("" if self.queue_of is None else self.queue_of(pod)), pod.priority, usable
 
     def before_rank(self, rank: Rank, nominated: Iterable[PodInfo]) -> list[PodInfo]:
         """Those of the nominated pods that a pod of this rank must leave room for. Between queues, priorities say nothing."""
-        queue, priority = rank
+        queue, priority, usable = rank
+        if usable:
+            nominated = [other for other in nominated if reservation_of(other) not in usable]
         if not queue or self.queue_of is None:
             return [other for other in nominated if other.priority >= priority]
         return [other for other in nominated if other.priority >= priority or self.queue_of(other) != queue]

@@ -26,6 +26,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.queue_claims import has_queue
 from podwright.core.preemption.units import disruptions, partial_losses
 from podwright.core.queue.queued_pod import Place
+from podwright.core.state.nominator import reservation_of
 from podwright.engine.intake.assigned_pods import AssignedPods
 from podwright.engine.metrics.metrics import (
     GROUP_PREEMPTION_VICTIMS,
@@ -117,6 +118,9 @@ class Preemptions:
         nominator = self._cache.nominator
         for node_name in nodes:
             for lower in [p for p in nominator.behind(pod, node_name) if p.uid not in spared]:
+                if reservation_of(lower):
+                    self._cache.reservations.break_slot(lower)
+                    continue
                 nominator.remove(lower.uid)
                 self._status.write(lower, None, "")
 

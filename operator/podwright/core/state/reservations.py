@@ -1,0 +1,193 @@
+"""Reservations: room on nodes that is held for pods to come.
+
+Each free slot of a reservation is a pod that is nominated to its node, so whatever leaves room for nominated pods
+leaves room for it: filters, preemption, gangs. A pod that the reservation is for does not leave room for its slots.
+When it is placed on the node of one, it takes that slot, and gives it back when it goes: a rolled-back transaction, a
+failed Binding, and the end of the pod are all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.node import Node
+from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.selectors import EVERYTHING, LabelSelector
+from podwright.core.state.nodeinfo import NodeInfo
+from podwright.core.state.nominator import NO_RESERVATIONS, Nominator, reservation_of, slot_uid
+from podwright.core.state.observers import PlacementObserver
+
+
+class Placements(Protocol):
+    """The cache, as reservations see it."""
+
+    nominator: Nominator
+
+    def attach(self, observer: PlacementObserver) -> None: ...
+
+    def detach(self, observer: PlacementObserver) -> None: ...
+
+    def present(self, name: str) -> NodeInfo | None: ...
+
+    def node_at(self, slot: int) -> NodeInfo: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Room for a pod on a node. `requests`: quantities by resource."""
+
+    node: str
+    requests: Mapping[str, str | int]
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """`namespace`, `selector`: the pods that it is for. `until`: seconds since the epoch. Pods of a priority above
+    `priority` do not leave room for it.
+    """
+
+    name: str
+    namespace: str
+    until: float
+    slots: Sequence[Slot]
+    selector: LabelSelector = EVERYTHING
+    priority: int = 1_000_000_000
+
+    def is_for(self, pod: PodInfo) -> bool:
+        return pod.namespace == self.namespace and self.selector.matches(pod.labels)
+
+
+@dataclass(slots=True)
+class _Known:
+    reservation: Reservation
+    free: dict[str, PodInfo] = field(default_factory=dict)
+    """The slots that no pod has, by uid."""
+    taken: dict[str, PodInfo] = field(default_factory=dict)
+    """The slots that pods have, by the uid of the pod."""
+    broken: int = 0
+    """How many slots more important pods have taken."""
+
+
+class Reservations:
+    """See the module. A `PlacementObserver` of the cache while there is any reservation."""
+
+    def __init__(self, cache: Placements) -> None:
+        self._cache = cache
+        self._known: dict[str, _Known] = {}
+        self._by_namespace: dict[str, list[_Known]] = {}
+        compact_regularly(self)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, name: str) -> Reservation | None:
+        known = self._known.get(name)
+        return None if known is None else known.reservation
+
+    def counts(self, name: str) -> tuple[int, int, int]:
+        """How many slots are free, taken by the pods that they are for, and taken by more important pods. Raises
+        KeyError.
+        """
+        known = self._known[name]
+        return len(known.free), len(known.taken), known.broken
+
+    def set(self, reservation: Reservation) -> Sequence[PodInfo]:
+        """Adds or replaces a reservation. Returns the slots that are no longer held. Raises InvalidObjectError for
+        requests that are no quantities.
+        """
+        slots = {slot.uid: slot for slot in _slots_of(reservation)}
+        gone = self.remove(reservation.name)
+        if not self._known:
+            self._cache.attach(self)
+            self._cache.nominator.usable_by = self.usable_by
+        known = self._known[reservation.name] = _Known(reservation, slots)
+        self._by_namespace.setdefault(reservation.namespace, []).append(known)
+        for slot in slots.values():
+            self._cache.nominator.add(slot, slot.nominated_node_name)
+        for info in [node for name in {slot.node for slot in reservation.slots} if (node := self._cache.present(name))]:
+            for pod in [*info.pods.values()]:
+                self.pod_added(pod, info.slot)
+        return gone
+
+    def remove(self, name: str) -> Sequence[PodInfo]:
+        """Removes a reservation, if there is one. Returns the slots that are no longer held."""
+        known = self._known.pop(name, None)
+        if known is None:
+            return ()
+        others = self._by_namespace[known.reservation.namespace]
+        others.remove(known)
+        if not others:
+            del self._by_namespace[known.reservation.namespace]
+        for uid in known.free:
+            self._cache.nominator.remove(uid)
+        if not self._known:
+            self._cache.detach(self)
+            self._cache.nominator.usable_by = None
+        return [*known.free.values()]
+
+    def expired(self, now: float) -> Sequence[str]:
+        """The names of the reservations whose time is over. `now`: seconds since the epoch."""
+        return [name for name, known in self._known.items() if known.reservation.until <= now]
+
+    def break_slot(self, slot: PodInfo) -> None:
+        """A more important pod takes the room of a free slot, for good."""
+        known = self._known.get(reservation_of(slot))
+        if known is not None and known.free.pop(slot.uid, None) is not None:
+            known.broken += 1
+            self._cache.nominator.remove(slot.uid)
+
+    def usable_by(self, pod: PodInfo) -> frozenset[str]:
+        """The names of the reservations that are for this pod."""
+        known = self._by_namespace.get(pod.namespace)
+        if known is None:
+            return NO_RESERVATIONS
+        return frozenset(each.reservation.name for each in known if each.free and each.reservation.is_for(pod))
+
+    def node_for(self, pod: PodInfo) -> str:
+        """The node of a free slot that is for this pod; "" if there is none."""
+        for known in self._by_namespace.get(pod.namespace, ()):
+            if known.free and known.reservation.is_for(pod):
+                return next(iter(known.free.values())).nominated_node_name
+        return ""
+
+    # PlacementObserver
+
+    def pod_added(self, pod: PodInfo, slot: int) -> None:
+        for known in self._by_namespace.get(pod.namespace, ()):
+            if known.free and pod.uid not in known.taken and known.reservation.is_for(pod):
+                node = self._cache.node_at(slot).name
+                found = next((each for each in known.free.values() if each.nominated_node_name == node), None)
+                if found is not None:
+                    del known.free[found.uid]
+                    known.taken[pod.uid] = found
+                    self._cache.nominator.remove(found.uid)
+                    return
+
+    def pod_removed(self, pod: PodInfo, _slot: int) -> None:
+        for known in self._by_namespace.get(pod.namespace, ()):
+            if (found := known.taken.pop(pod.uid, None)) is not None:
+                known.free[found.uid] = found
+                self._cache.nominator.add(found, found.nominated_node_name)
+
+    def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
+        """A slot on a node that does not exist holds nothing."""
+
+    def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
+        """Reservations name namespaces."""
+
+
+def _slots_of(reservation: Reservation) -> Iterable[PodInfo]:
+    """The slots as nominated pods."""
+    for index, slot in enumerate(reservation.slots):
+        raw = {
+            "metadata": {"name": f"reservation {reservation.name}", "uid": slot_uid(reservation.name, index)},
+            "spec": {
+                "priority": reservation.priority,
+                "containers": [{"name": "slot", "resources": {"requests": dict(slot.requests)}}],
+            },
+            "status": {"nominatedNodeName": slot.node},
+        }
+        yield parse_pod(raw)

@@ -1,0 +1,150 @@
+"""Reservations: room that is held on nodes, for whom, and against whom."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from podwright.core.cycle import Placement, Rejection
+from podwright.core.objects.selectors import parse_label_selector
+from podwright.core.state.reservations import Reservation, Slot
+from podwright.core.state.transaction import CacheTransaction
+from support.queues.reclaims import GPU, NOW, QueuedCluster, queue
+
+OURS = parse_label_selector({"matchLabels": {"for": "it"}}, "")
+IT = {"for": "it"}
+
+
+def reservation(*slots, name="held", priority=1000, until=NOW + 60, selector=OURS):
+    return Reservation(name, "default", until, [Slot(node, {GPU: gpus}) for node, gpus in slots], selector, priority)
+
+
+@pytest.fixture
+def cluster():
+    made = QueuedCluster([2, 2], [])
+    made.cache.reservations.set(reservation(("n0", 2)))
+    return made
+
+
+def node_of(cluster, pod):
+    decision = cluster.decide(pod)
+    return decision.node_name if isinstance(decision, Placement) else None
+
+
+def test_other_pods_leave_room_and_those_it_is_for_go_there(cluster):
+    assert node_of(cluster, cluster.pod("a", "", 2, priority=1000)) == "n1"
+    assert node_of(cluster, cluster.pod("b", "", 2, labels=IT)) == "n0"
+    assert node_of(cluster, cluster.pod("c", "", 2, labels=IT, namespace="other")) == "n1"
+
+
+def test_a_more_important_pod_does_not_leave_room(cluster):
+    cluster.runs("x", "", "n1", 2, priority=2000)
+    assert node_of(cluster, cluster.pod("a", "", 1, priority=1000)) is None
+    assert node_of(cluster, cluster.pod("b", "", 1, priority=1001)) == "n0"
+
+
+def test_a_pod_of_a_queue_leaves_room_whatever_its_priority(cluster):
+    cluster.queues.set(queue("a"))
+    cluster.runs("x", "", "n1", 2)
+    assert node_of(cluster, cluster.waits("a", "a", 1, priority=2000)) is None
+
+
+def test_nobody_is_preempted_for_a_reserved_node(cluster):
+    cluster.runs("x", "", "n1", 2, priority=1000)
+    low = cluster.runs("low", "", "n0", 1, priority=0)
+    decision = cluster.decide(cluster.pod("a", "", 1, priority=900))
+    assert isinstance(decision, Rejection)
+    assert not cluster.victims(cluster.pod("a", "", 1, priority=900))
+    cluster.cache.reservations.remove("held")
+    assert isinstance(cluster.decide(cluster.pod("b", "", 1, priority=900)), Placement)
+    assert low.name == "low"
+
+
+def test_a_pod_takes_a_slot_and_gives_it_back_when_it_goes(cluster):
+    cache = cluster.cache
+    cluster.runs("it", "", "n0", 2, labels=IT)
+    assert cache.reservations.counts("held") == (0, 1, 0)
+    assert not cache.nominator
+    cache.remove_pod("default/it")
+    assert cache.reservations.counts("held") == (1, 0, 0)
+    assert node_of(cluster, cluster.pod("a", "", 2)) == "n1"
+
+
+def test_a_pod_that_runs_there_already_has_its_slot():
+    cluster = QueuedCluster([2], [])
+    cluster.runs("it", "", "n0", 1, labels=IT)
+    cluster.cache.reservations.set(reservation(("n0", 1), ("n0", 1)))
+    assert cluster.cache.reservations.counts("held") == (1, 1, 0)
+    assert node_of(cluster, cluster.pod("a", "", 1)) is None
+    assert node_of(cluster, cluster.pod("b", "", 1, labels=IT)) == "n0"
+
+
+def test_a_pod_elsewhere_takes_no_slot(cluster):
+    cluster.runs("it", "", "n1", 2, labels=IT)
+    assert cluster.cache.reservations.counts("held") == (1, 0, 0)
+
+
+def test_a_transaction_that_is_rolled_back_leaves_the_slots_as_they_were(cluster):
+    cache = cluster.cache
+    with CacheTransaction(cache) as transaction:
+        transaction.assume(cluster.pod("it", "", 2, labels=IT), "n0")
+        assert cache.reservations.counts("held") == (0, 1, 0)
+    assert cache.reservations.counts("held") == (1, 0, 0)
+    assert [slot.uid for slot in cache.nominator.on("n0")] == ["reservation/held/0"]
+
+
+def test_a_broken_slot_is_not_held_any_more(cluster):
+    [slot] = cluster.cache.nominator.on("n0")
+    cluster.cache.reservations.break_slot(slot)
+    assert cluster.cache.reservations.counts("held") == (0, 0, 1)
+    assert node_of(cluster, cluster.pod("a", "", 2)) in ("n0", "n1")
+    assert not cluster.cache.nominator
+
+
+def test_a_changed_reservation_holds_its_new_slots_only(cluster):
+    [gone] = cluster.cache.reservations.set(reservation(("n1", 2)))
+    assert gone.nominated_node_name == "n0"
+    assert node_of(cluster, cluster.pod("a", "", 2)) == "n0"
+
+
+def test_reservations_expire_and_nothing_is_left(cluster):
+    reservations, cache = cluster.cache.reservations, cluster.cache
+    assert (reservations.expired(NOW + 59), reservations.expired(NOW + 60)) == ([], ["held"])
+    reservations.remove("held")
+    assert (len(reservations), len(cache.nominator), cache.nominator.usable_by) == (0, 0, None)
+    reservations.remove("held")
+
+
+def test_a_slot_on_a_node_that_does_not_exist_waits_for_it(cluster):
+    cluster.cache.reservations.set(reservation(("later", 2)))
+    assert node_of(cluster, cluster.pod("it", "", 2, labels=IT)) in ("n0", "n1")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_slots_are_free_or_taken_once_after_any_history(seed):
+    chance = random.Random(seed)
+    cluster = QueuedCluster([4, 4, 4], [])
+    cache, table = cluster.cache, cluster.cache.reservations
+    for step in range(150):
+        match chance.randrange(5):
+            case 0:
+                slots = [(f"n{chance.randrange(4)}", 1) for _ in range(chance.randrange(4))]
+                selector = OURS if chance.random() < 0.7 else parse_label_selector({}, "")
+                table.set(reservation(*slots, name=f"r{chance.randrange(3)}", selector=selector))
+            case 1:
+                table.remove(f"r{chance.randrange(3)}")
+            case 2 | 3:
+                labels = IT if chance.random() < 0.6 else {}
+                cluster.runs(f"p{step}", "", f"n{chance.randrange(3)}", 1, labels=labels)
+            case 4:
+                placed = [uid for info in cache.nodes.values() for uid in info.pods]
+                if placed:
+                    cache.remove_pod(chance.choice(placed))
+        slots = 0
+        for name in [f"r{number}" for number in range(3)]:
+            found = table.get(name)
+            if found is not None:
+                assert sum(table.counts(name)) == len(found.slots)
+                slots += table.counts(name)[0]
+        assert len(cache.nominator) == slots
