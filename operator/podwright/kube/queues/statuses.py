@@ -1,158 +1,39 @@
-"""Writes the statuses of SchedulingQueues: what they have, and what their pods wait for.
-
-All statuses are compared regularly, in short steps, with what the API server has. Those that differ are written, new
-conditions before new amounts, at most some in a second.
-"""
+"""Writes the statuses of SchedulingQueues: what they have, and what their pods wait for."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from podwright.api.queue_status import status_of
-from podwright.api.scheduler_policy import GROUP, VERSION, identity_of
-from podwright.api.scheduling_queue import QUEUE_KIND
-from podwright.core.framework.interface import ClusterError
-from podwright.core.objects.compaction import compact_regularly
 from podwright.core.queues.queues import Queues
-from podwright.engine.ports import Recorder, Regarding
-from podwright.kube.client.errors import is_not_found, uid_mismatch
 from podwright.kube.client.http import Http
-from podwright.kube.client.media_types import JSON_PATCH
-from podwright.kube.client.retry import RetryPolicy
-from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import QUEUE
-from podwright.kube.write.write_limit import WriteLimit
-
-log = logging.getLogger(__name__)
-
-STATUS_SECONDS: Final = 1.0
-"""The shortest time between two comparisons of all statuses."""
-SHARE: Final = 49.0
-"""Comparisons pause for this many times as long as they took."""
-AT_ONCE: Final = 16
-"""How many statuses are compared in one step."""
-RETRY: Final = RetryPolicy(shortest=1.0, longest=60.0)
-
-Raw = Mapping[str, Any]
+from podwright.kube.write.object_status import ObjectStatuses, SeenObject
 
 
-@dataclass(slots=True)
-class _Known:
-    """A queue as the API server has it. `problem`: what is wrong with this generation by itself.
+class QueueStatuses(ObjectStatuses):
+    """See the module."""
 
-    `reported`: the problem that an event was about. The status is not written before `not_before`.
-    """
+    resource = QUEUE
+    about = "queue"
+    refused = "QueueNotAccepted"
 
-    uid: str
-    generation: int
-    spec: Any
-    status: Raw
-    problem: str
-    reported: str = ""
-    failures: int = 0
-    not_before: float = 0.0
-
-
-class QueueStatuses:
-    """See the module. `clock` gives seconds since the epoch. `scheduler_name`: who reports events."""
-
-    def __init__(
-        self, http: Http, queues: Queues, *, recorder: Recorder, scheduler_name: str, clock: Callable[[], float]
-    ) -> None:
-        self._http = http
+    def __init__(self, http: Http, queues: Queues, **options: Any) -> None:
+        """`options`: those of ObjectStatuses."""
+        super().__init__(http, **options)
         self._queues = queues
-        self._recorder = recorder
-        self._scheduler_name = scheduler_name
-        self._clock = clock
-        self._known: dict[str, _Known] = {}
-        self._limit = WriteLimit()
-        compact_regularly(self)
 
-    def seen(self, name: str, raw: Raw, problem: str) -> None:
-        """The queue was added, or has changed."""
-        _, uid, generation = identity_of(raw)
-        status = raw.get("status")
-        known = _Known(uid, generation, raw.get("spec"), status if isinstance(status, Mapping) else {}, problem)
-        before = self._known.get(name)
-        if before is not None and before.uid == uid:
-            known.reported, known.failures, known.not_before = before.reported, before.failures, before.not_before
-        self._known[name] = known
+    def prepare(self) -> None:
+        if self._queues.active:
+            self._queues.shared_out()
 
-    def forget(self, name: str) -> None:
-        """The queue was deleted."""
-        self._known.pop(name, None)
-
-    async def run(self) -> None:
-        """Writes statuses until it is cancelled."""
-        clock = asyncio.get_running_loop().time
-        while True:
-            started, due = clock(), dict[str, Raw]()
-            if self._queues.active:
-                self._queues.shared_out()
-            for index, name in enumerate([*self._known]):
-                if index % AT_ONCE == 0:
-                    await asyncio.sleep(0)
-                self._compare(name, due)
-            took = clock() - started
-            for name in sorted(due, key=lambda name: not self._says_news(name, due[name])):
-                await self._limit.take()
-                await self._write(name, due[name])
-            await asyncio.sleep(max(STATUS_SECONDS, SHARE * took))
-
-    def _compare(self, name: str, due: dict[str, Raw]) -> None:
-        """Adds the queue's status to `due` if it is to be written, and reports a new problem."""
-        known = self._known.get(name)
-        if known is None:
-            return
-        try:
-            status = self._status(name, known)
-        except Exception:
-            if not known.failures:
-                log.exception("cannot tell the status of queue %s", name)
-            known.failures += 1
-            return
-        accepted = status["conditions"][0]
-        problem = "" if accepted["status"] == "True" else accepted["message"]
-        if problem and problem != known.reported:
-            regarding = Regarding("", name, known.uid, "", self._scheduler_name, QUEUE_KIND, f"{GROUP}/{VERSION}")
-            self._recorder.record(regarding, "Warning", "QueueNotAccepted", "Scheduling", problem)
-        known.reported = problem
-        if status != known.status and asyncio.get_running_loop().time() >= known.not_before:
-            due[name] = status
-
-    def _status(self, name: str, known: _Known) -> dict[str, Any]:
+    def status_of(self, name: str, seen: SeenObject, now: str) -> dict[str, Any]:
         return status_of(
             self._queues,
             name,
-            generation=known.generation,
-            problem=known.problem,
-            spec=known.spec,
-            previous=known.status,
-            now=rfc3339(self._clock()),
+            generation=seen.generation,
+            problem=seen.problem,
+            spec=seen.spec,
+            previous=seen.status,
+            now=now,
         )
-
-    def _says_news(self, name: str, status: Raw) -> bool:
-        known = self._known.get(name)
-        return known is not None and status["conditions"] != known.status.get("conditions")
-
-    async def _write(self, name: str, status: Raw) -> None:
-        known = self._known.get(name)
-        if known is None:
-            return
-        patch = [
-            {"op": "test", "path": "/metadata/uid", "value": known.uid},
-            {"op": "add", "path": "/status", "value": status},
-        ]
-        try:
-            await self._http.call("PATCH", QUEUE.path(name, subresource="status"), patch, JSON_PATCH)
-        except ClusterError as error:
-            known.failures += 1
-            known.not_before = asyncio.get_running_loop().time() + RETRY.pause(known.failures, error)
-            if known.failures == 1 and not is_not_found(error) and not uid_mismatch(error):
-                log.warning("cannot write the status of queue %s: %s", name, error)
-        else:
-            known.failures, known.status = 0, status

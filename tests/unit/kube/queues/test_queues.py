@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from podwright.core.queues.queues import QUEUE_LABEL, queues_of
-from podwright.kube.queues import statuses as module
 from podwright.kube.queues.door import QueueSink
 from podwright.kube.queues.statuses import QueueStatuses
+from podwright.kube.write import object_status as module
 from support.engine.kit import Rig
 from support.http.kit import api, says
 from support.objects.queues import queue

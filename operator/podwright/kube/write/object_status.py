@@ -1,0 +1,155 @@
+"""The base of writers of statuses that change all the time, such as those of queues.
+
+All statuses are compared regularly, in short steps, with what the API server has. Those that differ are written, new
+conditions before new amounts, at most some in a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from podwright.api.scheduler_policy import identity_of
+from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.compaction import compact_regularly
+from podwright.engine.ports import Recorder, Regarding
+from podwright.kube.client.errors import is_not_found, uid_mismatch
+from podwright.kube.client.http import Http
+from podwright.kube.client.media_types import JSON_PATCH
+from podwright.kube.client.retry import RetryPolicy
+from podwright.kube.client.times import rfc3339
+from podwright.kube.kinds import Resource
+from podwright.kube.write.write_limit import WriteLimit
+
+log = logging.getLogger(__name__)
+
+STATUS_SECONDS: Final = 1.0
+"""The shortest time between two comparisons of all statuses."""
+SHARE: Final = 49.0
+"""Comparisons pause for this many times as long as they took."""
+AT_ONCE: Final = 16
+"""How many statuses are compared in one step."""
+RETRY: Final = RetryPolicy(shortest=1.0, longest=60.0)
+
+Raw = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class SeenObject:
+    """An object as the API server has it. `problem`: what is wrong with this generation by itself.
+
+    `reported`: the problem that an event was about. The status is not written before `not_before`.
+    """
+
+    uid: str
+    generation: int
+    spec: Any
+    status: Raw
+    problem: str
+    reported: str = ""
+    failures: int = 0
+    not_before: float = 0.0
+
+
+class ObjectStatuses(ABC):
+    """See the module. `clock` gives seconds since the epoch. `scheduler_name`: who reports events."""
+
+    resource: ClassVar[Resource]
+    about: ClassVar[str]
+    """What an object is called in log lines."""
+    refused: ClassVar[str]
+    """The reason of the event about an object that is not accepted."""
+
+    def __init__(self, http: Http, *, recorder: Recorder, scheduler_name: str, clock: Callable[[], float]) -> None:
+        self._http = http
+        self._recorder = recorder
+        self._scheduler_name = scheduler_name
+        self._clock = clock
+        self._known: dict[str, SeenObject] = {}
+        self._limit = WriteLimit()
+        compact_regularly(self)
+
+    def seen(self, name: str, raw: Raw, problem: str) -> None:
+        """The object was added, or has changed. `problem`: what is wrong with it by itself."""
+        _, uid, generation = identity_of(raw)
+        status = raw.get("status")
+        known = SeenObject(uid, generation, raw.get("spec"), status if isinstance(status, Mapping) else {}, problem)
+        before = self._known.get(name)
+        if before is not None and before.uid == uid:
+            known.reported, known.failures, known.not_before = before.reported, before.failures, before.not_before
+        self._known[name] = known
+
+    def forget(self, name: str) -> None:
+        """The object was deleted."""
+        self._known.pop(name, None)
+
+    @abstractmethod
+    def status_of(self, name: str, seen: SeenObject, now: str) -> dict[str, Any]:
+        """The status of an object. Its first condition is Accepted. `now`: an RFC 3339 time."""
+
+    def prepare(self) -> None:
+        """Called before all statuses are computed."""
+
+    async def run(self) -> None:
+        """Writes statuses until it is cancelled."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            started, due = clock(), dict[str, Raw]()
+            self.prepare()
+            for index, name in enumerate([*self._known]):
+                if index % AT_ONCE == 0:
+                    await asyncio.sleep(0)
+                self._compare(name, due)
+            took = clock() - started
+            for name in sorted(due, key=lambda name: not self._says_news(name, due[name])):
+                await self._limit.take()
+                await self._write(name, due[name])
+            await asyncio.sleep(max(STATUS_SECONDS, SHARE * took))
+
+    def _compare(self, name: str, due: dict[str, Raw]) -> None:
+        """Adds the object's status to `due` if it is to be written, and reports a new problem."""
+        known = self._known.get(name)
+        if known is None:
+            return
+        try:
+            status = self.status_of(name, known, rfc3339(self._clock()))
+        except Exception:
+            if not known.failures:
+                log.exception("cannot tell the status of %s %s", self.about, name)
+            known.failures += 1
+            return
+        accepted = status["conditions"][0]
+        problem = "" if accepted["status"] == "True" else accepted["message"]
+        if problem and problem != known.reported:
+            kind, version = self.resource.kind, f"{self.resource.group}/{self.resource.version}"
+            regarding = Regarding("", name, known.uid, "", self._scheduler_name, kind, version)
+            self._recorder.record(regarding, "Warning", self.refused, "Scheduling", problem)
+        known.reported = problem
+        if status != known.status and asyncio.get_running_loop().time() >= known.not_before:
+            due[name] = status
+
+    def _says_news(self, name: str, status: Raw) -> bool:
+        known = self._known.get(name)
+        return known is not None and status["conditions"] != known.status.get("conditions")
+
+    async def _write(self, name: str, status: Raw) -> None:
+        known = self._known.get(name)
+        if known is None:
+            return
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": known.uid},
+            {"op": "add", "path": "/status", "value": status},
+        ]
+        try:
+            await self._http.call("PATCH", self.resource.path(name, subresource="status"), patch, JSON_PATCH)
+        except ClusterError as error:
+            known.failures += 1
+            known.not_before = asyncio.get_running_loop().time() + RETRY.pause(known.failures, error)
+            if known.failures == 1 and not is_not_found(error) and not uid_mismatch(error):
+                log.warning("cannot write the status of %s %s: %s", self.about, name, error)
+        else:
+            known.failures, known.status = 0, status
