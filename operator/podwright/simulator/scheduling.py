@@ -24,6 +24,7 @@ from podwright.core.gangs.plan import Planner, decide
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.gang_scheduling import GangScheduling
+from podwright.core.preemption.queue_claims import has_queue
 from podwright.core.queue import DEFAULT_WAITS, QueuedPod, SchedulingQueue, Waits
 from podwright.core.queue.queued_pod import Place
 from podwright.core.state.devices.claims import CLAIM_KIND
@@ -364,6 +365,8 @@ class Scheduling:
 
     def _clear_lower_nominations(self, nodes: Iterable[str], pod: PodInfo, spared: set[str]) -> None:
         nominator = self._cache.nominator
+        if has_queue(self._cache, pod):
+            nominator.hold_room(spared)
         for node_name in nodes:
             for lower in [p for p in nominator.behind(pod, node_name) if p.uid not in spared]:
                 if reservation_of(lower):

@@ -42,6 +42,10 @@ class History:
         self.waiting: dict[str, PodInfo] = {}
         self.ending: dict[str, int] = {}
         """By uid of terminating pods: the rounds that are left to them."""
+        self.holding: dict[str, str] = {}
+        """By uid of pods for which others were evicted by the claim of their queue: the node where they hold room."""
+        self.claimed: Counter[str] = Counter()
+        """By uid: how often others were evicted for the pod since the world rests."""
         self.evictions = 0
         self.claims = 0
         self._names = 0
@@ -136,8 +140,11 @@ class History:
     def settle(self) -> int:
         """Lets the world rest until nothing happens any more. Returns after how many rounds."""
         quiet = 0
+        self.claimed.clear()
         for number in range(MOST_ROUNDS):
             quiet = 0 if self.round() else quiet + 1
+            again = {uid: count for uid, count in self.claimed.items() if count > 1}
+            assert not again, f"others got the room of these claimants, which evicted again: {again}"
             if quiet == 3:
                 return number
         raise AssertionError(f"evictions do not end: {self.evictions}")
@@ -188,20 +195,27 @@ class History:
             assert limit == UNBOUNDED or held[name, GPU] <= limit or not pod.requests.amounts.get(GPU), "above a limit"
 
     def _nominate(self, pod: PodInfo, node_name: str) -> None:
-        self.cache.nominator.remove(pod.uid)
         if node_name:
             self.cache.nominator.add(pod, node_name)
+        else:
+            self.cache.nominator.remove(pod.uid)
+        if self.holding.get(pod.uid) != node_name:
+            self.holding.pop(pod.uid, None)
 
     def _clear_lower(self, pod: PodInfo, nodes: set[str], spared: set[str]) -> None:
         for name in nodes:
             for lower in [p for p in self.cache.nominator.behind(pod, name) if p.uid not in spared]:
-                self.cache.nominator.remove(lower.uid)
+                self._nominate(lower, "")
 
     def _evict(self, claimants: Sequence[PodInfo], victims: Sequence[PodInfo]) -> None:
         fresh = [victim for victim in victims if not victim.terminating]
         if self.queues.queue_of(claimants[0]):
             self.claims += bool(fresh)
             self._check(claimants, victims, fresh)
+            nominator = self.cache.nominator
+            nominator.hold_room([pod.uid for pod in claimants])
+            self.holding |= {pod.uid: nominator.node_of(pod.uid) for pod in claimants}
+            self.claimed.update([pod.uid for pod in claimants] if fresh else ())
         for victim in fresh:
             self.evictions += 1
             self.ending[victim.uid] = self.random.randint(1, 3)
@@ -294,7 +308,8 @@ class History:
             pod
             for name in self.cache.nominator.nodes()
             for pod in self.cache.nominator.on(name)
-            if pod not in claimants and (self.queues.queue_of(pod) != own or pod.priority >= claimants[0].priority)
+            if pod not in claimants
+            and (self.queues.queue_of(pod) != own or pod.uid in self.holding or pod.priority >= claimants[0].priority)
         ]
 
     def _check_that_all_are_placed(self, claimants: Sequence[PodInfo], victims: Sequence[PodInfo]) -> None:

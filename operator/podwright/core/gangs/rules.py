@@ -82,8 +82,12 @@ def shortage(group: PodGroup, cache: Cache) -> str:
     for pod in members.placed.values():
         taken.update(dict(pod.requests.amounts))
     nominator = cache.nominator
-    for pod in (pod for node_name in nominator.nodes() for pod in nominator.on(node_name)):
-        if pod.group != group.key and pod.priority >= priority:
+    nominated = [pod for node_name in nominator.nodes() for pod in nominator.on(node_name)]
+    if nominated and members.waiting:
+        queue, _, usable = nominator.rank(next(iter(members.waiting.values())))
+        nominated = nominator.before_rank((queue, priority, usable), nominated)
+    for pod in nominated:
+        if pod.group != group.key:
             taken.subtract(dict(pod.requests.amounts))
     table = cache.table
     valid = table.valid

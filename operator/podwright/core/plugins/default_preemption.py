@@ -156,10 +156,12 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         return _chosen(best, run)
 
     def _preempt_at_limit(self, pod: PodInfo, claim: QueueClaim) -> tuple[PostFilterResult | None, Status]:
-        """Frees what a limit forbids the pod, then looks for a node, if need be with further victims."""
+        """Frees what a limit forbids the pod, then looks for a node, if need be with further victims. If that is not
+        possible, the pod's nomination ends, so that it holds no room in vain.
+        """
         cache, framework = self.handle.cache, self._framework
         if not claim.free_limits():
-            return None, unschedulable(NO_VICTIMS)
+            return PostFilterResult("", (), DryRun()), unschedulable(NO_VICTIMS)
         evicted = [each for unit in claim.taken for each in unit.pods]
         if not evicted:
             return None, unschedulable(GOING)
@@ -168,7 +170,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
             state, diagnosis = CycleState(), NodeDiagnosis(cache.table)
             outcome = framework.pre_filter(state, pod)
             if outcome.status is not None:
-                return None, unschedulable(outcome.status.message)
+                return PostFilterResult("", (), DryRun()), unschedulable(outcome.status.message)
             alive = framework.filter_all(state, pod, cache.table, diagnosis)
             if outcome.node_names is not None:
                 infos = [info for name in outcome.node_names if (info := cache.present(name)) is not None]

@@ -429,12 +429,17 @@ class Queues:
         """By resource: the part of `Queue.promised`, in the queue of these pods and in those above, that is promised to
         themselves, or to pods of their queue that leave room for them.
         """
-        own = self._pods.get(self.queue_of(pods[0]))
-        uids, priority = {pod.uid for pod in pods}, min(pod.priority for pod in pods)
+        queue = self.queue_of(pods[0])
+        own = self._pods.get(queue)
         behind: dict[str, int] = {}
-        for pod in () if own is None else own.nominated.values():
-            if pod.uid in uids or pod.priority < priority:
-                add_amounts(behind, amounts_of(pod))
+        if own is not None and own.nominated:
+            _, _, usable = self._cache.nominator.rank(pods[0])
+            rank = queue, min(pod.priority for pod in pods), usable
+            first = {pod.uid for pod in self._cache.nominator.before_rank(rank, own.nominated.values())}
+            first.difference_update(pod.uid for pod in pods)
+            for uid, pod in own.nominated.items():
+                if uid not in first:
+                    add_amounts(behind, amounts_of(pod))
         return behind
 
     def _kept(self, name: str, pod: PodInfo) -> Bound | None:

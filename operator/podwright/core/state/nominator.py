@@ -1,5 +1,9 @@
 """Nominator: pods that are nominated to a node (`nominatedNodeName`) but not on it yet, and preemptors that wait for
 their victims.
+
+A pod leaves room for nominated pods of equal or higher priority. If it is not system-critical, it also leaves room for
+those for which the claim of their queue has had others evicted, or the next victims would be in vain, too, and, if it
+has a queue, for those of other queues.
 """
 
 from __future__ import annotations
@@ -11,6 +15,8 @@ from typing import Final
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import PodInfo
 
+SYSTEM_CRITICAL: Final = 2_000_000_000
+"""The least priority that Kubernetes keeps for its own."""
 Rank = tuple[str, int, frozenset[str]]
 """The queue of a pod, "" for none, its priority, and the names of the reservations that are for it."""
 NO_RESERVATIONS: Final = frozenset[str]()
@@ -34,6 +40,7 @@ class Nominations:
 
     node_of: Mapping[str, str]
     pods: Mapping[str, Mapping[str, PodInfo]]
+    claimants: frozenset[str]
 
 
 class Nominator:
@@ -42,6 +49,7 @@ class Nominator:
     def __init__(self) -> None:
         self._node_of: dict[str, str] = {}
         self._pods: dict[str, dict[str, PodInfo]] = {}
+        self._claimants: set[str] = set()
         self.changes = 0
         """Rises with each change."""
         self.preempting: set[str] = set()
@@ -56,8 +64,11 @@ class Nominator:
         compact_regularly(self)
 
     def add(self, pod: PodInfo, node_name: str) -> None:
-        """Nominates the pod to this node instead of any other."""
+        """Nominates the pod to this node instead of any other. To the same one, it goes on holding its room there."""
+        holds = pod.uid in self._claimants and self._node_of[pod.uid] == node_name
         self.remove(pod.uid)
+        if holds:
+            self._claimants.add(pod.uid)
         self.changes += 1
         self._node_of[pod.uid] = node_name
         self._pods.setdefault(node_name, {})[pod.uid] = pod
@@ -68,12 +79,18 @@ class Nominator:
         node_name = self._node_of.pop(uid, None)
         if node_name is not None:
             self.changes += 1
+            self._claimants.discard(uid)
             pods = self._pods[node_name]
             pod = pods.pop(uid)
             if self.listener is not None:
                 self.listener(pod, -1)
             if not pods:
                 del self._pods[node_name]
+
+    def hold_room(self, uids: Iterable[str]) -> None:
+        """The claim of their queue has others evicted for these pods. Ignores those that are not nominated."""
+        self.changes += 1
+        self._claimants.update(uid for uid in uids if uid in self._node_of)
 
     def node_of(self, uid: str) -> str:
         """The node that the pod is nominated to, or an empty string."""
@@ -100,9 +117,17 @@ class Nominator:
         queue, priority, usable = rank
         if usable:
             nominated = [other for other in nominated if reservation_of(other) not in usable]
-        if not queue or self.queue_of is None:
+        if self.queue_of is None or priority >= SYSTEM_CRITICAL:
             return [other for other in nominated if other.priority >= priority]
-        return [other for other in nominated if other.priority >= priority or self.queue_of(other) != queue]
+        return [
+            other
+            for other in nominated
+            if other.priority >= priority or other.uid in self._claimants or (queue and self.queue_of(other) != queue)
+        ]
+
+    def highest_behind(self, pod: PodInfo) -> int | None:
+        """The highest priority that leaves room for this nominated pod. None: it may be any."""
+        return None if self.queue_of is not None and self.queue_of(pod) else pod.priority
 
     def add_again(self) -> None:
         """Adds all nominated pods again, because their queues may have changed."""
@@ -120,13 +145,15 @@ class Nominator:
 
     def copy(self) -> Nominations:
         """For a transaction."""
-        return Nominations(dict(self._node_of), {name: dict(pods) for name, pods in self._pods.items()})
+        return Nominations(
+            dict(self._node_of), {name: dict(pods) for name, pods in self._pods.items()}, frozenset(self._claimants)
+        )
 
     def restore(self, nominations: Nominations) -> None:
         """Replaces all nominations by those of a copy."""
         self.changes += 1
         before = self._nominated() if self.listener else {}
-        self._node_of = dict(nominations.node_of)
+        self._node_of, self._claimants = dict(nominations.node_of), set(nominations.claimants)
         self._pods = {name: dict(pods) for name, pods in nominations.pods.items()}
         if self.listener is not None:
             after = self._nominated()

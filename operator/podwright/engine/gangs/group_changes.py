@@ -120,7 +120,8 @@ class GroupChanges:
         if node_name:
             self._cache.nominator.remove(pod.uid)
             self._status.write(pod, None, "")
-            self._queue.move(ASSIGNED_POD_DELETE, pod.on(node_name), None, exclude=pod.uid, up_to_priority=pod.priority)
+            behind = self._cache.nominator.highest_behind(pod)
+            self._queue.move(ASSIGNED_POD_DELETE, pod.on(node_name), None, exclude=pod.uid, up_to_priority=behind)
             self._wake()
 
     def _report_error(self, key: str, group: PodGroup | None) -> None:

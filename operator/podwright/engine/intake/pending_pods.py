@@ -108,7 +108,7 @@ class PendingPods(Stream):
         if node_name := nominator.node_of(key):
             pod = next(pod for pod in nominator.on(node_name) if pod.uid == key)
             nominator.remove(key)
-            self._queue.move(ASSIGNED_POD_DELETE, pod, None, up_to_priority=pod.priority)
+            self._queue.move(ASSIGNED_POD_DELETE, pod, None, up_to_priority=nominator.highest_behind(pod))
         self._wake()
         self._metrics.event_ended(started, DELETED)
 
@@ -145,8 +145,9 @@ class PendingPods(Stream):
         if joined and pod.group and self._cache.groups.just_completed(pod):
             self._queue.move(UNSCHEDULED_POD_ADD, None, pod, exclude=uid)
         if before is not None and nominated_before not in ("", pod.nominated_node_name):
-            # The nomination kept pods of the same or a lower priority off that node.
-            self._queue.move(ASSIGNED_POD_DELETE, before.on(nominated_before), None, up_to_priority=before.priority)
+            # The nomination kept pods off that node: those of the same or a lower priority or, with a queue, others.
+            behind = nominator.highest_behind(before)
+            self._queue.move(ASSIGNED_POD_DELETE, before.on(nominated_before), None, up_to_priority=behind)
         self._wake()
         self._metrics.event_ended(started, ADDED if before is None else UPDATED)
 

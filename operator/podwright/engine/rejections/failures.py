@@ -132,7 +132,8 @@ class Failures:
         self._cache.groups.remove_waiting(uid)
         if nominator.node_of(uid):
             nominator.remove(uid)
-            self._queue.move(ASSIGNED_POD_DELETE, queued.pod, None, up_to_priority=queued.pod.priority)
+            behind = nominator.highest_behind(queued.pod)
+            self._queue.move(ASSIGNED_POD_DELETE, queued.pod, None, up_to_priority=behind)
 
     def reject_by(
         self,

@@ -114,8 +114,12 @@ class Preemptions:
             self._metrics.count(PREEMPTION_PDB_VIOLATIONS, preemptor.kind, by=violations)
 
     def _clear_lower_nominations(self, nodes: Iterable[str], pod: PodInfo, spared: AbstractSet[str]) -> None:
-        """Clears the nominations to these nodes of pods that leave room for this one."""
+        """Clears the nominations to these nodes of pods that leave room for this one. With a queue, the spared ones hold
+        theirs from now on.
+        """
         nominator = self._cache.nominator
+        if has_queue(self._cache, pod):
+            nominator.hold_room(spared)
         for node_name in nodes:
             for lower in [p for p in nominator.behind(pod, node_name) if p.uid not in spared]:
                 if reservation_of(lower):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.core.cycle import Placement
+from podwright.core.cycle import Placement, Rejection
+from podwright.core.objects.node import parse_node
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules
 from podwright.core.queues.tree import Quota
+from podwright.core.state.transaction import CacheTransaction
+from support.objects.builders import make_node
 from support.queues.reclaims import GPU, QueuedCluster, queue
 
 
@@ -254,6 +257,48 @@ def test_a_pod_of_another_queue_leaves_room_for_the_nominated_pod_whatever_its_p
     assert isinstance(cluster.decide(cluster.waits("a2", "a", priority=1)), Placement)
 
 
+class TestHeldRoom:
+    """A pod of queue a is nominated to the only node, after the claim of its queue has had others evicted."""
+
+    @pytest.fixture
+    def cluster(self):
+        made = QueuedCluster([1], [queue("a"), queue("b")])
+        made.cache.nominator.add(made.waits("claimant", "a"), "n0")
+        made.cache.nominator.hold_room(["default/claimant"])
+        return made
+
+    @pytest.mark.parametrize("name", ["", "a", "b"])
+    def test_only_system_critical_pods_take_it(self, cluster, name):
+        assert isinstance(cluster.decide(cluster.waits("high", name, priority=1_999_999_999)), Rejection)
+        cluster.queues.remove_waiting("default/high")
+        assert isinstance(cluster.decide(cluster.waits("critical", name, priority=2_000_000_000)), Placement)
+
+    def test_the_claimant_itself_takes_it(self, cluster):
+        assert isinstance(cluster.decide(cluster.waits("claimant", "a")), Placement)
+
+    def test_it_is_held_also_after_a_plan_that_was_rolled_back(self, cluster):
+        with CacheTransaction(cluster.cache) as transaction:
+            transaction.clear_nomination("default/claimant")
+            assert isinstance(cluster.decide(cluster.waits("plain", "", priority=9)), Placement)
+        assert isinstance(cluster.decide(cluster.pod("plain", "", priority=9)), Rejection)
+
+    def test_on_another_node_it_is_held_by_priority_alone(self, cluster):
+        claimant = cluster.waits("claimant", "a")
+        cluster.cache.nominator.add(claimant, "n0")
+        assert isinstance(cluster.decide(cluster.pod("plain", "", priority=9)), Rejection)
+        cluster.cache.nominator.add(claimant, "n1")
+        cluster.cache.nominator.add(claimant, "n0")
+        assert isinstance(cluster.decide(cluster.pod("plain", "", priority=9)), Placement)
+
+    def test_a_limit_leaves_room_for_the_claimant(self, cluster):
+        cluster.cache.set_node(parse_node(make_node("n1", allocatable={"cpu": "8", GPU: "8"})))
+        cluster.queues.set(queue("a", gpu={"limit": 1}))
+        waiting = cluster.waits("high", "a", priority=9)
+        assert "promised" in cluster.decide(waiting).message
+        cluster.cache.nominator.remove("default/claimant")
+        assert isinstance(cluster.decide(waiting), Placement)
+
+
 def test_a_nominated_pod_moves_to_the_queue_that_its_namespace_or_label_names():
     cluster = QueuedCluster([1], [queue("a"), queue("b")])
     cache = cluster.cache
@@ -317,6 +362,14 @@ class TestLimits:
         cluster.runs("other", "a", "n0")
         cluster.terminates(going)
         assert cluster.victims(cluster.waits("high", "a", priority=9)) == []
+
+    def test_a_nomination_ends_when_the_limit_forbids_it(self):
+        cluster = QueuedCluster([2], [queue("a", gpu={"limit": 2}, preempt_min_runtime=9e9)])
+        cluster.runs("a1", "a", "n0")
+        claimant = cluster.waits("a2", "a", priority=1)
+        cluster.cache.nominator.add(claimant, "n0")
+        cluster.queues.set(queue("a", gpu={"limit": 1}, preempt_min_runtime=9e9))
+        assert cluster.decide(claimant).nominated_node == ""
 
     def test_what_a_preemptor_has_freed_is_left_to_it(self):
         """Otherwise a pod that comes back would take it, and the preemptor would evict it again."""

@@ -27,8 +27,9 @@ def rig_with_queues(**options: float) -> Rig:
     return rig
 
 
-def put(rig: Rig, name: str, queue: str, priority: int) -> None:
-    rig.pod(name, requests=ONE, priority=priority, labels={QUEUE_LABEL: queue})
+def put(rig: Rig, name: str, queue: str, priority: int, nominated: str = "") -> None:
+    status = {"nominatedNodeName": nominated} if nominated else {}
+    rig.pod(name, requests=ONE, priority=priority, labels={QUEUE_LABEL: queue} if queue else {}, status=status)
 
 
 async def test_the_victim_is_evicted_within_its_budget_and_its_successor_leaves_the_room():
@@ -47,6 +48,47 @@ async def test_the_victim_is_evicted_within_its_budget_and_its_successor_leaves_
         await settle()
         assert rig.cluster.bound == [("a1", "n")]
     assert len(rig.evictor.evicted) == 1
+
+
+@pytest.mark.parametrize("queue", ["", "a"], ids=["without a queue", "of the same queue"])
+async def test_the_room_is_held_against_pods_of_higher_priority(queue):
+    rig = rig_with_queues()
+    put(rig, "a1", "a", 0)
+    async with deciding(rig):
+        (victim,) = rig.evictor.answers
+        rig.evictor.answers[victim](True)
+        await settle()
+        put(rig, "late", queue, 50)
+        await settle()
+        rig.engine.assigned.drop(f"default/{victim}", None)
+        rig.now += 20
+        rig.engine.wake()
+        await settle()
+        assert rig.cluster.bound == [("a1", "n")]
+    assert len(rig.evictor.evicted) == 1
+
+
+async def test_pods_of_any_priority_are_tried_again_when_a_claimant_gives_up_its_room():
+    rig = rig_with_queues()
+    put(rig, "a1", "a", 0)
+    async with deciding(rig):
+        (victim,) = rig.evictor.answers
+        rig.evictor.answers[victim](True)
+        put(rig, "a1", "a", 0, nominated="n")
+        put(rig, "late", "", 50)
+        await settle()
+        queues_of(rig.engine.cache).set(QueueRules("a", quotas={"cpu": Quota(limit=0)}))
+        rig.engine.assigned.drop(f"default/{victim}", None)
+        rig.now += 20
+        rig.engine.wake()
+        await settle()
+        assert rig.cluster.bound == []
+        assert [node for name, _, node in rig.status.written if name == "a1"][-1] == ""
+        put(rig, "a1", "a", 0)
+        rig.now += 20
+        rig.engine.wake()
+        await settle()
+        assert rig.cluster.bound == [("late", "n")]
 
 
 async def test_a_refused_eviction_is_tried_again_after_a_while():
