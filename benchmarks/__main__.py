@@ -11,10 +11,12 @@ import click
 from rich.console import Console
 
 from benchmarks.measurement import Settings
+from benchmarks.report import PEERS, queues
 from benchmarks.results import OURS, THEIRS, Journal, machine, summarize
 from benchmarks.run_plan import Plan, Run, execute, prepare_all, resized
 from benchmarks.schedulers import KUBE_SCHEDULER, NULL, Series, podwright, with_rules, with_standby
 from benchmarks.summary_table import summary_table
+from benchmarks.targets import of_queues
 from benchmarks.workloads import SETS, Workload, choose, load
 from podwright.testing import Binaries, BinariesMissingError, BuildError, ProcessError
 
@@ -160,6 +162,9 @@ def _print(plan: Plan, journal: Journal) -> None:
     for workload, mode in measured:
         for entry in summarize(journal.records_of(workload, mode), {}):
             console.print(summary_table(entry))
+    entries = summarize(journal.records, {})
+    if of_queues(entries):
+        click.echo(f"{queues(entries)}\n\n{PEERS}")
 
 
 if __name__ == "__main__":

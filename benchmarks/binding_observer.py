@@ -15,23 +15,34 @@ _QUIET_S = 0.35
 
 
 class BindingObserver:
-    """Bindings of measured pods: `bound_at` and `node_of` by pod name."""
+    """Bindings of measured pods: `bound_at` and `node_of` by pod name.
 
-    def __init__(self, api: Api, expected: int, on_first: Callable[[], None]) -> None:
+    `unschedulable`: instead when they were first told that they fit nowhere.
+    """
+
+    def __init__(self, api: Api, expected: int, on_first: Callable[[], None], *, unschedulable: bool = False) -> None:
         self._api = api
         self._expected = expected
         self._on_first = on_first
+        self._unschedulable = unschedulable
         self.bound_at: dict[str, float] = {}
         self.node_of: dict[str, str] = {}
         self.done = asyncio.Event()
+        self._awaited: dict[str, asyncio.Event] = {}
+
+    async def bound(self, name: str) -> None:
+        """Wait until the measured pod of this name is bound."""
+        if name not in self.bound_at:
+            await self._awaited.setdefault(name, asyncio.Event()).wait()
 
     async def watch(self, started: asyncio.Event) -> None:
         """Watch until all expected pods are bound. Sets `started` once the watch can miss no binding."""
         page = await self._api.get("/api/v1/pods?limit=1")
         version = page["metadata"]["resourceVersion"]
         started.set()
-        async for event in self._api.watch("/api/v1/pods?fieldSelector=spec.nodeName%21%3D", version):
-            if event["type"] == "ADDED":
+        selector = "spec.nodeName%3D" if self._unschedulable else "spec.nodeName%21%3D"
+        async for event in self._api.watch(f"/api/v1/pods?fieldSelector={selector}", version):
+            if _is_unschedulable(event["object"]) if self._unschedulable else event["type"] == "ADDED":
                 self._record(event["object"], time.monotonic())
             if len(self.bound_at) >= self._expected:
                 self.done.set()
@@ -39,11 +50,17 @@ class BindingObserver:
 
     def _record(self, pod: Json, now: float) -> None:
         name = pod["metadata"]["name"]
-        if name.startswith(MEASURED_PREFIX):
+        if name.startswith(MEASURED_PREFIX) and name not in self.bound_at:
             if not self.bound_at:
                 self._on_first()
             self.bound_at[name] = now
-            self.node_of[name] = pod["spec"]["nodeName"]
+            self.node_of[name] = pod["spec"].get("nodeName", "")
+            if name in self._awaited:
+                self._awaited.pop(name).set()
+
+
+def _is_unschedulable(pod: Json) -> bool:
+    return any(each.get("reason") == "Unschedulable" for each in pod["status"].get("conditions", ()))
 
 
 async def count_events(api: Api) -> int:

@@ -49,6 +49,13 @@ class Api:
                 raise RuntimeError(f"{method} {path}: HTTP {response.status}: {stored.get('message')}")
             return stored
 
+    async def patch(self, path: str, body: Json) -> int:
+        """Send a strategic merge patch and return the HTTP status, which may be an error."""
+        headers = {"Content-Type": "application/strategic-merge-patch+json"}
+        async with self._session.patch(path, data=orjson.dumps(body), headers=headers) as response:
+            await response.read()
+            return response.status
+
     async def delete(self, path: str) -> int:
         async with self._session.delete(path, data=b'{"gracePeriodSeconds":0}') as response:
             await response.read()

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import time
+from collections.abc import Awaitable, Callable
 
 from benchmarks.http_client import Api, Json
 from benchmarks.workloads import Churn, DeletePods, Workload, render_pod
@@ -18,19 +19,26 @@ class LoadGenerator:
         self._api = api
         self._workload = workload
         self._interval = 1 / pods_per_second if pods_per_second else 0.0
+        self.created_at: dict[str, float] = {}
+        """By the names of measured pods: when the API server had created them, in `time.monotonic()`."""
 
-    async def create_measured(self) -> None:
-        """Create the measured pods at the configured rate."""
+    async def create_measured(self, bound: Callable[[str], Awaitable[object]]) -> None:
+        """Create the measured pods at the configured rate. `bound` waits until the pod of this name is bound."""
         started = time.monotonic()
         numbers = iter(range(self._workload.measured.count))
 
         async def worker() -> None:
             for number in numbers:
                 await asyncio.sleep(max(0.0, started + number * self._interval - time.monotonic()))
-                await self._create(self._workload.measured.object(number))
+                body = self._workload.measured.object(number)
+                await self._create(body)
+                name = body["metadata"]["name"]
+                self.created_at[name] = time.monotonic()
+                if self._workload.measured.one_by_one:
+                    await bound(name)
 
         async with asyncio.TaskGroup() as workers:
-            for _ in range(_IN_FLIGHT):
+            for _ in range(1 if self._workload.measured.one_by_one else _IN_FLIGHT):
                 workers.create_task(worker())
 
     async def run_background(self) -> None:

@@ -18,11 +18,12 @@ from pathlib import Path
 from benchmarks.audit_log import AuditLog, percentiles_ms
 from benchmarks.binding_observer import BindingObserver, count_events, count_scheduled, settle
 from benchmarks.http_client import Api, connect
+from benchmarks.kubelets import Kubelets
 from benchmarks.load_generator import LoadGenerator
 from benchmarks.prepared_cluster import Prepared, start_claim_controller
 from benchmarks.process_cost import Cost, cost, machine_busy_s
 from benchmarks.quality import quality
-from benchmarks.request_counts import RequestCounts, read_request_counts
+from benchmarks.request_counts import read_request_counts
 from benchmarks.schedulers import Series
 from podwright.testing import Binaries, ControlPlane, Process
 
@@ -114,31 +115,57 @@ class _Run:
         self._audit = audit
         self._marks = _Marks()
         self._scheduler: Process | None = None
+        self._running: list[asyncio.Task[None]] = []
+        """What must not end before the measurement."""
 
     async def result(self) -> dict[str, float]:
-        async with connect(self._cluster.kubeconfig) as api:
-            requests_before = await read_request_counts(api)
+        async with connect(self._cluster.kubeconfig) as api, self._kubelets(api) as kubelets:
+            requests_before, sent_before = await read_request_counts(api), kubelets.sent
             on_first = self._note_first if self._settings.backlog else lambda: None
-            observer = BindingObserver(api, self._workload.measured.count, on_first)
+            measured = self._workload.measured
+            observer = BindingObserver(api, measured.count, on_first, unschedulable=measured.unschedulable)
+            load = LoadGenerator(api, self._workload, self._settings.pods_per_second)
             async with self._background(observer.watch(watching := asyncio.Event())) as watch:
                 await watching.wait()
                 await self._start()
-                load = LoadGenerator(api, self._workload, self._settings.pods_per_second)
                 async with self._background(load.run_background()):
                     if not self._settings.backlog:
                         self._note_first()
-                        await load.create_measured()
-                    await self._until_bound(observer, watch)
+                        async with self._background(load.create_measured(observer.bound)) as creation:
+                            await self._until_bound(observer, watch, creation)
+                    else:
+                        await self._until_bound(observer, watch)
                 await settle(
                     lambda: count_events(api), lambda: self._all_have_events(api), self._note_end, _EVENTS_PATIENCE_S
                 )
+            requests = (await read_request_counts(api)).minus(requests_before).of_schedulers()
             return {
                 **self._figures(observer),
-                **percentiles_ms(await self._waits(observer)),
-                "events_missing": self._workload.measured.count - await count_scheduled(api),
-                **self._requests(requests_before, await read_request_counts(api)),
+                **percentiles_ms(await self._waits(observer, load)),
+                "events_missing": self._events - await count_scheduled(api),
+                **self._requests(requests - (kubelets.sent - sent_before)),
                 **await quality(api),
             }
+
+    @contextlib.asynccontextmanager
+    async def _kubelets(self, api: Api) -> AsyncIterator[Kubelets]:
+        """The simulated kubelets, which run if the workload wants them."""
+        kubelets, settled = Kubelets(api), asyncio.Event()
+        if not self._workload.kubelets:
+            yield kubelets
+            return
+        async with self._background(kubelets.run(settled)) as running:
+            waiting = asyncio.create_task(settled.wait())
+            await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                running.result()
+            self._running.append(running)
+            yield kubelets
+
+    @property
+    def _events(self) -> int:
+        """How many measured pods get an event `Scheduled`."""
+        return 0 if self._workload.measured.unschedulable else self._workload.measured.count
 
     async def _start(self) -> None:
         if self._series.prepare is not None:
@@ -163,10 +190,12 @@ class _Run:
         raise RunFailed(f"{self._series.name} is still busy after {_READY_TIMEOUT_S} s\n{self._process.log_tail()}")
 
     async def _all_have_events(self, api: Api) -> bool:
-        return await count_scheduled(api) >= self._workload.measured.count
+        return await count_scheduled(api) >= self._events
 
-    async def _waits(self, observer: BindingObserver) -> dict[str, float]:
+    async def _waits(self, observer: BindingObserver, load: LoadGenerator) -> dict[str, float]:
         """Seconds that each measured pod waited, by pod name."""
+        if self._workload.measured.unschedulable:
+            return {name: moment - load.created_at[name] for name, moment in observer.bound_at.items()}
         if self._audit is None:
             return {name: moment - self._marks.started for name, moment in observer.bound_at.items()}
         for _ in range(_AUDIT_LOG_READS):
@@ -193,12 +222,14 @@ class _Run:
                 f"{self._series.name} ended with status {self._process.returncode}\n{self._process.log_tail()}"
             )
 
-    async def _until_bound(self, observer: BindingObserver, watch: "asyncio.Task[None]") -> None:
+    async def _until_bound(self, observer: BindingObserver, *working: "asyncio.Task[None]") -> None:
+        """Wait until all measured pods are bound. Raises what one of these tasks raised."""
         seen, changed = 0, time.monotonic()
-        while not observer.done.is_set():
-            await asyncio.wait({watch}, timeout=0.2)
-            if watch.done():
-                watch.result()
+        while not (observer.done.is_set() and all(task.done() for task in working)):
+            await asyncio.wait({*working, *self._running}, timeout=0.2, return_when=asyncio.FIRST_EXCEPTION)
+            for task in (*working, *self._running):
+                if task.done():
+                    task.result()
             self._check_alive()
             if len(observer.bound_at) != seen:
                 seen, changed = len(observer.bound_at), time.monotonic()
@@ -220,6 +251,7 @@ class _Run:
             "pods": pods,
             "pods_per_s": counted / max(times[-1] - started, 1e-9),
             "pods_per_s_with_events": counted / max(end.at - started, 1e-9),
+            "last_s": times[-1] - (self._marks.started if self._settings.backlog else first.at),
             "start_s": times[0] - self._marks.started if self._settings.backlog else 0.0,
             "cpu_ms_per_pod": 1000 * (end.scheduler.cpu_s - first.scheduler.cpu_s) / pods,
             "start_cpu_s": first.scheduler.cpu_s,
@@ -229,10 +261,9 @@ class _Run:
             "peak_mb": end.scheduler.peak_mb,
         }
 
-    def _requests(self, before: RequestCounts, after: RequestCounts) -> dict[str, float]:
-        made = after.minus(before)
+    def _requests(self, made: float) -> dict[str, float]:
         own = self._workload.measured.count if not self._settings.backlog else 0
-        return {"requests_per_pod": (made.of_schedulers() - own) / self._workload.measured.count}
+        return {"requests_per_pod": (made - own) / self._workload.measured.count}
 
     @contextlib.asynccontextmanager
     async def _background(self, work: Coroutine[None, None, None]) -> AsyncIterator["asyncio.Task[None]"]:

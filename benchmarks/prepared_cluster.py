@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks.schedulers import BASE, Installed, install
 from benchmarks.workloads import SCHEDULER_NAME, CreateAny, CreatePods, Preparation, Workload
 from podwright.testing import Binaries, ControlPlane, Process, wait_until
+from podwright.testing.objects import collection_path
 
 _PLACEMENT_TIMEOUT_S = 900
 
@@ -72,6 +73,9 @@ def start_claim_controller(cluster: ControlPlane) -> Process:
 
 def _create(cluster: ControlPlane, operation: Preparation) -> None:
     """Creates the objects. Claims of a template also get its status: the devices that they have."""
+    if isinstance(operation, CreateAny):
+        path = collection_path(operation.templates[0])  # a CRD may have been created just before
+        wait_until(lambda: cluster.client.raw("GET", path)[0] == 200, 30, f"the API server serves {path}")
     cluster.bulk.create(operation.objects())
     if isinstance(operation, CreateAny):
         cluster.bulk.update_status(body for body in operation.objects() if body["kind"] == "ResourceClaim")

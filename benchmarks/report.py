@@ -14,7 +14,7 @@ import click
 
 from benchmarks.chart import Pair, chart
 from benchmarks.results import OURS, THEIRS, Json
-from benchmarks.targets import Verdict, of_scale, verdicts
+from benchmarks.targets import Verdict, of_queues, of_scale, verdicts, with_kubelets
 
 _CHECKOUT = Path(__file__).parent.parent
 _BEGIN = "<!-- written by make bench-table from "
@@ -29,6 +29,11 @@ _UNITS = {
     "start_s": "start to first binding",
 }
 Row = Sequence[str]
+PEERS = (
+    "The figures of peers are those that they publish, from larger machines: KAI's are the example results of its scale "
+    "suite (2026-07-03, a cluster of five nodes, 5 CPUs for the scheduler alone), Volcano's those of "
+    "songmingming0827/kube-scheduling-perf (2026-08, 32 CPUs, 8 of them for each component)."
+)
 PICTURE = Path("docs", "speed.svg")
 SUMMARY = (
     ("SchedulingBasic", 1000, "plain pods"),
@@ -90,7 +95,8 @@ def _summarised(entries: list[Json]) -> list[tuple[str, Json]]:
 def short(entries: list[Json], core: list[Json]) -> str:
     """The machine, each workload beside its targets, and the targets that belong to no single workload."""
     parts = [machine_line(entries)]
-    rates = [entry for entry in entries if entry["mode"] in {"backlog", "live"} and entry["workload"] != "StartUp"]
+    no_rates = {"StartUp", *with_kubelets()}
+    rates = [entry for entry in entries if entry["mode"] in {"backlog", "live"} and entry["workload"] not in no_rates]
     parts.append(_table(_RATE_HEAD, (row for entry in rates for row in (_rate_row(entry), *_variant_rows(entry)))))
     others = [_other_row(entry, verdict) for entry in entries for verdict in verdicts(entry) if _stands_apart(verdict)]
     scale = [_scale_row(what, verdict) for what, verdict in of_scale(entries, core).items()]
@@ -98,7 +104,21 @@ def short(entries: list[Json], core: list[Json]) -> str:
         parts.append(
             _table(("", "Podwright", "kube-scheduler", "ratio", "target, at most", "reached"), [*others, *scale])
         )
+    if of_queues(entries):
+        parts += [queues(entries), PEERS]
     return "\n\n".join(parts) + "\n"
+
+
+def queues(entries: list[Json]) -> str:
+    """What is promised of queues, beside what peers publish."""
+    heads = ("queues of teams", "Podwright", "target", "reached", "peer")
+    rows = []
+    for promise in of_queues(entries):
+        found = promise.verdict
+        form = "{:.2f}" if found.found < 10 else "{:,.0f}"
+        at = "at least" if found.at_least else "at most"
+        rows.append((promise.what, form.format(found.found), f"{at} {found.bound:,g}", _said(found), promise.peer))
+    return _table(heads, rows)
 
 
 def details(entries: list[Json]) -> str:

@@ -13,6 +13,7 @@ _ROWS = (
     ("requests_per_pod", "requests per pod", "{:.2f}"),
     ("events_missing", "events missing", "{:.0f}"),
     ("peak_mb", "peak memory, MB", "{:.0f}"),
+    ("last_s", "start, or first creation, to last binding, s", "{:.1f}"),
     ("start_s", "start to first binding, s", "{:.1f}"),
     ("p50_ms", "p50 to binding, ms", "{:.0f}"),
     ("p99_ms", "p99 to binding, ms", "{:.0f}"),
@@ -33,7 +34,7 @@ def summary_table(entry: Json) -> Table:
     headings = [name.replace("_", " ") for name in series_names]
     drawn = Table("", *headings, f"{OURS} / {THEIRS.replace('_', ' ')}", title=title, title_justify="left")
     for name, label, form in _ROWS:
-        cells = [form.format(entry[series][name]) for series in series_names]
+        cells = [form.format(entry[series][name]) if name in entry[series] else "" for series in series_names]
         drawn.add_row(label, *cells, _ratio(entry, name))
     return drawn
 

@@ -100,6 +100,55 @@ def of_scale(entries: list[Json], core: list[Json]) -> dict[str, Verdict]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What queues are to reach. `what`: the shape, and what is measured of it. `peer`: a peer's published figure."""
+
+    what: str
+    verdict: Verdict
+    peer: str
+
+
+_QUEUES = {
+    ("FillWithGPUJobs", "500Nodes"): (
+        "4,000 jobs of one GPU fill 500 nodes, s from the scheduler's start", "last_s", 12.0, "398 (KAI)",
+    ),
+    ("ReclaimOneGPU", "500Nodes"): (
+        "one GPU is taken back, ms from creation to binding, median", "p50_ms", 1000.0, "13,900, mean (KAI)",
+    ),
+    ("ReclaimForGang", "500Nodes"): (
+        "a gang of 250 full nodes takes the room of 2,000 jobs, s from its first creation", "last_s", 20.0, "102 (KAI)",
+    ),
+    ("ReclaimAllGPUs", "500Nodes"): (
+        "4,000 jobs take the room of 4,000, s from the scheduler's start", "last_s", 90.0, "694 (KAI)",
+    ),
+    ("UnschedulableGang", "500Nodes"): (
+        "a gang that lacks one GPU is told so, s from its first creation", "last_s", 1.0, "249, mean (KAI)",
+    ),
+    ("SchedulingGangs", "500x20"): (
+        "500 gangs of 20 on 1,000 nodes, pods/s", "pods_per_s", 500.0, "540 (Volcano)",
+    ),
+}  # fmt: skip
+"""By workload and size: what is measured, the figure, its bound, and the peer's figure."""
+_SHARE_OF_QUEUELESS = 0.9
+
+
+def of_queues(entries: list[Json]) -> list[Promise]:
+    """What is promised of queues, for each measurement that the result has."""
+    found = []
+    by_workload = {(entry["workload"], entry["size"]): entry[OURS] for entry in entries if OURS in entry}
+    without, queues = (by_workload.get((name, "1000Nodes")) for name in ("SchedulingBasic", "SchedulingInQueues"))
+    if without and queues:
+        rate = queues["pods_per_s"] / without["pods_per_s"]
+        what = "1,000 queues in 3 levels, rate of SchedulingBasic divided by that without queues"
+        found.append(Promise(what, Verdict("pods_per_s", _SHARE_OF_QUEUELESS, rate, at_least=True), ""))
+    for key, (what, figure, bound, peer) in _QUEUES.items():
+        if key in by_workload:
+            verdict = Verdict(figure, bound, by_workload[key][figure], at_least=figure == "pods_per_s")
+            found.append(Promise(what, verdict, peer))
+    return found
+
+
 @cache
 def constrained() -> frozenset[str]:
     """The workloads whose measured pods have affinity or topology spread constraints."""
@@ -111,6 +160,12 @@ def constrained() -> frozenset[str]:
 def with_devices() -> frozenset[str]:
     """The workloads whose measured pods get devices."""
     return frozenset(each.name for each in load() if "devices" in each.labels)
+
+
+@cache
+def with_kubelets() -> frozenset[str]:
+    """The workloads with simulated kubelets. Pods of most of them wait until others have ended, so a rate says nothing."""
+    return frozenset(each.name for each in load() if each.kubelets)
 
 
 @cache

@@ -59,7 +59,9 @@ class CreateNamespaces:
 class CreatePods:
     """`count` pods from `template`. With `wait`, preparation continues once all of them are bound.
 
-    With `bound_to`, they are created on that many nodes in turn and need no scheduler.
+    With `bound_to`, they are created on that many nodes in turn and need no scheduler. `one_by_one`: each measured pod is
+    created when the one before it is bound. `unschedulable`: the measured pods are not to be bound, but told that they
+    fit nowhere.
     """
 
     count: int
@@ -69,6 +71,8 @@ class CreatePods:
     wait: bool
     bound_to: int = 0
     modulus: int = 1
+    one_by_one: bool = False
+    unschedulable: bool = False
 
     @property
     def needs_claims(self) -> bool:
@@ -128,6 +132,7 @@ SETS: Mapping[str, str] = {
     "start": "the time to the first binding in a full cluster",
     "scale": "SchedulingBasic on 1,500 and on 15,000 nodes",
     "devices": "pods with resource claims, on 500 and on 5,000 nodes",
+    "queues": "queues of teams: 1,000 of them, and peers' shapes of reclaim and gangs",
 }
 """The sets of workload sizes. A size belongs to the sets in its `labels`."""
 
@@ -138,7 +143,11 @@ Operation = Preparation | Churn | DeletePods
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One workload at one size."""
+    """One workload at one size.
+
+    `kubelets`: kubelets and controllers are simulated during the measurement. `only_ours`: kube-scheduler and the null
+    scheduler cannot do it.
+    """
 
     name: str
     size: str
@@ -147,6 +156,8 @@ class Workload:
     background: tuple[Churn | DeletePods, ...]
     measured: CreatePods
     only_live: bool = False
+    only_ours: bool = False
+    kubelets: bool = False
 
     @property
     def title(self) -> str:
@@ -206,6 +217,8 @@ def _sizes(test: Json) -> Iterator[Workload]:
             tuple(op for op in operations if isinstance(op, Churn | DeletePods)),
             measured[0],
             test.get("onlyLive", False),
+            test.get("onlyPodwright", False),
+            test.get("simulateKubelets", False),
         )
 
 
@@ -239,9 +252,12 @@ class _Reader:
                     not raw.get("skipWaitToCompletion", False),
                     self._param(raw, "boundToParam", 0),
                     self._param(raw, "moduloParam", 1),
+                    raw.get("oneByOne", False),
+                    raw.get("until") == "Unschedulable",
                 )
             case "createAny":
-                templates = tuple(map(self._template, raw["templatePaths"]))
+                values = {f"{{{name}}}": self._params[name] for name in raw.get("templateParams", ())}
+                templates = tuple(_replaced(self._template(path), values) for path in raw["templatePaths"])
                 return CreateAny(templates, self._param(raw, "countParam", 1), self._param(raw, "moduloParam", 1))
             case "churn":
                 templates = tuple(map(self._template, raw["templatePaths"]))
@@ -276,15 +292,20 @@ def _content(file: Path) -> Any:
 
 def numbered(template: Any, number: int, modulus: int = 1) -> Any:
     """The template with `{number}`, `{quotient}` and `{remainder}`, those of the division by `modulus`, replaced in all
-    texts.
+    texts. A text that is nothing else becomes a number.
     """
+    return _replaced(template, {"{number}": number, "{quotient}": number // modulus, "{remainder}": number % modulus})
+
+
+def _replaced(template: Any, values: Mapping[str, int]) -> Any:
     match template:
         case dict():
-            return {numbered(k, number, modulus): numbered(v, number, modulus) for k, v in template.items()}
+            return {_replaced(k, values): _replaced(v, values) for k, v in template.items()}
         case list():
-            return [numbered(item, number, modulus) for item in template]
+            return [_replaced(item, values) for item in template]
+        case str() if template in values:
+            return values[template]
         case str() if "{" in template:
-            values = {"{number}": number, "{quotient}": number // modulus, "{remainder}": number % modulus}
             for name, value in values.items():
                 template = template.replace(name, str(value))
     return template

@@ -30,3 +30,18 @@ def test_a_benchmark_binds_every_pod_once_and_stores_its_results(binaries, tmp_p
     resumed = subprocess.run([*command, "--resume"], cwd=CHECKOUT, capture_output=True, text=True, check=True)
     assert "preparing" not in resumed.stderr
     assert json.loads(output.read_text())[0]["null"] == entry["null"]
+
+
+@pytest.mark.slow
+def test_a_gang_takes_the_room_of_simulated_jobs(binaries, tmp_path):
+    output = tmp_path / "result.json"
+    command = [sys.executable, "-m", "benchmarks", "--workload", "ReclaimForGang", "--set", "smoke"]
+    done = subprocess.run(
+        [*command, "--output", str(output)], cwd=CHECKOUT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (entry,) = json.loads(output.read_text())
+    assert "kube_scheduler" not in entry
+    assert entry["podwright"]["pods"] == 10
+    assert entry["podwright"]["events_missing"] == entry["podwright"]["overcommitted_nodes"] == 0
+    assert 0 < entry["podwright"]["p50_ms"] <= 1000 * entry["podwright"]["last_s"]

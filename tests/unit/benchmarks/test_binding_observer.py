@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from benchmarks import binding_observer
-from benchmarks.binding_observer import settle
+from benchmarks.binding_observer import BindingObserver, settle
 
 
 @pytest.fixture
@@ -60,3 +60,38 @@ def test_a_run_with_endless_events_ends_when_it_is_complete(clock):
 def test_an_incomplete_run_with_endless_events_ends_after_ten_times_the_patience(clock):
     ended, _ = settled(clock, lambda now: now, lambda now: False)
     assert ended == pytest.approx(15.0, abs=0.2)
+
+
+def observed(events, expected, **options):
+    """The observer after these events of pods."""
+
+    class FakeApi:
+        async def get(self, _path):
+            return {"metadata": {"resourceVersion": "1"}}
+
+        async def watch(self, path, _version):
+            self.path = path
+            for kind, raw in events:
+                yield {"type": kind, "object": raw}
+
+    observer = BindingObserver(FakeApi(), expected, lambda: None, **options)
+    asyncio.run(observer.watch(asyncio.Event()))
+    return observer
+
+
+def test_pods_are_bound_when_the_watch_of_assigned_pods_first_has_them():
+    a, other = ({"metadata": {"name": name}, "spec": {"nodeName": "n"}} for name in ("measured-a", "other"))
+    found = observed([("ADDED", other), ("ADDED", a), ("MODIFIED", a)], 1)
+    assert found.node_of == {"measured-a": "n"}
+    assert found.done.is_set()
+
+
+def test_pods_may_have_to_be_unschedulable_instead():
+    def told(name, **condition):
+        return {"metadata": {"name": name}, "spec": {}, "status": {"conditions": [condition] * bool(condition)}}
+
+    gated = told("measured-a", type="PodScheduled", reason="SchedulingGated")
+    events = [("ADDED", told("measured-a")), ("MODIFIED", gated)]
+    assert not observed(events, 1, unschedulable=True).done.is_set()
+    events.append(("MODIFIED", told("measured-a", type="PodScheduled", reason="Unschedulable")))
+    assert observed(events, 1, unschedulable=True).done.is_set()

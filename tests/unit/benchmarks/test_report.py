@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from benchmarks.report import SUMMARY, details, documents, picture, read, rewritten, short, summary
 from benchmarks.results import Key, Record, summarize
-from benchmarks.targets import constrained, of_scale, verdicts
+from benchmarks.targets import constrained, of_queues, of_scale, verdicts
 
 CHECKOUT = Path(__file__).parents[3]
 MACHINE = {"cpus": 2, "cpu": "x", "memory_gb": 4, "kubernetes": "1", "etcd": "3", "python": "3.13", "commit": "abc"}
@@ -161,3 +161,34 @@ def test_published_results_are_readable(name):
     if not name.endswith("-core.json"):
         assert f"{entries[0]['workload']}, {entries[0]['nodes']:,} nodes" in short(entries, core)
         assert details(entries)
+
+
+def alone(workload, size, mode="backlog", **figures):
+    """An entry without kube-scheduler."""
+    (made,) = summarize([Record(Key(workload, size, mode, 0, "podwright"), 500, {**FIGURES, **figures})], MACHINE)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("made", "is_reached"),
+    [
+        pytest.param([entry(), entry("SchedulingInQueues", pods_per_s=90.0)], True, id="90 % of the rate"),
+        pytest.param([entry(), entry("SchedulingInQueues", pods_per_s=89.0)], False, id="less than 90 % of the rate"),
+        pytest.param([alone("FillWithGPUJobs", "500Nodes", last_s=12.0)], True, id="a fill in time"),
+        pytest.param([alone("FillWithGPUJobs", "500Nodes", last_s=12.1)], False, id="a fill too late"),
+        pytest.param([alone("ReclaimOneGPU", "500Nodes", "live", p50_ms=1001.0)], False, id="a slow reclaim"),
+        pytest.param([alone("SchedulingGangs", "500x20", pods_per_s=500.0)], True, id="gangs at the rate"),
+        pytest.param([alone("SchedulingGangs", "500x20", pods_per_s=499.0)], False, id="gangs below the rate"),
+    ],
+)
+def test_promises_of_queues_are_judged_beside_the_figures_of_peers(made, is_reached):
+    (promise,) = of_queues(made)
+    assert promise.verdict.reached is is_reached
+    text = short(made, [])
+    (row,) = [line for line in text.splitlines() if line.startswith(f"| {promise.what} |")]
+    assert row.endswith(f"| {'yes' if is_reached else '**no**'} | {promise.peer} |")
+    assert "from larger machines" in text
+
+
+def test_smaller_sizes_are_not_judged_by_the_targets_of_queues():
+    assert of_queues([entry(), alone("FillWithGPUJobs", "20Nodes", last_s=99.0)]) == []

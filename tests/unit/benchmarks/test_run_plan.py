@@ -21,6 +21,7 @@ FIGURES = {
     "cpu_ms_per_pod": 1,
     "peak_mb": 1,
     "p99_ms": 1,
+    "last_s": 1,
     "run_s": 1,
     "others_cpu_share": 0,
 }
@@ -80,6 +81,11 @@ def test_a_live_only_workload_is_measured_live_and_once():
     assert {run.key.mode for run in plan([workload], both).rounds()} == {"live"}
     assert len(list(plan([workload], both).rounds())) == 5
     assert [run.key.mode for run in plan([workload]).rounds()] == ["live"] * 5
+
+
+def test_only_podwright_runs_a_workload_that_others_cannot_do():
+    workload = replace(BASIC, only_ours=True)
+    assert [run.series.name for run in plan([workload]).rounds()] == ["podwright"] * 2
 
 
 def test_a_failed_run_is_reported_and_the_others_continue(measured, tmp_path):

@@ -96,6 +96,30 @@ def test_pods_ask_for_extended_resources_in_turn_and_have_claims_only_from_templ
     assert (extended.needs_claims, claimed.needs_claims) == (False, True)
 
 
+def test_queues_are_in_three_levels_and_pods_in_all_of_the_lowest():
+    workload = ALL["SchedulingInQueues/1000Nodes"]
+    queues = [body for op in workload.preparation for body in op.objects() if body["kind"] == "SchedulingQueue"]
+    names = {body["metadata"]["name"] for body in queues}
+    parents = {body["spec"]["parent"] for body in queues if "parent" in body["spec"]}
+    assert len(names) == len(queues) == 1000
+    assert parents < names
+    used = {body["metadata"]["labels"]["podwright.dev/queue"] for body in workload.measured.objects()}
+    assert used == names - parents
+
+
+@pytest.mark.parametrize("title", ["UnschedulableGang/20Nodes", "UnschedulableGang/500Nodes"])
+def test_parameters_in_templates_are_numbers_and_one_gpu_of_the_gang_is_guaranteed_to_others(title):
+    workload = ALL[title]
+    bodies = [body for op in workload.preparation for body in op.objects()]
+    spare = next(body for body in bodies if body["metadata"]["name"] == "spare")
+    gang = next(body for body in bodies if body["kind"] == "PodGroup")
+    gpus = workload.nodes * 8
+    assert spare["spec"]["resources"]["nvidia.com/gpu"]["guarantee"] == gpus - 8 * gang["spec"]["minMember"] + 1
+    assert workload.measured.count == gang["spec"]["minMember"]
+    groups = {body["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for body in workload.measured.objects()}
+    assert groups == {gang["metadata"]["name"]}
+
+
 def test_a_capacity_in_a_template_replaces_the_default_one():
     single = next(ALL["SchedulingWhileGated/1Node_100GatedPods"].preparation[0].objects())
     assert single["metadata"]["name"] == "the-node"
@@ -142,7 +166,7 @@ def test_names_and_sizes_restrict_what_is_run():
     [
         pytest.param(
             {"names": ["Basic"]},
-            r"no workload is named Basic. There are .*SchedulingBasic, .*Sets: smoke, thin, quick, full, start, scale, devices",
+            r"no workload is named Basic. There are .*SchedulingBasic, .*Sets: smoke, thin, quick, full, start, scale, devices, queues",
             id="an unknown workload",
         ),
         pytest.param(
