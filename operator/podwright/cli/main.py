@@ -35,7 +35,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "kube-scheduler": ("podwright.cli.commands.kube_scheduler", "Schedule pods in the place of kube-scheduler."),
     "plugin": ("podwright.cli.commands.plugin", "Write plugins and test them."),
     "policy": ("podwright.cli.commands.policy", "Check policies before they are applied."),
-    "queues": ("podwright.cli.commands.queues", "Answer cases of fair shares in a tree of queues."),
+    "queues": ("podwright.cli.commands.queues", "Show the queues of teams: guarantees, shares and use."),
     "record": ("podwright.cli.commands.record", "Write down how nodes and pods come and go."),
     "replay": ("podwright.cli.commands.replay", "Compare policies on the same stream of pods."),
     "run": ("podwright.cli.commands.run", "Schedule pods until SIGTERM, SIGINT or SIGQUIT."),

@@ -25,7 +25,7 @@ NOW = 4e9
 
 @dataclass(frozen=True)
 class Cluster:
-    """Objects by the names of their lists, the pods that wait, and policies."""
+    """Objects by the names of their lists, the pods that wait, and policies and queues."""
 
     objects: Mapping[str, Sequence[Mapping[str, Any]]]
     policies: Sequence[Mapping[str, Any]] = ()
@@ -54,7 +54,7 @@ def apply(change: Change, cluster: Cluster, pod: dict[str, Any]) -> tuple[Cluste
     policies = [copy.deepcopy(each) for each in cluster.policies]
     for edit in change.edits:
         own = edit.kind == "Pod" and edit.name == pod["metadata"]["name"]
-        others = {"PodGroup": groups, "SchedulerPolicy": policies}
+        others = {"PodGroup": groups, "SchedulerPolicy": policies, "SchedulingQueue": policies}
         items = others[edit.kind] if edit.kind in others else objects.setdefault(LISTS[edit.kind], [])
         index = next((i for i, each in enumerate(items) if _is(each, edit)), None)
         match edit.verb:

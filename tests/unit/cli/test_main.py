@@ -60,11 +60,11 @@ def test_wrong_arguments_end_with_status_1(arguments, message):
 def test_commands_are_listed_without_being_imported(program):
     check = "import atexit, sys; atexit.register(lambda: print('numpy' in sys.modules))"
     done = subprocess.run([sys.executable, "-c", f"{check}\n{program}"], capture_output=True, text=True, check=True)
-    assert "Answer cases of fair shares in a tree of queues.\n" in done.stdout
+    assert "Show the queues of teams: guarantees, shares and use.\n" in done.stdout
     assert done.stdout.endswith("\nFalse\n")
 
 
-@pytest.mark.parametrize("command", ["evaluate", "explain", "policy", "replay", "simulate", "snapshot"])
+@pytest.mark.parametrize("command", ["evaluate", "explain", "policy", "queues", "replay", "simulate", "snapshot"])
 def test_no_client_is_imported_for_files(command):
     program = f"import sys; from podwright.cli.main import main; main.get_command(None, {command!r})"
     check = "sys.exit(', '.join({'aiohttp', 'kubernetes'} & sys.modules.keys()))"

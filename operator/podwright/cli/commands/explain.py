@@ -99,7 +99,7 @@ def explain(
 ) -> None:
     """Explain why a pod waits or why it is on its node, and prove what would help.
 
-    KIND/NAME is a pod, a deployment, a replicaset, a statefulset, a daemonset, a job or a podgroup, as in `explain
+    KIND/NAME is a pod, a deployment, a replicaset, a statefulset, a daemonset, a job, a podgroup or a queue, as in `explain
     pod/web-0` or `explain pod web-0`; `pods` with -A or -l is all pods that these flags select.
 
     Reads the cluster from FILES (see `podwright snapshot`), or from its API server with your own permissions, and

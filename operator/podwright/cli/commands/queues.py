@@ -1,31 +1,109 @@
-"""`podwright queues`: answers cases of fair shares. It contacts no API server."""
+"""`podwright queues`: the tree of queues, or with `--shares` the answers to cases of fair shares."""
 
 from __future__ import annotations
 
+import shutil
 import sys
+from collections.abc import Sequence
+from typing import Any, Final
 
 import click
 import orjson
 
+from podwright.cli.flags.cluster import with_source
+from podwright.cli.printable import color_system, printable_texts
+from podwright.cli.reports.queues import queue_resources, queue_table
+from podwright.core.framework.interface import ClusterError
+from podwright.kube.client.errors import ConfigError, status_of
+from podwright.kube.kinds import QUEUE
 from podwright.simulator.evaluations.cases import CaseError, read_cases
 from podwright.simulator.evaluations.queue_shares import answer
+from podwright.simulator.live import Connection
+from podwright.simulator.queue_rows import QueueRow, rows_from
+from podwright.simulator.snapshot import SnapshotError, read_snapshot
+
+_WIDE: Final = 10_000
+"""Columns in a pipe."""
 
 
 @click.command()
+@with_source
+@click.option(
+    "--resource",
+    "resources",
+    multiple=True,
+    metavar="NAME",
+    help="The resource to show. Can be repeated. By default the extended resource that most queues name, or CPU.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="The output format.",
+)
 @click.option(
     "--shares",
-    "files",
-    required=True,
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
     metavar="FILE",
-    help="JSON lines, one case each. `.gz` is unpacked, `-` is standard input. Can be repeated.",
-)
-def queues(files: tuple[str, ...]) -> None:
-    """Answer cases of fair shares: prints one JSON line for each case, with the share of each queue.
+    help="Instead: answer cases of fair shares, JSON lines with one case each. `.gz` is unpacked, `-` is standard input. Can be repeated.",
+)  # fmt: skip
+def queues(
+    *,
+    files: tuple[str, ...],
+    shares: tuple[str, ...],
+    resources: tuple[str, ...],
+    output: str,
+    **values: Any,
+) -> None:
+    """Show the tree of queues: what each is guaranteed, has and may have, and what its pods wait for.
 
-    A case that is invalid gets a line with an error, and the exit status is 1.
+    Reads SchedulingQueues from the API server with your own permissions, with the status that the operator writes, or
+    from FILES (see `podwright snapshot`). With --shares, the command contacts no API server: it prints one JSON line for
+    each case, with the share of each queue, and an error for an invalid one, with which the exit status is 1.
     """
+    if shares:
+        sys.exit(_answer(shares))
+    try:
+        rows = _rows(files, Connection(**values))
+    except (SnapshotError, ConfigError, ClusterError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    if output == "json":
+        found = [row.as_json() for row in rows]
+        sys.stdout.buffer.write(orjson.dumps({"queues": found}, option=orjson.OPT_INDENT_2) + b"\n")
+    elif not rows:
+        click.echo("There are no queues.")
+    else:
+        _show(rows, resources or queue_resources(rows))
+
+
+def _rows(files: Sequence[str], connection: Connection) -> Sequence[QueueRow]:
+    if files:
+        return rows_from(read_snapshot(files).of_kind(QUEUE.kind))
+    with connection.reader() as reader:
+        try:
+            return rows_from([*reader.objects_at(QUEUE.collection)])
+        except ClusterError as error:
+            if status_of(error) != 404:
+                raise
+            raise SnapshotError(f"the API server does not serve {QUEUE.plural}.{QUEUE.group}") from error
+
+
+def _show(rows: Sequence[QueueRow], resources: Sequence[str]) -> None:
+    from rich.console import Console  # noqa: PLC0415 -- commands without tables start faster
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE
+    console = Console(width=width, color_system=color_system(), highlight=False, emoji=False, markup=False)
+    with console.capture() as captured:
+        console.print(queue_table(printable_texts(rows), resources))
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip())
+
+
+def _answer(files: Sequence[str]) -> bool:
+    """Prints the answers to the cases. Returns whether one is invalid."""
     failed = False
     for path in files:
         for case in read_cases(path):
@@ -37,4 +115,4 @@ def queues(files: tuple[str, ...]) -> None:
                 failed = True
                 line = {"id": error.id, "error": str(error)}
             sys.stdout.buffer.write(orjson.dumps(line) + b"\n")
-    sys.exit(failed)
+    return failed

@@ -55,6 +55,13 @@ _POLICIES: Final = (
 )
 
 
+def with_source(command: Command) -> Command:
+    """Adds the argument FILES and the flags that say which API server to read without them."""
+    for add in reversed(_SOURCE):
+        command = add(command)
+    return command
+
+
 def with_cluster(command: Command) -> Command:
     """Adds the argument FILES and all these flags to a command. Pass their values to `cluster_of`."""
     for add in reversed((*_SOURCE, *_POLICIES)):

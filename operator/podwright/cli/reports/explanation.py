@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from podwright.cli.printable import color_system
+from podwright.cli.reports.queues import queue_resources, queue_table
 from podwright.core.objects.wording import counted
 from podwright.simulator.explain.results import (
     Change,
@@ -78,6 +79,9 @@ class Report:
         lines += [("why", f"{_pods_of(each)}: {each.text}") for each in found.causes]
         lines += [("note", note) for note in found.notes]
         self._console.print(_fields(lines))
+        if found.queue:
+            self._console.print()
+            self._console.print(queue_table(found.queue, queue_resources(found.queue)))
         if found.first is not None:
             self._console.print()
             self._pod(found.first)

@@ -425,6 +425,10 @@ class Queues:
         found = self.bound(pod)
         return None if found is None else unresolvable(found.message)
 
+    def promised(self, name: str) -> Mapping[str, int]:
+        """By resource: what pods of the queue and of those below request that are nominated to nodes, but not on them yet."""
+        return self._queue(name).promised
+
     def promised_behind(self, pods: Sequence[PodInfo]) -> Mapping[str, int]:
         """By resource: the part of `Queue.promised`, in the queue of these pods and in those above, that is promised to
         themselves, or to pods of their queue that leave room for them.

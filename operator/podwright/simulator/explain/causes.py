@@ -16,8 +16,10 @@ from podwright.core.framework.interface import Plugin
 from podwright.core.framework.status import Status
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.wording import counted, listed
+from podwright.core.queues.queues import QUEUE_QUOTA, queues_of
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
+from podwright.simulator.explain.queue_causes import cause_of
 from podwright.simulator.explain.results import Cause, Miss, Problem, Rejected
 from podwright.simulator.explain.verdicts import Verdicts, verdict
 
@@ -27,6 +29,8 @@ def causes_of(
 ) -> tuple[Cause, ...]:
     """The causes of a rejection, the true one first."""
     status = verdicts.diagnosis.pre_filter
+    if status is not None and status.plugin == QUEUE_QUOTA:
+        return (cause_of(queues_of(cache), pod, status.message, cache.table.count),)
     if status is not None:
         return (why_nowhere(framework, pod, status, cache.table.count),)
     return tuple(_of_group(framework, cache, pod, verdicts, group) for group in groups)

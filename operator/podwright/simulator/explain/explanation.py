@@ -28,6 +28,7 @@ from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.events import events_for
 from podwright.simulator.explain.groups import explain_member
 from podwright.simulator.explain.placed import explain_placed, not_asked
+from podwright.simulator.explain.queue_causes import standing
 from podwright.simulator.explain.results import Cause, Change, Explanation, PolicyRef, PreemptionFound, State, Victim
 from podwright.simulator.explain.verdicts import Verdicts, grouped, verdicts_of
 from podwright.simulator.hypotheses.hypothesis import Stopped, never
@@ -173,11 +174,13 @@ def _decided(
     causes = causes_of(framework, cache, pod, verdicts, groups)
     preemption, message = _preemption(framework, pod, verdicts)
     waiting = _waits_for_victims(cache, pod)
+    notes = (*found.notes, *standing(cluster.queues, pod))
     search = Search(trials, framework, pod, verdicts) if trials and not waiting and pod.raw else None
     return replace(
         found,
         causes=(*((waiting,) if waiting else ()), *causes),
         message=message,
+        notes=notes,
         rejections=groups,
         nearest=nearest,
         preemption=preemption,

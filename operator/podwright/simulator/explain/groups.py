@@ -13,6 +13,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.objects.wording import counted
 from podwright.core.plugins.gang_scheduling import TOO_FEW, GangScheduling
+from podwright.core.queues.queues import QUEUE_QUOTA
 from podwright.core.state.cache import Cache
 from podwright.simulator.explain.changes.groups import for_rejected, for_too_few, planner_for
 from podwright.simulator.explain.changes.trials import Trials
@@ -121,6 +122,10 @@ def _rejected(rejection: Rejection) -> Iterator[Rejected]:
 
 
 def _no_room(cache: Cache, group: PodGroup, fitting: int, groups: Sequence[Rejected], decision: GangRejection) -> Cause:
+    if QUEUE_QUOTA in decision.plugins and not decision.attempts:
+        name = group.label
+        text = f"its group {name} of {counted(group.min_count, 'member')} is kept waiting by a queue: {_own_words(decision)}"
+        return Cause(reason="QueueLimit", text=text, plugin=QUEUE_QUOTA)
     why = ", ".join(f"{each.reason} on {counted(each.nodes, 'node')}" for each in groups[:2])
     need = counted(group.min_count, "member")
     if group.topology_key:
@@ -140,6 +145,11 @@ def _no_room(cache: Cache, group: PodGroup, fitting: int, groups: Sequence[Rejec
     else:
         text = f"its group {group.label} needs room for {need} at once, and only {fitting} fit"
     return Cause(reason="GangNoRoom", text=f"{text}{f'; for the next one: {why}' if why else ''}")
+
+
+def _own_words(decision: GangRejection) -> str:
+    """The message without what preemption says."""
+    return decision.message.partition(", preemption: ")[0].partition(", pod group preemption")[0]
 
 
 def _preemption(decision: GangRejection) -> PreemptionFound | None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any
 
+from podwright.simulator.queue_rows import QueueRow
+
 
 class State(Enum):
     """The state of a pod."""
@@ -251,7 +253,8 @@ class SharedCause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadExplanation:
-    """The pods of a deployment, a job or a pod group. `nodes`: how many pods each node has.
+    """The pods of a deployment, a job, a pod group or a queue. `nodes`: how many pods each node has. `queue`: the queue and
+    those below it.
 
     `causes`: why pods do not exist, then why pods wait, the most frequent cause first. `first`: the explanation of the
     first pod that waits, or else of the first pod that is placed.
@@ -266,12 +269,15 @@ class WorkloadExplanation:
     causes: tuple[SharedCause, ...] = ()
     first: Explanation | None = None
     notes: tuple[str, ...] = ()
+    queue: tuple[QueueRow, ...] = ()
 
 
 def as_object(value: Any) -> Any:
     """The JSON form of a result."""
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, QueueRow):
+        return value.as_json()
     if is_dataclass(value) and not isinstance(value, type):
         pairs = ((each.name, as_object(getattr(value, each.name))) for each in fields(value))
         return {_camel(name): found for name, found in pairs if found is not None and found not in ("", [], {})}

@@ -1,13 +1,16 @@
-"""What can be explained: a pod, or all pods of a workload or a pod group, in a cluster that was loaded from a snapshot."""
+"""What can be explained: a pod, or all pods of a workload, a pod group or a queue, in a cluster that was loaded from a snapshot."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any, Final
 
+from podwright.api.scheduler_policy import GROUP
+from podwright.api.scheduling_queue import QUEUE_KIND
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.pod_group import APIS
@@ -16,6 +19,7 @@ from podwright.core.objects.similar_names import did_you_mean
 from podwright.simulator.explain.explanation import explain_pod
 from podwright.simulator.explain.results import Explanation, SharedCause, WorkloadExplanation
 from podwright.simulator.loaded import LoadedCluster
+from podwright.simulator.queue_rows import rows_of
 from podwright.simulator.redaction import replica_failures
 from podwright.simulator.snapshot import Snapshot
 
@@ -30,11 +34,13 @@ _KINDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("rc", "replicationcontroller", "replicationcontrollers"), "ReplicationController"),
     **dict.fromkeys(("job", "jobs"), "Job"),
     **dict.fromkeys(("podgroup", "podgroups"), "PodGroup"),
+    **dict.fromkeys(("squeue", "queue", "queues", "schedulingqueue", "schedulingqueues"), QUEUE_KIND),
 }
 _GROUPS: Final[Mapping[str, Collection[str]]] = {
     **dict.fromkeys(("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"), ("apps",)),
     "Job": ("batch",),
     "PodGroup": tuple(APIS.values()),
+    QUEUE_KIND: (GROUP,),
 }
 """By kind: the API groups with which it may be written, as in job.batch/x or job.v1.batch/x."""
 PODS_EXPLAINED: Final = 100
@@ -56,7 +62,7 @@ class Target:
     name: str
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.namespace}/{self.name}"
+        return f"{self.kind} {self.name if self.kind == QUEUE_KIND else f'{self.namespace}/{self.name}'}"
 
 
 def parse_target(text: str, namespace: str) -> Target:
@@ -125,8 +131,10 @@ def parse_selector(text: str) -> LabelSelector:
 def explain_target(
     cluster: LoadedCluster, snapshot: Snapshot, target: Target, *, changes: bool = True
 ) -> Explanation | WorkloadExplanation:
-    """Explains the pod, or the pods of the workload. Raises TargetError, PluginError and ProfileError."""
+    """Explains the pod, or the pods of the workload or queue. Raises TargetError, PluginError and ProfileError."""
     pods = {_key(raw): raw for raw in snapshot.of_kind("Pod")}
+    if target.kind == QUEUE_KIND:
+        return _queue(cluster, target, pods, changes=changes)
     if target.kind != "Pod":
         return _workload(cluster, snapshot, target, pods, changes=changes)
     raw = pods.get((target.namespace, target.name))
@@ -180,6 +188,27 @@ def _workload(
     return _of_pods(cluster, target.kind, name, wanted, [*_not_created(snapshot, target, running)], changes=changes)
 
 
+def _queue(
+    cluster: LoadedCluster, target: Target, pods: Mapping[tuple[str, str], Raw], *, changes: bool
+) -> WorkloadExplanation:
+    """The pods of the queue and of those below it."""
+    queues, rows = cluster.queues, rows_of(cluster.queues)
+    position = next((index for index, row in enumerate(rows) if row.name == target.name), None)
+    if position is None:
+        raise TargetError(f"{target} is not in the cluster{did_you_mean(target.name, [row.name for row in rows])}")
+    below = [*takewhile(lambda row: row.depth > rows[position].depth, rows[position + 1 :])]
+    names = {row.name for row in (rows[position], *below)}
+    wanted = []
+    for raw in pods.values():
+        try:
+            if queues.queue_of(parse_pod(raw)) in names:
+                wanted.append(raw)
+        except InvalidObjectError:
+            continue  # it is among the problems
+    found = _of_pods(cluster, QUEUE_KIND, target.name, wanted, (), changes=changes)
+    return replace(found, queue=(rows[position], *below))
+
+
 def _of_pods(
     cluster: LoadedCluster, kind: str, name: str, wanted: Sequence[Raw], causes: Sequence[SharedCause], *, changes: bool
 ) -> WorkloadExplanation:
@@ -188,6 +217,7 @@ def _of_pods(
     parsed = sorted(map(_parsed, raws.values()), key=lambda pod: (pod.creation, pod.name))
     placed = [pod for pod in parsed if pod.node_name]
     waiting = [pod for pod in parsed if not pod.node_name]
+    waiting.sort(key=lambda pod: cluster.queues.bound(pod) is None)  # those that their queues forbid come first
     first = next(iter(waiting or placed), None)
     return WorkloadExplanation(
         kind=kind,

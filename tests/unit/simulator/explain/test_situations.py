@@ -8,10 +8,11 @@ from podwright.simulator.explain.results import State
 from support.explain.kit import apply
 from support.explain.named_causes import NAMED
 from support.explain.objects import cluster, full, node, waiting
+from support.explain.queue_situations import QUEUE_SITUATIONS
 from support.explain.situations import SITUATIONS
 from support.explain.variants import VARIANTS
 
-EACH = [pytest.param(each, id=each.id) for each in (*SITUATIONS, *VARIANTS, *NAMED)]
+EACH = [pytest.param(each, id=each.id) for each in (*SITUATIONS, *VARIANTS, *NAMED, *QUEUE_SITUATIONS)]
 
 
 @pytest.mark.parametrize("situation", EACH)

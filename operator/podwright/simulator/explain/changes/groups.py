@@ -8,27 +8,32 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final
 
 from podwright.core.cycle import Rejection
 from podwright.core.framework.explaining import PodChange
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.decisions import GangDecision, GangPlacement, GangRejection
-from podwright.core.gangs.plan import Planner
+from podwright.core.gangs.plan import Planner, decide
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.pod_group import APIS, PodGroup
-from podwright.core.objects.wording import counted
+from podwright.core.objects.resources import PODS
+from podwright.core.objects.wording import counted, listed
 from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.plugins.resources.explained import lacking, with_less
 from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
+from podwright.core.queues.queues import QUEUE_QUOTA
 from podwright.core.state.cache import Cache
 from podwright.simulator.explain.changes.node_edits import creation, shapes
 from podwright.simulator.explain.changes.patches import difference
 from podwright.simulator.explain.changes.pod_edits import combined
+from podwright.simulator.explain.changes.queues import Lift, lifts, priorities_above, shorts
 from podwright.simulator.explain.changes.trials import Trials
-from podwright.simulator.explain.results import Change, Edit
+from podwright.simulator.explain.results import Change, Edit, Victim
 from podwright.simulator.explain.verdicts import Verdicts, verdicts_of
+from podwright.simulator.trial import Trial
 
 _SHAPES: Final = 6
 _MOST_NODES: Final = 64
@@ -100,11 +105,109 @@ def _copy(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def for_rejected(
     trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo, decision: GangRejection
 ) -> Iterator[Change]:
+    yield from _of_queue(trials, framework, group, pod, decision)
     yield from _less(trials, framework, group, pod, decision)
     yield from _alike(trials, framework, group, pod, decision)
     fit = len(decision.attempts) - sum(isinstance(each, Rejection) for each in decision.attempts.values())
     yield from _smaller(trials, framework, group, pod, fit + trials.cache.groups.placed(group.key))
     yield from _more_nodes(trials, framework, group, pod, max(1, group.min_count - fit))
+
+
+def _of_queue(
+    trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo, decision: GangRejection
+) -> Iterator[Change]:
+    """Changes that lift the bound of the members' queue, each kind once."""
+    waiting = trials.cache.groups.members(group.key).unplaced()
+    queues, cluster = trials.cluster.queues, trials.cluster
+    if QUEUE_QUOTA not in decision.plugins or len({queues.queue_of(each) for each in waiting}) > 1:
+        return
+    needed = max(1, group.min_count - trials.cache.groups.placed(group.key))
+    found = shorts(queues, waiting, needed, nominated=False) if queues.queue_of(waiting[0]) else []
+    less = {each.resource: -(-(each.wanted - each.free) // needed) for each in reversed(found)}
+    planned = _with_less(trials, framework, group, pod, less) if less and PODS not in less else None
+    if planned is not None:
+        yield planned
+    yield from islice(
+        _above_others(trials, framework, group, waiting, priorities_above(cluster, pod) if found else ()), 1
+    )
+    kinds: set[str] = set()
+    for lift in lifts(cluster, waiting, found):
+        kind = lift.text.partition(" ")[0]
+        if kind not in kinds and (change := _lifted(trials, framework, group, pod, lift)) is not None:
+            kinds.add(kind)
+            yield change
+
+
+def _lifted(trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo, lift: Lift) -> Change | None:
+    """The change of the cluster, if it places the group: at once, after preemption, or with a further change."""
+    trials.tried[lift.text] = None
+    waiting = trials.cache.groups.members(group.key).unplaced()
+    with Trial(trials.cluster) as trial:
+        try:
+            lift.apply(trial)
+        except InvalidObjectError:
+            return None
+        trials.begin()
+        decision = decide(planner_for(framework, trials.cache, group), waiting, trials.cluster.world.now())
+        if isinstance(decision, GangRejection) and decision.preemption is None and QUEUE_QUOTA not in decision.plugins:
+            inner = next(for_rejected(trials, framework, group, pod, decision), None)
+            if inner is not None:
+                texts, edits = f"{lift.text} and {inner.text}", (*lift.edits, *inner.edits)
+                return replace(inner, of="cluster", text=texts, edits=edits)
+    if node := _node_of(decision, pod):
+        return Change(of="cluster", text=lift.text, node=node, edits=lift.edits)
+    return _after_preemption(decision, "cluster", lift.text, lift.edits)
+
+
+def _above_others(
+    trials: Trials, framework: Framework, group: PodGroup, waiting: Sequence[PodInfo], priorities: Sequence[int]
+) -> Iterator[Change]:
+    """The first of these priorities with which the group preempts."""
+    for priority in priorities:
+        members = [replace(each, priority=priority) for each in waiting]
+        trials.tried[f"have a priority of {priority}"] = None
+        trials.begin()
+        decision = decide(planner_for(framework, trials.cache, group), members, trials.cluster.world.now())
+        patch = {"spec": {"priority": priority, "priorityClassName": None}}
+        edits = tuple(
+            Edit(verb="recreate", kind="Pod", name=each.name, namespace=each.namespace, object=patch)
+            for each in waiting
+        )
+        text = f"let each member have a PriorityClass of at least {priority}"
+        if (change := _after_preemption(decision, "pod", text, edits)) is not None:
+            yield change
+
+
+def _after_preemption(decision: GangDecision, of: str, text: str, edits: tuple[Edit, ...]) -> Change | None:
+    """The change, if the group preempts with it."""
+    found = decision.preemption if isinstance(decision, GangRejection) else None
+    if found is None:
+        return None
+    names = listed([f"{each.key} (priority {each.priority})" for each in found.victims])
+    return Change(
+        of=of,
+        text=f"{text}, to preempt {counted(len(found.victims), 'pod')}: {names}",
+        node=next(iter(found.nominations.values()), ""),
+        edits=edits,
+        after_preemption=True,
+        victims=tuple(Victim(pod=each.key, priority=each.priority) for each in found.victims),
+        violations=found.violations,
+    )
+
+
+def _with_less(
+    trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo, less: Mapping[str, int]
+) -> Change | None:
+    """The group, if each member requests so much less, and if that places it."""
+    waiting = trials.cache.groups.members(group.key).unplaced()
+    members = None if any(each.raw is None for each in waiting) else _members_with_less(waiting, less, _PARTS)
+    if members is None:
+        return None
+    node = _node_of(_plan(trials, framework, group.key, [each for _, each in members]), pod)
+    if not node:
+        return None
+    edits = tuple(_recreated(before, after) for before, (_, after) in zip(waiting, members, strict=True))
+    return Change(of="pod", text=f"let each member {members[0][0]}", node=node, edits=edits)
 
 
 def _more_nodes(trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo, most: int) -> Iterator[Change]:

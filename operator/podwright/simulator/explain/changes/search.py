@@ -17,11 +17,14 @@ from podwright.core.framework.interface import PostFilterResult
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo, belongs_to_node, parse_pod
+from podwright.core.objects.resources import PODS
 from podwright.core.objects.wording import counted, listed
 from podwright.core.plugins.devices.dynamic_resources import DynamicResources
 from podwright.core.plugins.devices.explained import open_claims
+from podwright.core.plugins.resources.explained import with_less
 from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.plugins.volumes.explained import claim_users
+from podwright.core.queues.queues import QUEUE_QUOTA
 from podwright.core.state.cache import Cache
 from podwright.core.state.devices.claims import CLAIM_KIND
 from podwright.core.state.nodeinfo import NodeInfo
@@ -31,11 +34,13 @@ from podwright.simulator.explain.changes.moves import Moves, ending, moves_from
 from podwright.simulator.explain.changes.node_edits import creation, edit_for, patch_of, shapes
 from podwright.simulator.explain.changes.patches import difference, merged
 from podwright.simulator.explain.changes.pod_edits import OPTIONS, combined
+from podwright.simulator.explain.changes.queues import Lift, Short, lifts, other_queues, priorities_above, shorts
 from podwright.simulator.explain.changes.rules import without_rule
 from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.changes.volumes import emptied, labels_reaching, lacking, remounted
 from podwright.simulator.explain.results import Change, Edit, Victim
 from podwright.simulator.explain.verdicts import Verdicts, verdicts_of
+from podwright.simulator.trial import Trial
 
 MOST_TRIALS: Final = 60
 """Decisions for one explanation."""
@@ -66,6 +71,10 @@ class Search:
         """The changes that are found in time, each kind once, changes of the pod first. Raises PluginError."""
         return tuple(self._trials.in_time(self._found()))
 
+    def first(self) -> Change | None:
+        """The first of these changes that needs no preemption. Raises PluginError, and TimeIsUpError."""
+        return next((change for change in self._all() if not change.after_preemption), None)
+
     def _found(self) -> Iterator[Change]:
         any_found = False
         for change in self._all():
@@ -91,6 +100,7 @@ class Search:
         ):
             yield from islice(source(), 1)
         yield from self._of_classes()
+        yield from self._of_queue()
 
     @property
     def _spent(self) -> bool:
@@ -130,6 +140,60 @@ class Search:
                     helped.append({*plugins})
                     yield change
                     break
+
+    # Its queue
+
+    def _of_queue(self) -> Iterator[Change]:
+        """Changes that lift the bound of the pod's queue, each kind once."""
+        status, cluster, pod = self._verdicts.diagnosis.pre_filter, self._trials.cluster, self._pod
+        if status is None or status.plugin != QUEUE_QUOTA:
+            return
+        nominated = bool(self._cache.nominator.node_of(pod.uid))
+        found = shorts(cluster.queues, [pod], 1, nominated) if cluster.queues.queue_of(pod) else []
+        yield from islice(self._of_less(found), 1)
+        yield from islice(self._above_others(priorities_above(cluster, pod)) if found else (), 1)
+        kinds: set[str] = set()
+        for lift in lifts(cluster, [pod], found):
+            kind = lift.text.partition(" ")[0]
+            if kind not in kinds and not self._spent and (change := self._lifted(lift)) is not None:
+                kinds.add(kind)
+                yield change
+
+    def _of_less(self, found: Sequence[Short]) -> Iterator[Change]:
+        """The pod with the requests for which the limits leave enough, or in another queue."""
+        less: dict[str, int] = {}
+        for each in found:
+            less[each.resource] = max(less.get(each.resource, 0), each.wanted - each.free)
+        if less and PODS not in less and (option := with_less(self._pod, less)) is not None:
+            change = tried(self._trials, self._pod, option.text, option.raw)
+            if change is not None:
+                yield change
+        for text, raw in () if found else other_queues(self._trials.cluster, self._pod):
+            other = {**raw, "metadata": {**raw["metadata"], "uid": f"{self._pod.uid}/elsewhere"}}
+            change = tried(self._trials, self._pod, text, raw, other)
+            if change is not None:
+                yield change
+
+    def _lifted(self, lift: Lift) -> Change | None:
+        """The change of the cluster, if it places the pod: at once, after preemption, or with a further change."""
+        self._trials.tried[lift.text] = None
+        with Trial(self._trials.cluster) as trial:
+            try:
+                lift.apply(trial)
+            except InvalidObjectError:
+                return None
+            if placed := self._trials.place(self._pod):
+                return Change(of="cluster", text=lift.text, node=placed, edits=lift.edits)
+            if (found := self._trials.preempts(self._pod)) is not None:
+                text = f"{lift.text}, to preempt {_victims(found)}"
+                return _after_preemption("cluster", text, found, lift.edits)
+            verdicts = verdicts_of(self._framework, self._cache, self._pod)
+            if verdicts.diagnosis.pre_filter is not None:
+                return None
+            inner = Search(self._trials, self._framework, self._pod, verdicts).first()
+        if inner is None:
+            return None
+        return replace(inner, of="cluster", text=f"{lift.text} and {inner.text}", edits=(*lift.edits, *inner.edits))
 
     # One node
 
@@ -287,25 +351,36 @@ class Search:
             for other in self._cache.node_at(row).pods.values()
             if not belongs_to_node(other)
         )
-        above = sorted({other.priority for other in here if self._pod.priority <= other.priority < _FAR_ABOVE})
-        for priority in above[:2]:
-            self._trials.tried[f"have a priority of {priority + 1}"] = None
-            found = self._trials.preempts(replace(self._pod, priority=priority + 1))
+        above = sorted({other.priority + 1 for other in here if self._pod.priority <= other.priority < _FAR_ABOVE})
+        yield from self._above_others(above[:2])
+
+    def _above_others(self, priorities: Sequence[int]) -> Iterator[Change]:
+        """The first of these priorities with which the pod preempts."""
+        for priority in priorities if self._pod.preemption_policy != "Never" else ():
+            if self._spent:
+                return
+            self._trials.tried[f"have a priority of {priority}"] = None
+            found = self._trials.preempts(replace(self._pod, priority=priority))
             if found is not None:
-                patch = {"spec": {"priority": priority + 1, "priorityClassName": None}}
+                patch = {"spec": {"priority": priority, "priorityClassName": None}}
                 edit = Edit(
                     verb="recreate", kind="Pod", name=self._pod.name, namespace=self._pod.namespace, object=patch
                 )
-                yield Change(
-                    of="pod",
-                    text=f"have a PriorityClass of at least {priority + 1}, to preempt {_victims(found)}",
-                    node=found.nominated_node,
-                    edits=(edit,),
-                    after_preemption=True,
-                    victims=tuple(Victim(pod=each.key, priority=each.priority) for each in found.victims),
-                    violations=found.violations,
-                )
+                text = f"have a PriorityClass of at least {priority}, to preempt {_victims(found)}"
+                yield _after_preemption("pod", text, found, (edit,))
                 return
+
+
+def _after_preemption(of: str, text: str, found: PostFilterResult, edits: tuple[Edit, ...]) -> Change:
+    return Change(
+        of=of,
+        text=text,
+        node=found.nominated_node,
+        edits=edits,
+        after_preemption=True,
+        victims=tuple(Victim(pod=each.key, priority=each.priority) for each in found.victims),
+        violations=found.violations,
+    )
 
 
 def _victims(found: PostFilterResult) -> str:
@@ -315,10 +390,12 @@ def _victims(found: PostFilterResult) -> str:
     return f"{counted(len(found.victims), 'pod')}: {names}{broken}"
 
 
-def tried(trials: Trials, pod: PodInfo, text: str, raw: dict[str, Any]) -> Change | None:
-    """The change of the pod, if it places the pod. Raises PluginError."""
+def tried(
+    trials: Trials, pod: PodInfo, text: str, raw: dict[str, Any], stand_in: dict[str, Any] | None = None
+) -> Change | None:
+    """The change of the pod, if it places the pod, or a pod that stands in for it. Raises PluginError."""
     try:
-        changed = parse_pod(raw, keep_raw=True)
+        changed = parse_pod(stand_in or raw, keep_raw=True)
     except InvalidObjectError:
         return None
     trials.tried[text] = None

@@ -1,0 +1,108 @@
+"""The tree of queues for people: what each has of some resources, and what its pods wait for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from podwright.core.objects.resources import CPU
+from podwright.core.objects.wording import counted, readable
+from podwright.simulator.queue_rows import QueueAmounts, QueueRow
+
+_COLUMNS: Final = ("GUARANTEE", "LIMIT", "SHARE", "ALLOCATED", "BORROWED", "PENDING")
+_NONE: Final = Text("-", style="dim")
+WAITING_SHOWN: Final = 10
+"""How many bounds, and how many problems, are listed."""
+
+
+def queue_resources(rows: Sequence[QueueRow]) -> Sequence[str]:
+    """The resource to show: the extended one that most queues name, else CPU, else the one that most queues name."""
+    named: Counter[str] = Counter()
+    used: Counter[str] = Counter()
+    for row in rows:
+        used.update(each.resource for each in row.resources)
+        named.update(each.resource for each in row.resources if each.guarantee or each.limit is not None)
+    for counts in (named, used):
+        extended = Counter({name: count for name, count in counts.items() if "/" in name})
+        first = sorted((extended or counts).items(), key=lambda pair: (pair[0] != CPU, -pair[1], pair[0]))
+        if extended or counts:
+            return [first[0][0]]
+    return [CPU]
+
+
+def queue_table(rows: Sequence[QueueRow], resources: Sequence[str]) -> RenderableType:
+    """The tree, with a row for each queue and resource; then what keeps pods and queues from going on."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    several = len(resources) > 1
+    for column in ("QUEUE", "STATE", *(("RESOURCE",) if several else ()), *_COLUMNS, "PODS"):
+        right = column not in ("QUEUE", "STATE", "RESOURCE")
+        table.add_column(column, justify="right" if right else "left", no_wrap=right, overflow="fold")
+    for branch, row in zip(branches(rows), rows, strict=True):
+        name = Text.assemble((branch, "dim"), (row.name, "bold" if not row.depth else ""))
+        shown = [each for each in resources if row.of(each).is_of_interest] or resources[:1]
+        for number, resource in enumerate(shown):
+            pods = Text(f"{row.pending_pods:,}", style="yellow") if row.pending_pods else _NONE
+            first = (name, _state(row)) if not number else (Text(_continued(branch), style="dim"), Text())
+            names = (resource,) if several else ()
+            table.add_row(*first, *names, *_cells(row.of(resource)), pods if not number else Text())
+    note = "PODS wait." if several else f"Amounts are of {resources[0]}. PODS wait."
+    return Group(table, Text(note, style="dim"), *_notes(rows))
+
+
+def branches(rows: Sequence[QueueRow]) -> Sequence[str]:
+    """The lines of the tree in front of each name."""
+    found: list[str] = []
+    below: dict[int, bool] = {}
+    """By depth: whether a later row has that depth before one that is less deep."""
+    for row in reversed(rows):
+        lines = ["│ " if below.get(depth) else "  " for depth in range(1, row.depth)]
+        corner = "" if not row.depth else "├ " if below.get(row.depth) else "└ "
+        found.append("".join(lines) + corner)
+        below = {depth: more for depth, more in below.items() if depth <= row.depth}
+        below[row.depth] = True
+    return found[::-1]
+
+
+def _continued(branch: str) -> str:
+    return branch.replace("├", "│").replace("└", " ")
+
+
+def _state(row: QueueRow) -> Text:
+    if row.problem and row.state == "Open":
+        return Text("Invalid", style="red")
+    return Text(row.state, style="" if row.state == "Open" else "yellow")
+
+
+def _cells(amounts: QueueAmounts) -> Iterator[Text]:
+    """Yellow: above the share, so that others may take it back. Red: pods wait, although the queue is below its share."""
+
+    def cell(amount: int, style: str = "") -> Text:
+        return Text(readable(amounts.resource, amount), style=style) if amount else _NONE
+
+    above = amounts.allocated > max(amounts.share, amounts.guarantee)
+    starved = bool(amounts.pending) and amounts.allocated < amounts.share
+    yield cell(amounts.guarantee)
+    yield _NONE if amounts.limit is None else Text(readable(amounts.resource, amounts.limit))
+    yield cell(amounts.share)
+    yield cell(amounts.allocated, "yellow" if above else "green")
+    yield cell(amounts.borrowed)
+    yield cell(amounts.pending, "red" if starved else "")
+
+
+def _notes(rows: Sequence[QueueRow]) -> Iterator[Text]:
+    """What is wrong with queues, then what pods wait for."""
+    wrong = [(row.name, row.problem) for row in rows if row.problem and row.state == "Open"]
+    shut = [(row.name, row.problem) for row in rows if row.problem and row.state != "Open"]
+    waiting = [(row.name, f"{row.waiting} waits: {row.bound}") for row in rows if row.waiting]
+    for pairs, style in ((wrong, "red"), (shut, "yellow"), (waiting, "yellow")):
+        if pairs:
+            yield Text()
+        for name, text in pairs[:WAITING_SHOWN]:
+            yield Text.assemble((name, "bold"), ": ", (text, style))
+        if len(pairs) > WAITING_SHOWN:
+            yield Text(f"and {counted(len(pairs) - WAITING_SHOWN, 'more queue')}", style="dim")

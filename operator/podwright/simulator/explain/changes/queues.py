@@ -1,0 +1,236 @@
+"""What would lift the bound of a queue: other limits, states and labels, and pods whose end frees enough. Each is tried by
+its caller: for a pod in `search`, for a pod group in `groups`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+from podwright.api.scheduling_queue import QUEUE_KIND
+from podwright.core.framework.explaining import CLOSE, editable
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.wording import listed, quantity
+from podwright.core.queues.queues import QUEUE_LABEL, Queues, amount_text, amounts_of
+from podwright.core.queues.shares import UNBOUNDED
+from podwright.core.queues.tree import NO_QUOTA
+from podwright.simulator.explain.changes.pod_edits import OPTIONS
+from podwright.simulator.explain.results import Edit
+from podwright.simulator.loaded import LoadedCluster
+from podwright.simulator.trial import Trial
+
+SINGLES: Final = 4
+"""How many pods are tried alone."""
+_FAR_ABOVE: Final = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lift:
+    """A change of the cluster after which the bound may no longer hold. `apply`: makes it in a trial."""
+
+    text: str
+    edits: tuple[Edit, ...]
+    apply: Callable[[Trial], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """A limit that is too low: `queue` holds, or has promised, `held` of `limit`, and `wanted` are to be added."""
+
+    queue: str
+    resource: str
+    limit: int
+    held: int
+    wanted: int
+
+    @property
+    def over(self) -> int:
+        """By how much the limit is too low."""
+        return self.held + self.wanted - self.limit
+
+    @property
+    def free(self) -> int:
+        """What the limit leaves."""
+        return max(0, self.limit - self.held)
+
+
+def shorts(queues: Queues, pods: Sequence[PodInfo], needed: int, nominated: bool) -> Sequence[Short]:
+    """The limits that are too low for so many of these pods, which are in one queue; the queue's own first.
+
+    `nominated`: what is promised to other nominated pods does not count.
+    """
+    found, wanted = [], least(pods, needed)
+    behind = {} if nominated else queues.promised_behind(pods)
+    for name in queues.path(queues.queue_of(pods[0])):
+        rules = queues.get(name)
+        held, promised = queues.usage(name), {} if nominated else queues.promised(name)
+        for resource, amount in wanted.items():
+            limit = UNBOUNDED if rules is None else rules.quotas.get(resource, NO_QUOTA).limit
+            taken = held.get(resource, 0) + max(0, promised.get(resource, 0) - behind.get(resource, 0))
+            if amount and UNBOUNDED != limit < taken + amount:
+                found.append(Short(name, resource, limit, taken, amount))
+    return found
+
+
+def least(pods: Sequence[PodInfo], needed: int) -> Mapping[str, int]:
+    """By resource: the least that so many of these pods request together."""
+    amounts = [amounts_of(pod) for pod in pods]
+    resources = dict.fromkeys(resource for each in amounts for resource in each)
+    return {resource: sum(sorted(each.get(resource, 0) for each in amounts)[:needed]) for resource in resources}
+
+
+def priorities_above(cluster: LoadedCluster, pod: PodInfo) -> Sequence[int]:
+    """Priorities with which the pod would be above others of its queue, the lowest first."""
+    placed = cluster.queues.placed_pods(cluster.queues.queue_of(pod))
+    return sorted({other.priority + 1 for other in placed if pod.priority <= other.priority < _FAR_ABOVE})[:2]
+
+
+def lifts(cluster: LoadedCluster, pods: Sequence[PodInfo], found: Sequence[Short]) -> Iterator[Lift]:
+    """`found`: the limits that are too low for the pods; none: another bound holds the first pod back."""
+    if found:
+        yield from _raised(cluster, found)
+        yield from _ended(cluster, found[0])
+    else:
+        yield from _opened(cluster, pods[0])
+        yield from _admitted(cluster, pods[0])
+
+
+def _raised(cluster: LoadedCluster, found: Sequence[Short]) -> Iterator[Lift]:
+    """Higher limits, which are just enough."""
+    changed: dict[str, dict[str, Any]] = {}
+    for each in found:
+        if each.queue not in cluster.queue_objects:
+            return  # its newest version is invalid
+        limits = changed.setdefault(each.queue, {})
+        limits[each.resource] = {"limit": quantity(each.resource, each.held + each.wanted)}
+    texts = [
+        f"raise the limit of queue {each.queue} by {amount_text(each.resource, each.over)} {each.resource},"
+        f" from {amount_text(each.resource, each.limit)} to {amount_text(each.resource, each.held + each.wanted)}"
+        for each in found
+    ]
+    yield _of_queues(cluster, " and ".join(texts), {name: {"resources": each} for name, each in changed.items()})
+
+
+def _of_queues(cluster: LoadedCluster, text: str, patches: Mapping[str, Mapping[str, Any]]) -> Lift:
+    """`patches`: of the specs, by queue; `resources` merges with what is there."""
+    raws = []
+    for name, patch in patches.items():
+        raw = cluster.queue_objects[name]
+        spec = {**raw["spec"], **patch}
+        if "resources" in patch:
+            resources = dict(raw["spec"].get("resources") or {})
+            for resource, fields in patch["resources"].items():
+                resources[resource] = {**(resources.get(resource) or {}), **fields}
+            spec["resources"] = resources
+        raws.append({**raw, "spec": spec})
+    edits = tuple(
+        Edit(verb="patch", kind=QUEUE_KIND, name=name, object={"spec": patch}) for name, patch in patches.items()
+    )
+    return Lift(text, edits, partial(_set_queues, raws))
+
+
+def _set_queues(raws: Sequence[Mapping[str, Any]], trial: Trial) -> None:
+    for raw in raws:
+        trial.set_queue(raw)
+
+
+def _ended(cluster: LoadedCluster, short: Short) -> Iterator[Lift]:
+    """Pods of the queue whose end frees enough: some that are enough alone, those that are ending first, then the smallest;
+    then the greatest together.
+    """
+    holding = [pod for pod in _placed_below(cluster.queues, short.queue) if amounts_of(pod).get(short.resource)]
+
+    def amount(pod: PodInfo) -> int:
+        return amounts_of(pod)[short.resource]
+
+    enough = [pod for pod in holding if amount(pod) >= short.over]
+    enough.sort(key=lambda pod: (not pod.terminating, amount(pod), pod.priority, pod.key))
+    for pod in enough[:SINGLES]:
+        yield _end_of(short, [pod])
+    holding.sort(key=lambda pod: (not pod.terminating, -amount(pod), pod.key))
+    some, freed = list[PodInfo](), 0
+    for pod in () if enough else holding[:OPTIONS]:
+        some.append(pod)
+        freed += amount(pod)
+        if freed >= short.over:
+            yield _end_of(short, some)
+            return
+
+
+def _end_of(short: Short, pods: Sequence[PodInfo]) -> Lift:
+    held = amount_text(short.resource, sum(amounts_of(pod)[short.resource] for pod in pods))
+    end, hold = ("ends", "holds") if len(pods) == 1 else ("end", "hold")
+    text = f"wait until {listed([pod.key for pod in pods], OPTIONS)} {end}, which {hold} {held} {short.resource} of queue {short.queue}"
+    edits = tuple(Edit(verb="delete", kind="Pod", name=pod.name, namespace=pod.namespace) for pod in pods)
+    return Lift(text, edits, lambda trial: trial.evict(pods))
+
+
+def _placed_below(queues: Queues, name: str) -> Iterator[PodInfo]:
+    waiting = [name]
+    while waiting:
+        each = waiting.pop()
+        yield from queues.placed_pods(each)
+        waiting += queues.children(each)
+
+
+def _opened(cluster: LoadedCluster, pod: PodInfo) -> Iterator[Lift]:
+    """The queues on the way to the top are open."""
+    queues = cluster.queues
+    shut = [
+        name
+        for name in queues.path(queues.queue_of(pod))
+        if (rules := queues.get(name)) is not None and rules.state != "Open"
+    ]
+    if shut and all(name in cluster.queue_objects for name in shut):
+        text = f"open {'queue' if len(shut) == 1 else 'queues'} {listed(shut)}"
+        yield _of_queues(cluster, text, {name: {"state": "Open"} for name in shut})
+
+
+def _admitted(cluster: LoadedCluster, pod: PodInfo) -> Iterator[Lift]:
+    """The namespace has the labels that the queue asks for."""
+    found = cluster.queues.bound(pod)
+    raw = {} if found is None else cluster.queue_objects.get(found.queue, {})
+    wanted = ((raw.get("spec") or {}).get("namespaceSelector") or {}).get("matchLabels")
+    namespace = cluster.cache.store.get("Namespace", pod.namespace)
+    if not wanted or namespace is None:
+        return
+    metadata = namespace["metadata"]
+    lacking = {key: value for key, value in wanted.items() if (metadata.get("labels") or {}).get(key) != value}
+    changed = {**namespace, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **lacking}}}
+    text = (
+        f"label namespace {pod.namespace} with {listed([f'{key}={value}' for key, value in lacking.items()], OPTIONS)}"
+    )
+    edit = Edit(verb="patch", kind="Namespace", name=pod.namespace, object={"metadata": {"labels": lacking}})
+    yield Lift(text, (edit,), lambda trial: trial.set_object("Namespace", changed))
+
+
+def other_queues(cluster: LoadedCluster, pod: PodInfo) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The pod in another queue: one of a similar name if its own does not exist, or one below it. Under another uid, since a
+    waiting pod stays in its queue until its object changes.
+    """
+    queues, found = cluster.queues, cluster.queues.bound(pod)
+    if found is None:
+        return
+    leaves = [name for name in queues.names() if not queues.children(name)]
+    below = {*_names_below(queues, found.queue)}
+    if queues.get(found.queue) is None:
+        names = difflib.get_close_matches(found.queue, leaves, n=OPTIONS, cutoff=CLOSE)
+    else:
+        names = [name for name in leaves if name in below and name != found.queue]
+    for name in islice(names, OPTIONS):
+        raw = editable(pod)
+        labels = {**(raw["metadata"].get("labels") or {}), QUEUE_LABEL: name}
+        raw["metadata"] = {**raw["metadata"], "labels": labels}
+        yield f"be in queue {name} instead of {found.queue}", raw
+
+
+def _names_below(queues: Queues, name: str) -> Iterator[str]:
+    waiting = [name]
+    while waiting:
+        each = waiting.pop()
+        yield each
+        waiting += queues.children(each)

@@ -1,0 +1,54 @@
+"""What the queue of a pod has to do with its waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.similar_names import did_you_mean
+from podwright.core.objects.wording import listed
+from podwright.core.queues.queues import QUEUE_QUOTA, Bound, Queues, amount_text, amounts_of
+from podwright.simulator.explain.results import Cause
+
+_SOURCES = {"policy": ", which its policy chooses,", "namespace": ", which the label of its namespace names,"}
+
+
+def cause_of(queues: Queues, pod: PodInfo, message: str, nodes: int) -> Cause:
+    """Why the queue forbids the pod to start, which `message` says."""
+    bound = queues.bound(pod)
+    reason, text = "QueueLimit", message
+    if bound is not None and not bound.resource:
+        reason, text = _reason(queues, bound), f"{message}{_hint(queues, bound)}"
+    name = bound.queue if bound is not None and reason != "QueueLimit" else queues.queue_of(pod)
+    source = _SOURCES.get(queues.source_of(pod), "")
+    return Cause(
+        reason=reason, text=f"its queue {name}{source} keeps it waiting: {text}", plugin=QUEUE_QUOTA, nodes=nodes
+    )
+
+
+def _reason(queues: Queues, bound: Bound) -> str:
+    if queues.get(bound.queue) is None:
+        return "QueueInvalid" if bound.queue in queues.problems else "QueueMissing"
+    if queues.children(bound.queue):
+        return "QueueHasQueues"
+    return "QueueNotOpen" if queues.shut_by(bound.queue) else "QueueNotAllowed"
+
+
+def _hint(queues: Queues, bound: Bound) -> str:
+    below = queues.children(bound.queue) if queues.get(bound.queue) is not None else ()
+    return f" ({listed([*below])})" if below else did_you_mean(bound.queue, queues.names())
+
+
+def standing(queues: Queues, pod: PodInfo) -> Sequence[str]:
+    """What the queue of a pod has of the resources that the pod requests, and its share of them."""
+    name = queues.queue_of(pod) if queues.active else ""
+    bound = queues.bound(pod) if name else None
+    if queues.get(name) is None or (bound is not None and not bound.resource):
+        return ()
+    share, held = queues.share(name), queues.usage(name)
+    texts = [
+        f"{amount_text(resource, held.get(resource, 0))} of its share of {amount_text(resource, share[resource])} {resource}"
+        for resource, amount in amounts_of(pod).items()
+        if amount and resource in share
+    ]
+    return (f"its queue {name} has {listed(texts)}",) if texts else ()

@@ -1,0 +1,198 @@
+"""Queues as rows of a tree, for people: from the objects of the API server, with the status that the operator writes, or
+from a loaded cluster. Amounts are in the units of core/objects/resources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from podwright.api.policy_status import ACCEPTED, ACTIVE, conditions_by_type
+from podwright.api.scheduler_policy import identity_of
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.quantity import NANO, parse_exact_quantity
+from podwright.core.objects.resources import CPU
+from podwright.core.queues.queues import Queues, amount_text
+from podwright.core.queues.shares import UNBOUNDED
+from podwright.core.queues.tree import NO_QUOTA
+
+Raw = Mapping[str, Any]
+_AMOUNTS: Final = ("guarantee", "limit", "share", "allocated", "borrowed", "pending")
+MAX_DEPTH: Final = 100
+"""Deeper queues are shown at this depth."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueAmounts:
+    """Of one resource. `limit`: None for no limit. `borrowed`: what is allocated above the guarantee."""
+
+    resource: str
+    guarantee: int = 0
+    limit: int | None = None
+    share: int = 0
+    allocated: int = 0
+    pending: int = 0
+
+    @property
+    def is_of_interest(self) -> bool:
+        """True if the queue has, wants or may have some of it."""
+        return bool(self.guarantee or self.share or self.allocated or self.pending or self.limit is not None)
+
+    @property
+    def borrowed(self) -> int:
+        """What is allocated above the guarantee."""
+        return max(0, self.allocated - self.guarantee)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRow:
+    """A queue. `depth`: how many queues are above it. `problem`: why its newest version is not in force, or not yet.
+
+    `resources`: those that it has a quota of, or pods. `waiting`: its first pod that a bound holds back; `bound`: which.
+    """
+
+    name: str
+    parent: str = ""
+    depth: int = 0
+    state: str = "Open"
+    problem: str = ""
+    pending_pods: int = 0
+    resources: tuple[QueueAmounts, ...] = ()
+    waiting: str = ""
+    bound: str = ""
+
+    def of(self, resource: str) -> QueueAmounts:
+        """What there is of this resource."""
+        return next((each for each in self.resources if each.resource == resource), QueueAmounts(resource=resource))
+
+    def as_json(self) -> dict[str, Any]:
+        """The row for programs. Amounts are quantities, by resource."""
+        resources: dict[str, dict[str, str]] = {}
+        for each in self.resources:
+            amounts = {name: getattr(each, name) for name in _AMOUNTS}
+            resources[each.resource] = {
+                name: amount_text(each.resource, amount) for name, amount in amounts.items() if amount is not None
+            }
+        named = {
+            "problem": self.problem,
+            "firstWaiting": {"pod": self.waiting, "message": self.bound} if self.waiting else {},
+        }
+        return {
+            "name": self.name,
+            "parent": self.parent,
+            "state": self.state,
+            **{name: value for name, value in named.items() if value},
+            "pendingPods": self.pending_pods,
+            "resources": resources,
+        }
+
+
+def rows_of(queues: Queues) -> Sequence[QueueRow]:
+    """The queues of a loaded cluster, parents first."""
+    if queues.active:
+        queues.shared_out()
+    known = {*queues.names(), *queues.declared}
+    return _as_tree(_of_core(queues, name) for name in sorted(known))
+
+
+def _of_core(queues: Queues, name: str) -> QueueRow:
+    problem, rules = queues.problems.get(name), queues.get(name)
+    row = QueueRow(name=name, problem="" if problem is None else f"{problem.where}: {problem.problem}")
+    if rules is None:
+        return replace(row, parent=queues.declared[name].parent)
+    share, held, asked = queues.last_share(name), queues.usage(name), queues.waiting(name)
+    first = queues.first_bound(name)
+    resources = sorted(rules.quotas.keys() | held.keys() | asked.keys())
+    return replace(
+        row,
+        parent=rules.parent,
+        state=rules.state,
+        pending_pods=queues.waiting_below(name),
+        resources=tuple(
+            QueueAmounts(
+                resource=resource,
+                guarantee=max(0, (quota := rules.quotas.get(resource, NO_QUOTA)).guarantee),
+                limit=None if quota.limit == UNBOUNDED else quota.limit,
+                share=share.get(resource, 0),
+                allocated=held.get(resource, 0),
+                pending=asked.get(resource, 0),
+            )
+            for resource in resources
+        ),
+        waiting="" if first is None else first[0].key,
+        bound="" if first is None else first[1].message,
+    )
+
+
+def rows_from(raws: Iterable[Raw]) -> Sequence[QueueRow]:
+    """The SchedulingQueues as the API server has them, parents first. What cannot be read is left out."""
+    return _as_tree(map(_of_object, raws))
+
+
+def _of_object(raw: Raw) -> QueueRow:
+    spec, status = _map(raw.get("spec")), _map(raw.get("status"))
+    quotas = {name: _map(quota) for name, quota in _map(spec.get("resources")).items()}
+    given = {field: _map(status.get(field)) for field in ("share", "allocated", "pending")}
+    first, pending = _map(status.get("firstWaiting")), status.get("pendingPods")
+    return QueueRow(
+        name=identity_of(raw)[0],
+        parent=str(spec.get("parent") or ""),
+        state=str(spec.get("state") or "Open"),
+        problem=_problem(status),
+        pending_pods=pending if isinstance(pending, int) else 0,
+        resources=tuple(
+            QueueAmounts(
+                resource=resource,
+                guarantee=_amount(resource, quotas.get(resource, {}).get("guarantee")) or 0,
+                limit=_amount(resource, quotas.get(resource, {}).get("limit")),
+                **{field: _amount(resource, amounts.get(resource)) or 0 for field, amounts in given.items()},
+            )
+            for resource in sorted({*quotas, *given["allocated"], *given["pending"]})
+        ),
+        waiting=str(first.get("pod") or ""),
+        bound=str(first.get("message") or ""),
+    )
+
+
+def _problem(status: Raw) -> str:
+    """What the conditions say of a queue that is not in force as it is written."""
+    conditions = conditions_by_type(status)
+    accepted, active = conditions.get(ACCEPTED), conditions.get(ACTIVE)
+    if accepted is None:
+        return "the operator has not checked it yet"
+    if accepted.get("status") != "True":
+        return str(accepted.get("message") or "is not accepted")
+    shut = active is not None and active.get("reason") == "NotOpen"
+    return str(active.get("message") or "") if shut and active is not None else ""
+
+
+def _as_tree(rows: Iterable[QueueRow]) -> Sequence[QueueRow]:
+    """Parents before children, siblings by name. Queues of a cycle come last, as if they had no parent."""
+    given = {row.name: row for row in sorted(rows, key=lambda row: row.name)}
+    children: dict[str, list[str]] = {}
+    for row in given.values():
+        children.setdefault(row.parent if row.parent in given else "", []).append(row.name)
+    found = [*_below("", children, given)]
+    seen = {row.name for row in found}
+    return [*found, *(row for name, row in given.items() if name not in seen)]
+
+
+def _below(top: str, children: Mapping[str, Sequence[str]], given: Mapping[str, QueueRow]) -> Iterator[QueueRow]:
+    waiting = [(name, 0) for name in reversed(children.get(top, ()))]
+    while waiting:
+        name, depth = waiting.pop()
+        yield replace(given[name], depth=min(depth, MAX_DEPTH))
+        waiting += [(child, depth + 1) for child in reversed(children.get(name, ()))]
+
+
+def _map(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _amount(resource: str, value: Any) -> int | None:
+    with suppress(InvalidObjectError):
+        if isinstance(value, int | str) and value != "":
+            return parse_exact_quantity(value, "") // (NANO // 1000 if resource == CPU else NANO)
+    return None

@@ -1,0 +1,149 @@
+"""Situations in which the queue of a pod keeps it waiting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.explain.objects import cluster, gang, node, waiting
+from support.explain.situations import Situation
+from support.objects.builders import in_group, make_namespace, make_pod
+from support.objects.queues import queue
+
+GPU = "nvidia.com/gpu"
+LABEL = "podwright.dev/queue"
+NODES = [node("one", allocatable={GPU: "8"}), node("two", allocatable={GPU: "8"})]
+
+
+def runs(name: str, of: str, gpus: str, on: str = "one", **options: Any) -> dict[str, Any]:
+    return make_pod(name, labels={LABEL: of} if of else {}, requests={GPU: gpus}, node=on, **options)
+
+
+def waits(of: str, gpus: str = "1", name: str = "waiting", **options: Any) -> dict[str, Any]:
+    return waiting(name, labels={LABEL: of} if of else {}, requests={GPU: gpus}, **options)
+
+
+def limit(name: str, gpus: str | None = None, **spec: Any) -> dict[str, Any]:
+    return queue(name, resources={GPU: {"limit": gpus} if gpus else {}}, **spec)
+
+
+TREE = (limit("ml", "8"), limit("a", "4", parent="ml"), limit("b", parent="ml"))
+MEMBERS = [waits("a", "2", f"member-{i}", spec=in_group("gang")) for i in range(3)]
+
+QUEUE_SITUATIONS = (
+    Situation(
+        "a limit of its queue",
+        cluster(NODES, [runs("small", "a", "1"), runs("large", "a", "2")], TREE),
+        waits("a", "2"),
+        "QueueLimit",
+        "its queue a keeps it waiting: a holds 3 of 4 nvidia.com/gpu, and the pod requests 2; ml has 5 free of 8",
+        (
+            "request 1 nvidia.com/gpu less (1 instead of 2)",
+            "have a PriorityClass of at least 1, to preempt 1 pod: default/large (priority 0)",
+            "raise the limit of queue a by 1 nvidia.com/gpu, from 4 to 5",
+            "wait until default/small ends, which holds 1 nvidia.com/gpu of queue a",
+        ),
+    ),
+    Situation(
+        "limits of two levels",
+        cluster(NODES, [runs("a1", "a", "4"), runs("b1", "b", "3")], TREE),
+        waits("a", "2"),
+        "QueueLimit",
+        "a holds 4 of 4 nvidia.com/gpu; ml has 1 free of 8",
+        ("from 4 to 6 and raise the limit of queue ml by 1 nvidia.com/gpu, from 8 to 9",),
+    ),
+    Situation(
+        "several pods have to end",
+        cluster(NODES, [runs(f"a{i}", "a", "1", priority=9) for i in range(4)], TREE),
+        waits("a", "2", priority=9, spec={"preemptionPolicy": "Never"}),
+        "QueueLimit",
+        "a holds 4 of 4",
+        ("wait until default/a0 and default/a1 end, which hold 2 nvidia.com/gpu of queue a", "from 4 to 6"),
+    ),
+    Situation(
+        "a limit, and no room either",
+        cluster(
+            [node("one", allocatable={GPU: "4"})], [runs("a1", "a", "2"), runs("other", "", "2")], [limit("a", "2")]
+        ),
+        waits("a", "1", spec={"preemptionPolicy": "Never"}),
+        "QueueLimit",
+        "a holds 2 of 2",
+        (
+            "raise the limit of queue a by 1 nvidia.com/gpu, from 2 to 3 and one more node like one",
+            "wait until default/a1",
+        ),
+    ),
+    Situation(
+        "a queue that does not exist",
+        cluster(NODES, [], [limit("research")]),
+        waits("reserach"),
+        "QueueMissing",
+        "queue reserach does not exist; did you mean 'research'?",
+        ("be in queue research instead of reserach",),
+    ),
+    Situation(
+        "a queue with queues below it",
+        cluster(NODES, [], TREE),
+        waits("ml"),
+        "QueueHasQueues",
+        "so no pods start in it (a and b)",
+        ("be in queue a instead of ml",),
+    ),
+    Situation(
+        "a queue above is on hold",
+        cluster(NODES, [], [limit("ml", state="Hold"), limit("a", parent="ml", state="Drain")]),
+        waits("a"),
+        "QueueNotOpen",
+        "queue a is in state Drain",
+        ("open queues a and ml",),
+    ),
+    Situation(
+        "a namespace that may not use the queue",
+        cluster(
+            NODES,
+            [],
+            [limit("a", namespaceSelector={"matchLabels": {"team": "x"}})],
+            namespaces=[make_namespace("default", {"team": "y"})],
+        ),
+        waits("a"),
+        "QueueNotAllowed",
+        "namespace default may not use queue a",
+        ("label namespace default with team=x",),
+    ),
+    Situation(
+        "a queue that is invalid",
+        cluster(NODES, [], [limit("a", parent="gone")]),
+        waits("a"),
+        "QueueInvalid",
+        "queue 'gone' does not exist",
+    ),
+    Situation(
+        "a queue that the namespace names",
+        cluster(NODES, [runs("a1", "a", "4")], TREE, namespaces=[make_namespace("default", {LABEL: "a"})]),
+        waits("", "3", spec={"preemptionPolicy": "Never"}),
+        "QueueLimit",
+        "its queue a, which the label of its namespace names, keeps it waiting",
+        ("from 4 to 7", "wait until default/a1 ends"),
+    ),
+    Situation(
+        "a group above a limit",
+        cluster(NODES, [runs("a1", "a", "2"), *MEMBERS], TREE, [gang(3)]),
+        MEMBERS[0],
+        "QueueLimit",
+        "its group default/gang of 3 members is kept waiting by a queue: a holds 2 of 4 nvidia.com/gpu,"
+        " and the pod group requests 6",
+        ("raise the limit of queue a by 4 nvidia.com/gpu, from 4 to 8", "a minimum of 1 instead of 3"),
+    ),
+    Situation(
+        "a group that could request less, or come before others",
+        cluster(NODES, [runs("a1", "a", "1"), *MEMBERS], [limit("a", "6")], [gang(3)]),
+        MEMBERS[0],
+        "QueueLimit",
+        "a holds 1 of 6 nvidia.com/gpu, and the pod group requests 6",
+        (
+            "let each member request 1 nvidia.com/gpu less (1 instead of 2)",
+            "let each member have a PriorityClass of at least 1, to preempt 1 pod: default/a1 (priority 0)",
+            "raise the limit of queue a by 1 nvidia.com/gpu, from 6 to 7",
+            "wait until default/a1 ends",
+        ),
+    ),
+)

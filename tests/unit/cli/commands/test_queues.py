@@ -1,0 +1,164 @@
+"""`podwright queues` as a user runs it."""
+
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from podwright.cli.main import main
+from podwright.cli.reports.queues import branches, queue_resources
+from podwright.simulator.queue_rows import QueueAmounts, QueueRow, rows_from, rows_of
+from support.objects.queues import queue
+from support.simulator.kit import loaded, node, pod
+
+GPU = "nvidia.com/gpu"
+OK = [{"type": "Accepted", "status": "True"}]
+
+
+def shown(name, status=None, **spec):
+    return {**queue(name, **spec), "status": {"conditions": OK, **(status or {})}}
+
+
+QUEUES = [
+    shown("web", {"allocated": {"cpu": "10500m"}, "share": {"cpu": "64"}}, resources={"cpu": {"limit": "64"}}),
+    shown(
+        "b",
+        {"allocated": {GPU: "2", "memory": "12Gi"}, "share": {GPU: "8"}, "pending": {GPU: "4"}, "pendingPods": 4,
+         "firstWaiting": {"pod": "x/train-0", "message": "ml holds 20 of 24 nvidia.com/gpu"}},
+        parent="ml", resources={GPU: {"guarantee": 8}},
+    ),
+    shown("ml", {"allocated": {GPU: "20"}, "share": {GPU: "22"}}, resources={GPU: {"guarantee": 16, "limit": 24}}),
+    shown("a", {"allocated": {GPU: "18"}, "share": {GPU: "14"}}, parent="ml", resources={GPU: {"guarantee": 8}}),
+    shown("night", parent="b", state="Hold"),
+    {**queue("lost", parent="gone"), "status": {"conditions": [{"type": "Accepted", "status": "False", "message": "spec.parent: queue 'gone' does not exist"}]}},
+]  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path):
+    def invoke(*args, objects=QUEUES, code=0, env=None):
+        path = tmp_path / "cluster.json"
+        path.write_text(json.dumps({"kind": "List", "items": objects}))
+        result = CliRunner().invoke(main, ["queues", str(path), *args], env=env)
+        assert result.exit_code == code, result.output
+        return result.stdout
+
+    return invoke
+
+
+def test_the_tree_has_what_each_queue_has_and_may_have(run):
+    lines = run().splitlines()
+    cells = [re.split(r"\s{2,}", line) for line in lines]
+    assert cells[:7] == [
+        ["QUEUE", "STATE", "GUARANTEE", "LIMIT", "SHARE", "ALLOCATED", "BORROWED", "PENDING", "PODS"],
+        ["lost", "Invalid", "-", "-", "-", "-", "-", "-", "-"],
+        ["ml", "Open", "16", "24", "22", "20", "4", "-", "-"],
+        ["├ a", "Open", "8", "-", "14", "18", "10", "-", "-"],
+        ["└ b", "Open", "8", "-", "8", "2", "-", "4", "4"],
+        ["", "└ night", "Hold", "-", "-", "-", "-", "-", "-", "-"],
+        ["web", "Open", "-", "-", "-", "-", "-", "-", "-"],
+    ]
+    assert lines[7:] == [
+        "Amounts are of nvidia.com/gpu. PODS wait.",
+        "",
+        "lost: spec.parent: queue 'gone' does not exist",
+        "",
+        "b: x/train-0 waits: ml holds 20 of 24 nvidia.com/gpu",
+    ]
+
+
+def test_several_resources_have_a_line_each_where_a_queue_has_any(run):
+    text = run("--resource", "cpu", "--resource", GPU, "--resource", "memory")
+    assert re.findall(r"(?m)^(\W*\w*) +(?:Open|Hold|Invalid)? +(cpu|nvidia.com/gpu|memory) ", text) == [
+        ("lost", "cpu"),
+        ("ml", GPU),
+        ("├ a", GPU),
+        ("└ b", GPU),
+        ("                  ", "memory"),
+        ("  └ night", "cpu"),
+        ("web", "cpu"),
+    ]
+    assert "10500m" in text
+
+
+def test_programs_get_quantities(run):
+    found = {each["name"]: each for each in json.loads(run("-o", "json"))["queues"]}
+    assert [*found] == ["lost", "ml", "a", "b", "night", "web"]
+    assert found["b"] == {
+        "name": "b",
+        "parent": "ml",
+        "state": "Open",
+        "firstWaiting": {"pod": "x/train-0", "message": "ml holds 20 of 24 nvidia.com/gpu"},
+        "pendingPods": 4,
+        "resources": {
+            "memory": {"guarantee": "0", "share": "0", "allocated": "12Gi", "borrowed": "12Gi", "pending": "0"},
+            GPU: {"guarantee": "8", "share": "8", "allocated": "2", "borrowed": "0", "pending": "4"},
+        },
+    }  # fmt: skip
+    assert found["lost"]["problem"] == "spec.parent: queue 'gone' does not exist"
+
+
+def test_an_escape_sequence_in_a_status_is_not_printed(run):
+    hostile = shown("a", {"firstWaiting": {"pod": "\x1b[2Jx", "message": "[red]m"}})
+    text = run(objects=[hostile])
+    assert "\x1b" not in text
+    assert "[red]m" in text
+
+
+@pytest.mark.parametrize(
+    "status",
+    [{}, {"allocated": 3, "share": {"cpu": []}, "pendingPods": "x", "conditions": {}, "firstWaiting": 7}, None],
+)
+def test_a_status_that_cannot_be_read_counts_as_empty(run, status):
+    text = run(objects=[{**queue("a", resources={"cpu": {"limit": {}}, "memory": 5}), "status": status}])
+    assert "a: the operator has not checked it yet" in text
+
+
+def test_without_queues_it_says_so(run):
+    assert run(objects=[node("a")]) == "There are no queues.\n"
+
+
+def test_a_cycle_of_parents_is_shown():
+    rows = rows_from([queue("a", parent="b"), queue("b", parent="a"), queue("c")])
+    assert [(row.name, row.depth) for row in rows] == [("c", 0), ("a", 0), ("b", 0)]
+
+
+def test_rows_of_a_deep_tree_are_made_in_a_bounded_depth():
+    rows = rows_from([queue(f"q{i:04}", parent=f"q{i - 1:04}" if i else "") for i in range(1500)])
+    assert len(rows) == 1500
+    assert max(row.depth for row in rows) == 100
+
+
+def test_the_lines_of_the_tree():
+    rows = [QueueRow(name=name, depth=depth) for name, depth in [("a", 0), ("b", 1), ("c", 2), ("d", 2), ("e", 1), ("f", 2), ("g", 0)]]  # fmt: skip
+    assert branches(rows) == ["", "├ ", "│ ├ ", "│ └ ", "└ ", "  └ ", ""]
+
+
+@pytest.mark.parametrize(
+    ("quotas", "resource"),
+    [
+        pytest.param([["cpu", "x/a"], ["cpu", "x/b"], ["x/b"]], "x/b", id="the extended one that most name"),
+        pytest.param([["cpu", "memory"], ["memory"], ["memory"]], "cpu", id="CPU, if none is extended"),
+        pytest.param([["memory"]], "memory", id="another one, if that is all"),
+        pytest.param([[]], "cpu", id="CPU without any quota"),
+    ],
+)
+def test_which_resource_is_shown(quotas, resource):
+    rows = [QueueRow(name="q", resources=tuple(QueueAmounts(resource=r, limit=1) for r in each)) for each in quotas]
+    assert queue_resources(rows) == [resource]
+
+
+def test_a_loaded_cluster_gives_the_rows_that_its_status_would_have():
+    label = {"podwright.dev/queue": "a"}
+    limited = queue("a", resources={"cpu": {"guarantee": "1", "limit": "2"}}, parent="top")
+    cluster = loaded(
+        node("n"),
+        queue("top"),
+        limited,
+        *(pod(f"p{i}", on="n", labels=label) for i in range(2)),
+        pod("w", labels=label),
+    )
+    _, row = rows_of(cluster.queues)
+    assert row.of("cpu") == QueueAmounts(resource="cpu", guarantee=1000, limit=2000, share=2000, allocated=2000, pending=1000)  # fmt: skip
+    assert (row.waiting, row.bound, row.pending_pods) == ("default/w", "a holds 2 of 2 cpu", 1)
