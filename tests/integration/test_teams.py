@@ -122,3 +122,33 @@ def test_a_queue_that_another_team_may_not_use_is_closed_to_its_pods(teams):
         teams.cluster.client.request("DELETE", QUEUE.format("red"))
         teams.cluster.client.request("DELETE", QUEUE.format("orphan"))
         teams.wait_bound("stranger", 1)
+
+
+def test_room_is_held_for_the_pods_of_a_reservation_also_after_a_restart(teams):
+    reservation = {
+        "apiVersion": "podwright.dev/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "held"},
+        "spec": {
+            "namespace": teams.namespace,
+            "podSelector": {"matchLabels": {"app": "ours"}},
+            "slots": [{"node": "n0", "requests": {"cpu": 1}, "count": 3}],
+        },
+    }
+    kit.wait_listed(teams.cluster, "reservations")
+    teams.cluster.apply(reservation)
+    try:
+        with kit.running(teams.cluster, "--pod-intake=watch"):
+            teams.pods("plain", "", 8)
+            teams.wait_bound("plain", 5)
+        with kit.reused(teams.cluster, "--pod-intake=watch"):
+            teams.pods("ours", "", 2)
+            teams.wait_bound("ours", 2)
+            assert teams.bound("plain") == 5
+            says = lambda: teams.cluster.kubectl("get", "resv", "held").split()
+            wait_until(lambda: says()[-5:-2] == ["Held", "1", "2"], 30, "kubectl shows what is free and taken")
+            teams.cluster.kubectl("delete", "resv", "held")
+            teams.wait_bound("plain", 6)
+    finally:
+        teams.cluster.kubectl("delete", "resv", "--all")
+    assert kit.over_committed(teams.cluster) == {}

@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions of SchedulerPolicy, LocalSchedulerPolicy and SchedulingQueue, generated from the
+"""The CustomResourceDefinitions of our kinds, generated from the
 dataclasses of podwright/api/scheduler_policy.py, local_policy.py and scheduling_queue.py.
 
 `python -m podwright.api.crd FILE` writes the file; with `--check` it fails if the file is out of date. The bounds on
@@ -19,6 +19,7 @@ import yaml
 from podwright.api.local_policy import LOCAL_KIND, LOCAL_PLURAL, LocalPolicySpec
 from podwright.api.policy_status import PolicyStatus
 from podwright.api.queue_status import QueueStatus
+from podwright.api.reservation import RESERVATION_KIND, RESERVATION_PLURAL, ReservationSpec, ReservationStatus
 from podwright.api.scheduler_policy import GROUP, KIND, PLURAL, VERSION, PolicySpec
 from podwright.api.scheduling_queue import OBJECT_RULE, QUEUE_KIND, QUEUE_PLURAL, SchedulingQueueSpec
 from podwright.core.framework.args import json_schema_of
@@ -73,6 +74,17 @@ _KINDS: Final[Mapping[str, _Kind]] = {
             "What the queue may have, and who may use it.",
             "Whether the operator accepted the queue, and what its pods have and wait for.",
             (OBJECT_RULE,),
+        ),
+        _Kind(
+            RESERVATION_KIND,
+            RESERVATION_PLURAL,
+            "resv",
+            "Cluster",
+            ReservationSpec,
+            "Room on nodes that is held for pods to come, until a time.",
+            ReservationStatus,
+            "Where how much room is held, for whom, and for how long.",
+            "Whether the operator accepted the reservation, and what has become of its room.",
         ),
     )
 }
@@ -139,8 +151,8 @@ def _schema(which: _Kind) -> dict[str, Any]:
 
 
 def _printer_columns(which: _Kind) -> list[dict[str, Any]]:
-    if which.kind == QUEUE_KIND:
-        return _queue_columns()
+    if which.kind in _OWN_COLUMNS:
+        return _OWN_COLUMNS[which.kind]()
     own = [
         _column("Mode", ".spec.mode", "Enforce, or Shadow: the policy takes no pods.", priority=1),
         _column(
@@ -203,6 +215,20 @@ def _queue_columns() -> list[dict[str, Any]]:
     ]
 
 
+def _reservation_columns() -> list[dict[str, Any]]:
+    return [
+        _column("For", ".spec.namespace", "The namespace of the pods that the room is for."),
+        _column("Active", _condition("Active", "reason"), "Whether the room is held."),
+        _column("Free", ".status.free", "How many slots are held for pods to come.", kind="integer"),
+        _column("Taken", ".status.taken", "How many slots the pods have that they are for.", kind="integer"),
+        _column("Until", ".status.until", "Until when the room is held."),
+        _column("Lost", ".status.lost", "How many slots more important pods have taken.", kind="integer", priority=1),
+        _column("Message", _condition("Accepted", "message"), "What is wrong with the newest generation.", priority=1),
+        _AGE,
+    ]
+
+
+_OWN_COLUMNS: Final = {QUEUE_KIND: _queue_columns, RESERVATION_KIND: _reservation_columns}
 _AGE: Final = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 
 

@@ -31,7 +31,7 @@ MAX_QUEUE_NAME: Final = 63
 """The longest name of a queue, in characters: pods name it in a label."""
 QuotaAmount = int | str
 
-_QUANTITY: Final[Mapping[str, Any]] = {
+QUANTITY: Final[Mapping[str, Any]] = {
     "minimum": 0,
     "maxLength": 32,
     "pattern": r"^([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,3})?$",
@@ -54,19 +54,19 @@ OBJECT_RULE: Final = Rule(
 class QueueResource:
     guarantee: QuotaAmount = field(
         default=0,
-        metadata=describe("What the queue gets before others get more than their guarantees. A quantity.", **_QUANTITY),
+        metadata=describe("What the queue gets before others get more than their guarantees. A quantity.", **QUANTITY),
     )
     limit: QuotaAmount | None = field(
         default=None,
         metadata=describe(
             "The most that the pods of the queue, and of the queues below it, may request together. A quantity. Not given: no limit.",
-            **_QUANTITY,
+            **QUANTITY,
         ),
     )
     lending_limit: QuotaAmount | None = field(
         default=None,
         metadata=describe(
-            "How much of the unused guarantee other queues may use. A quantity. Not given: all of it.", **_QUANTITY
+            "How much of the unused guarantee other queues may use. A quantity. Not given: all of it.", **QUANTITY
         ),
     )
     weight: int = field(

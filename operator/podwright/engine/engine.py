@@ -47,6 +47,7 @@ from podwright.engine.process.memory import MemoryReclaimer
 from podwright.engine.queue_changes import QueueChanges
 from podwright.engine.rejections.failures import Failures
 from podwright.engine.rejections.preemption import Preemptions
+from podwright.engine.reservations import ReservationChanges
 from podwright.engine.shadow.answers import ShadowAnswers
 from podwright.engine.shadow.shadow import Shadow
 from podwright.engine.shadow.shadow_time import ShadowTime, earliest
@@ -129,6 +130,7 @@ class Engine:
             scheduler_name=options.policies.scheduler_name,
             on_delete=self.binding_executor.checks.node_removed,
         )
+        self.reservations = ReservationChanges(state, sources.wall)
         self._queue_changes = QueueChanges(state, self.policies)
         self.group_changes = GroupChanges(state, ports, foreign_pods=self.foreign_pods)
         self._gangs = Gangs(
@@ -277,6 +279,7 @@ class Engine:
                 self.compact()
             try:
                 self._minutes.tick()
+                self.reservations.expire()
                 self.history.sample()
                 self.binding_executor.checks.check()
                 if self._started:  # groups look incomplete before the caches are

@@ -88,6 +88,7 @@ LOCAL_POLICY: Final = Resource(
     "LocalSchedulerPolicy", "podwright.dev", "v1alpha1", "localschedulerpolicies", namespaced=True
 )
 QUEUE: Final = Resource("SchedulingQueue", "podwright.dev", "v1alpha1", "schedulingqueues", namespaced=False)
+RESERVATION: Final = Resource("Reservation", "podwright.dev", "v1alpha1", "reservations", namespaced=False)
 CRD: Final = Resource(
     "CustomResourceDefinition", "apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False
 )
@@ -109,5 +110,8 @@ REQUIRED: Final = tuple(WATCHED[watched.kind] for watched in WATCHED_KINDS if wa
 STORED: Final = tuple(WATCHED[watched.kind] for watched in STORED_KINDS)
 """Those of the core's object store."""
 
-BY_KIND: Final = {**WATCHED, **{resource.kind: resource for resource in (EVENT, POLICY, LOCAL_POLICY, QUEUE, CRD)}}
+BY_KIND: Final = {
+    **WATCHED,
+    **{resource.kind: resource for resource in (EVENT, POLICY, LOCAL_POLICY, QUEUE, RESERVATION, CRD)},
+}
 """All but pod groups, of which there are several."""

@@ -47,6 +47,7 @@ from podwright.kube.policies.controller import PolicyController
 from podwright.kube.policies.kinds import PolicyKind
 from podwright.kube.queues.door import QueueDoor
 from podwright.kube.queues.statuses import QueueStatuses
+from podwright.kube.reservations.door import ReservationDoor, ReservationStatuses
 from podwright.kube.watch.newly_served import NewlyServedNames
 from podwright.kube.watch.pending_audit import PendingAudit
 from podwright.kube.watch.served_kinds import Door, ServedKinds
@@ -98,6 +99,7 @@ class Parts:
     unseen_names: UnseenNames
     served_kinds: ServedKinds
     queue_statuses: QueueStatuses
+    reservation_statuses: ReservationStatuses
     group_phases: PodGroupPhases
     pending_audit: PendingAudit
     foreign_pods: ForeignPodLister
@@ -136,14 +138,14 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         own=engine.other_instances.own_deployment,
     )
     policies, local_policies = _policy_controllers(base, engine, newly_served, policy_events)
-    queue_statuses = QueueStatuses(
-        http,
-        queues_of(engine.cache),
-        recorder=writers.events,
-        scheduler_name=base.options.scheduler_name,
-        clock=wall,
-    )
-    doors: list[Door] = [*pod_group_doors(engine, writers.group_status, features), QueueDoor(engine, queue_statuses)]
+    status_options = {"recorder": writers.events, "scheduler_name": base.options.scheduler_name, "clock": wall}
+    queue_statuses = QueueStatuses(http, queues_of(engine.cache), **status_options)
+    reservation_statuses = ReservationStatuses(http, engine, **status_options)
+    doors: list[Door] = [
+        *pod_group_doors(engine, writers.group_status, features),
+        QueueDoor(engine, queue_statuses),
+        ReservationDoor(engine, reservation_statuses),
+    ]
     served_kinds = ServedKinds(http, doors, start=lambda name, reflector: base.tasks.start(name, reflector.run))
     signals = SignalFeeds(base.options.policies.signals, http, intake=engine.node_signals, metrics=metrics, wall=wall)
     return Parts(
@@ -161,6 +163,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         unseen_names=unseen_names,
         served_kinds=served_kinds,
         queue_statuses=queue_statuses,
+        reservation_statuses=reservation_statuses,
         group_phases=PodGroupPhases(engine, writers.group_status, clock=wall),
         pending_audit=PendingAudit(
             http,

@@ -33,6 +33,7 @@ from podwright.kube.kinds import (
     POLICY,
     QUEUE,
     REQUIRED,
+    RESERVATION,
     STORED,
     WATCHED,
     Resource,
@@ -108,6 +109,7 @@ _OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
     POLICY: (POLICY,),
     LOCAL_POLICY: (LOCAL_POLICY,),
     QUEUE: (QUEUE,),
+    RESERVATION: (RESERVATION,),
     _GROUPS[0]: POD_GROUPS,
     _GROUPS[1]: PLUGINS_POD_GROUPS,
 }
@@ -124,6 +126,7 @@ SCHEDULING: Final = (
     *_reads([LOCAL_POLICY], "policies of namespaces have no effect", announced=True),
     *_reads(_GROUPS, "the pods of groups are scheduled one by one"),
     *_reads([QUEUE], "pods have no queues"),
+    *_reads([RESERVATION], "no room is held for reservations"),
     *_reads([CRD], "a kind that is installed later is noticed up to half a minute later"),
     Right(POD, "create", "no pod is bound", "binding"),
     Right(POD, "get", "a Binding whose answer is lost counts as failed"),
@@ -145,10 +148,15 @@ SCHEDULING: Final = (
     Right(LOCAL_POLICY, "patch", "policies of namespaces show no status", "status"),
     *(Right(kind, "patch", "pod groups show no status", "status") for kind in _GROUPS),
     Right(QUEUE, "patch", "queues show no status", "status"),
+    Right(RESERVATION, "patch", "reservations show no status", "status"),
 )
 """The rights of every instance."""
 SHADOWING: Final = (
-    *(each for each in SCHEDULING if each.verb in access.READ and each.resource not in (LOCAL_POLICY, QUEUE, *_GROUPS)),
+    *(
+        each
+        for each in SCHEDULING
+        if each.verb in access.READ and each.resource not in (LOCAL_POLICY, QUEUE, RESERVATION, *_GROUPS)
+    ),
     next(each for each in SCHEDULING if each.resource is POLICY and each.verb == "patch"),
 )
 """The rights of an instance with --shadow-only. The only right to write is that to the status of policies."""

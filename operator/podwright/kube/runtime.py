@@ -414,6 +414,7 @@ class Runtime:
             ("pod group phases", lambda: parts.group_phases.run(self._pending_complete)),
             ("local policy statuses", parts.local_policies.run_status_writes),
             ("queue statuses", parts.queue_statuses.run),
+            ("reservation statuses", parts.reservation_statuses.run),
         )
 
     async def _decide(self, parts: Parts) -> None:

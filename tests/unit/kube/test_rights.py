@@ -14,7 +14,7 @@ import yaml
 from podwright.core.framework.features import AUTOMATIC, Features
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
 from podwright.kube.client.errors import UnreachableError
-from podwright.kube.kinds import LOCAL_POLICY, PLUGINS_POD_GROUPS, POD_GROUPS, POLICY
+from podwright.kube.kinds import BY_KIND, LOCAL_POLICY, PLUGINS_POD_GROUPS, POD_GROUPS, POLICY
 from podwright.kube.options.options import Options
 from podwright.kube.rights import (
     AUTHORITIES,
@@ -120,7 +120,7 @@ class Reviewer:
             raise UnreachableError("no answer")
         if method == "GET":
             group = path.split("/")[2]
-            names = {"podwright.dev": ("schedulerpolicies", "localschedulerpolicies", "schedulingqueues")}
+            names = {"podwright.dev": [kind.plural for kind in BY_KIND.values() if kind.group == "podwright.dev"]}
             served = [{"name": name} for name in names.get(group, ("podgroups",))]
             return {"resources": [] if group in self.unserved else served}
         asked = body["spec"]["resourceAttributes"]

@@ -24,7 +24,7 @@ _NO_LABEL_KEY: Final = (
 )
 
 
-_NAMESPACE: Final[Mapping[str, Any]] = {"maxLength": 63, "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}
+NAMESPACE: Final[Mapping[str, Any]] = {"maxLength": 63, "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}
 _SUBDOMAIN: Final[Mapping[str, Any]] = {
     "maxLength": 253,
     "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
@@ -106,7 +106,7 @@ class Selector:
 class Match:
     namespaces: tuple[str, ...] = field(
         default=(),
-        metadata=describe("Names of namespaces. Not given: every namespace.", maxItems=256, items=_NAMESPACE, **SET),
+        metadata=describe("Names of namespaces. Not given: every namespace.", maxItems=256, items=NAMESPACE, **SET),
     )
     namespace_selector: Selector | None = field(
         default=None,

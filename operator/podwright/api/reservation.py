@@ -1,0 +1,168 @@
+"""Reservation v1alpha1: room on nodes that is held for pods to come, until a time.
+
+Each field is declared once, in the dataclasses below: `parse_reservation` decodes and validates with them, and
+podwright/api/crd.py derives the CustomResourceDefinition from them. core/state/reservations.py holds the room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from podwright.api.policy_status import ACCEPTED, ACTIVE, Condition, UntimedCondition, conditions_by_type, timed
+from podwright.api.scheduler_policy import NAMELESS, PolicyError, check_kind, decoded, identity_of
+from podwright.api.scheduling_queue import QUANTITY, QuotaAmount
+from podwright.api.spec.match import NAMESPACE, Selector
+from podwright.core.framework.args import encode
+from podwright.core.framework.durations import parse_duration
+from podwright.core.framework.validation import Problem, Rule, describe, key_path, unique_by
+from podwright.core.objects.affinity import interned_selector
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.resources import is_qualified_name
+from podwright.core.objects.selectors import EVERYTHING
+from podwright.core.state.reservations import Reservation, Reservations, Slot
+
+RESERVATION_KIND: Final = "Reservation"
+RESERVATION_PLURAL: Final = "reservations"
+MAX_SLOTS: Final = 1_000
+"""The most slots of a reservation, with their counts."""
+_NODE: Final[Mapping[str, Any]] = {"minLength": 1, "maxLength": 253}
+
+
+@dataclass(frozen=True, slots=True)
+class ReservedSlot:
+    node: str = field(metadata=describe("The name of the node.", **_NODE))
+    requests: Mapping[str, QuotaAmount] = field(
+        default_factory=dict,
+        metadata=describe(
+            "What a pod requests there, by resource as in a container's requests. Quantities.",
+            rules=[
+                Rule(
+                    violations=lambda self: (key_path(key) for key in self if not is_qualified_name(key)),
+                    message="is not the name of a resource",
+                )
+            ],
+            maxProperties=32,
+            additionalProperties=QUANTITY,
+        ),
+    )
+    count: int = field(
+        default=1,
+        metadata=describe("For how many such pods.", format="int32", minimum=1, maximum=MAX_SLOTS),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationSpec:
+    namespace: str = field(metadata=describe("The namespace of the pods that the room is for.", **NAMESPACE))
+    pod_selector: Selector | None = field(
+        default=None,
+        metadata=describe("Selects these pods by their labels. Not given, or empty: all pods of the namespace."),
+    )
+    slots: tuple[ReservedSlot, ...] = field(
+        default=(),
+        metadata=describe("The room, for one pod each.", minItems=1, maxItems=MAX_SLOTS),
+    )
+    duration: str = field(
+        default="10m",
+        metadata=describe(
+            "For how long the room is held, from the creation of the object. A duration such as 90s or 1h30m.",
+            maxLength=32,
+            pattern=r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$",
+        ),
+    )
+    priority: int = field(
+        default=1_000_000_000,
+        metadata=describe(
+            "Pods of a greater priority may take the room. By default, only system-critical pods may.", format="int32"
+        ),
+    )
+
+    def validate(self, where: str) -> Iterator[Problem]:
+        if (slots := sum(slot.count for slot in self.slots)) > MAX_SLOTS:
+            yield f"{where}.slots", f"has {slots} slots with their counts, the maximum is {MAX_SLOTS}"
+
+    def reservation(self, name: str, created: float) -> Reservation:
+        """As the core has it. `created`: seconds since the epoch."""
+        selector = self.pod_selector
+        return Reservation(
+            name=name,
+            namespace=self.namespace,
+            until=created + parse_duration(self.duration),
+            slots=[Slot(slot.node, slot.requests) for slot in self.slots for _ in range(slot.count)],
+            selector=EVERYTHING if selector is None else interned_selector(encode(selector), "spec.podSelector"),
+            priority=self.priority,
+        )
+
+
+def parse_reservation(raw: Mapping[str, Any]) -> Reservation:
+    """Decodes a Reservation object. Raises InvalidObjectError naming the reservation and every field that is wrong."""
+    name = identity_of(raw)[0]
+    try:
+        if name == NAMELESS:
+            raise PolicyError(name, "Invalid", [("metadata.name", "a name is required")])
+        check_kind(raw, RESERVATION_KIND)
+        found = decoded(raw, ReservationSpec, raw.get("spec"))
+        return found.spec.reservation(name, found.created)
+    except PolicyError as error:
+        where, _, problem = error.message.partition(": ")
+        raise InvalidObjectError(where, problem).in_object(RESERVATION_KIND, name) from error
+
+
+def _count(description: str) -> int:
+    return field(default=0, metadata=describe(description, format="int32", minimum=0))
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationCondition(Condition):
+    type: str = field(metadata=describe("Accepted (the reservation is valid) or Active (room is held).", maxLength=316))
+    reason: str = field(
+        metadata=describe("Accepted: Accepted, Invalid. Active: Held, Expired, NotAccepted.", maxLength=1024)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationStatus:
+    observed_generation: int | None = field(
+        default=None, metadata=describe("The newest generation that the operator has checked.", minimum=0)
+    )
+    conditions: tuple[ReservationCondition, ...] = field(
+        default=(), metadata=describe("Accepted and Active.", maxItems=16, **unique_by("type"))
+    )
+    until: str = field(default="", metadata=describe("Until when the room is held. An RFC 3339 time.", maxLength=32))
+    free: int = _count("How many slots are held for pods to come.")
+    taken: int = _count("How many slots the pods have that they are for.")
+    lost: int = _count("How many slots more important pods have taken.")
+
+
+def status_of(
+    reservations: Reservations,
+    name: str,
+    *,
+    generation: int,
+    problem: str,
+    previous: Mapping[str, Any],
+    now: str,
+    until: str,
+) -> dict[str, Any]:
+    """The status of a reservation. `problem`: what is wrong with it; empty for nothing. `now`, `until`: RFC 3339 times."""
+    before, held = conditions_by_type(previous), reservations.get(name) is not None
+    if problem:
+        active = UntimedCondition(ACTIVE, False, "NotAccepted", "The reservation is not valid, and holds nothing.")
+    elif held:
+        active = UntimedCondition(ACTIVE, True, "Held", "The room is held.")
+    else:
+        active = UntimedCondition(ACTIVE, False, "Expired", "The time of the reservation is over.")
+    accepted = UntimedCondition(
+        ACCEPTED, not problem, "Invalid" if problem else "Accepted", problem or "The reservation is valid."
+    )
+    status: dict[str, Any] = {
+        "observedGeneration": generation,
+        "conditions": [timed(each, before.get(each.type), generation, now) for each in (accepted, active)],
+    }
+    if not problem:
+        status["until"] = until
+    if held:
+        status |= dict(zip(("free", "taken", "lost"), reservations.counts(name), strict=True))
+    return status

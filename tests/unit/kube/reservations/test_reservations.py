@@ -1,0 +1,151 @@
+"""Reservations as they come in, what they hold and until when, and the statuses that are written about them."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from podwright.api import crd
+from podwright.api.reservation import RESERVATION_KIND, parse_reservation
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.kube.reservations.door import ReservationSink, ReservationStatuses
+from podwright.kube.write import object_status
+from podwright.sandbox.schemas import Schema
+from support.engine.kit import Rig, deciding, settle
+from support.http.kit import api, says
+from support.waiting import until
+
+GPU = "nvidia.com/gpu"
+SCHEMA = Schema(crd.crd(RESERVATION_KIND)["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+
+
+def reservation(name="held", created="1970-01-01T00:16:40Z", **spec):
+    metadata = {"name": name, "uid": f"uid-{name}", "generation": 1, "creationTimestamp": created}
+    given = {"namespace": "default", "slots": [{"node": "n0", "requests": {GPU: 2}}]}
+    return {
+        "apiVersion": "podwright.dev/v1alpha1",
+        "kind": "Reservation",
+        "metadata": metadata,
+        "spec": {**given, **spec},
+    }
+
+
+class Held:
+    def __init__(self, http, script):
+        self.rig = Rig()
+        self.script = script
+        self.statuses = ReservationStatuses(
+            http, self.rig.engine, recorder=self.rig.recorder, scheduler_name="podwright", clock=lambda: self.rig.now
+        )
+        self.sink = ReservationSink(self.rig.engine, self.statuses)
+        for name in ("n0", "n1"):
+            self.rig.node(name, allocatable={GPU: "2"})
+
+    @property
+    def status(self):
+        return self.script.requests[-1].body[1]["value"]
+
+    def condition(self, kind):
+        return next(each for each in self.status["conditions"] if each["type"] == kind)
+
+
+@asynccontextmanager
+async def held():
+    async with api(default=says(200, {})) as (http, script):
+        made = Held(http, script)
+        running = asyncio.create_task(made.statuses.run())
+        yield made
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    monkeypatch.setattr(object_status, "STATUS_SECONDS", 0.005)
+
+
+async def test_room_is_held_for_the_pods_that_are_meant_and_the_status_counts_them():
+    async with held() as it:
+        it.sink.put(reservation(podSelector={"matchLabels": {"job": "a"}}))
+        it.rig.pod("other", requests={GPU: "2"})
+        it.rig.pod("ours", labels={"job": "a"}, requests={GPU: "2"})
+        async with deciding(it.rig):
+            await settle()
+        assert (it.rig.placed_on("other"), it.rig.placed_on("ours")) == ("n1", "n0")
+        await until(lambda: it.script.requests and it.status.get("taken"))
+        assert (it.status["free"], it.status["taken"], it.status["lost"]) == (0, 1, 0)
+        assert it.status["until"] == "1970-01-01T00:26:40Z"
+        assert it.condition("Active")["reason"] == "Held"
+
+
+async def test_waiting_pods_get_the_room_when_the_time_is_over():
+    async with held() as it:
+        it.sink.put(reservation(slots=[{"node": "n0", "requests": {GPU: 2}}, {"node": "n1", "requests": {GPU: 2}}]))
+        it.rig.pod("other", namespace="else", requests={GPU: "2"})
+        async with deciding(it.rig):
+            await settle()
+            assert not it.rig.cluster.bound
+            it.rig.now += 600
+            it.rig.engine.reservations.expire()
+            await settle()
+            assert [name for name, _ in it.rig.cluster.bound] == ["other"]
+        await until(lambda: it.script.requests and it.condition("Active")["reason"] == "Expired")
+        assert "free" not in it.status
+
+
+async def test_a_reservation_that_is_over_holds_nothing_when_it_comes():
+    async with held() as it:
+        it.sink.put(reservation(created="1970-01-01T00:00:00Z"))
+        assert len(it.rig.engine.cache.reservations) == 0
+
+
+async def test_an_invalid_reservation_holds_nothing_and_says_why():
+    async with held() as it:
+        it.sink.put(reservation())
+        it.sink.put(reservation(slots=[{"node": "n0", "requests": {GPU: "two"}}]))
+        await until(lambda: it.script.requests and it.condition("Accepted")["status"] == "False")
+        assert "requests" in it.condition("Accepted")["message"]
+        assert len(it.rig.engine.cache.reservations) == 0
+        assert [reason for _, reason, _ in it.rig.recorder.events] == ["ReservationNotAccepted"]
+        it.sink.drop("held", None)
+        assert it.sink.known == set()
+
+
+async def test_a_more_important_pod_takes_the_room_and_the_status_says_so():
+    async with held() as it:
+        it.sink.put(reservation(priority=10, namespace="team"))
+        it.rig.confirm(it.rig.pod("low", requests={GPU: "1"}, priority=1), "n0")
+        it.rig.confirm(it.rig.pod("equal", requests={GPU: "2"}, priority=20), "n1")
+        it.rig.pod("high", requests={GPU: "2"}, priority=20)
+        async with deciding(it.rig):
+            await settle()
+        await until(lambda: it.script.requests and it.status.get("lost"))
+        assert (it.status["free"], it.status["lost"]) == (0, 1)
+
+
+def test_slots_are_repeated_by_their_count():
+    raw = reservation(slots=[{"node": "a", "count": 3, "requests": {"cpu": "500m"}}, {"node": "b"}])
+    assert SCHEMA.problems(raw) == []
+    assert [slot.node for slot in parse_reservation(raw).slots] == ["a", "a", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        pytest.param({"slots": []}, "spec.slots", id="no slots"),
+        pytest.param({"slots": [{"requests": {}}]}, "spec.slots[0].node", id="no node"),
+        pytest.param({"slots": [{"node": "n", "count": 1001}]}, "spec.slots[0].count", id="too many"),
+        pytest.param({"slots": [{"node": "n", "count": 600}] * 2}, "spec.slots", id="too many together"),
+        pytest.param({"slots": [{"node": "n", "requests": {"no/such/name": 1}}]}, "spec.slots[0].requests", id="name"),
+        pytest.param({"duration": "soon"}, "spec.duration", id="duration"),
+        pytest.param({"namespace": "No"}, "spec.namespace", id="namespace"),
+        pytest.param({"podSelector": {"matchLabels": {"a": ["b"]}}}, "spec.podSelector", id="selector"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_field(spec, field):
+    with pytest.raises(InvalidObjectError) as caught:
+        parse_reservation(reservation(**spec))
+    assert "Reservation held" in str(caught.value)
+    assert field in str(caught.value)
