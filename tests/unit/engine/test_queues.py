@@ -144,3 +144,24 @@ async def test_a_namespace_that_names_another_queue_lets_its_pods_start(rig):
         await settle()
         assert placed(rig) == {"a", "b"}
         assert rig.queues.usage("other") == {GPU: 4}
+
+
+async def test_the_pods_of_a_gang_that_leave_retry_one_waiting_gang(rig):
+    running = [add(rig, f"a{index}") for index in range(3)]
+    async with deciding(rig):
+        await settle()
+        for name in ("first", "second", "third"):
+            add_gang(rig, name, 3)
+            rig.now += 1
+        await settle()
+        before = {uid: rig.engine.queue.get(uid).attempts for uid in rig.engine.queue.uids()}
+        for raw in running:
+            rig.confirm(raw, "n")
+        for raw in running:
+            rig.engine.assigned.drop(raw["metadata"]["uid"], None)
+        rig.now += 60
+        rig.engine.wake()
+        await settle()
+        assert placed(rig) == {"first0", "first1", "first2"}
+        waiting = rig.engine.queue.uids()
+        assert {uid: rig.engine.queue.get(uid).attempts for uid in waiting} == {uid: before[uid] for uid in waiting}

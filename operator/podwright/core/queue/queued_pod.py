@@ -74,6 +74,8 @@ class QueuedPod:
     cost: AttemptCost | None = None
     """The estimated cost of an attempt; None for an ordinary pod."""
     cost_reported: bool = False
+    events_seen: int = 0
+    """How many events had happened when the last attempt started."""
     conflicts: int = 0
     """How often in a row the cluster changed so that what was decided did not fit any more."""
     slow: bool = False

@@ -1,8 +1,15 @@
-"""True if the group of a waiting pod has room: an event that cannot change that does not retry the pod."""
+"""Which waiting pods an event retries, so that a little room does not retry all who wait for some.
+
+An event that gives the group of a pod no room does not retry the pod. Of the pods that a bound of their queue holds
+back, an event retries only as many as the bound admits together, in the order of turns. If one of them does not use its
+room, it is offered to the next.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from heapq import heapify, heappop, heapreplace
+from typing import Any, Protocol
 
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queue.queued_pod import Place, QueuedPod
@@ -11,6 +18,35 @@ RoomCheck = Callable[[PodInfo], frozenset[str] | None]
 """The plugins because of which the pod's group has no room now, so that an attempt would fail; None if it may have
 room.
 """
+
+
+class Turns(Protocol):
+    """The bounds of queues, and the pods that are tried again because these let them start."""
+
+    @property
+    def plugin(self) -> str:
+        """In whose name bounds refuse pods."""
+
+    def queue_of(self, pod: PodInfo) -> str:
+        """The pod's queue."""
+
+    def top_of(self, pod: PodInfo) -> str:
+        """The highest queue above the pod's queue."""
+
+    def holds_room(self, pod: PodInfo) -> bool:
+        """True if room is held for the pod, which therefore does not wait for others."""
+
+    def admits(self, pod: PodInfo) -> bool:
+        """True if no bound forbids the pod to start beside those that are tried again."""
+
+    def turn_of(self, pod: PodInfo) -> Any:
+        """Sorts the pods that might be tried again by whose turn it is."""
+
+    def try_again(self, pod: PodInfo) -> None:
+        """The pod is tried again because its bounds let it start. Its room is not offered to others meanwhile."""
+
+    def tried(self, uid: str) -> bool:
+        """The attempt at the pod is over. Returns whether it was tried again and did not use its room."""
 
 
 def unchecked(_pod: PodInfo) -> None:
@@ -25,3 +61,51 @@ def lacks_room(queued: QueuedPod, check: RoomCheck) -> bool:
         return False
     plugins = check(queued.pod)
     return plugins is not None and plugins <= queued.unschedulable_plugins
+
+
+def is_held(queued: QueuedPod, turns: Turns) -> bool:
+    """True if a bound of its queue holds the pod back, so that it waits for its turn."""
+    return (
+        turns.plugin in queued.unschedulable_plugins
+        and queued.place is Place.UNSCHEDULABLE
+        and not turns.holds_room(queued.pod)
+    )
+
+
+def in_turn(
+    held: Iterable[QueuedPod], rank: Callable[[QueuedPod], Any], turns: Turns, check: RoomCheck
+) -> Iterator[QueuedPod]:
+    """Those of the pods that their bounds admit, in the order of turns, within a queue by `rank`. A group comes as a whole.
+
+    The caller says `try_again` for each that it does retry, before it asks for the next.
+    """
+    alike: dict[Hashable, list[QueuedPod]] = {}
+    for queued in held:
+        pod = queued.pod
+        alike.setdefault(pod.group or (turns.queue_of(pod), id(pod.requests)), []).append(queued)
+    heap = []
+    for number, pods in enumerate(alike.values()):
+        first = pods[0].pod
+        if first.group or turns.admits(first):
+            ranked = [(rank(queued), index, queued) for index, queued in enumerate(pods)]
+            heapify(ranked)
+            heap.append((turns.turn_of(first), ranked[0][0], number, ranked))
+    heapify(heap)
+    while heap:
+        turn, first_rank, number, ranked = heap[0]
+        first = ranked[0][2].pod
+        if (now := turns.turn_of(first)) != turn:
+            heapreplace(heap, (now, first_rank, number, ranked))
+        elif first.group:
+            heappop(heap)
+            if not lacks_room(ranked[0][2], check):
+                yield from (queued for _, _, queued in sorted(ranked))
+        elif not turns.admits(first):
+            heappop(heap)
+        else:
+            queued = heappop(ranked)[2]
+            if ranked:
+                heapreplace(heap, (turn, ranked[0][0], number, ranked))
+            else:
+                heappop(heap)
+            yield queued

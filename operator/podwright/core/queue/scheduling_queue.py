@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from podwright.core.framework.cluster_events import ANY, ClusterEvent
+from podwright.core.framework.cluster_events import ANY, ASSIGNED_POD, Action, ClusterEvent
 from podwright.core.framework.cost import AttemptCost
 from podwright.core.framework.observer import NO_OBSERVER, Observer
 from podwright.core.framework.status import Status
@@ -30,12 +30,14 @@ from podwright.core.queue.in_flight import InFlight
 from podwright.core.queue.incoming import ATTEMPT_FAILED, BACKOFF_COMPLETE, FORCED, POD_ADD, POPPED_EARLY, TIMEOUT
 from podwright.core.queue.queued_pod import DEFAULT_WAITS, Place, QueuedPod, Waits
 from podwright.core.queue.rejections import counts_of_rejections
-from podwright.core.queue.room import RoomCheck, lacks_room, unchecked
+from podwright.core.queue.room import RoomCheck, in_turn, is_held, lacks_room, unchecked
 from podwright.core.queue.updates import pod_update
 from podwright.core.queue.waiting_pods import WaitingPods
 
 FLUSH_INTERVAL: Final = 30.0
 """Seconds between two searches for pods that have waited for `Waits.max_unschedulable`."""
+POD_LEFT: Final = ClusterEvent(ASSIGNED_POD, Action.DELETE)
+"""For those who wait, a pod that did not use its room is like one that left it."""
 
 
 class SchedulingQueue:
@@ -69,6 +71,10 @@ class SchedulingQueue:
         self._backoff = BackoffPods()
         self._waiting = WaitingPods()
         self._in_flight = InFlight()
+        self._order: QueueOrder | None = None
+        self._events = 0
+        self._unused: list[PodInfo] = []
+        """The pods that were tried again because a bound of their queue admitted them, and did not use its room."""
         self._next_flush = clock() + FLUSH_INTERVAL
         self.room_checks: Callable[[], RoomCheck] = lambda: unchecked
         """Makes the check for one event. Events do not retry a member of a group that has no room."""
@@ -79,6 +85,8 @@ class SchedulingQueue:
     def order_by(self, order: QueueOrder | None) -> None:
         """Active pods are ordered by their queues from now on, or, with None, only by the QueueSort plugin."""
         self._active.order_by(order)
+        self._order = order
+        self._unused.clear()
 
     # Intake
 
@@ -118,6 +126,7 @@ class SchedulingQueue:
         if queued is not None:
             self._leave(queued)
             self._in_flight.end(uid)
+            self._attempt_over(queued)
 
     # Attempts
 
@@ -157,7 +166,7 @@ class SchedulingQueue:
         """The clock time at which `pop` may return a pod; None if only an event can change that."""
         now = self._clock()
         due = [time for time in (self._active.due(now), self._backoff.due(now)) if time is not None]
-        if now in due:
+        if now in due or self._unused:
             return now
         if self._waiting:
             due.append(self._next_flush)
@@ -165,8 +174,10 @@ class SchedulingQueue:
 
     def done(self, uid: str) -> None:
         """Removes a pod whose attempt succeeded."""
-        self._remove(uid)
+        queued = self._remove(uid)
         self._in_flight.end(uid)
+        if queued is not None:
+            self._attempt_over(queued)
 
     def back_off_with(self, queued: QueuedPod, member: QueuedPod) -> None:
         """Returns a popped pod without an attempt, because its group is in backoff: it waits until this member's
@@ -288,6 +299,7 @@ class SchedulingQueue:
         self._fail(queued)
 
     def _fail(self, queued: QueuedPod) -> None:
+        self._attempt_over(queued)
         queued.timestamp = self._clock()
         queued.was_flushed = False
         queued.start_backoff(self._waits)
@@ -315,14 +327,19 @@ class SchedulingQueue:
 
         `exclude`: the uid of a pod to leave out. `up_to_priority`: leave out pods of higher priority.
         """
+        self._events += 1
         self._record(event, before, after)
         occurrence = Occurrence(event, before, after)
-        check = unchecked if event.resource == ANY else self.room_checks()
+        check, order = (unchecked, None) if event.resource == ANY else (self.room_checks(), self._order)
+        held: list[QueuedPod] = []
         for queued in self._waiting.candidates(occurrence):
             if queued.uid == exclude or (up_to_priority is not None and queued.pod.priority > up_to_priority):
                 continue
-            if not lacks_room(queued, check):
+            if order is not None and is_held(queued, order):
+                held.append(queued)
+            elif not lacks_room(queued, check):
                 self._requeue_if_helped(queued, occurrence)
+        self._retry_in_turn(held, check, occurrence)
 
     def activate(self, uid: str) -> None:
         """Retries the pod without backoff, unless it is gated. An unknown uid, or that of a pod in flight, is not an
@@ -449,15 +466,47 @@ class SchedulingQueue:
 
     # Internals
 
-    def _requeue_if_helped(self, queued: QueuedPod, occurrence: Occurrence) -> None:
+    def _requeue_if_helped(self, queued: QueuedPod, occurrence: Occurrence, *, at_once: bool = False) -> None:
+        """`at_once`: without backoff."""
         plugins = {queued.gated_by} if queued.place is Place.GATED else queued.rejectors
         helped = self._hinting.helped(plugins, queued, occurrence)
         if helped:
             label = self._hinting.label(helped, queued, occurrence)
             self._leave(queued)
-            self._retry(queued, label, skip_backoff=skips_backoff(queued, helped, occurrence))
+            self._retry(queued, label, skip_backoff=at_once or skips_backoff(queued, helped, occurrence))
+
+    def _retry_in_turn(self, held: list[QueuedPod], check: RoomCheck, occurrence: Occurrence) -> None:
+        """Retries those of the pods held back by bounds of queues that these admit now."""
+        if self._order is None or not held:
+            return
+        for queued in in_turn(held, self._rank, self._order, check):
+            self._requeue_if_helped(queued, occurrence, at_once=queued.unschedulable_plugins == {self._order.plugin})
+            if queued.place in (Place.ACTIVE, Place.BACKOFF):
+                self._order.try_again(queued.pod)
+
+    def _attempt_over(self, queued: QueuedPod) -> None:
+        if self._order is not None and self._order.tried(queued.uid):
+            self._unused.append(queued.pod)
+
+    def _offer_unused(self) -> None:
+        """Offers room that pods did not use to those that have not been tried since the last event: the others found
+        that it is not enough for them.
+        """
+        unused, self._unused = self._unused, []
+        order = self._order
+        if order is None or not unused:
+            return
+        for pod in {order.top_of(pod): pod for pod in unused}.values():
+            occurrence = Occurrence(POD_LEFT, pod, None)
+            waiting = self._waiting.candidates(occurrence, order.plugin)
+            held = [queued for queued in waiting if queued.events_seen != self._events and is_held(queued, order)]
+            self._retry_in_turn(held, self.room_checks(), occurrence)
+
+    def _rank(self, queued: QueuedPod) -> Any:
+        return self._sort_key(queued.pod, queued.timestamp)
 
     def _start_attempt(self, queued: QueuedPod) -> QueuedPod:
+        queued.events_seen = self._events
         queued.place = Place.IN_FLIGHT
         queued.attempts += 1
         self._in_flight.begin(queued.uid)
@@ -474,7 +523,7 @@ class SchedulingQueue:
         self._observer.pod_queued(Place.ACTIVE.value, event)
 
     def _push(self, queued: QueuedPod) -> None:
-        self._active.push(queued, self._sort_key(queued.pod, queued.timestamp))
+        self._active.push(queued, self._rank(queued))
 
     def _retry(self, queued: QueuedPod, event: str, *, skip_backoff: bool) -> None:
         if skip_backoff or not queued.backing_off(self._clock()):
@@ -485,13 +534,14 @@ class SchedulingQueue:
             self._observer.pod_queued(Place.BACKOFF.value, event)
 
     def _back_off(self, queued: QueuedPod) -> None:
-        self._backoff.push(queued, self._sort_key(queued.pod, queued.timestamp))
+        self._backoff.push(queued, self._rank(queued))
 
     def _is_gated(self, queued: QueuedPod, event: str) -> bool:
         status = self._pre_enqueue(queued.pod)
         if status is None:
             queued.gated_by = ""
             return False
+        self._attempt_over(queued)
         queued.gated_by = status.plugin
         if queued.place is not Place.GATED:
             self._observer.pod_queued(Place.UNSCHEDULABLE.value, event)
@@ -519,6 +569,8 @@ class SchedulingQueue:
         self._waiting.remove(queued)
 
     def _flush(self) -> None:
+        if self._unused:
+            self._offer_unused()
         now = self._clock()
         for queued in self._backoff.pop_expired(now):
             self._activate(queued, BACKOFF_COMPLETE)

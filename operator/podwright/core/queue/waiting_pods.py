@@ -54,13 +54,17 @@ class WaitingPods:
             if not pods:
                 pods.clear()  # an empty dict keeps the capacity that a burst needed
 
-    def candidates(self, occurrence: Occurrence) -> list[QueuedPod]:
-        """The pods of all plugins that have a hint for this event, without those that the hint's keys rule out."""
+    def candidates(self, occurrence: Occurrence, only: str = "") -> list[QueuedPod]:
+        """The pods of all plugins that have a hint for this event, without those that the hint's keys rule out. `only`: of
+        this plugin.
+        """
         if occurrence.event.resource == ANY:
             return list(self)
         found: dict[str, QueuedPod] = {}
         for (_, plugin, gate), (hints, pods) in self._buckets.items():
-            for hint in hints_for(hints, plugin, occurrence.event, gate=gate) if pods else ():
+            if not pods or plugin != (only or plugin):
+                continue
+            for hint in hints_for(hints, plugin, occurrence.event, gate=gate):
                 found.update(pods.concerned(hint, occurrence.before, occurrence.after))
         return list(found.values())
 

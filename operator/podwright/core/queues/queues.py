@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -114,6 +114,8 @@ class Queues:
         self._placed_in: dict[str, str] = {}
         self._waiting_in: dict[str, str] = {}
         self._nominated_in: dict[str, str] = {}
+        self._trying: dict[str, tuple[str, Mapping[str, int]]] = {}
+        """By uid of pods that are tried again because their bounds let them start: where they count, and what they request."""
         self._membership = Membership(cache)
         self._shut: frozenset[str] = frozenset()
         """The queues in which no pod may start, because of their state or that of one above."""
@@ -181,6 +183,7 @@ class Queues:
             for known in (self._below, self._valid, self._pods, self._placed_in, self._waiting_in):
                 known.clear()
             self._membership.clear()
+            self._trying.clear()
             self._touched.clear()
             self._due.clear()
         self._changed()
@@ -377,8 +380,10 @@ class Queues:
 
     # Decisions
 
-    def bound(self, pod: PodInfo) -> Bound | None:
-        """What forbids the pod to start now; None if nothing does, or if the pod has no queue or has a node."""
+    def bound(self, pod: PodInfo, *, trying: bool = False) -> Bound | None:
+        """What forbids the pod to start now; None if nothing does, or if the pod has no queue or has a node. `trying`:
+        beside the pods that are tried again.
+        """
         if not self.active or pod.uid in self._placed_in:
             return None
         tree = self._built()
@@ -396,11 +401,11 @@ class Queues:
             return Bound(name, f"queue {name} has queues below it, so no pods start in it")
         if shut := self.shut_by(name):
             return Bound(name, shut)
-        return self._limit(queue, pod) or (self._kept(name, pod) if self._built().keeping else None)
+        return self._limit(queue, pod, trying) or (self._kept(name, pod, trying) if tree.keeping else None)
 
-    def bound_together(self, pods: Sequence[PodInfo], needed: int) -> Bound | None:
+    def bound_together(self, pods: Sequence[PodInfo], needed: int, *, trying: bool = False) -> Bound | None:
         """What forbids every choice of so many of these pods to start together. None if they are in several queues."""
-        first = self.bound(pods[0])
+        first = self.bound(pods[0], trying=trying)
         if first is not None and not first.resource:
             return first
         name, tree = self.queue_of(pods[0]), self._built()
@@ -412,7 +417,7 @@ class Queues:
             least = sum(sorted(each.get(resource, 0) for each in amounts)[:needed])
             for above in queue.path() if least else ():
                 limit, held = above.spec.quotas.get(resource, NO_QUOTA).limit, above.held.get(resource, 0)
-                if UNBOUNDED != limit < held + least:
+                if UNBOUNDED != limit < held + least + trying * above.trying.get(resource, 0):
                     message = (
                         f"{above.spec.name} holds {amount_text(resource, held)} of {amount_text(resource, limit)} {resource},"
                         f" and the pod group requests {amount_text(resource, least)}"
@@ -446,14 +451,14 @@ class Queues:
                     add_amounts(behind, amounts_of(pod))
         return behind
 
-    def _kept(self, name: str, pod: PodInfo) -> Bound | None:
+    def _kept(self, name: str, pod: PodInfo, trying: bool) -> Bound | None:
         """What other queues do not lend of their guarantees."""
         capacity = self.capacity()
         for resource, amount in self._built().tracked(amounts_of(pod)).items():
             for above, kept in self._built().kept_from(name, resource):
                 quota, held = above.spec.quotas.get(resource, NO_QUOTA), above.held.get(resource, 0)
                 limit = capacity[resource] if above.parent is None else quota.limit
-                if kept and UNBOUNDED != limit < held + kept + amount:
+                if kept and UNBOUNDED != limit < held + kept + amount + trying * above.trying.get(resource, 0):
                     held_text, limit_text, kept_text = (amount_text(resource, each) for each in (held, limit, kept))
                     message = (
                         f"{above.spec.name or 'all queues'} hold{'s' * bool(above.spec.name)} {held_text} of {limit_text}"
@@ -467,7 +472,7 @@ class Queues:
         """True if any queue does not lend all of its guarantee, so that free room is a bound, too."""
         return self._built().keeping
 
-    def _limit(self, queue: Queue, pod: PodInfo) -> Bound | None:
+    def _limit(self, queue: Queue, pod: PodInfo, trying: bool) -> Bound | None:
         # Nominated pods do not wait for each other.
         nominated = bool(self._cache.nominator.node_of(pod.uid))
         behind: Mapping[str, int] | None = None
@@ -479,7 +484,8 @@ class Queues:
                 if promised and limit < held + promised + amount:
                     behind = self.promised_behind((pod,)) if behind is None else behind
                     promised -= behind.get(resource, 0)
-                if limit != UNBOUNDED and held + promised + amount > limit:
+                tried = above.trying.get(resource, 0) if trying else 0
+                if limit != UNBOUNDED and held + promised + tried + amount > limit:
                     message = _over_limit(queue, above, resource, amount, promised)
                     return Bound(above.spec.name, message, resource, held=held, limit=limit, requested=amount)
         return None
@@ -508,13 +514,19 @@ class Queues:
                     found.append(pod.uid)
         return found
 
-    def order_key(self, name: str) -> tuple[bool, bool, int, int]:
+    def order_key(self, name: str, *, trying: bool = False) -> tuple[bool, bool, int, int]:
         """Sorts queues with the same parent: first those under their share, then those under their guarantee, then by
         priority, then by dominant share. Reads the shares as they were last computed. What its pods ask for of a
-        resource of which there is nothing tells queues apart only if they ask for nothing else.
+        resource of which there is nothing tells queues apart only if they ask for nothing else. `trying`: as if the pods
+        that are tried again had started.
         """
         queue = self._queue(name)
-        held, share, quotas = queue.held, queue.share, queue.spec.quotas
+        if trying and queue.trying:
+            held = dict(queue.held)
+            add_amounts(held, queue.trying)
+        else:
+            held = queue.held
+        share, quotas = queue.share, queue.spec.quotas
         most = self._built().top.share
         above_share = above_guarantee = False
         for resource in [each for each in queue.asked if most.get(each)] or queue.asked:
@@ -555,6 +567,44 @@ class Queues:
         tree.moved.clear()
         return found
 
+    # The pods that are tried again
+
+    @property
+    def plugin(self) -> str:
+        """In whose name bounds refuse pods."""
+        return QUEUE_QUOTA
+
+    def admits(self, pod: PodInfo) -> bool:
+        """True if no bound forbids the pod to start beside those that are tried again."""
+        return self.bound(pod, trying=True) is None
+
+    def holds_room(self, pod: PodInfo) -> bool:
+        """True if room is held for the pod, which therefore does not wait for others."""
+        return bool(self._cache.nominator.node_of(pod.uid))
+
+    def turn_of(self, pod: PodInfo) -> Any:
+        """Sorts the pods that might be tried again by whose turn it is."""
+        path = reversed(self.turn_path(pod))
+        return tuple((self.order_key(name, trying=True), name) for name in path)
+
+    def try_again(self, pod: PodInfo) -> None:
+        """The pod is tried again because its bounds let it start. Its room is not offered to others meanwhile."""
+        name = self.queue_of(pod)
+        if name and pod.uid not in self._trying:
+            self._trying[pod.uid] = name, amounts_of(pod)
+            if pod.uid not in self._placed_in:
+                self._count_trying(pod.uid, 1)
+
+    def tried(self, uid: str) -> bool:
+        """The attempt at the pod is over. Returns whether it was tried again and did not use its room."""
+        if uid not in self._trying:
+            return False
+        unused = uid not in self._placed_in
+        if unused:
+            self._count_trying(uid, -1)
+        del self._trying[uid]
+        return unused
+
     # PlacementObserver
 
     def pod_added(self, pod: PodInfo, _slot: int) -> None:
@@ -566,6 +616,8 @@ class Queues:
         if uid in self._waiting_in:
             asking = self._waiting_in[uid]
             self._ask(asking, self._pods[asking].waiting[uid], -1, demand=not asks)
+        if uid in self._trying:
+            self._count_trying(uid, -1)
         self._placed_in[uid] = name
         self._pods.setdefault(name, _Pods()).placed[uid] = pod
         self._hold(name, pod, 1, demand=not asks)
@@ -576,6 +628,8 @@ class Queues:
         name = self._placed_in.pop(uid, "")
         if not name:
             return
+        if uid in self._trying:
+            self._count_trying(uid, 1)
         asks = self._waiting_in.get(uid) == name and self._demands_alike(name, pod)
         self._hold(name, self._pods[name].placed.pop(uid), -1, demand=not asks)
         if uid in self._waiting_in:
@@ -663,6 +717,9 @@ class Queues:
                 tree.add_promised(name, tree.tracked(pods.promised))
                 if self._open(tree, name):
                     tree.add_asked(name, tree.tracked(pods.asked))
+        for uid in self._trying:
+            if uid not in self._placed_in:
+                self._count_trying(uid, 1)
         for name, namespaces in [
             *((name, rules.namespaces) for name, rules in self._valid.items()),
             *((name, EVERYTHING) for name in self._membership.restricted - self._valid.keys()),
@@ -708,6 +765,11 @@ class Queues:
             tree.add_asked(name, tree.tracked(amounts), demand=demand)
             if len(queue.asked) != before:
                 self._touched.add(name)
+
+    def _count_trying(self, uid: str, sign: int) -> None:
+        name, amounts = self._trying[uid]
+        if (tree := self._tree) is not None and name in tree:
+            tree.add_trying(name, {r: sign * amount for r, amount in tree.tracked(amounts).items()})
 
     def _nominated(self, pod: PodInfo, sign: int) -> None:
         """The pod is nominated to a node (1), or no longer (-1)."""

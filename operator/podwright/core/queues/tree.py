@@ -74,6 +74,7 @@ class Queue:
         "share",
         "spec",
         "stale",
+        "trying",
         "wanted",
     )
 
@@ -87,8 +88,10 @@ class Queue:
         """The part of it that terminating pods have."""
         self.promised: dict[str, int] = {}
         """By resource: what its pods request that are nominated to a node, but not on it yet."""
+        self.trying: dict[str, int] = {}
+        """By resource: what its pods request that are tried again because a bound lets them start, but have no node yet."""
         self.asked: dict[str, int] = {}
-        """The same of those that wait for a node."""
+        """By resource: what its pods request that wait for a node."""
         self.keeps: Mapping[str, int] = {}
         """By resource: the part of its guarantee that it does not lend."""
         self.kept: dict[str, int] = {}
@@ -256,6 +259,11 @@ class QueueTree:
         """The same for nominated pods, whose demand counts while they wait."""
         for queue in (*self._queues[name].path(), self.top):
             add_amounts(queue.promised, amounts)
+
+    def add_trying(self, name: str, amounts: Mapping[str, int]) -> None:
+        """The same for pods that are tried again, whose demand counts while they wait."""
+        for queue in (*self._queues[name].path(), self.top):
+            add_amounts(queue.trying, amounts)
 
     def add_asked(self, name: str, amounts: Mapping[str, int], *, demand: bool = True) -> None:
         """The same for its pods that wait for a node."""

@@ -3,7 +3,8 @@ small.
 
 Without this, each ending pod of a gang would retry every waiting gang, although there is room only after the last one.
 Nothing is missed: a larger bound needs an event for which one of the plugins that made it too small has a hint, and
-only a gang that waits for the events of all these plugins is left alone. Gangs that may preempt are always retried.
+only a gang that waits for the events of all these plugins is left alone. Gangs that may preempt are always retried,
+unless it is a bound of their queue that leaves no room.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from podwright.core.objects.compaction import RecentCache
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.topology_placement_generator import TopologyPlacementGenerator
 from podwright.core.queue import RoomCheck
+from podwright.core.queues.queues import QUEUE_QUOTA, queues_of
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.state import EngineState
 
@@ -69,6 +71,8 @@ class GangRoom:
             return None  # members may be scheduled alone, or what is missing is not room
         if any(each.nominated_node_name or self._cache.nominator.node_of(each.uid) for each in waiting):
             return None  # victims are being evicted for it
+        if queues_of(self._cache).bound_together(waiting, needed, trying=True) is not None:
+            return frozenset((QUEUE_QUOTA,))
         try:
             bounds = self._bounds(group.key, policy.framework, waiting)
             if why_infeasible(group, self._cache, bounds) is None:

@@ -1,0 +1,241 @@
+"""Pods that bounds of queues hold back: a little room retries few of them, in the order of turns, and forgets none."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from podwright.api.kube_scheduler_configuration import default_profile
+from podwright.core.cycle import Placement, Rejection, schedule
+from podwright.core.framework.cluster_events import QUEUE, Action, ClusterEvent
+from podwright.core.framework.framework import Framework
+from podwright.core.objects.node import parse_node
+from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.plugins import PLUGINS
+from podwright.core.queue import SchedulingQueue
+from podwright.core.queue.scheduling_queue import POD_LEFT
+from podwright.core.queues import tree
+from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
+from podwright.core.queues.tree import Quota
+from podwright.simulator.world import World
+from support.objects.builders import make_node, make_pod
+from support.properties import examples
+from support.queue.kit import Clock
+
+GPU = "nvidia.com/gpu"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _shares_at_once():
+    """The order follows shares at once, instead of when computing them again costs little."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tree, "CLAIMS_PER_STEP", 10**9)
+        yield
+
+
+class Team:
+    """Pods of queues at their limits, on a node with `gpus`."""
+
+    def __init__(self, gpus: int = 1000, **limits: int) -> None:
+        self.clock = Clock()
+        self.world = World(clock=self.clock)
+        self.cache = self.world.cache
+        self.cache.set_node(parse_node(make_node("n", allocatable={GPU: str(gpus), "pods": "10000"})))
+        self.framework = Framework(default_profile("podwright", PLUGINS, self.world.features), PLUGINS, self.world)
+        framework = self.framework
+        self.queue = SchedulingQueue(
+            self.clock, framework.sort_key, framework.pre_enqueue, lambda _pod: framework.hints
+        )
+        self.queues = queues_of(self.cache)
+        self.queues.set(QueueRules("all"))
+        for name, limit in limits.items():
+            self.limit(name, limit)
+        self.queue.order_by(self.queues)
+        self.attempts: list[str] = []
+
+    def limit(self, name: str, gpus: int) -> None:
+        parent = "" if name == "all" else "all"
+        self.queues.set(QueueRules(name, parent, quotas={GPU: Quota(limit=gpus)}))
+        self.queue.move(ClusterEvent(QUEUE, Action.UPDATE_OTHER))
+
+    def submit(self, name: str, queue: str, gpus: int = 1, *, nowhere: bool = False, priority: int = 0) -> PodInfo:
+        spec = {"nodeSelector": {"no": "node"}} if nowhere else {}
+        spec["preemptionPolicy"] = "Never"
+        labels = {QUEUE_LABEL: queue}
+        pod = parse_pod(make_pod(name, labels=labels, requests={GPU: str(gpus)}, spec=spec, priority=priority))
+        self.cache.groups.add_waiting(pod)
+        self.queue.add(pod)
+        return pod
+
+    def run(self) -> list[str]:
+        """Attempts all that are due. Returns the names of the pods that are tried."""
+        self.attempts.clear()
+        while (queued := self.queue.pop()) is not None:
+            self.attempts.append(queued.pod.name)
+            decision = schedule(self.framework, self.cache, queued.pod, lambda _n: 0)
+            if isinstance(decision, Placement):
+                self.cache.assume(queued.pod, decision.node_name)
+                self.queue.done(queued.uid)
+                self.cache.groups.remove_waiting(queued.uid)
+            else:
+                assert isinstance(decision, Rejection)
+                self.queue.reject(queued, decision.status_plugins, decision.pending_plugins)
+        return [*self.attempts]
+
+    def leave(self, uid: str) -> None:
+        info = self.cache.placement(uid)
+        assert info is not None
+        pod = info.pods[uid]
+        self.cache.remove_pod(uid)
+        self.queue.move(POD_LEFT, pod, None)
+
+    def withdraw(self, uid: str) -> None:
+        self.queue.delete(uid)
+        self.cache.groups.remove_waiting(uid)
+
+    @property
+    def placed(self) -> list[str]:
+        return [pod.uid for info in self.cache.nodes.values() for pod in info.pods.values()]
+
+
+def waiting_team(count: int = 200) -> Team:
+    team = Team(a=3)
+    for number in range(3 + count):
+        team.submit(f"a{number:03}", "a")
+        team.clock.now += 1
+    assert len(team.run()) == 3 + count
+    return team
+
+
+def test_one_pod_that_leaves_retries_one():
+    team = waiting_team()
+    team.leave("default/a000")
+    assert team.run() == ["a003"]
+
+
+def test_a_larger_limit_retries_as_many_as_it_admits():
+    team = waiting_team()
+    team.limit("a", 7)
+    assert team.run() == ["a003", "a004", "a005", "a006"]
+
+
+def test_pods_that_leave_one_after_the_other_retry_one_each():
+    team = waiting_team()
+    for name in ("a000", "a001"):
+        team.leave(f"default/{name}")
+    assert team.run() == ["a003", "a004"]
+
+
+def test_room_that_a_pod_does_not_use_is_offered_to_the_next():
+    team = Team(a=1)
+    team.submit("first", "a")
+    for number in range(3):
+        team.clock.now += 1
+        team.submit(f"nowhere{number}", "a", nowhere=True)
+    for number in range(5):
+        team.clock.now += 1
+        team.submit(f"next{number}", "a")
+    team.run()
+    team.leave("default/first")
+    assert team.run() == ["nowhere0", "nowhere1", "nowhere2", "next0"]
+    assert team.placed == ["default/next0"]
+
+
+def test_room_of_a_pod_that_is_deleted_before_its_attempt_is_offered_to_the_next():
+    team = waiting_team(5)
+    team.leave("default/a000")
+    team.withdraw("default/a003")
+    assert team.queue.next_wakeup() == team.clock.now
+    assert team.run() == ["a004"]
+
+
+def test_a_pod_that_is_too_large_leaves_the_room_to_smaller_ones():
+    team = Team(a=4)
+    for number in range(4):
+        team.submit(f"a{number}", "a")
+    team.run()
+    team.submit("large", "a", 2, priority=9)
+    team.submit("small0", "a")
+    team.submit("small1", "a")
+    team.run()
+    team.leave("default/a0")
+    assert team.run() == ["small0"]
+
+
+def test_queues_below_one_limit_are_retried_in_the_order_of_turns():
+    team = Team(all=4, a=-1, b=-1)
+    for number in range(4):
+        team.submit(f"a{number}", "a")
+    team.run()
+    for name in "ab":
+        for number in range(4, 8):
+            team.submit(f"{name}{number}", name)
+    team.run()
+    for number in range(2):
+        team.leave(f"default/a{number}")
+    assert team.run() == ["b4", "b5"]
+    team.limit("all", 6)
+    assert sorted(team.run()) == ["a4", "b6"]
+
+
+def test_a_pod_for_which_room_is_held_does_not_wait_for_its_turn():
+    team = Team(a=1)
+    team.submit("first", "a")
+    team.run()
+    for name in ("earlier", "claimant"):
+        team.submit(name, "a")
+        team.clock.now += 1
+    team.run()
+    team.cache.nominator.add(team.queue.get("default/claimant").pod, "n")
+    team.leave("default/first")
+    assert team.run() == ["claimant"]
+
+
+class TestForgetsNone:
+    """After whatever happens, each pod that waits for a bound is held back by one."""
+
+    @settings(max_examples=examples(60), deadline=None)
+    @given(st.integers(0, 2**32))
+    def test_over_generated_histories(self, seed):
+        choose = random.Random(seed)
+        team = Team(gpus=12, all=choose.choice([-1, 6, 8]), a=3, b=4)
+        count = 0
+        for _ in range(examples(60)):
+            match choose.randrange(6):
+                case 0 | 1 | 2:
+                    count += 1
+                    options = {"nowhere": choose.random() < 0.3, "priority": choose.randrange(2)}
+                    team.submit(f"p{count}", choose.choice("ab"), choose.randrange(1, 4), **options)
+                case 3 if team.placed:
+                    team.leave(choose.choice(team.placed))
+                case 4 if team.queue.uids():
+                    team.withdraw(choose.choice(team.queue.uids()))
+                case 5 if choose.random() < 0.3:
+                    team.limit(choose.choice(["a", "b", "all"]), choose.choice([-1, 2, 3, 5, 9]))
+            team.clock.now += 0.1
+            if choose.random() < 0.7:
+                team.run()
+        team.clock.now += 30
+        team.run()
+        for uid in team.queue.uids():
+            queued = team.queue.get(uid)
+            bound = team.queues.bound(queued.pod)
+            assert bound is not None or "QueueQuota" not in queued.unschedulable_plugins, queued
+
+
+@pytest.mark.parametrize("gone", [True, False], ids=["with the last queue", "by another tree"])
+def test_retried_pods_count_nowhere_when_queues_change(gone):
+    team = waiting_team(5)
+    team.leave("default/a000")
+    if gone:
+        for name in ("a", "all"):
+            team.queues.remove(name)
+        team.queues.set(QueueRules("all"))
+    else:
+        team.queues.set(QueueRules("b", "all"))
+    team.limit("a", 4)
+    team.run()
+    assert len(team.placed) == 4
