@@ -262,7 +262,7 @@ class RightsCheck:
                     missing[right] = None
         for right in missing:
             if right not in self._missing and not right.announced:
-                level = logging.INFO if right.resource in _EXTRAS else logging.WARNING
+                level = logging.INFO if (right.only_with or right.resource) in _EXTRAS else logging.WARNING
                 log.log(level, "RBAC does not let us %s: %s", right, right.without)
         for right in self._missing:
             if right not in missing:

@@ -139,7 +139,7 @@ def _forget_parsed() -> None:
     gc.collect()
     for structure in [*compaction._structures]:  # noqa: SLF001 -- only tests forget what is still interned
         if isinstance(structure, WeakValues):
-            structure._objects.clear()  # noqa: SLF001
+            structure._objects.clear()  # noqa: SLF001 -- as above
     compaction.compact_all()
 
 

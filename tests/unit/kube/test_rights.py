@@ -178,7 +178,11 @@ async def test_a_missing_right_is_logged_once_and_named_until_it_is_granted(serv
 
 async def test_rights_that_roles_of_kube_scheduler_lack_are_no_warning(server, caplog):
     caplog.set_level(logging.INFO)
-    server.refused = {("customresourcedefinitions", "list"), ("schedulerpolicies/status", "patch")}
+    server.refused = {
+        ("customresourcedefinitions", "list"),
+        ("schedulerpolicies/status", "patch"),
+        ("pods/eviction", "create"),
+    }
     await RightsCheck([(server, SCHEDULING)]).check()
     assert {record.levelname for record in caplog.records} == {"INFO"}
     assert "RBAC does not let us patch schedulerpolicies.podwright.dev/status: policies show no status" in caplog.text
