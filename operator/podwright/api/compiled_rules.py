@@ -63,8 +63,7 @@ def compile_queue(choice: QueueChoice | None, owner: Owner) -> QueueExpression |
     """The expression of `spec.queue`, checked; None without one. Raises ArgsError with all problems."""
     if choice is None or not choice.expression:
         return None
-    # Imported late: it takes long, and few policies need it at the start.
-    from podwright.core.plugins.rules.queue_expression import QueueExpression  # noqa: PLC0415
+    from podwright.core.plugins.rules.queue_expression import QueueExpression  # noqa: PLC0415 -- few need it, late
 
     try:
         return QueueExpression(choice.expression, owner)

@@ -494,7 +494,7 @@ class Framework(BuiltPlugins):
         """Runs the PostBind plugins. Raises the first PluginError; the pod stays bound."""
         for plugin in self.post_bind_plugins:
             try:
-                answer = await plugin.post_bind(state, pod, node_name)  # type: ignore[func-returns-value]
+                answer = await plugin.post_bind(state, pod, node_name)  # type: ignore[func-returns-value]  # a plugin may return anything
             except BaseException as error:
                 raise failed(plugin, Point.POST_BIND, error, self.interrupts) from error
             contract.outcome_of(plugin, Point.POST_BIND, answer)

@@ -61,7 +61,7 @@ class _MeasuredPlugin:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._plugin, name)
 
-    @property  # type: ignore[misc]
+    @property  # type: ignore[misc]  # as a proxy, it is of the class that it stands for
     def __class__(self) -> type[Any]:
         return type(self._plugin)
 
