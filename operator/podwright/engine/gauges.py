@@ -34,8 +34,8 @@ def compute_gauges(
     compute(PENDING_PODS, lambda: {(place,): count for place, count in queue.counts().items()})
     compute(COSTLY_PODS, lambda: {(): queue.costly})
     compute(INFLIGHT_EVENTS, lambda: {(event,): count for event, count in queue.in_flight_events().items()})
-    metrics.compute_in_parts(UNSCHEDULABLE_PODS, queue.rejected_by)
-    metrics.compute_in_parts(POLICY_PENDING, lambda: pending_by_policy(queue))
+    compute(UNSCHEDULABLE_PODS, queue.rejected_by)
+    compute(POLICY_PENDING, lambda: pending_by_policy(queue))
     compute(OVER_BUDGET, budgets.counts)
     compute(GOROUTINES, lambda: {("binding",): len(cycles)})
     compute(

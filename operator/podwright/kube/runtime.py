@@ -15,7 +15,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -29,6 +29,7 @@ from podwright.engine.metrics.metrics import HEALTHCHECK, TASK_RESTARTS, Metrics
 from podwright.engine.ports import Extender
 from podwright.engine.process.instance import new_instance
 from podwright.engine.process.memory import configure_memory, freeze_objects
+from podwright.engine.process.steps import Steps
 from podwright.engine.shadow.report import reports
 from podwright.engine.view.pod_answers import PodAnswers
 from podwright.engine.view.waiting import queued_pods
@@ -248,9 +249,9 @@ class Runtime:
     def _known_pods(self) -> Iterable[PodInfo]:
         return known_pods(self.engine.cache, self.engine.queue) if self._started else ()
 
-    def _about_pod(self, namespace: str, name: str) -> Iterator[Mapping[str, Any] | None]:
+    def _about_pod(self, namespace: str, name: str) -> Steps[Mapping[str, Any]]:
         if not self._started:
-            return iter(())
+            return {}
         engine = self.engine
         answers = PodAnswers(
             engine.queue,
@@ -260,7 +261,7 @@ class Runtime:
             clock=time.monotonic,
             waits=self.options.waits,
         )
-        return answers.about(namespace, name)
+        return (yield from answers.about(namespace, name))
 
     def _shown(self) -> Shown | None:
         if not self._started:
@@ -276,8 +277,8 @@ class Runtime:
             stale=self._readiness.stale,
         )
 
-    def _shadow_reports(self, policy: str) -> Iterator[Mapping[str, Any] | None]:
-        return reports(self.engine.shadow, policy) if self._started else iter(())
+    def _shadow_reports(self, policy: str) -> Steps[Mapping[str, Any]]:
+        return (yield from reports(self.engine.shadow, policy)) if self._started else {}
 
     def _configuration(self) -> Callable[[], Mapping[str, Any]]:
         if not self._started:

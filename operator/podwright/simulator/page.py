@@ -16,6 +16,7 @@ from aiohttp import web
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.scheduling_gates import SchedulingGates
 from podwright.core.queue.queued_pod import Place
+from podwright.engine.process.steps import Steps, at_once
 from podwright.engine.view.waiting import PendingPod
 from podwright.kube.serve.page.files import HEADERS
 from podwright.kube.serve.page.routes import Page
@@ -51,6 +52,10 @@ class SimulationPage:
         async with asyncio.timeout(seconds):
             found: T = await self._run(lambda _stopped: function())
             return found
+
+    async def compute(self, begin: Callable[[], Steps[T]], seconds: float) -> T:
+        """See Asker."""
+        return await self.call(lambda: at_once(begin()), seconds)
 
     def _shown(self) -> Shown:
         cluster = self._cluster()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from podwright.engine.process.steps import at_once
 from podwright.engine.shadow.comparison import Outcome
 from podwright.engine.shadow.report import reports
 from podwright.engine.shadow.tally import Tally
@@ -82,9 +83,7 @@ class ShadowRig(Rig):
 
     def report(self, name: str = "") -> dict[str, Any]:
         """The answer of /debug/shadow."""
-        (*_, answer) = reports(self.engine.shadow, name)
-        assert answer is not None
-        return answer
+        return at_once(reports(self.engine.shadow, name))
 
 
 def small_and_large() -> ShadowRig:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import aiohttp
 import orjson
 
-from podwright.engine.process.steps import Steps
 from podwright.extender.server.bindings import Bindings
 from podwright.extender.server.endpoints import Decisions, ExtenderEndpoints
 from podwright.extender.server.gate import ExtenderGate
@@ -96,15 +95,3 @@ class Caller:
             text = await response.read()
             is_json = response.content_type == "application/json"
             return response.status, orjson.loads(text) if is_json else text.decode()
-
-
-def run_steps(steps: Steps[T], between: Callable[[], object] = lambda: None) -> tuple[T, int]:
-    """What the steps return, and how many there were. Calls `between` after each."""
-    count = 0
-    while True:
-        try:
-            next(steps)
-        except StopIteration as finished:
-            return finished.value, count
-        count += 1
-        between()

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from podwright.core.state.cache import Cache
 from podwright.engine.decisions.recent_decisions import RecentDecisions
+from podwright.engine.process.steps import Steps, in_slices
 from podwright.engine.view.waiting import PendingPod
 from podwright.kube.serve.page.routes import Page
 from podwright.kube.serve.page.shown import Shown
@@ -71,6 +72,9 @@ class _Here:
     async def call(self, function: Callable[[], T], seconds: float) -> T:
         await asyncio.sleep(0)
         return function()
+
+    async def compute(self, begin: Callable[[], Steps[T]], seconds: float) -> T:
+        return await in_slices(begin())
 
 
 async def _serve(stage: Backstage) -> web.AppRunner:

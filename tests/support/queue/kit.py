@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import cache
 
 from podwright.api.kube_scheduler_configuration import default_profile
@@ -13,6 +12,7 @@ from podwright.core.framework.status import unresolvable
 from podwright.core.objects.pod import parse_pod
 from podwright.core.plugins import PLUGINS
 from podwright.core.queue import DEFAULT_WAITS, SchedulingQueue
+from podwright.engine.process.steps import at_once
 from podwright.simulator.world import World
 from support.objects.builders import in_group, make_pod
 
@@ -21,8 +21,8 @@ POD_GONE = ClusterEvent(ASSIGNED_POD, Action.DELETE)
 
 
 def rejected_by(queue):
-    """The sum of the parts that the queue counts."""
-    return sum(queue.rejected_by(), Counter())
+    """How many waiting pods each plugin rejected."""
+    return at_once(queue.rejected_by())
 
 
 @cache

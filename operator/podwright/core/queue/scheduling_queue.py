@@ -13,7 +13,7 @@ KEP-4247, kube-scheduler's documentation of backoff.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from podwright.core.framework.cluster_events import ANY, ASSIGNED_POD, Action, ClusterEvent
@@ -398,12 +398,11 @@ class SchedulingQueue:
         """Retries every rejected pod: the plugins that rejected them may no longer apply."""
         self.move(EVERYTHING_CHANGED)
 
-    def reconsider_moved(self, namespaces: Collection[str] | None = None) -> Iterator[None]:
+    def reconsider_moved(self, namespaces: Collection[str] | None = None) -> Generator[None, None, None]:
         """Retries the pods whose queueing hints have changed since they began to wait, because another policy decides
         now.
 
-        `namespaces`: of their pods; None: of all. An iterator with a step for each pod, between which anything may
-        happen.
+        `namespaces`: of their pods; None: of all. Yields after each pod; anything may happen then.
         """
         self._record(EVERYTHING_CHANGED, None, None)
         occurrence = Occurrence(EVERYTHING_CHANGED, None, None)
@@ -422,11 +421,9 @@ class SchedulingQueue:
             Place.GATED.value: self._waiting.gated,
         }
 
-    def rejected_by(self) -> Iterator[Counter[tuple[str, str]]]:
-        """How many waiting pods each plugin rejected in their last attempt, or gates, by (plugin, scheduler name).
-
-        The sum of the counters is the answer. Each counts some of the pods, and the queue may change between two of
-        them.
+    def rejected_by(self) -> Generator[None, None, Counter[tuple[str, str]]]:
+        """Returns how many waiting pods each plugin rejected in their last attempt, or gates, by (plugin, scheduler
+        name). Yields between steps, in which the queue may change.
         """
         return counts_of_rejections(self._pods)
 

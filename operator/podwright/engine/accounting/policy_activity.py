@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final
 
 from podwright.core.queue import SchedulingQueue
 from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.metrics.policies import POLICY_DECISIONS, POLICY_ERRORS
+from podwright.engine.process.steps import Steps
 
 FAULTS: Final = 5
 """How many faults of a policy are remembered."""
@@ -89,15 +90,13 @@ class Activities:
                 self._metrics.counter(counter).keep_only("policy", self._known.keys())
 
 
-def pending_by_policy(queue: SchedulingQueue) -> Iterator[Counter[tuple[str]]]:
-    """How many pending pods were under each policy in their last attempt. Computed in parts, between which the queue
-    may change.
-    """
-    uids = queue.uids()
+def pending_by_policy(queue: SchedulingQueue) -> Steps[Counter[tuple[str]]]:
+    """Counts the pending pods that were under each policy in their last attempt. The queue may change between steps."""
+    uids, total = queue.uids(), Counter[tuple[str]]()
     for start in range(0, len(uids), PODS_AT_ONCE):
-        part: Counter[tuple[str]] = Counter()
         for uid in uids[start : start + PODS_AT_ONCE]:
             queued = queue.get(uid)
             if queued is not None and queued.policy:
-                part[(queued.policy.rpartition("@")[0],)] += 1
-        yield part
+                total[(queued.policy.rpartition("@")[0],)] += 1
+        yield
+    return total

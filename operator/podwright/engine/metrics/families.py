@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
@@ -19,16 +19,15 @@ from typing import Any, Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from podwright.core.objects.compaction import shrink
+from podwright.engine.process.steps import Steps, at_once
 
 PROFILE: Final = "profile"
 """The label with the scheduler name."""
 MOST_PROFILES: Final = 32
 """How many scheduler names have series of their own. Each may have 70 and more."""
 OTHER_PROFILES: Final = "other"
-Read = Callable[[], Mapping[Any, float]]
-"""Computes a gauge: its numbers by tuples of label values."""
-ReadParts = Callable[[], Iterator[Mapping[Any, float]]]
-"""Computes a gauge in parts, whose numbers are added up. Other work may be done between two parts."""
+Read = Callable[[], Mapping[Any, float] | Steps[Mapping[Any, float]]]
+"""Computes a gauge: its numbers by tuples of label values. In steps if that takes long."""
 Snapshot = Callable[[], Iterable[Metric]]
 """Makes the samples from a copy of the numbers. That takes longer than the copy, and may run in another thread."""
 
@@ -219,32 +218,26 @@ class HistogramFamily:
 
 
 class GaugeFamily:
-    """The series of one gauge, empty until `computed_by` or `computed_in_parts` says how to compute them."""
+    """The series of one gauge, empty until `computed_by` says how to compute them."""
 
     def __init__(self, declaration: Gauge, profiles: Profiles | None = None) -> None:
         self._declaration = declaration
         self._profiles = Profiles() if profiles is None else profiles
-        self._read: ReadParts = lambda: iter(())
-        self.in_parts = False
+        self._read: Read = dict
 
     def computed_by(self, read: Read) -> None:
-        self._read, self.in_parts = lambda: iter((read(),)), False
-
-    def computed_in_parts(self, read: ReadParts) -> None:
-        self._read, self.in_parts = read, True
+        self._read = read
 
     def snapshot(self) -> Snapshot:
-        *_, (snapshot,) = self.snapshot_in_parts()
-        return snapshot
+        return at_once(self.snapshot_in_steps())
 
-    def snapshot_in_parts(self) -> Iterator[Sequence[Snapshot]]:
-        """The snapshot in the last step, and nothing in those before."""
+    def snapshot_in_steps(self) -> Steps[Snapshot]:
+        read = self._read()
+        found: Mapping[Any, float] = (yield from read) if isinstance(read, Generator) else read
         numbers: dict[tuple[str, ...], float] = {}
-        for part in self._read():
-            for given, number in part.items():
-                labels = self._profiles.bounded(self._declaration.labels, given)
-                numbers[labels] = numbers.get(labels, 0) + number
-            yield ()
+        for given, number in found.items():
+            labels = self._profiles.bounded(self._declaration.labels, given)
+            numbers[labels] = numbers.get(labels, 0) + number
 
         def collect() -> Iterable[Metric]:
             declared = self._declaration
@@ -254,7 +247,7 @@ class GaugeFamily:
                 family.add_metric(labels, number)
             return (family,)
 
-        yield (collect,)
+        return collect
 
 
 def _check(declaration: Counter | Histogram | Gauge, labels: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ and client-go's where these have the metric. docs/metrics.md explains each one. 
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -30,12 +30,12 @@ from podwright.engine.metrics.families import (
     HistogramFamily,
     Profiles,
     Read,
-    ReadParts,
     Snapshot,
     exponential,
 )
 from podwright.engine.metrics.plugin_evaluations import PluginEvaluations
 from podwright.engine.process.memory import memory_in_use
+from podwright.engine.process.steps import Steps
 
 ATTEMPTS_PER_MEASURED: Final = 50
 """One attempt in fifty has its plugins measured. kube-scheduler times the plugins of one attempt in ten, and the points
@@ -351,19 +351,18 @@ class Metrics(Observer):
             for family in families.values():
                 yield from family.snapshot()()
 
-    def snapshots(self) -> Iterator[Sequence[Snapshot]]:
-        """All that `registry` has, in short steps, between which other work may be done.
+    def snapshots(self) -> Steps[Sequence[Snapshot]]:
+        """All that `registry` has.
 
         Only the numbers are copied: another thread may make the metrics of them.
         """
         self._evaluations.fold()
         counted = (family.snapshot() for families in (self._counters, self._histograms) for family in families.values())
-        gauges = self._gauges.values()
-        computed = (gauge.snapshot() for gauge in gauges if not gauge.in_parts)
-        yield [*counted, *computed, *(collector.collect for collector in self._process)]
-        for gauge in gauges:
-            if gauge.in_parts:
-                yield from gauge.snapshot_in_parts()
+        found = [*counted, *(collector.collect for collector in self._process)]
+        for gauge in self._gauges.values():
+            snapshot = yield from gauge.snapshot_in_steps()
+            found.append(snapshot)
+        return found
 
     # From another process
 
@@ -399,10 +398,6 @@ class Metrics(Observer):
     def compute(self, gauge: Gauge, read: Read) -> None:
         """`read` computes the gauge whenever the metrics are scraped."""
         self._gauges[gauge].computed_by(read)
-
-    def compute_in_parts(self, gauge: Gauge, read: ReadParts) -> None:
-        """Like `compute`, for a gauge that takes long."""
-        self._gauges[gauge].computed_in_parts(read)
 
     def counter(self, counter: Counter) -> CounterFamily:
         """For callers that keep a series to save the look-up."""

@@ -9,7 +9,7 @@ in further steps. If one of them cannot be compiled, nothing has changed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from podwright.api.compile import Classes, CompiledPolicy
 from podwright.api.policy_result import problem_of
@@ -17,6 +17,7 @@ from podwright.core.framework.errors import ReportException
 from podwright.core.framework.framework import Framework
 from podwright.core.objects.control_flow import passes_through
 from podwright.engine.policies.active_policies import ActivePolicies
+from podwright.engine.process.steps import Steps
 
 
 class RecompilationError(Exception):
@@ -36,7 +37,7 @@ class Recompilation:
         self._frameworks: dict[CompiledPolicy, Framework] = {}
         self._finished = False
 
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Steps[None]:
         """Compiles one policy in each step. Raises RecompilationError."""
         while todo := [each for each in self._policies.using(self._changed, self._classes) if each not in self._fresh]:
             for policy in todo:

@@ -23,6 +23,7 @@ from podwright.engine.plugin_changes.recompilation import Recompilation, Recompi
 from podwright.engine.plugins.files import PluginDirectories, PluginFilesError, Texts
 from podwright.engine.plugins.loading import LoadedPlugins, load_files
 from podwright.engine.process.side_thread import NoAnswerError, SideThread
+from podwright.engine.process.steps import in_slices
 
 log = logging.getLogger(__name__)
 
@@ -152,12 +153,8 @@ class PluginReload:
             raise RecompilationError(
                 f"plugin {queue_sort} orders the queue: it can only change when the operator restarts"
             )
-        clock = asyncio.get_running_loop().time
         recompilation = Recompilation(engine.policies, classes=loaded.classes, changed=changed)
-        started = clock()
-        for _ in recompilation.steps():
-            await asyncio.sleep(clock() - started)
-            started = clock()
+        await in_slices(recompilation.steps())
         used = {module.name for module in loaded.modules.values()}
         count = recompilation.finish({module.name for module in before.modules.values()} - used)
         self._loaded = loaded

@@ -5,13 +5,10 @@ in slices. Changes during the slices are handled after them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
-from typing import Final
+from collections.abc import Callable, Collection
 
 from podwright.core.queue import SchedulingQueue
-
-SLICE_SECONDS: Final = 0.003
-"""How long pods are compared with the policies before other tasks get a turn."""
+from podwright.engine.process.steps import UNFINISHED, Steps, run_slice
 
 
 class Reconsideration:
@@ -25,8 +22,7 @@ class Reconsideration:
         """The namespaces whose policies have changed since the pods were compared."""
         self._all = False
         """True if the policies of all namespaces have changed."""
-        self._running: Iterator[None] | None = None
-        """The pods that are still to be compared."""
+        self._running: Steps[None] | None = None
 
     def begin(self, namespaces: Collection[str] | None) -> None:
         """Begins after the policies of these namespaces have changed; None: of all."""
@@ -35,19 +31,19 @@ class Reconsideration:
         else:
             self._namespaces.update(namespaces)
         if self._running is None:
-            self._run()
+            self._running = self._steps()
+            self._run(self._running)
 
-    def _run(self) -> None:
-        ends = self._clock() + SLICE_SECONDS
-        while self._running is not None or self._all or self._namespaces:
-            if self._running is None:
-                self._running = self._queue.reconsider_moved(None if self._all else frozenset(self._namespaces))
-                self._all = False
-                self._namespaces.clear()
-            for _ in self._running:
-                if self._clock() >= ends:
-                    self._wake()
-                    asyncio.get_running_loop().call_soon(self._run)
-                    return
+    def _run(self, steps: Steps[None]) -> None:
+        if run_slice(steps, self._clock) is UNFINISHED:
+            asyncio.get_running_loop().call_soon(self._run, steps)
+        else:
             self._running = None
         self._wake()
+
+    def _steps(self) -> Steps[None]:
+        while self._all or self._namespaces:
+            namespaces = None if self._all else frozenset(self._namespaces)
+            self._all = False
+            self._namespaces.clear()
+            yield from self._queue.reconsider_moved(namespaces)

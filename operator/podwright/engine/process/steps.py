@@ -1,10 +1,15 @@
-"""Long work in the loop, done in steps: between two steps, other tasks may run."""
+"""Long work, done in steps: between two steps, other work may be done and everything may change.
+
+A generator does the work, yields between two steps, and returns the result. Each step takes a fraction of a
+millisecond, if it can.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
-from typing import Final, TypeVar
+from collections.abc import Callable, Generator
+from enum import Enum
+from typing import Final, Literal, TypeVar
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
@@ -14,16 +19,44 @@ SLICE_SECONDS: Final = 0.003
 """How long steps run before other tasks do."""
 
 
-async def in_slices(steps: Steps[T]) -> T:
-    """Runs the steps, and returns their result. Other tasks run every few milliseconds."""
-    clock = asyncio.get_running_loop().time
+class _Slice(Enum):
+    UNFINISHED = "unfinished"
+
+
+UNFINISHED: Final = _Slice.UNFINISHED
+
+
+def run_slice(steps: Steps[T], clock: Callable[[], float]) -> T | Literal[_Slice.UNFINISHED]:
+    """Runs steps for SLICE_SECONDS. Returns their result, or UNFINISHED."""
     ends = clock() + SLICE_SECONDS
+    try:
+        next(steps)
+        while clock() < ends:
+            next(steps)
+    except StopIteration as finished:
+        found: T = finished.value
+        return found
+    return UNFINISHED
+
+
+async def in_slices(steps: Steps[T]) -> T:
+    """Runs the steps, and returns their result. Other tasks run every few milliseconds, and after a step that took
+    longer than a slice, as long as that.
+    """
+    clock = asyncio.get_running_loop().time
+    while True:
+        started = clock()
+        if (found := run_slice(steps, clock)) is not UNFINISHED:
+            return found
+        took = clock() - started
+        await asyncio.sleep(took if took > 2 * SLICE_SECONDS else 0)
+
+
+def at_once(steps: Steps[T]) -> T:
+    """Runs the steps without a pause, and returns their result."""
     while True:
         try:
             next(steps)
         except StopIteration as finished:
             found: T = finished.value
             return found
-        if clock() >= ends:
-            await asyncio.sleep(0)
-            ends = clock() + SLICE_SECONDS

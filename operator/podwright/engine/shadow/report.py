@@ -4,9 +4,10 @@ are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from podwright.engine.process.steps import Steps
 from podwright.engine.shadow.comparison import Comparison
 from podwright.engine.shadow.shadow import Shadow
 from podwright.engine.shadow.tally import Disagreement, Skip, Tally
@@ -16,26 +17,21 @@ from podwright.engine.shadow.worlds import Worlds
 Report = dict[str, Any]
 
 
-def reports(shadow: Shadow, name: str = "") -> Iterator[Report | None]:
-    """Yields None between steps, and the answer at the end. `name`: of one policy, "" for all; the answer is empty if
-    it is not in shadow mode.
+def reports(shadow: Shadow, name: str = "") -> Steps[Report]:
+    """Reports on the policies in shadow mode. `name`: of one policy, "" for all; the answer is empty if it is not in
+    shadow mode.
 
     An instance that does not decide, because another one leads, says so (`standby`).
     """
     if not shadow.deciding:
-        yield {"policies": [], "waiting": 0, "standby": True}
-        return
-    unplaced: dict[tuple[str, str], int] = {}
-    for part in shadow.unplaced.counts():
-        for key, count in part.items():
-            unplaced[key] = unplaced.get(key, 0) + count
-        yield None
+        return {"policies": [], "waiting": 0, "standby": True}
+    unplaced = yield from shadow.unplaced.counts()
     found: list[Report] = []
     for tally in shadow.tallies:
         if name in ("", tally.name):
             found.append({**_report(tally, unplaced), "world": _world(shadow.worlds, tally)})
-            yield None
-    yield {"policies": found, "waiting": shadow.waiting} if found or not name else {}
+            yield
+    return {"policies": found, "waiting": shadow.waiting} if found or not name else {}
 
 
 def _report(tally: Tally, unplaced: Mapping[tuple[str, str], int]) -> Report:

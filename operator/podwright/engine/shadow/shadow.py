@@ -72,7 +72,7 @@ class Shadow:
         self._job: _Job | None = None
         self._listeners: list[Callable[[], None]] = []
         metrics.compute(SHADOW_WAITING, lambda: {(): len(self._waiting)})
-        metrics.compute_in_parts(SHADOW_UNPLACED, self.unplaced.counts)
+        metrics.compute(SHADOW_UNPLACED, self.unplaced.counts)
         metrics.compute(SHADOW_UTILIZATION, self.worlds.ratios)
         metrics.compute(SHADOW_NODES_IN_USE, self.worlds.nodes_in_use)
 

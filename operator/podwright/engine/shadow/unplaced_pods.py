@@ -6,11 +6,12 @@ choice.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from podwright.core.framework.framework import Framework
 from podwright.core.objects.pod import PodInfo
+from podwright.engine.process.steps import Steps
 from podwright.engine.shadow.answers import ShadowAnswers
 from podwright.engine.shadow.awaited_claims import AwaitedClaims
 from podwright.engine.shadow.comparison import Comparison, Outcome, Outlook, compare_unplaced
@@ -99,19 +100,20 @@ class UnplacedPods:
             seen.outlooks = {number: each for number, each in seen.outlooks.items() if number in numbers}
             seen.fits = {number: each for number, each in seen.fits.items() if number in numbers}
 
-    def counts(self) -> Iterator[Counter[tuple[str, str]]]:
-        """How many pods wait that the other scheduler cannot place, by policy and whether the policy would place them;
-        in parts.
+    def counts(self) -> Steps[Counter[tuple[str, str]]]:
+        """Counts the waiting pods that the other scheduler cannot place, by policy and whether the policy would place
+        them.
         """
+        total = Counter[tuple[str, str]]()
         uids, names = self._pods.uids, {tally.number: tally.name for tally in self._tallies}
         for start in range(0, len(uids), PODS_AT_ONCE):
-            part: Counter[tuple[str, str]] = Counter()
             for uid in uids[start : start + PODS_AT_ONCE]:
                 watched = self._pods.get(uid)
                 for number, fits in watched.seen.fits.items() if watched is not None else ():
                     if number in names:
-                        part[names[number], "fits" if fits else "waits"] += 1
-            yield part
+                        total[names[number], "fits" if fits else "waits"] += 1
+            yield
+        return total
 
 
 def is_decided_early(pod: PodInfo, framework: Framework) -> bool:

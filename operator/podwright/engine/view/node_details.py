@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.objects.resources import CPU, MEMORY, PODS
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
+from podwright.engine.process.steps import Steps
 from podwright.engine.view.nodes import CORDONED, MOST_RESOURCES, NAMES_OF_A_NODE, NOT_READY, TERMINATING, flags_of
 
 MOST_PODS: Final = 200
@@ -24,14 +25,11 @@ _STATES: Final = ((NOT_READY, "not ready"), (CORDONED, "cordoned"), (TERMINATING
 Answer = dict[str, Any]
 
 
-def about_node(cache: Cache, name: str, shows: Callable[[str], bool]) -> Iterator[Answer | None]:
-    """Yields None between steps, and the answer at the end: empty if there is no such node. `shows`: whether the pods
-    of a namespace are named.
-    """
+def about_node(cache: Cache, name: str, shows: Callable[[str], bool]) -> Steps[Answer]:
+    """Answers what fills a node; empty if there is no such node. `shows`: whether the pods of a namespace are named."""
     info = cache.present(name)
     if info is None:
-        yield {}
-        return
+        return {}
     pods = [*info.pods.values()]
     heap: list[tuple[float, int, PodInfo]] = []
     for number, pod in enumerate(pods, start=1):
@@ -42,14 +40,13 @@ def about_node(cache: Cache, name: str, shows: Callable[[str], bool]) -> Iterato
             else:
                 heapq.heappushpop(heap, item)
         if number % PODS_A_STEP == 0:
-            yield None
+            yield
     info = cache.present(name)
     if info is None:
-        yield {}
-        return
+        return {}
     node = info.present
     flags = flags_of(node)
-    yield {
+    return {
         "node": name,
         "states": [text for flag, text in _STATES if flags & flag],
         "taints": [f"{taint.key}={taint.value}:{taint.effect}" for taint in node.taints[:MOST_TAINTS]],

@@ -7,7 +7,7 @@ What its pods request is apart, because it changes all the time. What is given o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -16,6 +16,7 @@ from podwright.core.objects.node import Node
 from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.objects.resources import CPU, MEMORY, PODS
 from podwright.core.state.cache import Cache
+from podwright.engine.process.steps import Steps
 
 MOST_RESOURCES: Final = 12
 """How many resources are shown: CPU, memory and pods, then those that most nodes have."""
@@ -80,8 +81,8 @@ class _Reading:
     further_resources: bool = False
 
 
-def node_changes(cache: Cache, since: Position | None) -> Iterator[NodeChanges | None]:
-    """Yields None between steps, and the changes at the end. `since`: None for all nodes.
+def node_changes(cache: Cache, since: Position | None) -> Steps[NodeChanges]:
+    """Reads what has changed. `since`: None for all nodes.
 
     The cache may change between two steps. Such a change is given out now or the next time, or both.
     """
@@ -93,14 +94,13 @@ def node_changes(cache: Cache, since: Position | None) -> Iterator[NodeChanges |
         resources = yield from _resources(cache)
         reading = _Reading(resources)
         yield from _read(cache, reading, range(table.size), ())
-        yield NodeChanges(
+        return NodeChanges(
             Position(static_seq, usage_seq, resources), complete=True, rows=reading.rows, usage=reading.usage
         )
-        return
     reading = _Reading(since.resources)
     nodes = dict.fromkeys(static)
     yield from _read(cache, reading, [*nodes], [slot for slot in dict.fromkeys(usage) if slot not in nodes])
-    yield NodeChanges(
+    return NodeChanges(
         Position(static_seq, usage_seq, since.resources),
         complete=False,
         rows=reading.rows,
@@ -109,7 +109,7 @@ def node_changes(cache: Cache, since: Position | None) -> Iterator[NodeChanges |
     )
 
 
-def _resources(cache: Cache) -> Generator[None, None, tuple[str, ...]]:
+def _resources(cache: Cache) -> Steps[tuple[str, ...]]:
     """The resources that are shown. The first three always are."""
     first = (CPU, MEMORY, PODS)
     counts = Counter[str]()
@@ -124,7 +124,7 @@ def _resources(cache: Cache) -> Generator[None, None, tuple[str, ...]]:
     return (*first, *others[: MOST_RESOURCES - len(first)])
 
 
-def _read(cache: Cache, reading: _Reading, nodes: Sequence[int], usage: Sequence[int]) -> Iterator[None]:
+def _read(cache: Cache, reading: _Reading, nodes: Sequence[int], usage: Sequence[int]) -> Steps[None]:
     """Reads the slots of `nodes` with what their pods request, then only that of the slots in `usage`."""
     for start in range(0, len(nodes), NODES_A_STEP):
         for slot in nodes[start : start + NODES_A_STEP]:

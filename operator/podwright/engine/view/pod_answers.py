@@ -7,7 +7,7 @@ hypothesis is tried here: `podwright explain` does that in the process of the pe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from podwright.core.objects.pod import PodInfo, body_of
@@ -17,6 +17,7 @@ from podwright.core.queue.scheduling_queue import FLUSH_INTERVAL
 from podwright.core.state.cache import Cache
 from podwright.engine.decisions.recent_decisions import LONGEST, RecentDecision, RecentDecisions
 from podwright.engine.policies.active_policies import ActivePolicies
+from podwright.engine.process.steps import Steps
 
 PODS_A_STEP: Final = 1000
 Answer = dict[str, Any]
@@ -44,8 +45,8 @@ class PodAnswers:
         self._clock = clock
         self._waits = waits
 
-    def about(self, namespace: str, name: str) -> Iterator[Answer | None]:
-        """Yields None between steps, and the answer at the end: empty if nothing is known of the pod."""
+    def about(self, namespace: str, name: str) -> Steps[Answer]:
+        """Answers what is known of the pod; empty if nothing is."""
         key = f"{namespace}/{name}"
         queued = None
         for number, uid in enumerate(self._queue.uids(), start=1):
@@ -54,7 +55,7 @@ class PodAnswers:
                 queued = found
                 break
             if number % PODS_A_STEP == 0:
-                yield None
+                yield
         decisions = [_decision(each, namespace) for each in self._decisions.of(key)]
         answer: Answer = {}
         if queued is not None:
@@ -64,9 +65,9 @@ class PodAnswers:
             decisions = _written(queued)  # newer decisions about other pods have displaced those about this one
         if decisions:
             answer["decisions"] = decisions
-        yield {"pod": key, **answer} if answer else {}
+        return {"pod": key, **answer} if answer else {}
 
-    def _ahead_of(self, queued: QueuedPod) -> Generator[None, None, int]:
+    def _ahead_of(self, queued: QueuedPod) -> Steps[int]:
         """Counts the active pods that sort before this one, step by step."""
         rank, ahead = self._policies.sort_key(queued.pod, queued.timestamp), 0
         for number, other in enumerate(self._queue.active(), start=1):

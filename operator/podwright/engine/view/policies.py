@@ -5,13 +5,13 @@ Every viewer sees SchedulerPolicies. Only viewers who may see the pods of its na
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from podwright.api.compile import CompiledPolicy
 from podwright.api.policy_result import ApplyResult
 from podwright.engine.policies.active_policies import ActivePolicies
+from podwright.engine.process.steps import Steps
 
 MOST_POLICIES: Final = 200
 POLICIES_A_STEP: Final = 50
@@ -48,8 +48,8 @@ class PolicyRows:
     count: int
 
 
-def policy_rows(policies: ActivePolicies) -> Iterator[PolicyRows | None]:
-    """Yields None between steps, and the answer at the end."""
+def policy_rows(policies: ActivePolicies) -> Steps[PolicyRows]:
+    """Reads the states of all policies."""
     known = policies.policy_set
     built_in = [_built_in(policies, compiled) for compiled in known.built_in]
     names = [*sorted(known.keys()), *sorted(known.local.keys())]
@@ -59,9 +59,9 @@ def policy_rows(policies: ActivePolicies) -> Iterator[PolicyRows | None]:
         if result is not None:
             rows.append(_row(policies, name, result))
         if number % POLICIES_A_STEP == 0:
-            yield None
+            yield
     rows.sort(key=lambda row: (-(row.precedence or 0), row.namespace, row.name))
-    yield PolicyRows((*rows, *built_in), len(names) + len(built_in))
+    return PolicyRows((*rows, *built_in), len(names) + len(built_in))
 
 
 def about_policy(policies: ActivePolicies, key: str, *, faults: bool) -> Answer:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Final
 
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.state.cache import Cache
+from podwright.engine.process.steps import Steps
 from podwright.engine.view.waiting import PendingPod
 
 MOST_FOUND: Final = 50
@@ -19,10 +20,8 @@ PODS_A_STEP: Final = 500
 Answer = dict[str, Any]
 
 
-def search(
-    cache: Cache, pods: Iterable[PendingPod | None], text: str, shows: Callable[[str], bool]
-) -> Iterator[Answer | None]:
-    """Yields None between steps, and the answer at the end. `pods`: those that wait, None where one has gone. `text`: a
+def search(cache: Cache, pods: Iterable[PendingPod | None], text: str, shows: Callable[[str], bool]) -> Steps[Answer]:
+    """Finds pods and pod groups. `pods`: those that wait, None where one has gone. `text`: a
     part of a name, or of `namespace/name`, in lower case. `shows`: whether the pods of a namespace are named.
     """
     found: list[Answer] = []
@@ -32,7 +31,7 @@ def search(
         if len(found) >= MOST_FOUND:
             break
         if number % PODS_A_STEP == 0:
-            yield None
+            yield
     number = 0
     for node_name in [*cache.nodes]:
         info = cache.nodes.get(node_name)
@@ -43,9 +42,9 @@ def search(
         number += len(placed)
         if number >= PODS_A_STEP:
             number = 0
-            yield None
+            yield
     groups = (group for group in [*cache.groups.all()] if shows(group.namespace) and text in group.label)
-    yield {"pods": found, "groups": [_group(cache, group) for group in islice(groups, MOST_FOUND)]}
+    return {"pods": found, "groups": [_group(cache, group) for group in islice(groups, MOST_FOUND)]}
 
 
 def _group(cache: Cache, group: PodGroup) -> Answer:

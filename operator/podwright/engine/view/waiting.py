@@ -14,6 +14,7 @@ from typing import Final
 
 from podwright.core.queue import QueuedPod, SchedulingQueue
 from podwright.core.queue.queued_pod import Place
+from podwright.engine.process.steps import Steps
 
 ALL: Final = ""
 """The sight of those who may see the pods of all namespaces."""
@@ -52,8 +53,8 @@ class Waiting:
     oldest: Mapping[str, Sequence[PendingPod]]
 
 
-def waiting_pods(pods: Iterable[PendingPod | None], now: float, sights: Collection[str]) -> Iterator[Waiting | None]:
-    """Yields None between steps, and the answer at the end. `now`: of the same clock as the pods' times. `pods`: None
+def waiting_pods(pods: Iterable[PendingPod | None], now: float, sights: Collection[str]) -> Steps[Waiting]:
+    """Counts the waiting pods by age, and finds the oldest ones. `now`: of the same clock as the pods' times. `pods`: None
     where a pod has gone.
     """
     counts = {place: [0] * (len(AGES) + 1) for place in PLACES}
@@ -67,13 +68,13 @@ def waiting_pods(pods: Iterable[PendingPod | None], now: float, sights: Collecti
             if pod.namespace in sights:
                 _keep_oldest(heaps.setdefault((pod.namespace, pod.place), []), pod, number)
         if number % PODS_A_STEP == 0:
-            yield None
+            yield
     oldest: dict[str, list[PendingPod]] = {sight: [] for sight in sights}
     for place in PLACES:
         for sight in sights:
             found = sorted(heaps.get((sight, place), ()), reverse=True)
             oldest[sight] += [pod for _, _, pod in found]
-    yield Waiting(counts, oldest)
+    return Waiting(counts, oldest)
 
 
 def _keep_oldest(heap: list[tuple[float, int, PendingPod]], pod: PendingPod, number: int) -> None:

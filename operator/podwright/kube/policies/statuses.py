@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
@@ -20,6 +19,7 @@ from podwright.api.policy_status import COUNTS, Work, basis_of, status_of
 from podwright.core.framework.interface import ClusterError
 from podwright.engine.accounting.policy_activity import pending_by_policy
 from podwright.engine.engine import Engine
+from podwright.engine.process.steps import in_slices
 from podwright.kube.client.errors import is_not_found
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import JSON_PATCH
@@ -112,15 +112,8 @@ class PolicyStatuses:
             refresh = clock() >= self._refresh_at
             if refresh:
                 self._refresh_at = clock() + REFRESH_SECONDS
-                self._pending = await self._count_pending()
+                self._pending = await in_slices(pending_by_policy(self._engine.queue))
             await self._write_statuses(clock, refresh=refresh)
-
-    async def _count_pending(self) -> Mapping[tuple[str], int]:
-        total: Counter[tuple[str]] = Counter()
-        for part in pending_by_policy(self._engine.queue):
-            total.update(part)
-            await asyncio.sleep(0)
-        return total
 
     async def _write_statuses(self, clock: Callable[[], float], *, refresh: bool) -> None:
         """Writes the statuses that have changed, except those that have to wait. `refresh`: also if only counts have

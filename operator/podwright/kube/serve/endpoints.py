@@ -19,7 +19,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +30,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from podwright.engine.log_fields import V6
 from podwright.engine.metrics.families import Snapshot
+from podwright.engine.process.steps import Steps
 from podwright.kube.serve.answers import pod_resources
 from podwright.kube.serve.answers.checks import PING, Problems, Report, report, report_one
 from podwright.kube.serve.answers.explanations import PATH, AnswersAboutPod, Explanations
@@ -65,10 +66,8 @@ class Content:
 
     checks: Callable[[], Problems]
     """The named checks of /readyz."""
-    metrics: Callable[[], Iterator[Sequence[Snapshot]]]
-    """Snapshots of all metrics, in short steps. Each step runs in the scheduler's thread; the snapshots are called in
-    the server's.
-    """
+    metrics: Callable[[], Steps[Sequence[Snapshot]]]
+    """Snapshots of all metrics, which are called in the server's thread."""
     pods: pod_resources.Pods
     """The pods for /metrics/resources."""
     configuration: Callable[[], Callable[[], Mapping[str, Any]]]
@@ -167,11 +166,9 @@ class Endpoints:
             self._long_answers -= 1
 
     async def _render_metrics(self) -> AsyncIterator[bytes]:
-        steps = await self._loop.call(self._content.metrics, CONTENT_SECONDS)
-        while (snapshots := await self._loop.call(lambda: next(steps, None), CONTENT_SECONDS)) is not None:
-            for snapshot in snapshots:
-                yield generate_latest(_Registry(snapshot))
-                await asyncio.sleep(0)  # probes are answered in between
+        for snapshot in await self._loop.compute(self._content.metrics, CONTENT_SECONDS):
+            yield generate_latest(_Registry(snapshot))
+            await asyncio.sleep(0)  # probes are answered in between
 
     async def _render_resources(self) -> AsyncIterator[bytes]:
         pages = pod_resources.pages(self._content.pods)

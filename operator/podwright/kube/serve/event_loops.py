@@ -14,6 +14,8 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from podwright.engine.process.steps import Steps, in_slices
+
 T = TypeVar("T")
 
 BEAT_SECONDS: Final = 1.0
@@ -103,6 +105,10 @@ class SchedulerLoop:
         self._soon(start)
         async with asyncio.timeout(seconds):
             return await asyncio.wrap_future(result)
+
+    async def compute(self, begin: Callable[[], Steps[T]], seconds: float) -> T:
+        """Like `call`, for work in steps."""
+        return await self.run(lambda: in_slices(begin()), seconds)
 
     def _soon(self, function: Callable[[], None]) -> None:
         """Raises TimeoutError if the loop has ended."""

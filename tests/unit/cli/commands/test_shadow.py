@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from podwright.cli.commands import shadow as command
 from podwright.cli.main import main
+from podwright.engine.process.steps import at_once
 from podwright.engine.shadow.report import reports
 from podwright.simulator.operator_client import OperatorError
 from support.engine.kit import deciding, settle
@@ -112,7 +113,7 @@ def test_a_policy_that_is_not_in_shadow_mode_is_an_error(run):
 
 
 def test_an_instance_that_stands_by_says_so(monkeypatch):
-    (answer,) = reports(ShadowRig().engine.shadow)
+    answer = at_once(reports(ShadowRig().engine.shadow))
     monkeypatch.setattr(command, "ask", lambda *_args, **_options: answer)
     result = CliRunner().invoke(main, ["shadow", "report", OPERATOR])
     assert result.output == "This instance stands by, or has just started: ask the one that leads.\n"

@@ -9,6 +9,7 @@ from podwright.core.objects.pod import parse_pod
 from podwright.core.queue import Waits, hinting, in_flight
 from support.objects.builders import make_pod
 from support.queue.kit import NODE_ADDED, POD_GONE, Harness, rejected_by
+from support.steps import run_steps
 
 
 @pytest.fixture
@@ -392,15 +393,15 @@ def test_hints_of_a_deleted_policy_are_released(h):
     assert reference() is None
 
 
-def test_rejections_are_counted_in_parts_while_pods_come_and_go(monkeypatch):
-    monkeypatch.setattr("podwright.core.queue.rejections.PODS_PER_PART", 2)
+def test_rejections_are_counted_in_steps_while_pods_come_and_go(monkeypatch):
+    monkeypatch.setattr("podwright.core.queue.rejections.PODS_A_STEP", 2)
     h = Harness()
     for number in range(5):
         h.rejected(f"p{number}", "Fit")
-    parts = h.queue.rejected_by()
-    assert next(parts) == {("Fit", "default-scheduler"): 2}
+    steps = h.queue.rejected_by()
+    next(steps)
     for name in ("p2", "p4"):
         h.queue.delete(next(uid for uid in h.queue.uids() if h.queue.get(uid).pod.name == name))
     h.rejected("p5", "Fit")
-    assert list(parts) == [{("Fit", "default-scheduler"): 1}, {}]
+    assert run_steps(steps) == ({("Fit", "default-scheduler"): 3}, 2)
     assert rejected_by(h.queue) == {("Fit", "default-scheduler"): 4}

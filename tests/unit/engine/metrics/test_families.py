@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
 from podwright.engine.metrics import families
+from support.steps import run_steps
 
 
 def exposition(registry):
@@ -126,12 +127,18 @@ def test_series_of_profiles_that_are_gone_are_dropped():
     assert sum(len(each.samples) for each in other.snapshot()()) == 100
 
 
-def test_a_gauge_that_is_computed_in_parts_is_their_sum():
+def test_a_gauge_may_be_computed_in_steps():
     gauge = families.GaugeFamily(families.Gauge("waiting", "What waits.", ("by",)))
-    gauge.computed_in_parts(lambda: iter([{("a",): 1, ("zero",): 0}, {}, {("a",): 2, ("b",): 5}]))
-    steps = list(gauge.snapshot_in_parts())
-    assert [len(step) for step in steps] == [0, 0, 0, 1]
-    for snapshot in (steps[-1][0], gauge.snapshot()):
+
+    def read():
+        yield
+        yield
+        return {("a",): 3, ("zero",): 0, ("b",): 5}
+
+    gauge.computed_by(read)
+    found, steps = run_steps(gauge.snapshot_in_steps())
+    assert steps == 2
+    for snapshot in (found, gauge.snapshot()):
         (family,) = snapshot()
         assert {sample.labels["by"]: sample.value for sample in family.samples} == {"a": 3, "zero": 0, "b": 5}
 

@@ -5,15 +5,15 @@ import orjson
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.state.cache import Cache
+from podwright.engine.process.steps import at_once
 from podwright.engine.view import node_details
 from podwright.engine.view.node_details import about_node
 from support.objects.builders import make_node, make_pod
+from support.steps import run_steps
 
 
 def about(cache, name="a", shows=lambda _namespace: True):
-    *steps, found = about_node(cache, name, shows)
-    assert all(step is None for step in steps)
-    return found
+    return at_once(about_node(cache, name, shows))
 
 
 def filled(*cpus, namespace="default"):
@@ -41,8 +41,8 @@ def test_few_of_many_pods_are_listed(monkeypatch):
     monkeypatch.setattr(node_details, "MOST_PODS", 2)
     monkeypatch.setattr(node_details, "PODS_A_STEP", 2)
     cache = filled("1", "3", "2", "4", "1")
-    assert len([*about_node(cache, "a", lambda _namespace: True)]) == 3
-    found = about(cache)
+    found, steps = run_steps(about_node(cache, "a", lambda _namespace: True))
+    assert steps == 2
     assert ([pod["name"] for pod in found["pods"]], found["unlisted"]) == (["p3", "p1"], 3)
 
 
@@ -56,7 +56,7 @@ def test_a_node_that_goes_in_between_has_no_answer(monkeypatch):
     steps = about_node(cache, "a", lambda _namespace: True)
     next(steps)
     cache.remove_node("a")
-    assert [*steps] == [{}]
+    assert at_once(steps) == {}
 
 
 def test_sums_that_are_larger_than_integers_of_json_can_be_sent():

@@ -5,9 +5,11 @@ import pytest
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.state.cache import Cache
+from podwright.engine.process.steps import at_once
 from podwright.engine.view import nodes as view
 from podwright.engine.view.nodes import CORDONED, NOT_READY, TAINTED, node_changes
 from support.objects.builders import make_node, make_pod
+from support.steps import run_steps
 
 
 def node(*arguments, **options):
@@ -16,12 +18,6 @@ def node(*arguments, **options):
 
 def pod(*arguments, **options):
     return parse_pod(make_pod(*arguments, **options))
-
-
-def last(steps):
-    *waiting, found = steps
-    assert all(step is None for step in waiting)
-    return found
 
 
 def cache_of(*names, **options):
@@ -39,7 +35,7 @@ def test_all_nodes_come_first_with_what_their_pods_request():
         allocatable={"cpu": "4", "memory": "1", "pods": "10"},
     )
     cache.assume(pod("p", requests={"cpu": "1"}), "b")
-    found = last(node_changes(cache, None))
+    found = at_once(node_changes(cache, None))
     assert found.complete
     assert found.position.resources == ("cpu", "memory", "pods")
     assert [(row.slot, row.name, row.zone, row.rack, row.allocatable) for row in found.rows] == [
@@ -51,39 +47,39 @@ def test_all_nodes_come_first_with_what_their_pods_request():
 
 def test_then_only_what_has_changed():
     cache = cache_of("a", "b", "c")
-    position = last(node_changes(cache, None)).position
+    position = at_once(node_changes(cache, None)).position
     cache.assume(pod("p", requests={"cpu": "1"}), "b")
     cache.set_node(node("c", unschedulable=True))
-    found = last(node_changes(cache, position))
+    found = at_once(node_changes(cache, position))
     assert not found.complete
     assert [(row.name, row.flags) for row in found.rows] == [("c", CORDONED)]
     assert [slot for slot, _ in found.usage] == [2, 1]
-    assert last(node_changes(cache, found.position)).rows == []
+    assert at_once(node_changes(cache, found.position)).rows == []
 
 
 def test_a_node_that_is_gone_leaves_a_hole():
     cache = cache_of("a", "b")
-    position = last(node_changes(cache, None)).position
+    position = at_once(node_changes(cache, None)).position
     cache.remove_node("a")
-    found = last(node_changes(cache, position))
+    found = at_once(node_changes(cache, position))
     assert [(row.slot, row.name) for row in found.rows] == [(0, "")]
     assert found.usage == []
 
 
 def test_a_reader_that_has_not_read_for_long_gets_all_nodes():
     cache = cache_of("a")
-    position = last(node_changes(cache, None)).position
+    position = at_once(node_changes(cache, None)).position
     for number in range(10_000):
         cache.set_node(node("a", labels={"n": str(number)}))
-    assert last(node_changes(cache, position)).complete
+    assert at_once(node_changes(cache, position)).complete
 
 
 def test_each_step_reads_few_nodes(monkeypatch):
     monkeypatch.setattr(view, "NODES_A_STEP", 10)
     cache = cache_of(*(f"n{number}" for number in range(95)))
-    steps = [*node_changes(cache, None)]
-    assert len(steps) == 21  # ten for the resources, ten for the rows, and the answer
-    assert len(steps[-1].rows) == 95
+    found, steps = run_steps(node_changes(cache, None))
+    assert steps == 20  # ten for the resources, and ten for the rows
+    assert len(found.rows) == 95
 
 
 def test_nodes_may_come_and_go_between_two_steps(monkeypatch):
@@ -94,15 +90,15 @@ def test_nodes_may_come_and_go_between_two_steps(monkeypatch):
     cache.remove_node("b")
     cache.set_node(node("d"))
     cache.set_node(node("e"))
-    found = last(steps)
+    found = at_once(steps)
     assert [row.name for row in found.rows] == ["a", "d", "c", "e"]
-    assert [row.name for row in last(node_changes(cache, found.position)).rows] == ["d", "e"]
+    assert [row.name for row in at_once(node_changes(cache, found.position)).rows] == ["d", "e"]
 
 
 def test_the_resources_that_most_nodes_have_are_shown():
     cache = cache_of("a", "b", allocatable={"cpu": "1", "example.com/common": "2", "hugepages-2Mi": "0"})
     cache.set_node(node("c", allocatable={f"example.com/x{number}": "1" for number in range(20)}))
-    position = last(node_changes(cache, None)).position
+    position = at_once(node_changes(cache, None)).position
     assert position.resources[:5] == ("cpu", "memory", "pods", "example.com/common", "example.com/x0")
     assert len(position.resources) == view.MOST_RESOURCES
 
@@ -111,15 +107,15 @@ def test_a_node_with_thousands_of_resources_costs_no_more_than_others():
     cache = cache_of("a", allocatable={f"example.com/x{number}": "1" for number in range(5000)})
     for number in range(30):
         cache.set_node(node(f"b{number}", allocatable={f"example.com/{number}-{each}": "1" for each in range(100)}))
-    found = last(node_changes(cache, None))
+    found = at_once(node_changes(cache, None))
     assert all(len(row.allocatable) == view.MOST_RESOURCES for row in found.rows)
 
 
 def test_a_further_resource_is_noticed():
     cache = cache_of("a")
-    position = last(node_changes(cache, None)).position
+    position = at_once(node_changes(cache, None)).position
     cache.set_node(node("a", allocatable={"cpu": "1", "example.com/gpu": "1"}))
-    assert last(node_changes(cache, position)).further_resources
+    assert at_once(node_changes(cache, position)).further_resources
 
 
 @pytest.mark.parametrize(
@@ -139,7 +135,7 @@ def test_a_further_resource_is_noticed():
     ],
 )
 def test_flags(options, flags):
-    assert last(node_changes(cache_of("a", **options), None)).rows[0].flags == flags
+    assert at_once(node_changes(cache_of("a", **options), None)).rows[0].flags == flags
 
 
 def test_a_node_that_says_that_it_is_not_ready():
@@ -147,4 +143,4 @@ def test_a_node_that_says_that_it_is_not_ready():
     cache.set_node(
         parse_node({"metadata": {"name": "a"}, "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}})
     )
-    assert last(node_changes(cache, None)).rows[0].flags == NOT_READY
+    assert at_once(node_changes(cache, None)).rows[0].flags == NOT_READY

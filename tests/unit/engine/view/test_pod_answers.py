@@ -1,10 +1,12 @@
 """The answers of /debug/explain: the place in the queue and the last decisions, bounded in time and in what they tell."""
 
 from podwright.core.queue import Waits
+from podwright.engine.process.steps import at_once
 from podwright.engine.view import pod_answers
 from podwright.engine.view.pod_answers import PodAnswers
 from support.engine.kit import Rig, deciding, settle
 from support.objects.builders import make_pod
+from support.steps import run_steps
 
 
 def answers_of(rig):
@@ -20,9 +22,7 @@ def answers_of(rig):
 
 
 def about(rig, name, namespace="default"):
-    *steps, answer = answers_of(rig).about(namespace, name)
-    assert all(step is None for step in steps)
-    return answer
+    return at_once(answers_of(rig).about(namespace, name))
 
 
 def test_an_unknown_pod_has_no_answer():
@@ -104,9 +104,9 @@ def test_a_step_looks_at_a_bounded_number_of_pods(monkeypatch):
     for number in range(95):
         rig.pod(f"p{number}", priority=10)
     rig.pod("web")
-    steps = list(answers_of(rig).about("default", "web"))
-    assert len(steps) == 1 + 9 + 9
-    assert steps[-1]["queue"]["ahead"] == 95
+    answer, steps = run_steps(answers_of(rig).about("default", "web"))
+    assert steps == 9 + 9
+    assert answer["queue"]["ahead"] == 95
 
 
 async def test_a_waiting_pod_keeps_its_reason_when_newer_decisions_have_displaced_it():

@@ -1,9 +1,11 @@
 """The policies as rows, and one of them in full."""
 
+from podwright.engine.process.steps import at_once
 from podwright.engine.view import policies as view
 from podwright.engine.view.policies import about_policy, policy_rows
 from support.engine.kit import Rig, deciding
 from support.objects.builders import make_policy
+from support.steps import run_steps
 
 
 def policy(name, generation=1, **spec):
@@ -12,9 +14,7 @@ def policy(name, generation=1, **spec):
 
 
 def rows(rig):
-    *steps, found = policy_rows(rig.engine.policies)
-    assert all(step is None for step in steps)
-    return found
+    return at_once(policy_rows(rig.engine.policies))
 
 
 def test_the_built_in_policy_is_always_there():
@@ -78,8 +78,8 @@ def test_few_of_many_policies_are_listed_in_short_steps(monkeypatch):
     rig = Rig()
     for number in range(10):
         rig.engine.policies.apply(policy(f"p{number}"))
-    *steps, found = policy_rows(rig.engine.policies)
-    assert (len(steps), len(found.rows), found.count) == (3, 7, 11)
+    found, steps = run_steps(policy_rows(rig.engine.policies))
+    assert (steps, len(found.rows), found.count) == (3, 7, 11)
 
 
 def test_an_unknown_policy_has_no_answer():

@@ -1,11 +1,13 @@
 """The search for pods and groups: bounded, in steps, and only of namespaces that may be seen."""
 
 from podwright.core.objects.pod_group import KIND, WORKLOAD_API
+from podwright.engine.process.steps import at_once
 from podwright.engine.view import search as module
 from podwright.engine.view.search import search
 from podwright.engine.view.waiting import queued_pods
 from support.engine.kit import Rig, on_node, ours
 from support.objects.builders import in_group, make_pod_group
+from support.steps import run_steps
 
 
 def rig_of():
@@ -20,9 +22,7 @@ def rig_of():
 
 
 def found(rig, text, shows=lambda _namespace: True):
-    *steps, answer = search(rig.engine.cache, queued_pods(rig.engine.queue), text, shows)
-    assert all(step is None for step in steps)
-    return answer
+    return at_once(search(rig.engine.cache, queued_pods(rig.engine.queue), text, shows))
 
 
 def test_pods_and_groups_are_found_by_a_part_of_their_names():
@@ -57,6 +57,6 @@ def test_a_search_in_many_pods_pauses_and_ends_with_the_first(monkeypatch):
     for number in range(100):
         rig.engine.assigned.put(on_node(ours(f"p{number}"), "a"))
         rig.pod(f"q{number}")
-    steps = [*search(rig.engine.cache, queued_pods(rig.engine.queue), "nothing", lambda _: True)]
-    assert len(steps) > 20
+    _, steps = run_steps(search(rig.engine.cache, queued_pods(rig.engine.queue), "nothing", lambda _: True))
+    assert steps >= 20
     assert len(found(rig, "default/")["pods"]) == module.MOST_FOUND

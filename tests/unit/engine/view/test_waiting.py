@@ -1,14 +1,10 @@
 """The pods that wait, by state and age, and the oldest of those who may be seen."""
 
+from podwright.engine.process.steps import at_once
 from podwright.engine.view import waiting
 from podwright.engine.view.waiting import ALL, PendingPod, queued_pods, waiting_pods
 from support.engine.kit import Rig
-
-
-def last(steps):
-    *between, found = steps
-    assert all(step is None for step in between)
-    return found
+from support.steps import run_steps
 
 
 def pods(*ages, namespace="default", place="active", now=10_000.0):
@@ -17,7 +13,7 @@ def pods(*ages, namespace="default", place="active", now=10_000.0):
 
 def test_counts_are_by_state_and_age():
     given = [*pods(1, 9, 11, 599, 601, 7000), None, *pods(5, place="gated")]
-    found = last(waiting_pods(given, 10_000.0, ()))
+    found = at_once(waiting_pods(given, 10_000.0, ()))
     assert found.counts["active"] == [2, 1, 1, 1, 1]
     assert found.counts["gated"] == [1, 0, 0, 0, 0]
     assert found.oldest == {}
@@ -26,17 +22,17 @@ def test_counts_are_by_state_and_age():
 def test_the_oldest_are_listed_for_each_sight(monkeypatch):
     monkeypatch.setattr(waiting, "MOST_LISTED", 2)
     given = [*pods(1, 3, 2), *pods(9, 8, 7, namespace="team")]
-    found = last(waiting_pods(given, 10_000.0, {ALL, "team", "empty"}))
+    found = at_once(waiting_pods(given, 10_000.0, {ALL, "team", "empty"}))
     assert [pod.name for pod in found.oldest[ALL]] == ["p9", "p8"]
     assert [pod.name for pod in found.oldest["team"]] == ["p9", "p8"]
     assert found.oldest["empty"] == []
-    found = last(waiting_pods(given, 10_000.0, {"default"}))
+    found = at_once(waiting_pods(given, 10_000.0, {"default"}))
     assert [pod.name for pod in found.oldest["default"]] == ["p3", "p2"]
 
 
 def test_each_step_reads_few_pods():
-    steps = [*waiting_pods(pods(*range(waiting.PODS_A_STEP * 3)), 10_000.0, ())]
-    assert len(steps) == 4
+    _, steps = run_steps(waiting_pods(pods(*range(waiting.PODS_A_STEP * 3)), 10_000.0, ()))
+    assert steps == 3
 
 
 def test_a_queue_with_pods_in_several_states():

@@ -10,9 +10,10 @@ from podwright.core.objects.pod import parse_pod
 from podwright.engine.accounting.local_budgets import OVER_SECONDS
 from podwright.extender.wire import MetaVictims
 from support.engine.kit import on_node, ours
-from support.extender.kit import ExtenderRig, run_steps
+from support.extender.kit import ExtenderRig
 from support.objects.builders import make_pod
 from support.policies.local import delegating, local_policy
+from support.steps import run_steps
 
 NAMES = ["a", "b", "c"]
 

@@ -9,8 +9,8 @@ from podwright.extender.server import requests as module
 from podwright.extender.server.body_text import CHUNK, TooLargeError
 from podwright.extender.server.requests import read_asked, read_victims
 from podwright.extender.wire import ExtenderArgs, GoJSONError, MetaVictims, PreemptionArgs, Victims
-from support.extender.kit import run_steps as run
 from support.objects.builders import make_node
+from support.steps import run_steps as run
 
 POD = {"metadata": {"name": "web-0"}}
 

@@ -10,9 +10,10 @@ from podwright.core.objects.pod import parse_pod
 from podwright.extender.server.verdicts import UNKNOWN_NODE, UnusablePolicyError, scaled
 from podwright.extender.wire import MetaVictims
 from support.engine.kit import on_node, ours
-from support.extender.kit import ExtenderRig, run_steps
+from support.extender.kit import ExtenderRig
 from support.objects.builders import make_node, make_pod, make_taint
 from support.policies.local import delegating, local_policy
+from support.steps import run_steps
 
 
 def pod(name="asks", **options):

@@ -13,12 +13,13 @@ from typing import Final
 from aiohttp import web
 
 from podwright.core.objects.names import is_dns_subdomain
-from podwright.kube.serve.answers.steps import SteppedAnswers, Steps
+from podwright.engine.process.steps import Steps
+from podwright.kube.serve.answers.steps import Answer, SteppedAnswers
 from podwright.kube.serve.event_loops import SchedulerLoop
 
 PATH: Final = "/debug/explain"
 
-AnswersAboutPod = Callable[[str, str], Steps]
+AnswersAboutPod = Callable[[str, str], Steps[Answer]]
 """(namespace, name) → what is known of the pod."""
 
 

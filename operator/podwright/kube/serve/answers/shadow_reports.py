@@ -12,12 +12,13 @@ from typing import Final
 from aiohttp import web
 
 from podwright.core.objects.names import is_dns_subdomain
-from podwright.kube.serve.answers.steps import SteppedAnswers, Steps
+from podwright.engine.process.steps import Steps
+from podwright.kube.serve.answers.steps import Answer, SteppedAnswers
 from podwright.kube.serve.event_loops import SchedulerLoop
 
 SHADOW_PATH: Final = "/debug/shadow"
 
-ShadowAnswers = Callable[[str], Steps]
+ShadowAnswers = Callable[[str], Steps[Answer]]
 """The name of a policy, or "" → the report; empty if the policy is not in shadow mode."""
 
 

@@ -1,40 +1,33 @@
-"""Answers that the scheduler's loop computes in short steps, between which it decides. Few of one kind are computed at
-a time.
-"""
+"""Answers that the scheduler's loop computes in steps. Few of one kind are computed at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
 import orjson
 from aiohttp import web
 
+from podwright.engine.process.steps import Steps
+
 T = TypeVar("T")
 
 MOST_ANSWERS: Final = 4
 """How many of one kind are computed at once; more are refused."""
-STEP_SECONDS: Final = 10.0
-"""How long the loop may take to begin a step."""
+ANSWER_SECONDS: Final = 10.0
+"""How long the loop may take to answer."""
 
-Steps = Iterator[Mapping[str, Any] | None]
-"""Yields None after each step but the last, and then the answer, which is empty if nothing is known."""
+Answer = Mapping[str, Any]
+"""Empty if nothing is known."""
 
 
 class Asker(Protocol):
-    """Runs functions in the thread of the cache: see SchedulerLoop.call."""
+    """Runs functions in the thread of the cache: see SchedulerLoop."""
 
     async def call(self, function: Callable[[], T], seconds: float) -> T: ...
 
-
-async def last_of(asker: Asker, begin: Callable[[], Iterator[T | None]]) -> T:
-    """The last value of steps that yield None until then. Raises TimeoutError if the loop does not answer."""
-    steps = await asker.call(begin, STEP_SECONDS)
-    while True:
-        found = await asker.call(lambda: next(steps), STEP_SECONDS)
-        if found is not None:
-            return found
+    async def compute(self, begin: Callable[[], Steps[T]], seconds: float) -> T:
+        """Like `call`, for work in steps."""
 
 
 class SteppedAnswers:
@@ -46,13 +39,13 @@ class SteppedAnswers:
         self._headers = headers
         self._running = 0
 
-    async def answer(self, begin: Callable[[], Steps], unknown: str) -> web.Response:
-        """The last step as JSON. `unknown`: what the answer 404 says if nothing is known."""
+    async def answer(self, begin: Callable[[], Steps[Answer]], unknown: str) -> web.Response:
+        """The answer as JSON. `unknown`: what the answer 404 says if nothing is known."""
         if self._running >= MOST_ANSWERS:
             return web.Response(status=503, text=f"too many {self._what} at once\n", headers={"Retry-After": "1"})
         self._running += 1
         try:
-            found = await last_of(self._asker, lambda: chain(begin(), ({},)))
+            found = await self._asker.compute(begin, ANSWER_SECONDS)
         except TimeoutError:
             return web.Response(status=503, text="the scheduler's loop does not answer\n")
         finally:

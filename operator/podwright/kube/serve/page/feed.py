@@ -20,7 +20,7 @@ from podwright.engine.decisions.recent_decisions import RecentDecision
 from podwright.engine.view.nodes import node_changes
 from podwright.engine.view.policies import PolicyRow, policy_rows
 from podwright.engine.view.waiting import PendingPod, Waiting, waiting_pods
-from podwright.kube.serve.answers.steps import STEP_SECONDS, Asker, last_of
+from podwright.kube.serve.answers.steps import ANSWER_SECONDS, Asker
 from podwright.kube.serve.page.nodes import NodeColumns
 from podwright.kube.serve.page.shown import Shown
 from podwright.kube.serve.page.sight import Sight
@@ -146,7 +146,7 @@ class Feed:
             self._forget.cancel()
 
     async def _tick(self) -> None:
-        shown = await self._asker.call(self._ask_shown, STEP_SECONDS)
+        shown = await self._asker.call(self._ask_shown, ANSWER_SECONDS)
         if shown is None:
             return
         if shown.cache is not self._cache:
@@ -158,7 +158,7 @@ class Feed:
             await self._send_waiting(shown)
             await self._send_policies(shown)
             await self._send_history(shown)
-        self._tell_stale(*await self._asker.call(shown.stale, STEP_SECONDS))
+        self._tell_stale(*await self._asker.call(shown.stale, ANSWER_SECONDS))
 
     def _tell_stale(self, seconds: float, why: str) -> None:
         """Tells viewers once a second how old what they see is, and when it is current again."""
@@ -172,7 +172,7 @@ class Feed:
         nodes, now = self._nodes, self._clock()
         again = nodes.further_resources and now >= self._completed + COMPLETE_SECONDS
         position = None if again else nodes.position
-        changes = await last_of(self._asker, lambda: node_changes(shown.cache, position))
+        changes = await self._asker.compute(lambda: node_changes(shown.cache, position), ANSWER_SECONDS)
         known = nodes.everything() if changes.complete and nodes.position is not None else None
         change = nodes.take(changes)
         if changes.complete:
@@ -202,7 +202,7 @@ class Feed:
         def read() -> tuple[int, Sequence[tuple[str, RecentDecision]]]:
             return recent.count, recent.since(seen)
 
-        count, decisions = await self._asker.call(read, STEP_SECONDS)
+        count, decisions = await self._asker.call(read, ANSWER_SECONDS)
         for viewer in viewers:
             first = viewer.decisions_seen < 0
             if viewer.decisions_seen == count:
@@ -218,8 +218,8 @@ class Feed:
     async def _send_waiting(self, shown: Shown) -> None:
         viewers = [*self._viewers]
         sights = {viewer.sight.namespace for viewer in viewers if viewer.sight.namespace is not None}
-        started = await self._asker.call(shown.clock, STEP_SECONDS)
-        found: Waiting = await last_of(self._asker, lambda: waiting_pods(shown.pods(), started, sights))
+        started = await self._asker.call(shown.clock, ANSWER_SECONDS)
+        found: Waiting = await self._asker.compute(lambda: waiting_pods(shown.pods(), started, sights), ANSWER_SECONDS)
         total = sum(map(sum, found.counts.values()))
         self._queue_due = self._clock() + max(QUEUE_SECONDS, total / PODS_A_SECOND)
         for viewer in viewers:
@@ -235,7 +235,7 @@ class Feed:
             return
         viewers = [*self._viewers]
         seen = min((viewer.samples_seen for viewer in viewers), default=0)
-        count, samples = await self._asker.call(lambda: (history.count, history.since(seen)), STEP_SECONDS)
+        count, samples = await self._asker.call(lambda: (history.count, history.since(seen)), ANSWER_SECONDS)
         for viewer in viewers:
             new = min(count - viewer.samples_seen, len(samples))
             viewer.samples_seen = count
@@ -243,7 +243,7 @@ class Feed:
                 viewer.send(event("history", {"samples": [*map(tuple, samples[-new:])]}))
 
     async def _send_policies(self, shown: Shown) -> None:
-        found = await last_of(self._asker, lambda: policy_rows(shown.policies))
+        found = await self._asker.compute(lambda: policy_rows(shown.policies), ANSWER_SECONDS)
         for viewer in self._viewers:
             shows = viewer.sight.shows
             rows = [_policy(row) for row in found.rows if not row.namespace or shows(row.namespace)]

@@ -12,11 +12,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from aiohttp import web
 
+from podwright.engine.process.steps import Steps
 from podwright.engine.view.node_details import Answer, about_node
 from podwright.engine.view.policies import about_policy
 from podwright.engine.view.search import search
@@ -98,9 +99,9 @@ class Page:
         """What fills a node."""
         name, sight = request.query.get("name", ""), request.get(SIGHT, NOTHING)
 
-        def begin() -> Iterator[Answer | None]:
+        def begin() -> Steps[Answer]:
             shown = self._shown()
-            return iter(({},)) if shown is None else about_node(shown.cache, name, sight.shows)
+            return {} if shown is None else (yield from about_node(shown.cache, name, sight.shows))
 
         return await self._answers.answer(begin, "there is no such node")
 
@@ -111,10 +112,10 @@ class Page:
         if namespace and not sight.shows(namespace):
             raise web.HTTPNotFound
 
-        def begin() -> Iterator[Answer | None]:
+        def begin() -> Steps[Answer]:
+            yield
             shown = self._shown()
-            faults = sight.shows(namespace)
-            return iter(({} if shown is None else about_policy(shown.policies, key, faults=faults),))
+            return {} if shown is None else about_policy(shown.policies, key, faults=sight.shows(namespace))
 
         return await self._answers.answer(begin, "there is no such policy")
 
@@ -122,9 +123,11 @@ class Page:
         """Pods and pod groups by a part of their name."""
         text, sight = request.query.get("text", "").strip().lower(), request.get(SIGHT, NOTHING)
 
-        def begin() -> Iterator[Answer | None]:
+        def begin() -> Steps[Answer]:
             shown = self._shown()
-            return iter(({},)) if shown is None or not text else search(shown.cache, shown.pods(), text, sight.shows)
+            if shown is None or not text:
+                return {}
+            return (yield from search(shown.cache, shown.pods(), text, sight.shows))
 
         return await self._answers.answer(begin, "there is no text to search for")
 

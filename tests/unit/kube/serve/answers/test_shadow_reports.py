@@ -18,12 +18,13 @@ def no_pause(monkeypatch):
     monkeypatch.setattr(delegated_gate, "REFUSED_SECONDS", 0.0)
 
 
-def told(*steps):
+def told(answer):
     asked = []
 
     def answers(policy):
         asked.append(policy)
-        return iter(steps)
+        yield
+        return answer
 
     return Told(shadow=answers), asked
 
@@ -36,8 +37,8 @@ async def ask(content, path=PATH, *headers, delegate=None):
 
 
 @pytest.mark.parametrize(("query", "policy"), [("", ""), ("?policy=eye", "eye")])
-async def test_the_last_step_is_the_answer(query, policy):
-    content, asked = told(None, None, {"policies": []})
+async def test_what_the_steps_return_is_the_answer(query, policy):
+    content, asked = told({"policies": []})
     status, body = await ask(content, PATH + query)
     assert (status, json.loads(body), asked) == (200, {"policies": []}, [policy])
 
@@ -76,7 +77,12 @@ async def test_the_right_to_get_one_pod_is_not_taken_for_the_right_to_list_all()
     delegate.users["secret"] = User("ann", ())
     delegate.allowed = {("ann", "get", PATH), ("ann", "get", "/debug/explain"), ("ann", "list", "pods")}
     content, _ = told({"policies": []})
-    content.about_pod = lambda _namespace, _name: iter([{"pod": "list/pods"}])
+
+    def about(_namespace, _name):
+        yield
+        return {"pod": "list/pods"}
+
+    content.about_pod = about
     one_pod = "/debug/explain?namespace=list&pod=pods"
     async with serving(content, delegate=delegate, **secure(authentication_skip_lookup=True)) as server:
         assert (await get(server, one_pod, BEARER, context=client_context()))[0] == 200

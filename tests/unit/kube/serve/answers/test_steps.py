@@ -25,8 +25,8 @@ async def test_few_answers_of_a_kind_are_computed_at_once(kind, path):
         if count == MOST_ANSWERS:
             running.set()
         while not go_on:
-            yield None
-        yield {"answer": True}
+            yield
+        return {"answer": True}
 
     async with serving(Told(**{kind: steps})) as server:
         waiting = [asyncio.create_task(get(server, path)) for _ in range(MOST_ANSWERS)]

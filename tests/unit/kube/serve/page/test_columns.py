@@ -5,6 +5,7 @@ import orjson
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.state.cache import Cache
+from podwright.engine.process.steps import at_once
 from podwright.engine.view.nodes import node_changes
 from podwright.kube.serve.page import nodes as page_nodes
 from podwright.kube.serve.page.nodes import NodeColumns
@@ -14,8 +15,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 def read(cache, columns):
-    *_, changes = node_changes(cache, columns.position)
-    return columns.take(changes)
+    return columns.take(at_once(node_changes(cache, columns.position)))
 
 
 def set_node(cache, name, zone="z", **options):

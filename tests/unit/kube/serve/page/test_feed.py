@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from podwright.engine.process.steps import at_once
 from podwright.engine.view.nodes import node_changes
 from podwright.engine.view.waiting import queued_pods
 from podwright.kube.serve.page import feed as feeds
@@ -30,6 +31,9 @@ class Asker:
             raise self.error
         await asyncio.sleep(0)
         return function()
+
+    async def compute(self, begin, seconds):
+        return await self.call(lambda: at_once(begin()), seconds)
 
 
 @pytest.fixture(autouse=True)
