@@ -14,20 +14,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
+from functools import partial
 from typing import Final
 
 from podwright.api.compile import Classes
 from podwright.api.kube_scheduler_configuration import QUEUE_SORT
+from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features
 from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.pod import PodInfo
-from podwright.core.queue import QueuedPod
+from podwright.core.queue import QueuedPod, SchedulingQueue
+from podwright.core.queues.queues import queues_of
+from podwright.core.state.cache import Cache
+from podwright.engine.accounting.local_budgets import LocalBudgets
+from podwright.engine.accounting.policy_activity import Activities
+from podwright.engine.arrivals import Arrivals
 from podwright.engine.attempts.extended import ExtendedAttempts
 from podwright.engine.attempts.outcomes import Outcomes
 from podwright.engine.attempts.turns import Turns
+from podwright.engine.binding.cycle import BindingCycles
 from podwright.engine.binding.executor import BindingExecutor
+from podwright.engine.binding.limiter import BindLimiter
+from podwright.engine.binding.plugin_cluster import plugin_handle
+from podwright.engine.decisions.recent_decisions import RecentDecisions
 from podwright.engine.engine_options import DEFAULT_OPTIONS, EngineOptions
-from podwright.engine.foundation import lay_foundation
 from podwright.engine.gangs.attempts import Gangs
 from podwright.engine.gangs.group_changes import GroupChanges
 from podwright.engine.gangs.room import GangRoom
@@ -39,19 +49,31 @@ from podwright.engine.intake.nodes import Nodes
 from podwright.engine.intake.objects import NAMESPACE, Namespaces, Objects
 from podwright.engine.intake.other_instances import OtherInstances
 from podwright.engine.intake.pending_pods import PendingPods
-from podwright.engine.plugins.slow_plugins import SLOW_SECONDS
+from podwright.engine.intake.unreadable_devices import report_unreadable_devices
+from podwright.engine.invalid_objects import InvalidObjects
+from podwright.engine.planning.elsewhere import Elsewhere
+from podwright.engine.planning.messages import Messages
+from podwright.engine.planning.planning import Planning
+from podwright.engine.plugins.exceptions import PluginExceptions
+from podwright.engine.plugins.guard import PluginGuard, ThreadTimes
+from podwright.engine.plugins.slow_plugins import SLOW_SECONDS, SlowPlugins
 from podwright.engine.pod_attempts import PodAttempts
+from podwright.engine.policies.active_policies import ActivePolicies
+from podwright.engine.policies.policy_plugins import Conduct
 from podwright.engine.policies.reconsideration import Reconsideration
-from podwright.engine.ports import Ports
+from podwright.engine.ports import SCHEDULER_ERROR, Ports, Verdict
 from podwright.engine.process.memory import MemoryReclaimer
+from podwright.engine.process.quiet import Quiet
+from podwright.engine.process.slice import Slice
 from podwright.engine.queue_changes import QueueChanges
+from podwright.engine.raw_objects import raw_objects_for
 from podwright.engine.rejections.failures import Failures
 from podwright.engine.rejections.preemption import Preemptions
 from podwright.engine.reservations import ReservationChanges
 from podwright.engine.shadow.answers import ShadowAnswers
 from podwright.engine.shadow.shadow import Shadow
 from podwright.engine.shadow.shadow_time import ShadowTime, earliest
-from podwright.engine.state import Sources
+from podwright.engine.state import EngineState, Sources
 from podwright.engine.view.history import History
 
 log = logging.getLogger(__name__)
@@ -72,6 +94,12 @@ FLUSH_SECONDS: Final = 1.0
 """
 
 
+def _gate_failed(ports: Ports, pod: PodInfo, error: PluginError) -> None:
+    """A PreEnqueue plugin has failed: no attempt will tell the pod's user why it waits."""
+    ports.recorder.record(pod, "Warning", "FailedScheduling", "Scheduling", str(error))
+    ports.status.write(pod, Verdict(SCHEDULER_ERROR, str(error)), None)
+
+
 class Engine:
     """See the module. The watches feed `nodes`, `assigned`, `pending`, `objects(kind)` and `policies`."""
 
@@ -84,20 +112,88 @@ class Engine:
         options: EngineOptions = DEFAULT_OPTIONS,
     ) -> None:
         """Raises ProfileError or PluginError if the built-in policy cannot be built."""
-        base = lay_foundation(classes, features, ports=ports, sources=sources, options=options, wake=self.wake)
-        state, metrics, clock = base.state, ports.metrics, sources.clock
-        self.invalid_objects = state.invalid_objects
-        self.cache = state.cache
-        self.queue = state.queue
-        self.decisions = state.decisions
-        self.history = History(self.cache, self.queue, wall=sources.wall)
-        self.slow_plugins = state.slow_plugins
-        self.policies = base.policies
-        self.binding_cycles = base.binding_cycles
-        self.activities = base.activities
-        self.budgets = base.budgets
-        self.plugin_exceptions = base.plugin_exceptions
-        self.plugin_guard = base.plugin_guard
+        metrics, clock = ports.metrics, sources.clock
+        # The state that the parts share
+        self.invalid_objects = InvalidObjects(metrics)
+        self.cache = cache = Cache(self.invalid_objects.report, signals=sources.signals(options.policies))
+        report_unreadable_devices(cache, self.invalid_objects.report)
+        self.binding_cycles, limiter = BindingCycles(), BindLimiter(clock, options.bindings_at_once)
+        self.activities = Activities(metrics, wall=sources.wall)
+        self.budgets = LocalBudgets(
+            clock,
+            cpu=sources.cpu,
+            charge_lane=lambda seconds: self.queue.charge_lane(seconds),  # noqa: PLW0108 -- the queue is built later
+        )
+        self.plugin_exceptions = PluginExceptions(metrics, activities=self.activities)
+        cache.contain_indexes(self.plugin_exceptions.index_failed)
+        times = ThreadTimes(clock=clock, cpu=sources.cpu, waits=sources.waits)
+        self.plugin_guard = PluginGuard(times, metrics, budget=options.plugin_budget)
+        handle = plugin_handle(
+            cache, features, ports, wall=sources.wall, binding_cycles=self.binding_cycles, limiter=limiter
+        )
+        self.policies = ActivePolicies(
+            classes,
+            handle,
+            settings=options.policies,
+            invalid_objects=self.invalid_objects,
+            conduct=Conduct(
+                observer=metrics,
+                exceptions=self.plugin_exceptions,
+                budgets=self.budgets,
+                activities=self.activities,
+                guard=self.plugin_guard,
+                disabled=options.disabled_plugins,
+            ),
+            gate_failed=partial(_gate_failed, ports),
+        )
+        self.queue = SchedulingQueue(
+            clock,
+            self.policies.sort_key,
+            pre_enqueue=self.policies.pre_enqueue,
+            hints_of=self.policies.hints_of,
+            estimate=self.policies.estimate,
+            room_checks=GangRoom(cache, self.policies).check,
+            also_due=queues_of(cache).due_claims,
+            observer=metrics,
+            waits=options.waits,
+        )
+        cache.deadline.others_wait = True
+        slices, quiet = Slice(cache, clock=clock, cpu=sources.cpu), Quiet(ports.intake.hold_back, ports.intake.go_on)
+        messages = Messages(cache, self.queue, shared=(handle,))
+        self.planning = Planning(
+            cache,
+            self.queue,
+            children=ports.children,
+            messages=messages,
+            slices=slices,
+            quiet=quiet,
+            budgets=self.budgets,
+            exceptions=self.plugin_exceptions,
+            metrics=metrics,
+            clock=clock,
+            cpu=sources.cpu,
+            wake=self.wake,
+        )
+        self.elsewhere = Elsewhere(slices, cache.deadline, children=ports.children, messages=messages)
+        self.decisions = RecentDecisions(sources.wall)
+        self.slow_plugins = SlowPlugins(metrics)
+        state = EngineState(
+            cache=cache,
+            queue=self.queue,
+            binding_cycles=self.binding_cycles,
+            invalid_objects=self.invalid_objects,
+            slow_plugins=self.slow_plugins,
+            slices=slices,
+            quiet=quiet,
+            decisions=self.decisions,
+            features=features,
+            sources=sources,
+            instance=options.instance,
+            arrivals=Arrivals(),
+            raw_objects=raw_objects_for([each.defined.settings for each in ports.extenders.values()], cache.placement),
+            wake=self.wake,
+        )
+        self.history = History(cache, self.queue, wall=sources.wall)
         # The parts, each built from parts above it
         self.foreign_pods = ForeignPods()
         self.pending = PendingPods(state, ports, policies=self.policies, foreign_pods=self.foreign_pods)
@@ -111,14 +207,14 @@ class Engine:
             binding_cycles=self.binding_cycles,
             failures=failures,
             assigned=self.assigned,
-            limiter=base.limiter,
+            limiter=limiter,
         )
         outcomes = Outcomes(state, ports, failures=failures, binding_executor=self.binding_executor)
         self._extended = ExtendedAttempts(
             state,
             ports,
             policies=self.policies,
-            limiter=base.limiter,
+            limiter=limiter,
             carry_out=outcomes.carry_out,
             at_once=options.attempts_at_extenders,
         )
@@ -140,8 +236,8 @@ class Engine:
             binding_executor=self.binding_executor,
             failures=failures,
             foreign_pods=self.foreign_pods,
-            planning=base.planning,
-            slices=state.slices,
+            planning=self.planning,
+            slices=slices,
         )
         self.pod_attempts = PodAttempts(
             state,
@@ -150,16 +246,13 @@ class Engine:
             gangs=self._gangs,
             extended=self._extended,
             outcomes=outcomes,
-            planning=base.planning,
-            slices=state.slices,
+            planning=self.planning,
+            slices=slices,
         )
-        self.planning = base.planning
-        self.elsewhere = base.elsewhere
         self.shadow = Shadow(
-            state, policies=self.policies, metrics=metrics, answers=ShadowAnswers(state.slices, base.elsewhere)
+            state, policies=self.policies, metrics=metrics, answers=ShadowAnswers(slices, self.elsewhere)
         )
         self._shadow_time = ShadowTime(self.shadow, self.binding_cycles, metrics=metrics, clock=clock, wake=self.wake)
-        self.queue.room_checks = GangRoom(state, self.policies).check
         self._turns = Turns(state, self.policies) if self.policies.policy_set.queue_sort == QUEUE_SORT else None
         self._memory_reclaimer = MemoryReclaimer(clock)
         self._state = state

@@ -24,7 +24,6 @@ class QueueChanges:
         self._due = False
         self._queues.pending = lambda: [queued.pod for queued in map(state.queue.get, state.queue.uids()) if queued]
         self._queues.listen(self._changed)
-        self._queue.also_due = self._queues.due_claims
 
     def policies_changed(self) -> None:
         """Other policies may choose the queues of pods now."""

@@ -1,6 +1,6 @@
 """The state that the engine's parts share: cache, queue, binding cycles, and the clock.
 
-`lay_foundation` builds it once, and `Engine` hands it to each part together with the ports (engine/ports.py). Only the
+`Engine` builds it once, and hands it to each part together with the ports (engine/ports.py). Only the
 event loop's thread changes it, so there are no locks.
 """
 

@@ -184,8 +184,8 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
 def _writers(base: Base) -> _Writers:
     http, wall = base.http, time.time
     dropped = partial(base.metrics.count, EVENTS_DROPPED)
-    events = EventRecorder(http, clock=wall, dropped=dropped, steady=time.monotonic)
-    events.muted = base.options.leader_election.leader_elect or base.options.shadow_only
+    muted = base.options.leader_election.leader_elect or base.options.shadow_only
+    events = EventRecorder(http, clock=wall, dropped=dropped, steady=time.monotonic, muted=muted)
     return _Writers(
         events=events,
         pod_status=PodStatusWriter(http, wall),
@@ -246,8 +246,8 @@ def _policy_controllers(
     build = partial(
         PolicyController, base.http, engine, time.time, on_names_served=newly_served.add, events=events, limit=limit
     )
-    policies, local_policies = build(), build(kind=PolicyKind(engine, local=True))
-    local_policies.appeared = policies.appeared
+    policies = build()
+    local_policies = build(kind=PolicyKind(engine, local=True), appeared=policies.appeared)
     base.metrics.compute(POLICIES, policies.counts)
     base.metrics.compute(LOCAL_POLICIES, local_policies.counts)
     return policies, local_policies

@@ -127,11 +127,11 @@ class Scheduling:
             pre_enqueue=self._pre_enqueue,
             hints_of=self._hints_of,
             estimate=lambda pod: cluster.policy_for(pod).framework.estimate(pod),
+            also_due=cluster.queues.due_claims,
             waits=waits,
         )
         if cluster.queues.active:
             self.queue.order_by(cluster.queues)
-            self.queue.also_due = cluster.queues.due_claims
         self.on_landed: Callable[[Landed], object] = lambda _: None
         """Called with each pod that gets a node."""
         self.on_rejected: Callable[[PodInfo, frozenset[str]], object] = lambda _pod, _plugins: None

@@ -55,9 +55,14 @@ class SchedulingQueue:
         hints_of: Callable[[PodInfo], Hints],
         *,
         estimate: Callable[[PodInfo], AttemptCost | None] = lambda _pod: None,
+        room_checks: Callable[[], RoomCheck] = lambda: unchecked,
+        also_due: Callable[[], Iterable[str]] = tuple,
         observer: Observer = NO_OBSERVER,
         waits: Waits = DEFAULT_WAITS,
     ) -> None:
+        """`room_checks` makes the check for one event: events do not retry a member of a group that has no room.
+        `also_due`: uids of pods that may be retried without an event, asked every FLUSH_INTERVAL seconds.
+        """
         self._clock = clock
         self._sort_key = sort_key
         self._pre_enqueue = pre_enqueue
@@ -76,10 +81,8 @@ class SchedulingQueue:
         self._unused: list[PodInfo] = []
         """The pods that were tried again because a bound of their queue admitted them, and did not use its room."""
         self._next_flush = clock() + FLUSH_INTERVAL
-        self.room_checks: Callable[[], RoomCheck] = lambda: unchecked
-        """Makes the check for one event. Events do not retry a member of a group that has no room."""
-        self.also_due: Callable[[], Iterable[str]] = tuple
-        """Uids of pods that may be retried without an event, asked every FLUSH_INTERVAL seconds."""
+        self._room_checks = room_checks
+        self._also_due = also_due
         compact_regularly(self)
 
     def order_by(self, order: QueueOrder | None) -> None:
@@ -330,7 +333,7 @@ class SchedulingQueue:
         self._events += 1
         self._record(event, before, after)
         occurrence = Occurrence(event, before, after)
-        check, order = (unchecked, None) if event.resource == ANY else (self.room_checks(), self._order)
+        check, order = (unchecked, None) if event.resource == ANY else (self._room_checks(), self._order)
         held: list[QueuedPod] = []
         for queued in self._waiting.candidates(occurrence):
             if queued.uid == exclude or (up_to_priority is not None and queued.pod.priority > up_to_priority):
@@ -497,7 +500,7 @@ class SchedulingQueue:
             occurrence = Occurrence(POD_LEFT, pod, None)
             waiting = self._waiting.candidates(occurrence, order.plugin)
             held = [queued for queued in waiting if queued.events_seen != self._events and is_held(queued, order)]
-            self._retry_in_turn(held, self.room_checks(), occurrence)
+            self._retry_in_turn(held, self._room_checks(), occurrence)
 
     def _rank(self, queued: QueuedPod) -> Any:
         return self._sort_key(queued.pod, queued.timestamp)
@@ -580,7 +583,7 @@ class SchedulingQueue:
                     queued.flushed_at, queued.was_flushed = now, True
                     self._leave(queued)
                     self._retry(queued, TIMEOUT, skip_backoff=False)
-            for known in map(self._pods.get, self.also_due()):
+            for known in map(self._pods.get, self._also_due()):
                 if known is not None and known.place is Place.UNSCHEDULABLE:
                     self._leave(known)
                     self._retry(known, TIMEOUT, skip_backoff=False)

@@ -90,13 +90,20 @@ class Penalty(NamedTuple):
 
 
 class LocalBudgets:
-    """See the module. `clock` never steps back; `cpu` is the CPU time of the thread that decides."""
+    """See the module. `clock` never steps back; `cpu` is the CPU time of the thread that decides. `charge_lane` gets the
+    seconds that local policies take in decisions outside the lane.
+    """
 
-    def __init__(self, clock: Callable[[], float], cpu: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        cpu: Callable[[], float],
+        charge_lane: Callable[[float], object] = lambda _seconds: None,
+    ) -> None:
         self._clock = clock
         self._cpu = cpu
         self._listeners: list[Callable[[], None]] = []
-        self._charge_lane: Callable[[float], None] = lambda _seconds: None
+        self._charge_lane = charge_lane
         self._accounts: dict[tuple[str, str], Account] = {}
         self._penalties: dict[str, Penalty] = {}
         """The penalties of deleted policies, by namespace."""
@@ -105,10 +112,6 @@ class LocalBudgets:
     def listen(self, changed: Callable[[], None]) -> None:
         """Calls `changed` when a policy goes over its budget, or is back within it."""
         self._listeners.append(changed)
-
-    def charge_to(self, lane: Callable[[float], None]) -> None:
-        """Calls `lane` with the seconds that local policies take in decisions outside the lane."""
-        self._charge_lane = lane
 
     def account(self, key: str, owner: str, budget: float) -> Account:
         """The account of a local policy under the policy `owner`, whose generations share it. `budget`: seconds of a

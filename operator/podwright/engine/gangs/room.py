@@ -22,8 +22,8 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.topology_placement_generator import TopologyPlacementGenerator
 from podwright.core.queue import RoomCheck
 from podwright.core.queues.queues import QUEUE_QUOTA, queues_of
+from podwright.core.state.cache import Cache
 from podwright.engine.policies.active_policies import ActivePolicies
-from podwright.engine.state import EngineState
 
 REMEMBERED: Final = 256
 """For how many gangs the bounds are remembered."""
@@ -42,8 +42,8 @@ class _Known:
 class GangRoom:
     """See the module."""
 
-    def __init__(self, state: EngineState, policies: ActivePolicies) -> None:
-        self._cache = state.cache
+    def __init__(self, cache: Cache, policies: ActivePolicies) -> None:
+        self._cache = cache
         self._policies = policies
         self._known: RecentCache[str, _Known] = RecentCache(REMEMBERED)
         """By group."""

@@ -57,13 +57,14 @@ class PolicyController:
         kind: PolicyKind | None = None,
         events: PolicyEvents | None = None,
         limit: WriteLimit | None = None,
+        appeared: asyncio.Event | None = None,
     ) -> None:
         """`clock` gives seconds since the epoch. `kind`: SchedulerPolicies, unless others are given. `events`: where
-        refusals are reported. `limit`: how often statuses are written.
+        refusals are reported. `limit`: how often statuses are written. `appeared`: controllers may share one.
         """
         self.readable = False
         """True if RBAC allows us to list and watch policies; their kind may still be missing."""
-        self.appeared = asyncio.Event()
+        self.appeared = appeared or asyncio.Event()
         """Set when policies can be watched that could not be before. The watcher of policies clears it and watches
         again.
         """

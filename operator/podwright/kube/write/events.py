@@ -102,8 +102,9 @@ class EventRecorder:
         queue_limit: int = QUEUE_LIMIT,
         per_second: float = EVENTS_PER_SECOND,
         steady: Callable[[], float] | None = None,
+        muted: bool = False,
     ) -> None:
-        self.muted = False
+        self.muted = muted
         """True if nothing is recorded. A standby leaves the events to the leader."""
         self._http = http
         self._clock = clock

@@ -399,8 +399,7 @@ def test_hints_are_never_part_of_a_decision_in_the_lane():
         now[0] += 0.01
         return Hint.QUEUE
 
-    budgets = LocalBudgets(lambda: now[0], lambda: now[0])
-    budgets.charge_to(charged.append)
+    budgets = LocalBudgets(lambda: now[0], lambda: now[0], charge_lane=charged.append)
     account = budgets.account("team-a/p", "owner", 1.0)
     framework = SimpleNamespace(hints={"P": [EventHint(ClusterEvent(NODE, Action.ADD), hint)]}, plugins={"P": object()})
     budgets.watch(account, framework, ["P"])
