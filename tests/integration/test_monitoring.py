@@ -19,6 +19,7 @@ from podwright.testing import node, pod, wait_until
 from podwright.testing.processes import free_port
 from support.control_plane import operator_process as kit
 from support.monitoring.prometheus import OVERLAY, alerts, groups, panels
+from support.objects.queues import queue
 
 READER = ("monitoring", "prometheus-k8s")
 OURS = "podwright"
@@ -117,6 +118,9 @@ def create_pods(cluster, namespace, name, count):
 def test_every_panel_has_data_and_every_rule_is_evaluated(cluster, namespace, scraping, secured):
     for name in ("a", "b"):
         cluster.client.create(node(name))
+    kit.wait_listed(cluster, "schedulingqueues")
+    made = queue("ml", resources={"cpu": {"guarantee": 1, "limit": 2}})
+    cluster.apply({**made, "metadata": {"name": "ml"}})
     create_pods(cluster, namespace, "first", 5)
     cluster.client.create(pod("large", namespace, scheduler=OURS, cpu="1000"))
     wait_until(lambda: scraping.query("scheduler_schedule_attempts_total"), 60, "Prometheus has scraped attempts")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
+from podwright.cli.main import main
 from podwright.testing import ControlPlane, node, pod, wait_until
 from support.control_plane import operator_process as kit
 from support.objects.queues import queue
@@ -52,6 +54,14 @@ class Teams:
         wait_until(says, 60, f"the status of queue {name} says {expected}")
 
 
+def podwright(command: str, teams: Teams, *arguments: str) -> str:
+    """What the command prints about this cluster."""
+    given = [command, *arguments, "--kubeconfig", str(teams.cluster.kubeconfig)]
+    result = CliRunner().invoke(main, given, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
 @pytest.fixture
 def teams(cluster: ControlPlane, namespace: str) -> Teams:
     kit.wait_listed(cluster, "schedulingqueues")
@@ -74,6 +84,13 @@ def test_a_queue_with_a_limit_says_what_it_has_and_what_its_pods_wait_for(teams)
         ]
         wait_until(waiting, 30, "the pod says what it waits for")
         assert "cpu 2 of 2" in teams.cluster.kubectl("get", "squeue", "red")
+        shown = podwright("queues", teams, "--resource", "cpu").splitlines()
+        assert shown[1].split() == ["red", "Open", "1", "2", "2", "2", "1", "1", "1"]
+        assert f"red: {teams.namespace}/red-" in shown[-1]
+        explained = podwright("explain", teams, "squeue/red")
+        assert "its queue red keeps it waiting: red holds 2 of 2 cpu" in explained
+        assert "raise the limit of queue red by 1 cpu, from 2 to 3" in explained
+        assert "1 pod would get a node" in podwright("simulate", teams, "--set", "queue/red/cpu/limit=3")
         teams.queue("red", resources={"cpu": {"limit": 3, "guarantee": 1}})
         teams.wait_bound("red", 3)
         teams.wait_status("red", summary="cpu 3 of 3", observedGeneration=2)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from podwright.core.queue import SchedulingQueue
+from podwright.core.queues.queues import queues_of
 from podwright.core.state.cache import Cache
 from podwright.engine.accounting.local_budgets import LocalBudgets
 from podwright.engine.accounting.policy_activity import pending_by_policy
+from podwright.engine.accounting.queue_gauges import compute_queue_gauges
 from podwright.engine.binding.cycle import BindingCycles
 from podwright.engine.binding.executor import BindingExecutor
 from podwright.engine.metrics.metrics import (
@@ -37,6 +39,7 @@ def compute_gauges(
     compute(UNSCHEDULABLE_PODS, queue.rejected_by)
     compute(POLICY_PENDING, lambda: pending_by_policy(queue))
     compute(OVER_BUDGET, budgets.counts)
+    compute_queue_gauges(metrics, queues_of(cache))
     compute(GOROUTINES, lambda: {("binding",): len(cycles)})
     compute(
         CACHE_SIZE,

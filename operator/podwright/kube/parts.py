@@ -26,6 +26,7 @@ from podwright.engine.engine import Engine
 from podwright.engine.engine_options import EngineOptions
 from podwright.engine.metrics.metrics import EVENTS_DROPPED, Metrics
 from podwright.engine.metrics.policies import LOCAL_POLICIES, POLICIES
+from podwright.engine.metrics.queues import QUEUES
 from podwright.engine.plugin_changes.policy_events import PolicyEvents
 from podwright.engine.plugin_changes.switches import PluginSwitches
 from podwright.engine.ports import Extender, Ports
@@ -140,6 +141,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
     policies, local_policies = _policy_controllers(base, engine, newly_served, policy_events)
     status_options = {"recorder": writers.events, "scheduler_name": base.options.scheduler_name, "clock": wall}
     queue_statuses = QueueStatuses(http, queues_of(engine.cache), **status_options)
+    metrics.compute(QUEUES, queue_statuses.counts)
     reservation_statuses = ReservationStatuses(http, engine, **status_options)
     doors: list[Door] = [
         *pod_group_doors(engine, writers.group_status, features),

@@ -75,6 +75,18 @@ def memory(used: str, pods: str) -> Series:
     }
 
 
+def queue(share: str, allocated: str, pending: str, name: str = "ml") -> Series:
+    """A queue as the leader A and the standby B see it."""
+    return {
+        **leader("1x40", "0x40"),
+        f'podwright_queue_share{{{A}, queue="{name}", resource="cpu"}}': share,
+        f'podwright_queue_share{{{B}, queue="{name}", resource="cpu"}}': "99x40",
+        f'podwright_queue_allocated{{{A}, queue="{name}", resource="cpu"}}': allocated,
+        f'podwright_queue_pending_pods{{{A}, queue="{name}"}}': pending,
+        f'podwright_queue_pending_pods{{{A}, queue="web"}}': "0x40",
+    }
+
+
 def signal(age: str, nodes: str, leads: str = "1x40", cluster: str = "3x40") -> Series:
     """A signal of one instance: the age of its newest sample, and how many nodes have one that counts."""
     return {
@@ -90,6 +102,7 @@ _HEALTH = f'kubernetes_healthcheck{{{A}, name="watches", type="readyz"}}'
 _OTHERS = f"podwright_other_instances_bindings_total{{{A}}}"
 _EXCEPTIONS = f'podwright_plugin_exceptions_total{{{A}, plugin="Mine", extension_point="Filter"}}'
 _POLICIES = f'podwright_policies{{{A}, state="refused"}}'
+_QUEUES = f'podwright_queues{{{A}, state="refused"}}'
 _WATCH = f'podwright_watch_blind_seconds{{{A}, watch="nodes"}}'
 _SILENT = f"podwright_api_server_silent_seconds{{{A}}}"
 _REFUSED = f"podwright_credentials_refused_seconds{{{A}}}"
@@ -203,6 +216,26 @@ CASES: Mapping[str, Case] = {
         fires={_POLICIES: "1x20"},
         summary="The newest generation of 1 SchedulerPolicies is not accepted.",
         quiet=({_POLICIES: "0x20"}, {_POLICIES: "1 1 1 0x20"}),
+    ),
+    "PodwrightQueueRefused": Case(
+        at="15m",
+        not_yet="5m",
+        fires={_QUEUES: "2x20"},
+        summary="The newest generation of 2 SchedulingQueues is not accepted.",
+        quiet=({_QUEUES: "0x20"}, {_QUEUES: "1 1 1 0x20"}),
+    ),
+    "PodwrightQueueBelowShare": Case(
+        at="15m",
+        not_yet="5m",
+        fires=queue("8x40", "5x40", "3x40"),
+        labels={"queue": "ml", "resource": "cpu"},
+        summary="Pods of queue ml wait, although it has 3 cpu less than its share.",
+        quiet=(
+            queue("8x40", "8x40", "3x40"),
+            queue("8x40", "5x40", "0x40"),
+            queue("8x40", "5 5 5 8 5 5 5 5 5 5x40", "3x40", name="other"),
+            queue("8x40", "5x10 8x40", "3x40"),
+        ),
     ),
     "PodwrightWatchBlind": Case(
         at="6m",

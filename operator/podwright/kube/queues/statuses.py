@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from podwright.api.queue_status import status_of
@@ -22,6 +23,12 @@ class QueueStatuses(ObjectStatuses):
         """`options`: those of ObjectStatuses."""
         super().__init__(http, **options)
         self._queues = queues
+
+    def counts(self) -> Mapping[tuple[str], float]:
+        """How many queues there are whose newest generation is accepted, and how many others. Nothing without queues."""
+        problems = self._queues.problems if self._known else {}
+        refused = sum(bool(known.problem) or name in problems for name, known in self._known.items())
+        return {("accepted",): len(self._known) - refused, ("refused",): refused} if self._known else {}
 
     def prepare(self) -> None:
         if self._queues.active:

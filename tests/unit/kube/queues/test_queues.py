@@ -180,3 +180,14 @@ async def test_a_deleted_queue_is_gone():
         it.put("a")
         it.sink.drop("a", None)
         assert (it.core.get("a"), it.core.active, it.sink.known) == (None, False, set())
+
+
+async def test_queues_are_counted_by_whether_their_newest_version_is_accepted():
+    async with queues() as it:
+        assert it.statuses.counts() == {}
+        it.put("a")
+        it.put("lost", parent="gone")
+        it.put("bad", state="Ajar")
+        assert it.statuses.counts() == {("accepted",): 1, ("refused",): 2}
+        it.put("gone")
+        assert it.statuses.counts() == {("accepted",): 3, ("refused",): 1}

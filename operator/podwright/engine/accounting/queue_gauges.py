@@ -1,0 +1,106 @@
+"""The numbers of the gauges about queues of teams. Their labels are bounded: MOST_QUEUES queues have series of their own,
+those nearest to the top first, and MOST_RESOURCES resources, those that most queues name. What the other queues have is
+summed up under OTHER, without queues that have queues below them, which would count twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Final
+
+from podwright.core.objects.resources import CPU
+from podwright.core.queues.queues import QueueRules, Queues
+from podwright.core.queues.shares import UNBOUNDED
+from podwright.engine.metrics.metrics import Metrics
+from podwright.engine.metrics.queues import (
+    QUEUE_ALLOCATED,
+    QUEUE_GUARANTEE,
+    QUEUE_LIMIT,
+    QUEUE_PENDING,
+    QUEUE_SHARE,
+)
+
+MOST_QUEUES: Final = 256
+MOST_RESOURCES: Final = 16
+OTHER: Final = "other"
+AT_ONCE: Final = 64
+"""How many queues one part of a gauge reads."""
+
+Amounts = Mapping[str, int]
+
+
+def compute_queue_gauges(metrics: Metrics, queues: Queues) -> None:
+    """Registers the gauges. They are computed in parts, between which queues may change."""
+
+    def used(rules: QueueRules, amounts: Amounts) -> Amounts:
+        return {resource: amounts.get(resource, 0) for resource in rules.quotas.keys() | amounts.keys()}
+
+    def allocated(name: str, rules: QueueRules) -> Amounts:
+        return used(rules, queues.usage(name))
+
+    def share(name: str, rules: QueueRules) -> Amounts:
+        return used(rules, queues.last_share(name))
+
+    def guarantee(_name: str, rules: QueueRules) -> Amounts:
+        return {resource: quota.guarantee for resource, quota in rules.quotas.items() if quota.guarantee != UNBOUNDED}
+
+    def limit(_name: str, rules: QueueRules) -> Amounts:
+        return {resource: quota.limit for resource, quota in rules.quotas.items() if quota.limit != UNBOUNDED}
+
+    for gauge, read in (
+        (QUEUE_ALLOCATED, allocated),
+        (QUEUE_SHARE, share),
+        (QUEUE_GUARANTEE, guarantee),
+        (QUEUE_LIMIT, limit),
+    ):
+        metrics.compute_in_parts(gauge, partial(_amounts, queues, read))
+    metrics.compute_in_parts(QUEUE_PENDING, partial(_pending, queues))
+
+
+def _amounts(queues: Queues, read: Callable[[str, QueueRules], Amounts]) -> Iterator[Mapping[tuple[str, str], float]]:
+    resources = _resources(queues) if queues.active else frozenset()
+    for names in _in_parts(queues):
+        part: Counter[tuple[str, str]] = Counter()
+        for label, name, rules in names:
+            for resource, amount in read(name, rules).items():
+                if resource in resources:
+                    part[label, resource] += amount
+        yield {key: amount / 1000 if key[1] == CPU else amount for key, amount in part.items()}
+
+
+def _pending(queues: Queues) -> Iterator[Mapping[tuple[str], float]]:
+    for names in _in_parts(queues):
+        part: Counter[tuple[str]] = Counter()
+        for label, name, _ in names:
+            if not queues.children(name):
+                part[(label,)] += queues.waiting_below(name)
+        yield part
+
+
+def _in_parts(queues: Queues) -> Iterator[Iterator[tuple[str, str, QueueRules]]]:
+    """The queues with their labels."""
+    own = _own_series(queues) if queues.active else frozenset()
+    known = [*queues.names()] if queues.active else []
+    for start in range(0, len(known), AT_ONCE):
+        yield (
+            (name if name in own else OTHER, name, rules)
+            for name in known[start : start + AT_ONCE]
+            if (rules := queues.get(name)) is not None and (name in own or not queues.children(name))
+        )
+
+
+def _own_series(queues: Queues) -> frozenset[str]:
+    found: list[str] = []
+    level = sorted(queues.children(""))
+    while level and len(found) < MOST_QUEUES:
+        found += level
+        level = sorted(child for name in level for child in queues.children(name))
+    return frozenset(found[:MOST_QUEUES])
+
+
+def _resources(queues: Queues) -> frozenset[str]:
+    named = Counter(resource for name in queues.names() if (rules := queues.get(name)) for resource in rules.quotas)
+    first = sorted(named.items(), key=lambda pair: (-pair[1], pair[0]))
+    return frozenset(name for name, _ in first[:MOST_RESOURCES])
