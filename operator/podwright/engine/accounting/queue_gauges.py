@@ -21,18 +21,19 @@ from podwright.engine.metrics.queues import (
     QUEUE_PENDING,
     QUEUE_SHARE,
 )
+from podwright.engine.process.steps import Steps
 
 MOST_QUEUES: Final = 256
 MOST_RESOURCES: Final = 16
 OTHER: Final = "other"
 AT_ONCE: Final = 64
-"""How many queues one part of a gauge reads."""
+"""How many queues one step of a gauge reads."""
 
 Amounts = Mapping[str, int]
 
 
 def compute_queue_gauges(metrics: Metrics, queues: Queues) -> None:
-    """Registers the gauges. They are computed in parts, between which queues may change."""
+    """Registers the gauges. They are computed in steps, between which queues may change."""
 
     def used(rules: QueueRules, amounts: Amounts) -> Amounts:
         return {resource: amounts.get(resource, 0) for resource in rules.quotas.keys() | amounts.keys()}
@@ -55,28 +56,30 @@ def compute_queue_gauges(metrics: Metrics, queues: Queues) -> None:
         (QUEUE_GUARANTEE, guarantee),
         (QUEUE_LIMIT, limit),
     ):
-        metrics.compute_in_parts(gauge, partial(_amounts, queues, read))
-    metrics.compute_in_parts(QUEUE_PENDING, partial(_pending, queues))
+        metrics.compute(gauge, partial(_amounts, queues, read))
+    metrics.compute(QUEUE_PENDING, partial(_pending, queues))
 
 
-def _amounts(queues: Queues, read: Callable[[str, QueueRules], Amounts]) -> Iterator[Mapping[tuple[str, str], float]]:
+def _amounts(queues: Queues, read: Callable[[str, QueueRules], Amounts]) -> Steps[Mapping[tuple[str, str], float]]:
     resources = _resources(queues) if queues.active else frozenset()
+    total: Counter[tuple[str, str]] = Counter()
     for names in _in_parts(queues):
-        part: Counter[tuple[str, str]] = Counter()
         for label, name, rules in names:
             for resource, amount in read(name, rules).items():
                 if resource in resources:
-                    part[label, resource] += amount
-        yield {key: amount / 1000 if key[1] == CPU else amount for key, amount in part.items()}
+                    total[label, resource] += amount
+        yield
+    return {key: amount / 1000 if key[1] == CPU else amount for key, amount in total.items()}
 
 
-def _pending(queues: Queues) -> Iterator[Mapping[tuple[str], float]]:
+def _pending(queues: Queues) -> Steps[Mapping[tuple[str], float]]:
+    total: Counter[tuple[str]] = Counter()
     for names in _in_parts(queues):
-        part: Counter[tuple[str]] = Counter()
         for label, name, _ in names:
             if not queues.children(name):
-                part[(label,)] += queues.waiting_below(name)
-        yield part
+                total[(label,)] += queues.waiting_below(name)
+        yield
+    return total
 
 
 def _in_parts(queues: Queues) -> Iterator[Iterator[tuple[str, str, QueueRules]]]:
