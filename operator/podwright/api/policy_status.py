@@ -311,7 +311,8 @@ def says_accepted(raw: Mapping[str, Any]) -> bool:
     return found.get("status") == "True" and found.get("observedGeneration") == identity_of(raw)[2]
 
 
-def _rfc3339(seconds: float) -> str:
+def rfc3339(seconds: float) -> str:
+    """A time in seconds since the epoch as the API has it."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -321,7 +322,7 @@ def _work(work: Work) -> dict[str, Any]:
         "decisions": work.decisions,
         "pendingPods": work.pending_pods,
         "evaluationErrors": work.evaluation_errors,
-        "faults": [{"time": _rfc3339(time), "message": text[:1024]} for time, text in reversed(work.faults)],
+        "faults": [{"time": rfc3339(time), "message": text[:1024]} for time, text in reversed(work.faults)],
         "interpretedRules": [{"name": name, "reason": reason[:1024]} for name, reason in work.interpreted],
     }
     if work.rules is not None:
@@ -334,7 +335,7 @@ def _work(work: Work) -> dict[str, Any]:
 
 def _shadow(work: ShadowWork) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "since": _rfc3339(work.since),
+        "since": rfc3339(work.since),
         "agreed": work.agreed,
         "tied": work.tied,
         "disagreed": work.disagreed,

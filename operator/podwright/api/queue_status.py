@@ -11,14 +11,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from podwright.api.policy_status import ACCEPTED, ACTIVE, Condition, UntimedCondition, conditions_by_type, timed
+from podwright.api.policy_status import (
+    ACCEPTED,
+    ACTIVE,
+    Condition,
+    UntimedCondition,
+    conditions_by_type,
+    rfc3339,
+    timed,
+)
 from podwright.api.scheduler_policy import LastAccepted
 from podwright.core.framework.args import encode
 from podwright.core.framework.validation import describe, unique_by
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.pod import parse_time
+from podwright.core.objects.resources import CPU
 from podwright.core.queues.queues import Queues, amount_text
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import Quota
+from podwright.core.queues.usage import Record
 
+USAGE_SECONDS: Final = 600.0
+"""How old the usage in a status may be before it is written again."""
 MAX_RESOURCES: Final = 64
 """How many resources a status names."""
 
@@ -48,6 +62,15 @@ class QueueCondition(Condition):
 class FirstWaiting:
     pod: str = field(metadata=describe("The pod as namespace/name.", maxLength=512))
     message: str = field(metadata=describe("The bound that it waits for, with numbers.", maxLength=1024))
+
+
+@dataclass(frozen=True, slots=True)
+class UsageStatus:
+    observed_at: str = field(metadata=describe("When it was counted.", format="date-time"))
+    average: Mapping[str, str] = _amounts("What the queue used on average, with its half-life, by resource.")
+    hours: Mapping[str, str] = _amounts(
+        "What it has used since the record began, in CPU-hours, byte-hours, GPU-hours and so on, by resource."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +105,10 @@ class QueueStatus:
     pending_pods: int = field(
         default=0, metadata=describe("How many pods of the queue wait for a node.", format="int32", minimum=0)
     )
+    usage: UsageStatus | None = field(
+        default=None,
+        metadata=describe("What the queue has used over time. Written with other changes, or once in ten minutes."),
+    )
     first_waiting: FirstWaiting | None = field(
         default=None, metadata=describe("The first pod that a bound of the queue, or of one above it, holds back.")
     )
@@ -114,10 +141,44 @@ def status_of(
         "observedGeneration": generation,
         "conditions": [timed(each, before.get(each.type), generation, now) for each in conditions],
     }
+    if usage := _usage(queues.records.get(name), previous):
+        status["usage"] = usage
     kept = previous.get("lastAccepted") if problem else {"generation": generation, "spec": spec}
     if isinstance(kept, Mapping):
         status["lastAccepted"] = kept
     return {key: value for key, value in status.items() if value or key == "observedGeneration"}
+
+
+def _usage(record: Record | None, previous: Mapping[str, Any]) -> object:
+    """What the status says of usage: the same as before if that is not old."""
+    before = usage_of(previous)
+    if record is None or not record.at or (before is not None and record.at - before.at < USAGE_SECONDS):
+        return previous.get("usage")
+    return encode(UsageStatus(rfc3339(record.at), _decimals(record.average), _decimals(record.hours)))
+
+
+def _decimals(amounts: Mapping[str, float]) -> dict[str, str]:
+    chosen = sorted(amounts, key=amounts.__getitem__, reverse=True)[:MAX_RESOURCES]
+    return {name: f"{amounts[name] / _unit(name):.4f}".rstrip("0").rstrip(".") for name in sorted(chosen)}
+
+
+def _unit(resource: str) -> int:
+    return 1000 if resource == CPU else 1
+
+
+def usage_of(status: Any) -> Record | None:
+    """The usage that a status says, which may contain anything. None if it says none."""
+    try:
+        usage = status["usage"]
+        average, hours = (
+            {str(name): float(text) * _unit(name) for name, text in (usage.get(key) or {}).items()}
+            for key in ("average", "hours")
+        )
+        at = parse_time(usage["observedAt"], "")
+        valid = all(0 <= amount < 1e18 for amount in (*average.values(), *hours.values()))
+    except (AttributeError, InvalidObjectError, KeyError, TypeError, ValueError):
+        return None
+    return Record(at, average, hours) if valid and at is not None else None
 
 
 def _active(queues: Queues, name: str, *, valid: bool) -> UntimedCondition:

@@ -156,6 +156,15 @@ class SchedulingQueueSpec:
         ),
     )
 
+    usage_half_life: str = field(
+        default="0s",
+        metadata=describe(
+            "With a half-life, queues of the same parent and priority take turns by what they have used on average, not by what they have now: "
+            "use counts half after this time. A duration such as 24h. 0s: off.",
+            **_DURATION,
+        ),
+    )
+
     def validate(self, where: str) -> Iterator[Problem]:
         """The amounts that have no place in the units of core/objects/resources."""
         for name, resource in self.resources.items():
@@ -190,6 +199,7 @@ class SchedulingQueueSpec:
             },
             preempt_min_runtime=parse_duration(self.preempt_min_runtime),
             reclaim_min_runtime=parse_duration(self.reclaim_min_runtime),
+            usage_half_life=parse_duration(self.usage_half_life),
         )
 
 

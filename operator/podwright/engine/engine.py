@@ -227,7 +227,7 @@ class Engine:
             on_delete=self.binding_executor.checks.node_removed,
         )
         self.reservations = ReservationChanges(state, sources.wall)
-        self._queue_changes = QueueChanges(state, self.policies)
+        self._queue_changes = QueueChanges(state, self.policies, wall=sources.wall)
         self.group_changes = GroupChanges(state, ports, foreign_pods=self.foreign_pods)
         self._gangs = Gangs(
             state,
@@ -373,6 +373,7 @@ class Engine:
             try:
                 self._minutes.tick()
                 self.reservations.expire()
+                self._queue_changes.sample_usage()
                 self.history.sample()
                 self.binding_executor.checks.check()
                 if self._started:  # groups look incomplete before the caches are

@@ -5,6 +5,7 @@ help are retried, once for all changes of one turn of the event loop.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from podwright.core.framework.cluster_events import QUEUE, Action, ClusterEvent
 from podwright.core.queues.queues import Queues, queues_of
@@ -15,7 +16,9 @@ from podwright.engine.state import EngineState
 class QueueChanges:
     """See the module."""
 
-    def __init__(self, state: EngineState, policies: ActivePolicies) -> None:
+    def __init__(self, state: EngineState, policies: ActivePolicies, *, wall: Callable[[], float]) -> None:
+        """`wall` gives seconds since the epoch."""
+        self._wall = wall
         self._policies = policies
         self._queue = state.queue
         self._ordered = False
@@ -28,6 +31,11 @@ class QueueChanges:
     def policies_changed(self) -> None:
         """Other policies may choose the queues of pods now."""
         let_policies_choose(self._queues, self._policies)
+
+    def sample_usage(self) -> None:
+        """Counts what queues have as used since the last call."""
+        if self._queues.active:
+            self._queues.sample_usage(self._wall())
 
     def _changed(self) -> None:
         if self._queues.active is not self._ordered:

@@ -28,6 +28,7 @@ from podwright.core.objects.selectors import EVERYTHING, LabelSelector
 from podwright.core.queues.membership import LABEL, OUTSIDE, Membership, Source, same_selector
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import NO_QUOTA, Queue, QueueSpec, QueueTree, add_amounts
+from podwright.core.queues.usage import Record
 from podwright.core.queues.validity import valid_specs
 from podwright.core.state.cache import Cache
 
@@ -58,6 +59,8 @@ class QueueRules(QueueSpec):
     """For how long a pod runs before a pod of its own queue may preempt it."""
     reclaim_min_runtime: float = 0.0
     """For how long a pod runs before another queue may reclaim what it holds."""
+    usage_half_life: float = 0.0
+    """With one, the queue takes its turn by what it has used on average, not by what it has now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,8 @@ class Queues:
         self._shut: frozenset[str] = frozenset()
         """The queues in which no pod may start, because of their state or that of one above."""
         self._attached = False
+        self.records: dict[str, Record] = {}
+        """What each queue of the tree has used over time."""
         self._turn = 0
         self._regrouped = 0
         self._due: set[str | None] = set()
@@ -180,7 +185,7 @@ class Queues:
             self._cache.detach(self)
             self._cache.groups.also_told.remove(self)
             del self._cache.refusals[QUEUE_QUOTA]
-            for known in (self._below, self._valid, self._pods, self._placed_in, self._waiting_in):
+            for known in (self._below, self.records, self._valid, self._pods, self._placed_in, self._waiting_in):
                 known.clear()
             self._membership.clear()
             self._trying.clear()
@@ -330,6 +335,18 @@ class Queues:
         tree.set_capacity(self.capacity())
         tree.compute_shares()
         return tree
+
+    def sample_usage(self, now: float) -> None:
+        """Counts what all queues of the tree have as used since the last call. `now`: seconds since the epoch."""
+        tree = self._built()
+        for name in self.records.keys() - self._valid.keys():
+            del self.records[name]
+        for name, rules in self._valid.items():
+            queue = tree.get(name)
+            if queue is not None:
+                self.records.setdefault(name, Record()).sample(queue.held, now, rules.usage_half_life)
+                if rules.usage_half_life:
+                    self._touched.add(name)
 
     # What is shown of queues
 
@@ -516,7 +533,7 @@ class Queues:
 
     def order_key(self, name: str, *, trying: bool = False) -> tuple[bool, bool, int, int]:
         """Sorts queues with the same parent: first those under their share, then those under their guarantee, then by
-        priority, then by dominant share. Reads the shares as they were last computed. What its pods ask for of a
+        priority, then by dominant share, of what they have used on average if they have a half-life. Reads the shares as they were last computed. What its pods ask for of a
         resource of which there is nothing tells queues apart only if they ask for nothing else. `trying`: as if the pods
         that are tried again had started.
         """
@@ -528,12 +545,17 @@ class Queues:
             held = queue.held
         share, quotas = queue.share, queue.spec.quotas
         most = self._built().top.share
+        used: Mapping[str, float] = held
+        if self._valid[name].usage_half_life and (record := self.records.get(name)) is not None:
+            used = record.average
         above_share = above_guarantee = False
         for resource in [each for each in queue.asked if most.get(each)] or queue.asked:
             has, guarantee = held.get(resource, 0), quotas.get(resource, NO_QUOTA).guarantee
             above_share = above_share or has >= share.get(resource, 0)
             above_guarantee = above_guarantee or UNBOUNDED != guarantee <= has
-        dominant = max((amount * _PARTS // (most.get(resource) or 1) for resource, amount in held.items()), default=0)
+        dominant = max(
+            (int(amount * _PARTS) // (most.get(resource) or 1) for resource, amount in used.items()), default=0
+        )
         return above_share, above_guarantee, -queue.spec.priority, dominant
 
     # The order of active pods

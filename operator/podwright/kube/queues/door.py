@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from podwright.api.queue_status import usage_of
 from podwright.api.scheduler_policy import GROUP, identity_of
 from podwright.api.scheduling_queue import QUEUE_KIND, QUEUE_PLURAL, take_queue
 from podwright.core.objects.errors import InvalidObjectError, described
@@ -56,6 +57,8 @@ class QueueSink:
 
     def put(self, raw: Raw) -> None:
         name, problem = self.key(raw), ""
+        if name not in self.known and (record := usage_of(raw.get("status"))) is not None:
+            self._queues.records.setdefault(name, record)
         try:
             take_queue(self._queues, raw, known=name in self.known)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others

@@ -140,6 +140,18 @@ async def test_the_last_valid_generation_is_in_force_after_a_restart(wrong):
         assert it.written["a"][-1]["lastAccepted"] == kept
 
 
+async def test_usage_goes_on_after_a_restart_from_what_the_status_says():
+    async with queues() as it:
+        usage = {"observedAt": "2026-01-01T11:00:00Z", "average": {GPU: "4"}, "hours": {GPU: "100"}}
+        it.put("a", status={"usage": usage}, usageHalfLife="1h")
+        it.core.sample_usage(NOON)
+        assert it.core.records["a"].average == pytest.approx({GPU: 2.0})
+        await until(lambda: it.written.get("a"))
+        assert it.written["a"][-1]["usage"] == {
+            "observedAt": "2026-01-01T12:00:00Z", "average": {GPU: "2"}, "hours": {GPU: "100"},
+        }  # fmt: skip
+
+
 @pytest.mark.parametrize("kept", [None, [], {"spec": 1}, {"generation": "x", "spec": {"priority": []}}])
 async def test_a_status_that_nobody_can_read_harms_nothing(kept):
     async with queues() as it:
