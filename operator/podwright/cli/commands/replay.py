@@ -28,7 +28,7 @@ from podwright.simulator.replay.recording import read_recording
 from podwright.simulator.replay.run import BUILT_IN, SAMPLES, Candidate, ReplayError, ReplayOptions
 from podwright.simulator.replay.scorecard import Scorecard
 from podwright.simulator.replay.stream import Stream, StreamError
-from podwright.simulator.replay.tables import markdown, rows
+from podwright.simulator.replay.tables import markdown, queue_rows, rows
 from podwright.simulator.replay.task_lists import GPU, filling_stream, read_nodes, read_tasks, stream_of
 from podwright.simulator.snapshot import SnapshotError, read_snapshot
 
@@ -49,7 +49,7 @@ PROGRESS_SECONDS: Final = 10.0
     "policies",
     multiple=True,
     metavar="FILE",
-    help=f"SchedulerPolicies to replay under, or `{BUILT_IN}` for kube-scheduler's default profile. Repeat it to compare.",
+    help=f"SchedulerPolicies, and SchedulingQueues in place of those of the stream, to replay under, or `{BUILT_IN}` for kube-scheduler's default profile. Repeat it to compare.",
 )
 @click.option(
     "--every-nth-node",
@@ -186,8 +186,8 @@ def _candidate(path: str) -> Candidate:
         return Candidate(BUILT_IN)
     manifests = read_manifests(path)
     for raw in manifests:
-        if raw.get("kind") != "SchedulerPolicy":
-            raise ManifestError(f"{raw.where}: expected a SchedulerPolicy, got {raw.get('kind')}")
+        if raw.get("kind") not in ("SchedulerPolicy", "SchedulingQueue"):
+            raise ManifestError(f"{raw.where}: expected a SchedulerPolicy or a SchedulingQueue, got {raw.get('kind')}")
     return Candidate(Path(path).stem, manifests)
 
 
@@ -242,13 +242,15 @@ def _show(cards: Sequence[Scorecard], output: str) -> None:
     elif output == "yaml":
         click.echo(yaml.safe_dump([card.as_dict() for card in cards], sort_keys=False), nl=False)
     else:
-        header, *body = rows(cards)
-        table = Table(*map(plain, header))
-        for column in table.columns[1:]:
-            column.justify = "right"
-        for row in body:
-            table.add_row(*map(plain, row))
-        Console(width=None if sys.stdout.isatty() else 200, color_system=color_system()).print(table)
+        console = Console(width=None if sys.stdout.isatty() else 200, color_system=color_system())
+        for given in filter(None, (rows(cards), queue_rows(cards))):
+            header, *body = given
+            table = Table(*map(plain, header))
+            for column in table.columns[1:]:
+                column.justify = "right"
+            for row in body:
+                table.add_row(*map(plain, row))
+            console.print(table)
         for card in cards:
             echo(f"{card.policy}: {card.attempts:,} attempts in {card.cpu_seconds:.1f} s of CPU time", err=True)
 
@@ -265,5 +267,8 @@ def _write_all(cards: Sequence[Scorecard], folder: Path) -> None:
 def _figures(card: Scorecard) -> dict[str, Any]:
     """The scorecard without the data of the plots, and without figures that differ from run to run."""
     figures = card.as_dict()
-    del figures["samples"], figures["cpuSeconds"], figures["waiting"]["curve"]
+    for data in ("samples", "cpuSeconds", "queueSamples"):
+        figures.pop(data, None)
+    for waiting in (figures["waiting"], *(queue["waiting"] for queue in figures.get("queues", ()))):
+        del waiting["curve"]
     return figures

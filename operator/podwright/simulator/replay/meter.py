@@ -7,7 +7,7 @@ seconds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,6 +59,8 @@ class Meter:
         self, cache: Cache, pods: Iterable[PodInfo], prices: Prices, *, resource: str, start: float, every: float
     ) -> None:
         self.samples: list[Sample] = []
+        self.on_sample: Callable[[float], object] = lambda _time: None
+        """Called with the time of each sample."""
         self.resources: Final = tuple(dict.fromkeys((CPU, MEMORY, resource)))
         self.resource: Final = resource
         self._cache = cache
@@ -145,6 +147,7 @@ class Meter:
         while self._next_sample <= to:
             self._integrate(self._next_sample)
             self.samples.append(self._sample(self._next_sample))
+            self.on_sample(self._next_sample)
             self._next_sample += self._every
         self._integrate(to)
 

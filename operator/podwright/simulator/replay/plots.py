@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
+from podwright.core.objects.resources import CPU
 from podwright.simulator.replay.meter import Sample
 from podwright.simulator.replay.scorecard import Scorecard
 
@@ -53,7 +54,27 @@ def plots(cards: Sequence[Scorecard]) -> Mapping[str, str]:
         "pending": Plot("Pods that wait for a node", "time", _over_time(cards, lambda s: float(s.waiting)), seconds=True),
         "waiting": Plot("Waiting times: the share of pods that waited at most so long", "seconds", {card.policy: card.waiting.curve for card in cards}, percent=True, logarithmic=True),
     }  # fmt: skip
+    for number, card in enumerate(cards, start=1):
+        if card.queues:
+            drawn |= {f"queues-{number}-{key}": plot for key, plot in _of_queues(card).items()}
     return {f"{key}.svg": draw(plot) for key, plot in drawn.items()}
+
+
+def _of_queues(card: Scorecard) -> Mapping[str, Plot]:
+    """What the queues with most pods have over time, what would be fair, and how long their pods wait."""
+    start = card.queue_samples[0].time if card.queue_samples else 0.0
+    names = [*card.queue_samples[0].allocated] if card.queue_samples else []
+    resource, scale = card.queues[0].resource, 1000 if card.queues[0].resource == CPU else 1
+    has = {name: [(each.time - start, each.allocated[name] / scale) for each in card.queue_samples] for name in names}
+    fair = {name: [(each.time - start, each.share[name] / scale) for each in card.queue_samples] for name in names}
+    waiting = {figures.queue: figures.waiting.curve for figures in card.queues if figures.queue in has}
+    return {
+        "allocation": Plot(f"{resource} that queues have under {card.policy}", "time", has, seconds=True),
+        "share": Plot(f"{resource} that is fair under {card.policy}", "time", fair, seconds=True),
+        "waiting": Plot(
+            f"Waiting times by queue under {card.policy}", "seconds", waiting, percent=True, logarithmic=True
+        ),
+    }
 
 
 def _over_time(cards: Sequence[Scorecard], value: Callable[[Sample], float]) -> Mapping[str, Points]:

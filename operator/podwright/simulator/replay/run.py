@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from podwright.api.scheduler_policy import KIND
+from podwright.api.scheduler_policy import KIND, identity_of
+from podwright.api.scheduling_queue import QUEUE_KIND
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.readable import parse_known_node
 from podwright.core.objects.resources import CPU
@@ -27,9 +28,11 @@ from podwright.simulator.loaded import LoadedCluster, LoadOptions, load
 from podwright.simulator.manifests import place_of
 from podwright.simulator.replay.meter import Meter, Prices
 from podwright.simulator.replay.parked import Parked
-from podwright.simulator.replay.scorecard import Scorecard, mean_sample, waiting_times
+from podwright.simulator.replay.queue_meter import QueueMeter
+from podwright.simulator.replay.scorecard import Scorecard, mean_sample
 from podwright.simulator.replay.stream import Arrival, Event, NodeChanges, PodLeaves, Stream
 from podwright.simulator.replay.task_lists import GPU
+from podwright.simulator.replay.waiting import waiting_times
 from podwright.simulator.scheduling import Landed, Preempted, Scheduling
 from podwright.simulator.snapshot import Snapshot
 from podwright.simulator.trial import created_anew
@@ -52,7 +55,9 @@ class ReplayError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What to replay under: SchedulerPolicies. None: kube-scheduler's default profile."""
+    """What to replay under: SchedulerPolicies, and SchedulingQueues in place of those of the same name in the stream. Without
+    a policy: kube-scheduler's default profile.
+    """
 
     name: str
     policies: Sequence[Raw] = ()
@@ -95,15 +100,27 @@ def replay(
 
 
 def _cluster(stream: Stream, candidate: Candidate, options: ReplayOptions) -> LoadedCluster:
-    objects = [raw for raw in stream.initial if raw.get("kind") != KIND]
+    queues = {identity_of(raw)[0]: raw for raw in candidate.policies if raw.get("kind") == QUEUE_KIND}
+    objects = [raw for raw in stream.initial if raw.get("kind") != KIND and not _replaced(raw, queues)]
+    objects += queues.values()
     cluster = load(Snapshot(objects=objects, taken_at=stream.start), options.load)
     for raw in candidate.policies:
+        if raw.get("kind") == QUEUE_KIND:
+            continue
         result = cluster.policies.apply(enforced(raw))
         if not result.accepted:
             where = place_of(raw, candidate.name)
             raise ReplayError(f"{where}: policy {result.name}: {result.message}")
     cluster.policies_changed()
+    for name, raw in queues.items():
+        if problem := next((each for each in cluster.problems if each.startswith(f"{QUEUE_KIND} {name}:")), ""):
+            raise ReplayError(f"{place_of(raw, candidate.name)}: {problem}")
     return cluster
+
+
+def _replaced(raw: Raw, queues: Mapping[str, Raw]) -> bool:
+    """True if the candidate has a queue of this name."""
+    return raw.get("kind") == QUEUE_KIND and identity_of(raw)[0] in queues
 
 
 @dataclass(slots=True)
@@ -142,6 +159,8 @@ class _Replay:
             start=stream.start,
             every=(stream.end - stream.start) / max(options.samples, 1),
         )
+        self._queue_meter = QueueMeter(cluster.queues, pods, self._meter.resource)
+        self._meter.on_sample = self._queue_meter.sample
         self._jobs: dict[str, _Job] = {}
         self._waits: list[float] = []
         self._placed = 0
@@ -252,6 +271,7 @@ class _Replay:
         self._parked.gone(uid)
         if job.waited is None:
             self._waits.append(self._cluster.clock.now - job.since)
+            self._queue_meter.waited(job.pod, self._waits[-1], placed=False)
             self._reasons[message or ""] += 1
         self._scheduling.queue.delete(uid)
         self._scheduling.claims_changed(self._committed.drop_pending(job.pod))
@@ -309,6 +329,7 @@ class _Replay:
         if job.waited is None:
             job.waited = now - job.since
             self._waits.append(job.waited)
+            self._queue_meter.waited(landed.pod, job.waited, placed=True)
             self._placed += 1
         if job.arrival.runs_for is not None:
             self._departs(now + job.arrival.runs_for, landed.pod.uid)
@@ -325,6 +346,7 @@ class _Replay:
         if info is not None and info.node is not None:
             self._meter.left(preempted.pod, info.node)
         self._parked.node_changed(preempted.node_name)
+        self._queue_meter.preempted(preempted.pod)
         self._come_again(preempted.pod)
 
     def _come_again(self, pod: PodInfo) -> None:
@@ -353,6 +375,8 @@ class _Replay:
         left = [job for job in self._jobs.values() if job.waited is None]
         why = (self._why_waits(job.pod.uid) for job in left)
         waits = self._waits + [self._stream.end - job.since for job in left]
+        for job in left:
+            self._queue_meter.waited(job.pod, self._stream.end - job.since, placed=False)
         hours = meter.seconds or 1.0
         reasons = self._reasons + Counter(message for message in why if message is not None)
         return Scorecard(
@@ -379,6 +403,8 @@ class _Replay:
             cpu_seconds=cpu_seconds,
             samples=meter.samples,
             unplaced=dict(reasons.most_common(10)),
+            queues=self._queue_meter.figures(),
+            queue_samples=self._queue_meter.samples,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from podwright.core.objects.wording import readable
 from podwright.simulator.replay.plots import duration
 from podwright.simulator.replay.scorecard import Scorecard
 
@@ -38,6 +39,45 @@ def rows(cards: Sequence[Scorecard]) -> list[list[str]]:
     return [header, *table[:8], *shares, *table[8:]]
 
 
+def queue_rows(cards: Sequence[Scorecard]) -> list[list[str]]:
+    """What each queue got under each policy, with its header; empty without queues."""
+    names = dict.fromkeys(figures.queue for card in cards for figures in card.queues)
+    found = [
+        [
+            "queue",
+            "policy",
+            "pods placed",
+            "evicted",
+            "wait, mean",
+            "wait, 99th percentile",
+            "has",
+            "share",
+            "below share",
+        ]
+    ]
+    for name in sorted(names):
+        for card in cards:
+            for each in card.queues:
+                if each.queue == name:
+                    has, share = (readable(each.resource, round(amount)) for amount in (each.allocated, each.share))
+                    placed, waiting = f"{each.placed:,} of {each.arrived:,}", each.waiting
+                    times = duration(waiting.mean), duration(waiting.p99)
+                    of = f" {each.resource}"
+                    found.append(
+                        [
+                            name,
+                            card.policy,
+                            placed,
+                            f"{each.preempted:,}",
+                            *times,
+                            has + of,
+                            share + of,
+                            f"{each.below_share:.1%}",
+                        ]
+                    )
+    return found if names else []
+
+
 def _allocation(card: Scorecard) -> Mapping[str, float]:
     return card.allocation
 
@@ -52,6 +92,13 @@ def _utilisation(card: Scorecard) -> Mapping[str, float]:
 
 def markdown(cards: Sequence[Scorecard]) -> str:
     """The table for a document."""
-    header, *body = rows(cards)
-    lines = ["| " + " | ".join(header) + " |", "| --- |" + " ---: |" * len(cards)]
+    tables = [_markdown(rows(cards))]
+    if cards and (of_queues := queue_rows(cards)):
+        tables.append(_markdown(of_queues))
+    return "\n".join(tables)
+
+
+def _markdown(table: list[list[str]]) -> str:
+    header, *body = table
+    lines = ["| " + " | ".join(header) + " |", "| --- |" + " ---: |" * (len(header) - 1)]
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in body), ""])

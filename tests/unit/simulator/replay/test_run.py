@@ -6,9 +6,9 @@ from podwright.core.objects.pod import parse_pod
 from podwright.simulator.replay.meter import Prices
 from podwright.simulator.replay.plots import Plot, draw, plots
 from podwright.simulator.replay.run import BUILT_IN, Candidate, ReplayError, ReplayOptions, replay
-from podwright.simulator.replay.scorecard import waiting_times
 from podwright.simulator.replay.stream import Arrival, NodeChanges, PodLeaves, Stream, sorted_events
 from podwright.simulator.replay.tables import markdown, rows
+from podwright.simulator.replay.waiting import waiting_times
 from support.objects.builders import make_policy
 from support.simulator.kit import node, pod
 

@@ -1,0 +1,94 @@
+"""What a replay says of queues of teams: each figure by hand, on streams of a few pods."""
+
+import pytest
+
+from podwright.core.objects.pod import parse_pod
+from podwright.core.queues.queues import QUEUE_LABEL
+from podwright.simulator.replay.plots import plots
+from podwright.simulator.replay.run import BUILT_IN, Candidate, ReplayError, ReplayOptions, replay
+from podwright.simulator.replay.stream import Arrival, Stream, sorted_events
+from podwright.simulator.replay.tables import markdown, queue_rows
+from support.objects.builders import make_policy
+from support.objects.queues import queue
+from support.simulator.kit import node, pod
+
+
+def comes(time, name, of, runs_for=None, **more):
+    labels = {QUEUE_LABEL: of} if of else {}
+    return Arrival(time, parse_pod(pod(name, labels=labels, **more)), runs_for)
+
+
+def cpus(name, guarantee=0, **quota):
+    return queue(name, resources={"cpu": {"guarantee": guarantee, **quota}})
+
+
+def play(queues, *events, end=100.0, candidates=(), cpu="4"):
+    stream = Stream(initial=[node("n", cpu=cpu), *queues], events=sorted_events(events), start=0.0, end=end)
+    return replay(stream, candidates or [Candidate(BUILT_IN)], ReplayOptions(samples=100))
+
+
+def test_waiting_times_and_amounts_are_those_of_each_queue():
+    events = [comes(0, f"a{i}", "a", 20) for i in range(2)] + [comes(0, f"b{i}", "b", 20) for i in range(2)]
+    (card,) = play([cpus("a", limit="1"), cpus("b")], *events)
+    a, b = card.queues
+    assert (a.queue, a.arrived, a.placed, a.waiting.longest) == ("a", 2, 2, 20)
+    assert (b.queue, b.arrived, b.placed, b.waiting.longest) == ("b", 2, 2, 0)
+    assert a.resource == "cpu"
+    assert a.allocated == pytest.approx(1000 * 40 / 100, rel=0.05), "1 CPU for 40 of 100 s"
+    assert b.allocated == pytest.approx(2000 * 20 / 100, rel=0.05)
+
+
+def test_a_queue_below_its_share_and_those_whose_pods_are_evicted_for_it():
+    full = [comes(0, f"b{i}", "b", None) for i in range(4)]
+    (card,) = play([cpus("a", 2), cpus("b")], *full, comes(50, "a0", "a"), comes(50, "a1", "a"))
+    a, b = card.queues
+    assert (a.preempted, b.preempted) == (0, 2)
+    assert b.share == pytest.approx(3000, rel=0.05), "4 for half of the time, then 2"
+    assert b.below_share == 0
+    assert a.below_share == 0, "it takes back its share at once"
+    protected = queue("b", resources={"cpu": {}}, reclaimMinRuntime="1h")
+    (card,) = play([cpus("a", 2), protected], *full, comes(50, "a0", "a"), comes(50, "a1", "a"))
+    assert card.queues[0].below_share == pytest.approx(0.5, abs=0.02)
+    assert card.queues[0].waiting.longest == 50
+
+
+def test_pods_that_never_get_a_node_wait_until_the_end():
+    (card,) = play([cpus("a", limit="0")], comes(40, "a0", "a"))
+    (a,) = card.queues
+    assert (a.arrived, a.placed, a.waiting.longest) == (1, 0, 60)
+
+
+def test_a_candidate_may_have_other_queues():
+    events = [comes(0, f"a{i}", "a", 20) for i in range(4)]
+    wide = [cpus("a", limit="4"), make_policy("p", strategy={"type": "MostAllocated"})]
+    cards = play([cpus("a", limit="1")], *events, candidates=[Candidate("as it is"), Candidate("wide", wide)])
+    assert [card.queues[0].waiting.longest for card in cards] == [60, 0]
+    assert [row[:3] for row in queue_rows(cards)] == [
+        ["queue", "policy", "pods placed"],
+        ["a", "as it is", "4 of 4"],
+        ["a", "wide", "4 of 4"],
+    ]
+    with pytest.raises(ReplayError, match=r"SchedulingQueue a: spec\.parent: queue 'gone' does not exist"):
+        play([cpus("a")], *events, candidates=[Candidate("bad", [queue("a", parent="gone")])])
+
+
+def test_tables_and_plots_have_queues_only_if_pods_are_in_some():
+    (card,) = play([cpus("a")], comes(0, "plain", "", 20))
+    assert card.queues == []
+    assert "queues" not in card.as_dict()
+    assert not any("queue" in name for name in plots([card]))
+    assert markdown([card]).count("| --- |") == 1
+    (card,) = play([cpus("a")], comes(0, "one", "a", 20))
+    assert card.as_dict()["queues"][0]["belowShare"] == 0
+    drawn = plots([card])
+    assert {name for name in drawn if "queue" in name} == {
+        f"queues-1-{key}.svg" for key in ("allocation", "share", "waiting")
+    }
+    assert "cpu that queues have under built-in" in drawn["queues-1-allocation.svg"]
+    assert "| a | built-in | 1 of 1 |" in markdown([card])
+
+
+def test_the_resource_is_one_that_queues_name():
+    gpu = {"example.com/gpu": {"limit": "1"}}
+    (card,) = play([queue("a", resources=gpu)], comes(0, "one", "a", 20))
+    assert card.queues[0].resource == "example.com/gpu"
