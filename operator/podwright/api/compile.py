@@ -215,7 +215,9 @@ def refused_policy(source: SchedulerPolicy, profile: Profile, refusal: str) -> C
 
 
 def misnamed_policy(profile: Profile, refusal: str) -> CompiledPolicy:
-    """The policy for pods that name a policy which does not take them. It places no pods. `refusal`: why the pods wait."""
+    """The policy for pods that name a policy which does not take them. It places no pods. `refusal`: why the pods
+    wait.
+    """
     source = SchedulerPolicy("", generation=0, spec=PolicySpec(scheduler_name=profile.scheduler_name))
     return CompiledPolicy(source=source, match=CompiledMatch(), profile=profile, refusal=refusal, misnamed=True)
 
@@ -347,7 +349,9 @@ def strategy_args(strategy: Strategy, signals: Sequence[str]) -> StrategyArgs | 
 
 
 def _merged_plugin_config(spec: PolicySpec) -> Sequence[PolicyPluginArgs]:
-    """`pluginConfig` plus the args that the strategy and `devices` set. Raises ArgsError where both set the same field."""
+    """`pluginConfig` plus the args that the strategy and `devices` set. Raises ArgsError where both set the same
+    field.
+    """
     config: Sequence[PolicyPluginArgs] = spec.plugin_config
     args = strategy_args(spec.strategy, spec.signals)
     if args is not None:

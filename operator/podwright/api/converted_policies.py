@@ -115,12 +115,14 @@ def _options_instead(settings: SchedulerConfiguration, queue_sort: str) -> Itera
     names = [str(profile.scheduler_name) for profile in settings.profiles]
     if KUBERNETES_DEFAULT_SCHEDULER_NAME in names:
         yield (
-            f"profiles[{names.index(KUBERNETES_DEFAULT_SCHEDULER_NAME)}]: start podwright kube-scheduler, or podwright run with "
+            f"profiles[{names.index(KUBERNETES_DEFAULT_SCHEDULER_NAME)}]: start podwright kube-scheduler, or "
+            "podwright run with "
             f"--allowed-scheduler-names=*,{KUBERNETES_DEFAULT_SCHEDULER_NAME}"
         )
     if PODWRIGHT_SCHEDULER_NAME not in names:
         yield (
-            f"profiles: podwright run also serves {PODWRIGHT_SCHEDULER_NAME}, with the default profile; --scheduler-name names "
+            f"profiles: podwright run also serves {PODWRIGHT_SCHEDULER_NAME}, with the default profile; "
+            "--scheduler-name names "
             "another one"
         )
 

@@ -68,7 +68,8 @@ _KINDS: Final[Mapping[str, _Kind]] = {
             "squeue",
             "Cluster",
             SchedulingQueueSpec,
-            "What a team or a project may have of the cluster. Pods name the queue in their label podwright.dev/queue, or their namespace "
+            "What a team or a project may have of the cluster. Pods name the queue in their label "
+            "podwright.dev/queue, or their namespace "
             "has that label.",
             QueueStatus,
             "What the queue may have, and who may use it.",

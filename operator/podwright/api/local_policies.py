@@ -280,7 +280,9 @@ class LocalPolicies(KnownPolicies[_Known]):
                 )
 
     def _fall_back(self, known: _Known) -> str:
-        """Activates the last accepted generation, if it is valid. Returns a sentence about the generation that decides."""
+        """Activates the last accepted generation, if it is valid. Returns a sentence about the generation that
+        decides.
+        """
         problem, last = "", known.accepted
         if last is not None and last[0].generation != known.generation:
             try:
@@ -292,7 +294,9 @@ class LocalPolicies(KnownPolicies[_Known]):
         return f"No generation of this policy is in force{problem}"
 
     def _activate(self, known: _Known, policy: LocalPolicy) -> None:
-        """Activates this generation. Raises PolicyError and what plugins raise, and then changes nothing but `bases`."""
+        """Activates this generation. Raises PolicyError and what plugins raise, and then changes nothing but
+        `bases`.
+        """
         older = [each for each in self.namespaces.get(known.namespace, ()) if each.rank < known.rank]
         if len(older) >= MAX_IN_NAMESPACE:
             problem = (
@@ -308,7 +312,10 @@ class LocalPolicies(KnownPolicies[_Known]):
         if not delegating:
             raise PolicyError(known.key, "NotAllowed", [("spec", nothing_delegated(bases))])
         if len(delegating) > MAX_BASES:
-            problem = f"{len(delegating)} SchedulerPolicies may decide about these pods: at most {MAX_BASES} may bound one local policy"
+            problem = (
+                f"{len(delegating)} SchedulerPolicies may decide about these pods: at most {MAX_BASES} may bound one "
+                "local policy"
+            )
             raise PolicyError(known.key, "NotAllowed", [("spec.match", problem)])
         is_new = policy is known.newest and not known.was_accepted
         kept = known.variants if known.active == policy else {}
@@ -375,7 +382,9 @@ class LocalPolicies(KnownPolicies[_Known]):
         return () if known is None else tuple(known.variants.values())
 
     def decider(self, key: str) -> object:
-        """An object that stands for what decides about the policy's pods. It is another object whenever that changes."""
+        """An object that stands for what decides about the policy's pods. It is another object whenever that
+        changes.
+        """
         known = self._known.get(key)
         return None if known is None else (known.refused, *known.variants.values())
 

@@ -81,7 +81,8 @@ class LocalPolicySpec:
     precedence: int = field(
         default=0,
         metadata=describe(
-            "If several policies of the namespace match a pod, the greatest precedence wins, then the older policy, then the first "
+            "If several policies of the namespace match a pod, the greatest precedence wins, then the older policy, "
+            "then the first "
             "name. Which SchedulerPolicy bounds them is decided before.",
             format="int32",
             minimum=-1_000_000_000,
@@ -95,7 +96,8 @@ class LocalPolicySpec:
     plugins: Mapping[str, PolicyPluginSet] = field(
         default_factory=dict,
         metadata=describe(
-            "For strategy type Custom: plugins that are merged into those of the SchedulerPolicy. Filters can be added, but not disabled.",
+            "For strategy type Custom: plugins that are merged into those of the SchedulerPolicy. Filters can be "
+            "added, but not disabled.",
             keys=LOCAL_POINTS,
         ),
     )
@@ -109,7 +111,8 @@ class LocalPolicySpec:
     params_from: ParamsFrom | None = field(
         default=None,
         metadata=describe(
-            "A ConfigMap of the policy's own namespace with more params, which take precedence over `params`. The operator reads it only if a "
+            "A ConfigMap of the policy's own namespace with more params, which take precedence over `params`. The "
+            "operator reads it only if a "
             "Role of the namespace lets it `get` the ConfigMap; the condition ParamsMissing says if not."
         ),
     )
@@ -122,7 +125,8 @@ class LocalPolicySpec:
     rules: Rules = field(
         default=Rules(),
         metadata=describe(
-            "Filters in CEL, in addition to those of the SchedulerPolicy, and scores, which replace those of its rules. Their functions "
+            "Filters in CEL, in addition to those of the SchedulerPolicy, and scores, which replace those of its "
+            "rules. Their functions "
             "that count pods see only those of this namespace."
         ),
     )

@@ -157,7 +157,10 @@ def safety_problems(policy: CompiledPolicy, default: Profile, classes: Classes) 
     problems: list[Problem] = []
     if policy.spec.strategy.type != "Custom":
         if names := ", ".join(dict.fromkeys(chain.from_iterable(missing.values()))):
-            text = f"{policy.spec.strategy.type} lacks {names}, which the operator's profile has as a filter, and which Custom can enable"
+            text = (
+                f"{policy.spec.strategy.type} lacks {names}, which the operator's profile has as a filter, and which "
+                "Custom can enable"
+            )
             problems.append(("spec.strategy.type", f"{text}; without it, {_UNSUITABLE}"))
     else:
         for point, lacking in missing.items():

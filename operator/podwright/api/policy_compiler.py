@@ -100,8 +100,8 @@ class PolicyCompiler:
         return self._compiled(source, self._classes, self.built_in_for(source.spec.scheduler_name).profile)
 
     def composed(self, base: CompiledPolicy, local: LocalPolicy, *, is_new: bool = True) -> CompiledPolicy:
-        """The local policy, combined with `base` and checked. `is_new`: its spec was never accepted. Raises PolicyError,
-        and what plugins and the checks raise.
+        """The local policy, combined with `base` and checked. `is_new`: its spec was never accepted. Raises
+        PolicyError, and what plugins and the checks raise.
         """
         policy = compose(base, local, self._classes, self._features, self.queue_sort, self.settings)
         self._checked(policy, is_new=is_new)

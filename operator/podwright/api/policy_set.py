@@ -48,8 +48,8 @@ class PolicySet(KnownPolicies[KnownPolicy]):
     `settings`: what the operator's options say about policies. `built_in`: the built-in policies, already compiled; the
     first of them is also for scheduler names that only SchedulerPolicies serve. `check` is called with each compiled
     policy before it becomes active. If it raises, for example a ProfileError or a PluginError, the policy is not
-    accepted; `check_new` likewise, but only for a spec that was never accepted. `namespace_labels`: the labels of a namespace as they are now. `version` rises whenever the active
-    policies change, including the local ones.
+    accepted; `check_new` likewise, but only for a spec that was never accepted. `namespace_labels`: the labels of a
+    namespace as they are now. `version` rises whenever the active policies change, including the local ones.
     """
 
     def __init__(
@@ -177,13 +177,15 @@ class PolicySet(KnownPolicies[KnownPolicy]):
         return selection.policy
 
     def named(self, name: str) -> CompiledPolicy | None:
-        """The SchedulerPolicy or the built-in policy of this name; None if there is none."""
+        """The SchedulerPolicy or the built-in policy of this name, or None."""
         return self.decider(name) or next((policy for policy in self.built_in if policy.name == name), None)
 
     def within(
         self, policy: CompiledPolicy | None, pod: PodInfo, namespace_labels: Mapping[str, str]
     ) -> CompiledPolicy | None:
-        """The policy that decides about the pod if this one is selected: this policy, or a local policy that it bounds."""
+        """The policy that decides about the pod if this one is selected: this policy, or a local policy that it
+        bounds.
+        """
         if policy is None or pod.namespace not in self.local.namespaces:
             return policy
         return self.local.select(policy, Subject.of(pod, namespace_labels))

@@ -125,7 +125,8 @@ class FaultReport:
 @dataclass(frozen=True, slots=True)
 class RuleCost:
     estimated_milliseconds: int = _count(
-        "What the rules may take of a processor for a new pod on all nodes, rounded up: an estimate from their types, the number of nodes, and "
+        "What the rules may take of a processor for a new pod on all nodes, rounded up: an estimate from their types, "
+        "the number of nodes, and "
         "usual sizes of maps and lists."
     )
     measured_milliseconds: int = _count("How long the longest decision of this generation took, rounded up.")
@@ -155,7 +156,10 @@ class Condition:
     type: str = field(
         metadata=describe(
             "Accepted (the newest generation is valid), Active (the policy decides about pods), PluginFailed (a plugin "
-            "raised an exception since this generation is active), PluginOutdated (the plugin files have changed, and cannot be loaded), PluginSwitchedOff (a plugin took too long, or did not return), ParamsMissing (a ConfigMap that has params does not exist), OverBudget (what a local policy adds takes too long), or Conflict (some "
+            "raised an exception since this generation is active), PluginOutdated (the plugin files have changed, and "
+            "cannot be loaded), PluginSwitchedOff (a plugin took too long, or did not return), ParamsMissing (a "
+            "ConfigMap that has params does not exist), OverBudget (what a local policy adds takes too long), or "
+            "Conflict (some "
             "pods may match this policy and others of the same precedence).",
             maxLength=316,
         )
@@ -188,7 +192,8 @@ class PolicyStatus:
     conditions: tuple[Condition, ...] = field(
         default=(),
         metadata=describe(
-            "Accepted and Active; PluginFailed, PluginOutdated, PluginSwitchedOff, ParamsMissing, OverBudget and Conflict if they hold.",
+            "Accepted and Active; PluginFailed, PluginOutdated, PluginSwitchedOff, ParamsMissing, OverBudget and "
+            "Conflict if they hold.",
             maxItems=16,
             **unique_by("type"),
         ),
@@ -204,7 +209,8 @@ class PolicyStatus:
         default=None, metadata=describe("The generation that decides about pods; absent if none does.", minimum=0)
     )
     decisions: int = _count(
-        "How many decisions the policy has made since the operator started. This and the next two fields are written with other changes, and "
+        "How many decisions the policy has made since the operator started. This and the next two fields are written "
+        "with other changes, and "
         "otherwise at most once a minute. The metric podwright_policy_decisions_total is always current."
     )
     pending_pods: int = _count("How many pods wait whose last attempt was under this policy.", "int32")
@@ -229,7 +235,8 @@ class PolicyStatus:
     shadow: ShadowStatus | None = field(
         default=None,
         metadata=describe(
-            "Of a policy with mode Shadow: how far it agrees, as of the last time that the status was written. The metrics and "
+            "Of a policy with mode Shadow: how far it agrees, as of the last time that the status was written. The "
+            "metrics and "
             "`podwright shadow report` are always current."
         ),
     )
@@ -244,7 +251,9 @@ class PolicyStatus:
 
 
 def basis_of(policies: Policies, applied: ApplyResult) -> tuple[object, ...]:
-    """What `status_of` depends on, without `previous` and `work`. Equal tuples mean the same status; cheap to compare."""
+    """What `status_of` depends on, without `previous` and `work`. Equal tuples mean the same status; cheap to
+    compare.
+    """
     name = applied.name
     return (
         applied,
@@ -285,7 +294,10 @@ def status_of(
     if work.missing_params:
         conditions.append(UntimedCondition(PARAMS_MISSING, True, "NoConfigMap", f"{work.missing_params}."))
     if work.over_budget:
-        message = f"{work.over_budget[:1].upper()}{work.over_budget[1:]}. Its scores count 0, and its pods wait for others. Its filters hold."
+        message = (
+            f"{work.over_budget[:1].upper()}{work.over_budget[1:]}. Its scores count 0, and its pods wait for others. "
+            "Its filters hold."
+        )
         conditions.append(UntimedCondition(OVER_BUDGET, True, "TooSlow", message))
     if overlap := _overlap_of(policies, applied.name):
         conditions.append(UntimedCondition(CONFLICT, True, "EqualPrecedence", overlap))
@@ -372,7 +384,10 @@ def _active_condition(policies: Policies, applied: ApplyResult, last_accepted: i
         return UntimedCondition(ACTIVE, False, "NotAccepted", message)
     active = policies.decider(applied.name)
     if isinstance(active, CompiledPolicy) and active.shadow:
-        message = f"Generation {active.generation} is in shadow mode: it takes no pods, and reports what it would do with them."
+        message = (
+            f"Generation {active.generation} is in shadow mode: it takes no pods, and reports what it would do with "
+            "them."
+        )
         return UntimedCondition(ACTIVE, False, "ShadowMode", message)
     shadow = policies.shadowed_by(applied.name)
     if shadow is not None:
@@ -396,7 +411,8 @@ def _overlap_of(policies: Policies, name: str) -> str:
     places = [f"{how} {', '.join(names)}" for how, names in (("after", found.before), ("before", found.after)) if names]
     return (
         f"This policy goes {' and '.join(places)}{', and there are others' if found.more else ''}: they have the same "
-        f"precedence, {found.precedence}, and some pods may match both. The older policy goes first, then the first name."
+        f"precedence, {found.precedence}, and some pods may match both. The older policy goes first, then the first "
+        "name."
     )
 
 

@@ -99,7 +99,8 @@ class QueueStatus:
     borrowed: Mapping[str, str] = _amounts("How much of what it has is above its guarantee, by resource.")
     lent: Mapping[str, str] = _amounts("How much of its guarantee it does not use, by resource.")
     capacity: Mapping[str, str] = _amounts(
-        "Of a queue at the top: what all queues share. It is what ready, untainted nodes offer, less what pods outside of queues have."
+        "Of a queue at the top: what all queues share. It is what ready, untainted nodes offer, less what pods "
+        "outside of queues have."
     )
     pending: Mapping[str, str] = _amounts("What the pods of the queue that wait for a node request, by resource.")
     pending_pods: int = field(
@@ -208,7 +209,8 @@ def _amounts_of(queues: Queues, name: str) -> QueueStatus:
     first = queues.first_bound(name)
     return QueueStatus(
         summary="; ".join(
-            f"{resource} {amount_text(resource, held.get(resource, 0))} of {amount_text(resource, _of(quotas[resource], share, resource))}"
+            f"{resource} {amount_text(resource, held.get(resource, 0))} of "
+            f"{amount_text(resource, _of(quotas[resource], share, resource))}"
             for resource in sorted(quotas)
         )[:1024],
         allocated=texts(held),

@@ -146,7 +146,9 @@ def status_of(
     now: str,
     until: str,
 ) -> dict[str, Any]:
-    """The status of a reservation. `problem`: what is wrong with it; empty for nothing. `now`, `until`: RFC 3339 times."""
+    """The status of a reservation. `problem`: what is wrong with it; empty for nothing. `now`, `until`: RFC 3339
+    times.
+    """
     before, held = conditions_by_type(previous), reservations.get(name) is not None
     if problem:
         active = UntimedCondition(ACTIVE, False, "NotAccepted", "The reservation is not valid, and holds nothing.")

@@ -143,7 +143,8 @@ class PolicySpec:
     precedence: int = field(
         default=0,
         metadata=describe(
-            "If several policies match a pod, the greatest precedence wins, then the older policy, then the first name. If no "
+            "If several policies match a pod, the greatest precedence wins, then the older policy, then the first "
+            "name. If no "
             "policy matches, kube-scheduler's default profile schedules the pod.",
             format="int32",
             minimum=-1_000_000_000,
@@ -153,16 +154,20 @@ class PolicySpec:
     by_name: ByName = field(
         default="Never",
         metadata=describe(
-            "Whether a pod that the policy matches may name it in its annotation podwright.dev/policy. The policy then decides about "
-            "the pod, whatever the precedence of others. Never: such a pod waits. Allowed: it may. Required: the policy is only for "
+            "Whether a pod that the policy matches may name it in its annotation podwright.dev/policy. The policy "
+            "then decides about "
+            "the pod, whatever the precedence of others. Never: such a pod waits. Allowed: it may. Required: the "
+            "policy is only for "
             "pods that name it."
         ),
     )
     mode: Mode = field(
         default="Enforce",
         metadata=describe(
-            "Enforce: the policy schedules its pods. Shadow: the policy decides about pods that another scheduler places, writes nothing to them, "
-            "and reports how often it agrees with that scheduler. It then takes no pods from other policies, precedence has no effect, and "
+            "Enforce: the policy schedules its pods. Shadow: the policy decides about pods that another scheduler "
+            "places, writes nothing to them, "
+            "and reports how often it agrees with that scheduler. It then takes no pods from other policies, "
+            "precedence has no effect, and "
             "schedulerName may be any name, also default-scheduler."
         ),
     )
@@ -173,7 +178,8 @@ class PolicySpec:
     plugins: Mapping[str, PolicyPluginSet] = field(
         default_factory=dict,
         metadata=describe(
-            "For strategy type Custom: plugins by extension point as in a KubeSchedulerConfiguration profile, merged into "
+            "For strategy type Custom: plugins by extension point as in a KubeSchedulerConfiguration profile, merged "
+            "into "
             "the default ones by the same rules.",
             keys=POINTS,
         ),
@@ -194,13 +200,15 @@ class PolicySpec:
     queue: QueueChoice | None = field(
         default=None,
         metadata=describe(
-            "The queue of the pods that name none in their label podwright.dev/queue. Not given: the one that their namespace names."
+            "The queue of the pods that name none in their label podwright.dev/queue. Not given: the one that their "
+            "namespace names."
         ),
     )
     on_plugin_failure: OnPluginFailure = field(
         default="Reject",
         metadata=describe(
-            "What happens to the pods when the operator switches off a third-party plugin that takes too long or does not return. Reject: the "
+            "What happens to the pods when the operator switches off a third-party plugin that takes too long or does "
+            "not return. Reject: the "
             "pods wait until the plugin is on again. Ignore: they are scheduled without it."
         ),
     )
@@ -208,14 +216,16 @@ class PolicySpec:
     params_from: ParamsFrom | None = field(
         default=None,
         metadata=describe(
-            "A ConfigMap with more params, which take precedence over `params`. Its changes apply at once. While it does not exist, its "
+            "A ConfigMap with more params, which take precedence over `params`. Its changes apply at once. While it "
+            "does not exist, its "
             "last known content stays in use."
         ),
     )
     signals: tuple[str, ...] = field(
         default=(),
         metadata=signal_names(
-            "Names of the signals that the rules and the strategy read: numbers of each node from outside. Only the operator's option "
+            "Names of the signals that the rules and the strategy read: numbers of each node from outside. Only the "
+            "operator's option "
             "--signals defines signals."
         ),
     )
@@ -226,7 +236,8 @@ class PolicySpec:
     extenders: tuple[str, ...] = field(
         default=(),
         metadata=describe(
-            "Names of scheduler extenders that filter and score nodes, choose victims or bind for these pods. Only the operator's "
+            "Names of scheduler extenders that filter and score nodes, choose victims or bind for these pods. Only "
+            "the operator's "
             "options define extenders.",
             maxItems=16,
             items={"minLength": 1, "maxLength": 253},
@@ -236,7 +247,8 @@ class PolicySpec:
     delegation: Delegation | None = field(
         default=None,
         metadata=describe(
-            "What LocalSchedulerPolicies may do for the pods of their namespaces that this policy would decide about. Not given: nothing."
+            "What LocalSchedulerPolicies may do for the pods of their namespaces that this policy would decide about. "
+            "Not given: nothing."
         ),
     )
 

@@ -70,7 +70,7 @@ class ServedName:
 
     @property
     def takes_all(self) -> CompiledPolicy | None:
-        """The first policy that takes every pod, whether it decides or makes them wait; None if there is none."""
+        """The first policy that takes every pod, whether it decides or makes them wait, or None."""
         return self._prepare().takes_all
 
     @property
@@ -111,7 +111,7 @@ class ServedName:
         return found if all_taken else [*found, self._built_in]
 
     def passed_over(self, subject: Subject) -> CompiledPolicy | None:
-        """The policy with a refusal that such a pod would get if pods waited; None if there is none."""
+        """The policy with a refusal that such a pod would get if pods waited, or None."""
         prepared = self._prepare()
         if self._waits:
             return None

@@ -22,7 +22,9 @@ RETRY: Final = RetryPolicy(shortest=0.5, longest=10.0)
 
 
 class MissingKinds:
-    """A middleware of Kopf's HTTP sessions. It changes only the answers to requests for these collections, by URL path."""
+    """A middleware of Kopf's HTTP sessions. It changes only the answers to requests for these collections, by URL
+    path.
+    """
 
     def __init__(self, collections: Collection[str]) -> None:
         self._collections = frozenset(collections)

@@ -296,7 +296,9 @@ def place(
     *,
     extra: Int64s | None = None,
 ) -> Placement:
-    """Score, and the choice of a node, if there is at least one. `extra`: int64[feasible], to be added to the scores."""
+    """Score, and the choice of a node, if there is at least one. `extra`: int64[feasible], to be added to the
+    scores.
+    """
     feasible = search.feasible
     count = len(feasible.slots)
     names = cache.table.names

@@ -1,6 +1,6 @@
 """The scheduling cycle of a pod whose profile has extenders: in two calls, between which the engine asks them.
 
-    begin ─► PreFilter, Filter ─┬─► feasible nodes ─► Question ─► (the engine asks) ─► finish ─► Placement, Rejection or Changed
+    begin ─► PreFilter, Filter ─┬─► feasible nodes ─► Question ─► (the engine asks) ─► finish ─► Decision or Changed
                                 └─► none: PostFilter ─► Rejection
 
 `finish` runs the whole cycle again, on the current state, and considers only nodes that the extenders have kept. So no

@@ -166,7 +166,7 @@ class PodReader(Protocol):
     """Reads pods back whose Binding failed or was not confirmed."""
 
     async def read(self, pod: PodInfo, parse: Callable[[Mapping[str, Any] | None], T]) -> T:
-        """What `parse` makes of the object that has the pod's name now, or of None if there is none.
+        """Returns what `parse` makes of the object that has the pod's name now, or of None without one.
 
         Any error is retried, also one that `parse` raises: without an answer the pod would be neither in the queue nor
         on its node.
@@ -250,7 +250,9 @@ class Intake(Protocol):
     """The source of changes of the cluster for the engine."""
 
     def hold_back(self) -> None:
-        """Holds back what arrives, until `go_on`. Meanwhile no more is read than fits into the buffers of connections."""
+        """Holds back what arrives, until `go_on`. Meanwhile no more is read than fits into the buffers of
+        connections.
+        """
 
     def go_on(self) -> None:
         """Hands over what was held back, in its order."""

@@ -74,7 +74,9 @@ def raw_objects_for(settings: Iterable[Extender], placement: Callable[[str], Nod
 
 
 class MissingRawError(Exception):
-    """A pending pod is known without its raw object. That is a bug in the scheduler, and fails the attempt at the pod."""
+    """A pending pod is known without its raw object. That is a bug in the scheduler, and fails the attempt at the
+    pod.
+    """
 
 
 def raw_of(pod: PodInfo) -> Mapping[str, Any]:

@@ -52,7 +52,9 @@ class BindingCycles(Protocol):
         """True if the pod's binding cycle is in progress."""
 
     def preempt(self, uid: str, plugin: str) -> bool:
-        """Stops a cycle in favour of a more important pod. False if there is none, or its Binding was posted already."""
+        """Stops a cycle in favour of a more important pod. False if there is none, or its Binding was posted
+        already.
+        """
 
     def cancel(self, uid: str, why: str) -> bool:
         """Stops a cycle. False if there is none, or its Binding was posted already."""

@@ -88,7 +88,8 @@ class HTTPExtender:
         for name in kept:
             if name not in asked:
                 raise ExtenderError(
-                    f'extender "{self.defined.shown_url}" claims a filtered node "{name}" which is not found in the input node list'
+                    f'extender "{self.defined.shown_url}" claims a filtered node "{name}" which is not found in the '
+                    "input node list"
                 )
         reasons = _Reasons()
         unresolvable = reasons.bounded(result.failed_and_unresolvable_nodes)

@@ -131,7 +131,9 @@ def make_safe(logger: logging.Logger) -> None:
 
 
 def one_line(text: str) -> str:
-    """The text with escape sequences, as in Python's literals, for everything that is not printable. Long text is cut."""
+    """The text with escape sequences, as in Python's literals, for everything that is not printable. Long text is
+    cut.
+    """
     text, left_out = _cut(text)
     return printable(text) + left_out
 

@@ -2,7 +2,8 @@
 
     start:  check access ─► build parts ─► apply policies ─► start watches and background tasks
     then:   first lists complete ─► pending pods listed ─► the engine decides
-    stop:   no more decisions ─► bindings and evictions finish ─► statuses are written ─► the Lease is released ─► events are written
+    stop:   no more decisions ─► bindings and evictions finish ─► statuses are written ─► the Lease is released
+            ─► events are written
             ─► connections close
 
 Pending pods come in through `pending` and policies through `policies`. Kopf's handlers call them (`controllers/`); with

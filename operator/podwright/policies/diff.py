@@ -47,7 +47,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A pod that would go elsewhere. `node`: where it is now, empty if it is pending; `why`: what makes the difference."""
+    """A pod that would go elsewhere. `node`: where it is now, empty if it is pending; `why`: what makes the
+    difference.
+    """
 
     pod: str
     node: str
@@ -79,8 +81,8 @@ def pods_of(cluster: LoadedCluster) -> Iterator[PodInfo]:
 
 
 def difference(before: LoadedCluster, after: LoadedCluster, pod: PodInfo) -> Difference | None:
-    """What differs for this pod; None if nothing differs. Both clusters must have the same nodes and pods. They are not
-    changed.
+    """Compares the decisions about this pod; None if they are equal. Both clusters must have the same nodes and pods.
+    They are not changed.
     """
     with Trial(before) as old, Trial(after) as new:
         for trial in (old, new):

@@ -81,8 +81,8 @@ class _Policy:
 
 
 def lint(files: Iterable[str], options: LoadOptions) -> Sequence[Finding]:
-    """The findings about the policies and queues of these files, ordered by place. Objects of other API groups are ignored. Raises
-    OSError and ProfileError.
+    """The findings about the policies and queues of these files, ordered by place. Objects of other API groups are
+    ignored. Raises OSError and ProfileError.
     """
     findings: list[Finding] = []
     policies: list[_Policy] = []
@@ -203,7 +203,9 @@ def _unbounded(local: LocalPolicy, accepted: PolicySet, options: LoadOptions) ->
 
 
 def _queue_findings(given: Sequence[_Policy]) -> Iterator[Finding]:
-    """The findings about the queues, each by itself, then as a tree. A parent that is in no file may be in the cluster."""
+    """The findings about the queues, each by itself, then as a tree. A parent that is in no file may be in the
+    cluster.
+    """
     rules: dict[str, QueueRules] = {}
     found: dict[str, _Policy] = {}
     for each in given:

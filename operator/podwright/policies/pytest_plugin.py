@@ -35,7 +35,7 @@ class PolicyFile(pytest.File):
     """A file of tests of policies."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        from podwright.core.framework.registry import RegistryError  # noqa: PLC0415 -- pytest loads this module in every project
+        from podwright.core.framework.registry import RegistryError  # noqa: PLC0415 -- pytest always loads this
         from podwright.kube.plugins.guarded import load_in_time  # noqa: PLC0415 -- likewise
         from podwright.policies.cases import SuiteError, read_suite  # noqa: PLC0415 -- likewise
         from podwright.simulator.loaded import LoadOptions  # noqa: PLC0415 -- likewise

@@ -16,7 +16,7 @@ SUBRESOURCES = {  # name -> (kind, group, version, verbs)
 
 
 def answer(kinds: Kinds, parts: list[str]) -> Obj | None:
-    """The document at a path, None if there is none."""
+    """The document at a path, or None."""
     match parts:
         case ["version"]:
             return VERSION

@@ -18,7 +18,9 @@ WHILE_GATED = ("nodeSelector", "affinity")
 
 
 def admit(store: Store, kind: Kind, pod: Obj) -> Obj:
-    """Returns the new pod with its defaults. Raises ApiError 422 without containers, 403 for an unknown PriorityClass."""
+    """Returns the new pod with its defaults. Raises ApiError 422 without containers, 403 for an unknown
+    PriorityClass.
+    """
     spec = SPEC_DEFAULTS | (pod.get("spec") or {})
     if not spec.get("containers"):
         raise invalid(kind, pod["metadata"]["name"], ("spec.containers", "Required value"))

@@ -134,7 +134,9 @@ class Server:
         return _bytes(b'%b,"items":[%b]}' % (head[:-1], b",".join(items)))
 
     def _keep_snapshot(self, rv: int, entries: list[Entry]) -> str:
-        """Keeps a list for its further pages, and returns its token. Entries are immutable, so the list is a snapshot."""
+        """Keeps a list for its further pages, and returns its token. Entries are immutable, so the list is a
+        snapshot.
+        """
         token = f"{rv}x{id(entries):x}"
         self._snapshots[token] = rv, entries
         if len(self._snapshots) > SNAPSHOTS:
@@ -247,7 +249,8 @@ def _document(request: web.BaseRequest, data: bytes) -> Obj:
         found = _loads(data)
     else:
         raise unsupported_media(
-            f"the body of the request was in an unknown format ({how}): the sandbox reads JSON; with kubectl, use create -f"
+            f"the body of the request was in an unknown format ({how}): the sandbox reads JSON; with kubectl, use "
+            "create -f"
         )
     if not isinstance(found, dict):
         raise bad_request("the object provided is unrecognized: not an object")

@@ -1,6 +1,7 @@
 """ResourceClaims in simulations: makes and frees them, as the controllers of a cluster do.
 
-    a pod comes ─► claims of its templates ─► it gets a node: allocated, reserved for it ─► it leaves: its own claims go, shared ones are free of it
+    a pod comes ─► claims of its templates ─► it gets a node: allocated, reserved for it
+        ─► it leaves: its own claims go, shared ones are free of it
 
 Source: the claim controller and the garbage collector of kube-controller-manager, and PreBind of kube-scheduler's
 plugin DynamicResources.

@@ -51,7 +51,7 @@ def _raw(given: Raw | Model) -> Raw:
         return given
     from kubernetes.client import ApiClient  # noqa: PLC0415 -- whoever has its types has imported it
 
-    raw: Raw = ApiClient().sanitize_for_serialization(given)  # type: ignore[no-untyped-call]  # the package has some types
+    raw: Raw = ApiClient().sanitize_for_serialization(given)  # type: ignore[no-untyped-call]  # half typed
     return {"kind": _VERSION.sub("", type(given).__name__, count=1), **raw}
 
 
@@ -198,8 +198,8 @@ def simulate(
     policies: Sequence[Policy] = (),
     seed: int = 0,
 ) -> SimulationResult:
-    """What would happen. `add_nodes`: how many nodes like each named one; `scale`: `deploy/web=50`; `pods`: further
-    pods or workloads, also as types of the kubernetes package.
+    """Simulates what would happen. `add_nodes`: how many nodes like each named one; `scale`: `deploy/web=50`; `pods`:
+    further pods or workloads, also as types of the kubernetes package.
 
     Raises HypothesisError.
     """

@@ -383,7 +383,10 @@ class _Reading:
             return
         if says_accepted(raw):
             why = result.message.partition(NONE_IN_FORCE)[0].rstrip(" .")
-            text = f"the operator has accepted it, so options of the operator are missing here, such as --plugin-dir: {why}"
+            text = (
+                "the operator has accepted it, so options of the operator are missing here, such as --plugin-dir: "
+                f"{why}"
+            )
             self.accepted_by_operator[result.name] = text
             result = replace(result, message=text)
         self.refused.append(result)

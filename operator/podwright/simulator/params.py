@@ -63,7 +63,9 @@ def split_missing(missing: Mapping[str, str]) -> tuple[dict[str, str], dict[Conf
 
 
 def named_in(objects: Iterable[Raw], namespace: str) -> dict[ConfigMap, Keys]:
-    """The ConfigMaps that policies among the objects name, with the keys that they read. `namespace`: the operator's."""
+    """The ConfigMaps that policies among the objects name, with the keys that they read. `namespace`: the
+    operator's.
+    """
     found: dict[ConfigMap, Keys] = {}
     for config_map, spec in _references(objects, namespace):
         known, keys = found.get(config_map, frozenset()), _keys_read(spec)
@@ -93,7 +95,7 @@ def _references(objects: Iterable[Raw], namespace: str) -> Iterator[tuple[Config
 
 
 def kept_of(raw: Raw, keys: Keys) -> dict[str, Any]:
-    """What a snapshot keeps of a ConfigMap: its name, and these keys of its data."""
+    """Cuts a ConfigMap to what a snapshot keeps: its name, and these keys of its data."""
     namespace, name = key_of(raw)
     data = raw.get("data")
     texts = data.items() if isinstance(data, Mapping) else ()

@@ -1,5 +1,5 @@
-"""Queues as rows of a tree, for people: from the objects of the API server, with the status that the operator writes, or
-from a loaded cluster. Amounts are in the units of core/objects/resources.
+"""Queues as rows of a tree, for people: from the objects of the API server, with the status that the operator writes,
+or from a loaded cluster. Amounts are in the units of core/objects/resources.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class QueueAmounts:
 class QueueRow:
     """A queue. `depth`: how many queues are above it. `problem`: why its newest version is not in force, or not yet.
 
-    `resources`: those that it has a quota of, or pods. `waiting`: its first pod that a bound holds back; `bound`: which.
+    `resources`: those that it has a quota of, or pods. `waiting`: its first pod that a bound holds back; `bound`:
+    which.
     """
 
     name: str

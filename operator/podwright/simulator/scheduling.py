@@ -1,6 +1,7 @@
 """Scheduling without a cluster: the scheduler's queue, decisions and preemption, carried out in memory at once.
 
-    pop ─► policy ─► core.cycle.schedule, or core.gangs for a group ─► place, or reject ─► victims leave at once, events retry others
+    pop ─► policy ─► core.cycle.schedule, or core.gangs for a group ─► place, or reject
+        ─► victims leave at once, events retry others
 
 The core decides, with the policies, filters, scores, queue order and preemption of the operator. Only the execution
 differs: a Binding always succeeds, a victim leaves at once, and a pod that would wait in Permit is approved. Time is

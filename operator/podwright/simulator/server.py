@@ -3,7 +3,8 @@ back.
 
     GET  /healthz        ok
     GET  /v1/cluster     the cluster in numbers
-    POST /v1/simulate    {"hypotheses": [{…}, …], "seed": 0, "emptyNodes": 0, "summary": false} ─► {"results": [{…} | {"error"}, …]}
+    POST /v1/simulate    {"hypotheses": [{…}, …], "seed": 0, "emptyNodes": 0, "summary": false}
+        ─► {"results": [{…} | {"error"}, …]}
     POST /v1/each-node   {"action": "drain", "nodes": […]} ─► {"results": [{…}, …], "complete": true}
     POST /v1/reload      reads the cluster again
     GET  /page/          the page: see page.py

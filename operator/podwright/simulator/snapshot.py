@@ -170,7 +170,9 @@ def _unpacked(content: bytes, path: str) -> bytes:
 
 
 def parse_snapshot(content: bytes, where: str) -> Snapshot:
-    """A snapshot in JSON or, if it does not begin like JSON, in YAML. `where` names it in errors. Raises SnapshotError."""
+    """A snapshot in JSON or, if it does not begin like JSON, in YAML. `where` names it in errors. Raises
+    SnapshotError.
+    """
     raw = _parsed(content, where)
     if not isinstance(raw, Mapping):
         raise SnapshotError(f"{where}: expected an object, got {json_type(raw)}: {_EXPECTED}")

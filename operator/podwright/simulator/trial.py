@@ -1,6 +1,7 @@
 """Trial: changes of any kind to a loaded cluster, which are rolled back afterwards.
 
-    with Trial(cluster) as trial: nodes, pods, objects and policies change ─► pods are scheduled ─► everything is as it was
+    with Trial(cluster) as trial: nodes, pods, objects and policies change ─► pods are scheduled
+        ─► everything is as it was
 
 Invariant: after a trial the cluster is as before it, down to the order of nodes and pods. Pods are placed and removed
 in transactions on the cache (core/state/transaction.py), in which nodes must not change. So a change of another kind

@@ -122,7 +122,9 @@ class ControlPlane:
         return self
 
     def stop(self, *, keep_logs: bool = False) -> None:
-        """Kills all processes and removes the folder. With `keep_logs`, keeps the logs and prints their path to stderr."""
+        """Kills all processes and removes the folder. With `keep_logs`, keeps the logs and prints their path to
+        stderr.
+        """
         self.client.close()
         self.kill_components()
         for process in (self.api_server, self.etcd):

@@ -146,7 +146,9 @@ def feature_gate_flags(gates: Mapping[str, bool]) -> list[str]:
 
 def answers_ok(url: str) -> bool:
     """True if a GET of `url`, on loopback, returns 200. The certificate is not verified."""
-    context = ssl._create_unverified_context() if url.startswith("https:") else None  # noqa: S323, SLF001 -- loopback; there is no public one
+    context = None
+    if url.startswith("https:"):
+        context = ssl._create_unverified_context()  # noqa: S323, SLF001 -- loopback; there is no public one
     try:
         with urllib.request.urlopen(url, timeout=5, context=context) as answer:  # noqa: S310 -- loopback
             return bool(answer.status == 200)

@@ -66,17 +66,23 @@ class _GoValues:
         return _TEXT if number is None else _NUMBERS[type(number)]
 
 
-class Dumper(_GoValues, yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper):  # type: ignore[misc]  # as for the loader
+_Dumper: Any = yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper
+_Loader: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+
+
+class Dumper(_GoValues, _Dumper):  # type: ignore[misc]  # only the installation knows which class it is
     """Writes YAML that kubectl, the kubelet and kube-scheduler read as the same values, and other readers of YAML 1.1,
     too.
     """
 
     def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> Any:
         tag = super().resolve(kind, value, implicit)
-        return yaml.resolver.Resolver.resolve(self, kind, value, implicit) if tag == _TEXT else tag  # type: ignore[no-untyped-call]  # its types are not published
+        if tag != _TEXT:
+            return tag
+        return yaml.resolver.Resolver.resolve(self, kind, value, implicit)  # type: ignore[no-untyped-call]  # untyped
 
 
-class _StrictLoader(_GoValues, yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]  # which of the two, only the installation knows
+class _StrictLoader(_GoValues, _Loader):  # type: ignore[misc]  # as for the dumper
     """With string keys, and an error for a key that is given twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:

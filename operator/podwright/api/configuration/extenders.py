@@ -87,7 +87,9 @@ class _File:
 
 
 def load_extenders(content: bytes) -> Extenders:
-    """The file of `--extenders`. Raises ProfileError, or ArgsError with all problems, each with the path of its field."""
+    """The file of `--extenders`. Raises ProfileError, or ArgsError with all problems, each with the path of its
+    field.
+    """
     return {
         entry.name: DefinedExtender(name=entry.name, settings=entry, attempts=entry.attempts)
         for entry in decode(_File, read_document(content), "").extenders

@@ -107,7 +107,9 @@ class ClientConnection:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredArgs(PluginArgs):
-    """An entry of `pluginConfig` in a file. It may name no plugin, and only args that a plugin uses must be an object."""
+    """An entry of `pluginConfig` in a file. It may name no plugin, and only args that a plugin uses must be an
+    object.
+    """
 
     name: str = ""
     args: Any = None

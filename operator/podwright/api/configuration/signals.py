@@ -229,7 +229,7 @@ class SignalsFile:
 
 
 def load_signals(content: bytes) -> Signals:
-    """What the file of `--signals` defines. Raises ProfileError, or ArgsError with all problems, each with the path of
+    """Reads the file of `--signals`. Raises ProfileError, or ArgsError with all problems, each with the path of
     its field.
     """
     return parse_signals(read_document(content))

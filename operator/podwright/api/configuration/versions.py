@@ -227,7 +227,8 @@ def _with_v1_args(fields: dict[str, Any], version: str) -> dict[str, Any]:
     for profile in fields.get("profiles") or ():
         config = profile.get("pluginConfig") if isinstance(profile, dict) else None
         if isinstance(config, list):
-            profile = profile | {"pluginConfig": [_with_version(entry, version, latest) for entry in config]}  # noqa: PLW2901 -- a copy with one field changed
+            versioned = [_with_version(entry, version, latest) for entry in config]
+            profile = profile | {"pluginConfig": versioned}  # noqa: PLW2901 -- a copy with one field changed
         profiles.append(profile)
     return fields | {"profiles": profiles} if profiles else fields
 

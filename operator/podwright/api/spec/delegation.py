@@ -68,7 +68,8 @@ class Delegation:
     decision_budget: str = field(
         default=DEFAULT_BUDGET,
         metadata=describe(
-            "How much time what a local policy adds may take in a decision, on average, in us or ms. Of a policy that takes longer, the "
+            "How much time what a local policy adds may take in a decision, on average, in us or ms. Of a policy that "
+            "takes longer, the "
             "scores count 0 and the pods wait in a slow lane for a minute. Its filters always hold.",
             pattern=_DURATION,
             maxLength=6,
@@ -77,5 +78,6 @@ class Delegation:
 
     @property
     def budget_seconds(self) -> float:
-        number, unit = re.fullmatch(r"([0-9]+)([a-z]+)", self.decision_budget).groups()  # type: ignore[union-attr]  # the pattern
+        found = re.fullmatch(r"([0-9]+)([a-z]+)", self.decision_budget)
+        number, unit = found.groups()  # type: ignore[union-attr]  # the pattern of the field
         return int(number) * _UNITS[unit]

@@ -22,24 +22,30 @@ class PolicyDevices:
     allocation: AllocationOrder = field(
         default="FirstFit",
         metadata=describe(
-            "Which devices of a node a claim gets, among those that it may get. FirstFit: the first ones in the order of driver, pool, slice "
-            "and device, as kube-scheduler. BestFit: the smallest ones, and among equally small partitions and shares those whose board or "
-            "device has least left. Spread: the smallest ones, and among equally small partitions and shares those whose board or device has "
+            "Which devices of a node a claim gets, among those that it may get. FirstFit: the first ones in the order "
+            "of driver, pool, slice "
+            "and device, as kube-scheduler. BestFit: the smallest ones, and among equally small partitions and shares "
+            "those whose board or "
+            "device has least left. Spread: the smallest ones, and among equally small partitions and shares those "
+            "whose board or device has "
             "most left."
         ),
     )
     scoring: Scoring = field(
         default="Default",
         metadata=describe(
-            "Which nodes score best for pods with claims. Default: those with more preferred alternatives, as kube-scheduler. The others "
-            "decide among nodes with equally preferred alternatives. BestFit: those that would give the smallest devices, and then the fullest. "
+            "Which nodes score best for pods with claims. Default: those with more preferred alternatives, as "
+            "kube-scheduler. The others "
+            "decide among nodes with equally preferred alternatives. BestFit: those that would give the smallest "
+            "devices, and then the fullest. "
             "MostAllocated, LeastAllocated: those on which more, or less, of such devices is in use."
         ),
     )
     preemption: Preempting = field(
         default="Default",
         metadata=describe(
-            "Whether a pod that lacks devices may preempt for them. Default: no, as in kube-scheduler. FreeDevices: devices of claims that only pods "
+            "Whether a pod that lacks devices may preempt for them. Default: no, as in kube-scheduler. FreeDevices: "
+            "devices of claims that only pods "
             "of lower priority use count as free when these pods are evicted. Not for pod groups."
         ),
     )

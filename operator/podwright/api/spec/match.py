@@ -19,7 +19,8 @@ _LABEL_KEY: Final = re.compile(
     r"[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?"
 )
 _NO_LABEL_KEY: Final = (
-    "is not a label key: expected a name of at most 63 letters, digits, '-', '_' and '.' with a letter or digit at both "
+    "is not a label key: expected a name of at most 63 letters, digits, '-', '_' and '.' with a letter or digit at "
+    "both "
     "ends, optionally after a DNS subdomain in lower case and '/'"
 )
 

@@ -35,7 +35,8 @@ class FilterRule:
     )
     expression: str = field(
         metadata=describe(
-            "A CEL expression of type bool over pod, node, namespaceObject, policy and params. A node for which it is not true is "
+            "A CEL expression of type bool over pod, node, namespaceObject, policy and params. A node for which it is "
+            "not true is "
             "rejected.",
             minLength=1,
             maxLength=MAX_EXPRESSION,
@@ -70,7 +71,8 @@ class ScoreRule:
     )
     expression: str = field(
         metadata=describe(
-            "A CEL expression of type int, uint or double over pod, node, namespaceObject, policy and params: how well the node suits the "
+            "A CEL expression of type int, uint or double over pod, node, namespaceObject, policy and params: how "
+            "well the node suits the "
             "pod.",
             minLength=1,
             maxLength=MAX_EXPRESSION,
@@ -83,7 +85,8 @@ class ScoreRule:
     normalize: Normalization = field(
         default="None",
         metadata=describe(
-            "How values become scores from 0 to 100. None: they are scores; less than 0 counts as 0, more than 100 as 100. "
+            "How values become scores from 0 to 100. None: they are scores; less than 0 counts as 0, more than 100 as "
+            "100. "
             "Max: the greatest value among the feasible nodes becomes 100, and 0 stays 0. "
             "MinMax: the least value becomes 0, the greatest 100."
         ),
@@ -124,7 +127,8 @@ class ConfigMapReference:
 class ParamsFrom:
     config_map_ref: ConfigMapReference = field(
         metadata=describe(
-            "A ConfigMap in the operator's namespace, or of a LocalSchedulerPolicy in its own. Its `data` are the params."
+            "A ConfigMap in the operator's namespace, or of a LocalSchedulerPolicy in its own. Its `data` are the "
+            "params."
         )
     )
 

@@ -103,13 +103,16 @@ class Strategy:
     type: StrategyType = field(
         default="Default",
         metadata=describe(
-            "Which nodes score best. The strategy changes scoring only: a node that a filter rejects is never selected. "
+            "Which nodes score best. The strategy changes scoring only: a node that a filter rejects is never "
+            "selected. "
             "Default: kube-scheduler's default profile, with LeastAllocated and BalancedAllocation together. "
-            "LeastAllocated, MostAllocated, RequestedToCapacityRatio: the scoring strategy of NodeResourcesFit; everything "
+            "LeastAllocated, MostAllocated, RequestedToCapacityRatio: the scoring strategy of NodeResourcesFit; "
+            "everything "
             "else as in Default. "
             "BalancedAllocation: scores the balance between resources only, not how much of them is allocated. "
             "Random: any feasible node. NodeName: the feasible node whose name is first in byte order. "
-            "LoadAware: the measured use of CPU or memory by `signals`, and what was placed since, instead of what pods request; everything "
+            "LoadAware: the measured use of CPU or memory by `signals`, and what was placed since, instead of what "
+            "pods request; everything "
             "else as in Default. "
             "Custom: the plugins in `plugins`."
         ),

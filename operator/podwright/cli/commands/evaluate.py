@@ -68,7 +68,8 @@ def _with_policies(command: Callable[..., Any]) -> Callable[..., Any]:
     "--kinds",
     is_flag=True,
     help=(
-        "Print the kinds of --emulated-version that a dump should contain, for `kubectl get`, and exit. FILES is then nothing, or the "
+        "Print the kinds of --emulated-version that a dump should contain, for `kubectl get`, and exit. FILES is then "
+        "nothing, or the "
         "output of `kubectl api-resources -o name`: kinds that are not in it are left out."
     ),
 )

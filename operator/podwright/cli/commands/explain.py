@@ -44,7 +44,8 @@ class _ExplainCommand(click.Command):
     """Takes KIND NAME for KIND/NAME, as kubectl does."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        with_value = {opt for param in self.params if isinstance(param, click.Option) and not param.is_flag for opt in param.opts}  # fmt: skip
+        options = [param for param in self.params if isinstance(param, click.Option)]
+        with_value = {opt for param in options if not param.is_flag for opt in param.opts}
         for index, (word, name) in enumerate(pairwise(args)):
             if kind_of(word) and (not index or args[index - 1] not in with_value):
                 if not name.startswith("-") and "/" not in name and not Path(name).exists():
@@ -99,8 +100,8 @@ def explain(
 ) -> None:
     """Explain why a pod waits or why it is on its node, and prove what would help.
 
-    KIND/NAME is a pod, a deployment, a replicaset, a statefulset, a daemonset, a job, a podgroup or a queue, as in `explain
-    pod/web-0` or `explain pod web-0`; `pods` with -A or -l is all pods that these flags select.
+    KIND/NAME is a pod, a deployment, a replicaset, a statefulset, a daemonset, a job, a podgroup or a queue, as in
+    `explain pod/web-0` or `explain pod web-0`; `pods` with -A or -l is all pods that these flags select.
 
     Reads the cluster from FILES (see `podwright snapshot`), or from its API server with your own permissions, and
     writes nothing to it. Each change that is shown has been tried on a copy of the cluster's state: the scheduler would

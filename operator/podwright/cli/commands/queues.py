@@ -48,7 +48,8 @@ _WIDE: Final = 10_000
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
     metavar="FILE",
-    help="Instead: answer cases of fair shares, JSON lines with one case each. `.gz` is unpacked, `-` is standard input. Can be repeated.",
+    help="Instead: answer cases of fair shares, JSON lines with one case each. `.gz` is unpacked, `-` is standard "
+        "input. Can be repeated.",
 )  # fmt: skip
 def queues(
     *,
@@ -61,8 +62,8 @@ def queues(
     """Show the tree of queues: what each is guaranteed, has and may have, and what its pods wait for.
 
     Reads SchedulingQueues from the API server with your own permissions, with the status that the operator writes, or
-    from FILES (see `podwright snapshot`). With --shares, the command contacts no API server: it prints one JSON line for
-    each case, with the share of each queue, and an error for an invalid one, with which the exit status is 1.
+    from FILES (see `podwright snapshot`). With --shares, the command contacts no API server: it prints one JSON line
+    for each case, with the share of each queue, and an error for an invalid one, with which the exit status is 1.
     """
     if shares:
         sys.exit(_answer(shares))

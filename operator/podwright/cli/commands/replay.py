@@ -49,7 +49,8 @@ PROGRESS_SECONDS: Final = 10.0
     "policies",
     multiple=True,
     metavar="FILE",
-    help=f"SchedulerPolicies, and SchedulingQueues in place of those of the stream, to replay under, or `{BUILT_IN}` for kube-scheduler's default profile. Repeat it to compare.",
+    help=f"SchedulerPolicies, and SchedulingQueues in place of those of the stream, to replay under, or `{BUILT_IN}` "
+    "for kube-scheduler's default profile. Repeat it to compare.",
 )
 @click.option(
     "--every-nth-node",

@@ -96,7 +96,8 @@ _NO_CHANGE: Final = Hypothesis(
     "set_fields",
     multiple=True,
     metavar="queue/NAME/FIELD=VALUE",
-    help="Change a field of a SchedulingQueue: queue/ml/nvidia.com/gpu/limit=64 or queue/ml/state=Hold. Can be repeated.",
+    help="Change a field of a SchedulingQueue: queue/ml/nvidia.com/gpu/limit=64 or queue/ml/state=Hold. Can be "
+    "repeated.",
 )
 @click.option(
     "--scale",
@@ -109,7 +110,8 @@ _NO_CHANGE: Final = Hypothesis(
     "-n",
     "--namespace",
     metavar="NAME",
-    help="The namespace of --scale. Without this flag that of the kubeconfig's context, as for kubectl; in FILES, `default`.",
+    help="The namespace of --scale. Without this flag that of the kubeconfig's context, as for kubectl; in FILES, "
+    "`default`.",
 )
 @click.option(
     "--each-node", type=click.Choice(["drain", "remove"]), help="Instead: try this with each node on its own."
@@ -170,11 +172,11 @@ def simulate(
     seconds: float,
     **values: Any,
 ) -> None:
-    """Show where pods would go with other nodes, pods, policies or queues, what stays pending and why, and how full nodes are.
+    """Show where pods would go with other nodes, pods, policies or queues, what stays pending and why.
 
     Reads the cluster from FILES (see `podwright snapshot`), or from its API server with your own permissions. Changes
     nothing. Pending pods are scheduled as well.
-    """  # fmt: skip
+    """
     if serve:
         from podwright.cli.processes import simulation_server  # noqa: PLC0415 -- only here
 

@@ -47,7 +47,8 @@ SHOWN_MISSING: Final = 50
     type=click.Path(exists=True, dir_okay=False),
     metavar=SIGNALS.placeholder,
     help=(
-        "The file of `podwright run --signals`. The sources are asked once, from here and with your own permissions, and "
+        "The file of `podwright run --signals`. The sources are asked once, from here and with your own permissions, "
+        "and "
         "the numbers become part of the snapshot."
     ),
 )

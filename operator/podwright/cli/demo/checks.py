@@ -1,4 +1,6 @@
-"""What must hold after each step. The checks judge placements by simple rules, independent of the scheduler's own code."""
+"""What must hold after each step. The checks judge placements by simple rules, independent of the scheduler's own
+code.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def selected(state: DemoState, pods: Sequence[DemoPod], selector: Mapping[str, s
 
 
 def has_device(pod: DemoPod, claim: Mapping[str, Any], node: str) -> CheckResult:
-    """The claim has the GPU of this node and is reserved for the pod, which is there and whose decision names the GPU."""
+    """The claim has the GPU of this node and is reserved for the pod, which is there and whose decision names the
+    GPU.
+    """
     status = claim.get("status") or {}
     results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or []
     devices = ["/".join((each["driver"], each["pool"], each["device"])) for each in results]

@@ -124,7 +124,10 @@ async def _run(
 def _about_page(prepared: Environment) -> str:
     if prepared.page:
         return f"The page: {prepared.page}"
-    return "The page is that of the installed operator: kubectl port-forward its port 10259, and open https://localhost:10259/page/"
+    return (
+        "The page is that of the installed operator: kubectl port-forward its port 10259, and open "
+        "https://localhost:10259/page/"
+    )
 
 
 def summarise(console: Console, state: DemoState, seconds: float) -> int:

@@ -1,6 +1,7 @@
 """The steps of the demo; each step ends with its checks.
 
-web pods (LeastAllocated) ─► batch pods (MostAllocated) ─► pinned pods, a GPU pod (sandbox), a pod too big ─► edit the batch policy ─► more batch pods
+web pods (LeastAllocated) ─► batch pods (MostAllocated) ─► pinned pods, a GPU pod (sandbox), a pod too big
+    ─► edit the batch policy ─► more batch pods
 """
 
 from __future__ import annotations
@@ -101,7 +102,8 @@ class Scenario:
         selector = self._selector()
         (value,) = selector.values()
         self._display.step(
-            f"{COUNTS[PINNED]} pods without a policy: kube-scheduler's defaults place them on the nodes that they select ({value})"
+            f"{COUNTS[PINNED]} pods without a policy: kube-scheduler's defaults place them on the nodes that they "
+            f"select ({value})"
         )
         pods = await self._submit(PINNED, selector)
         self._report(checks.decided_by(pods, BUILT_IN, 0))

@@ -96,7 +96,9 @@ class DemoState:
         return [pod for pod in self.pods.values() if pod.group == group]
 
     def shares(self, info: NodeInfo) -> list[tuple[str, int]]:
-        """The milli-CPU requested on a node by each group of the demo's pods; all other pods come first, as group ''."""
+        """The milli-CPU requested on a node by each group of the demo's pods; all other pods come first, as group
+        ''.
+        """
         shares: dict[str, int] = {"": 0} | {pod.group: 0 for pod in self.pods.values()}
         for pod in info.pods.values():
             own = self.pods.get(pod.name) if pod.namespace == self._namespace else None

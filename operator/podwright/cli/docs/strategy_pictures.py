@@ -227,7 +227,8 @@ def _share(change: NodeChange | None, resource: str) -> float:
 def _described(changes: Mapping[str, NodeChange]) -> str:
     """For who cannot see the picture."""
     return "; ".join(
-        f"{name}: {change.pods_after} pods, {_share(change, 'cpu'):.0%} of CPU, {_share(change, 'memory'):.0%} of memory"
+        f"{name}: {change.pods_after} pods, {_share(change, 'cpu'):.0%} of CPU, {_share(change, 'memory'):.0%} of "
+        "memory"
         for name in NODES
         if (change := changes.get(name)) is not None
     )

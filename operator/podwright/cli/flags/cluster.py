@@ -38,14 +38,19 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SOURCE: Final = (
     click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True)),
-    click.option("--kubeconfig", type=click.Path(dir_okay=False), help="Without FILES: the kubeconfig, found as kubectl finds it."),
+    click.option(
+        "--kubeconfig",
+        type=click.Path(dir_okay=False),
+        help="Without FILES: the kubeconfig, found as kubectl finds it.",
+    ),
     click.option("--context", help="Without FILES: a context of the kubeconfig, instead of the current one."),
     AS_USER,
     AS_GROUPS,
 )  # fmt: skip
 _POLICIES: Final = (
     *policy_flags(
-        "The file of `podwright run --signals`. Without FILES, its sources are asked once, from here. A snapshot has the numbers that "
+        "The file of `podwright run --signals`. Without FILES, its sources are asked once, from here. A snapshot has "
+        "the numbers that "
         "`podwright snapshot --signals` wrote down. Nodes without a number have the default."
     ),
     feature_gates("the cluster's version"),
@@ -121,7 +126,7 @@ def clusters_of(values: dict[str, Any], variants: Callable[[Snapshot], Sequence[
 
 
 def load_options(values: dict[str, Any], snapshot: Snapshot | None = None) -> LoadOptions:
-    """What the flags about policies say; takes their values out of `values`. Raises ClickException."""
+    """Takes the values of the flags about policies out of `values`. Raises ClickException."""
     names = (
         "scheduler_name",
         "allowed_scheduler_names",
@@ -154,7 +159,7 @@ def load_options(values: dict[str, Any], snapshot: Snapshot | None = None) -> Lo
 
 
 def defined_signals(file: str | None) -> Signals:
-    """What the flag --signals says. Raises ClickException."""
+    """Reads the file of the flag --signals. Raises ClickException."""
     try:
         return SIGNALS.parse(file).signals if file else {}
     except OptionsError as error:

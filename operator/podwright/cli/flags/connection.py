@@ -20,5 +20,6 @@ ANNOTATIONS = click.option(
     "annotations",
     multiple=True,
     metavar="PATTERN",
-    help="Keep annotations whose names match, for plugins and rules that read them. Can be repeated. Others are left out.",
+    help="Keep annotations whose names match, for plugins and rules that read them. Can be repeated. Others are left "
+    "out.",
 )

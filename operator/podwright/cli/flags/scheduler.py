@@ -1,4 +1,6 @@
-"""The flags of `podwright run` and of `podwright kube-scheduler`, made of the definitions in `kube/options/options.py`."""
+"""The flags of `podwright run` and of `podwright kube-scheduler`, made of the definitions in
+`kube/options/options.py`.
+"""
 
 from __future__ import annotations
 

@@ -142,7 +142,8 @@ def _notes(answer: Answer) -> Iterator[str]:
     missing = answer.get("missingKinds") or ()
     if missing:
         yield (
-            f"These kinds matter to the answer but are missing from the dump: {', '.join(missing)}. If the cluster has any, dump them, too: "
+            f"These kinds matter to the answer but are missing from the dump: {', '.join(missing)}. If the cluster "
+            "has any, dump them, too: "
             "`podwright evaluate --kinds` lists all kinds."
         )
     name, generation = answer["policy"]["name"], answer["policy"]["generation"]
@@ -150,7 +151,8 @@ def _notes(answer: Answer) -> Iterator[str]:
         yield f"Policy {name} takes params from a ConfigMap: {problem}. The params of the policy alone are used."
     if "schedulerNameNotServed" in answer:
         yield (
-            f"No policy serves the pod's scheduler name {answer['schedulerNameNotServed']}, so Podwright would ignore the pod. "
+            f"No policy serves the pod's scheduler name {answer['schedulerNameNotServed']}, so Podwright would ignore "
+            "the pod. "
             "This is the answer of the built-in policy."
         )
     elif "waitsForPolicy" in answer:

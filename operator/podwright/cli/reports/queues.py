@@ -79,7 +79,9 @@ def _state(row: QueueRow) -> Text:
 
 
 def _cells(amounts: QueueAmounts) -> Iterator[Text]:
-    """Yellow: above the share, so that others may take it back. Red: pods wait, although the queue is below its share."""
+    """Yellow: above the share, so that others may take it back. Red: pods wait, although the queue is below its
+    share.
+    """
 
     def cell(amount: int, style: str = "") -> Text:
         return Text(readable(amounts.resource, amount), style=style) if amount else _NONE

@@ -83,15 +83,16 @@ def _because(cause: str, came_from: str) -> str:
 def _usage(before: Totals, after: Totals) -> Iterator[str]:
     rows = [
         ("", "BEFORE", "", "AFTER", ""),
-        ("nodes", f"{before.nodes:,}", f"{before.empty_nodes:,} empty", f"{after.nodes:,}", f"{after.empty_nodes:,} empty"),
+        ("nodes", *(text for each in (before, after) for text in (f"{each.nodes:,}", f"{each.empty_nodes:,} empty"))),
         ("pods", f"{before.pods:,}", "", f"{after.pods:,}", ""),
-    ]  # fmt: skip
+    ]
     for resource in dict.fromkeys((*before.usage, *after.usage)):
         old, new = before.usage.get(resource), after.usage.get(resource)
         if resource != "pods" and any(usage is not None and usage.allocatable for usage in (old, new)):
             cells = [resource]
             for usage in (old, new):
-                cells += ["", ""] if usage is None else [_amounts(resource, usage.requested, usage.allocatable), f"{usage.allocation:.1%}"]  # fmt: skip
+                amounts = "" if usage is None else _amounts(resource, usage.requested, usage.allocatable)
+                cells += [amounts, "" if usage is None else f"{usage.allocation:.1%}"]
             rows.append((cells[0], cells[1], cells[2], cells[3], cells[4]))
     yield from _table(rows)
 
@@ -100,10 +101,14 @@ def _changes(result: SimulationResult) -> Iterator[str]:
     rows = [("NODE", "PODS", "CPU", "MEMORY")]
     for each in result.changes:
         cells = [
-            f"{_share(each.requested_before, each.allocatable, resource, each.pods_before)} -> {_share(each.requested_after, each.allocatable, resource, each.pods_after)}"
+            f"{_share(each.requested_before, each.allocatable, resource, each.pods_before)} -> "
+            f"{_share(each.requested_after, each.allocatable, resource, each.pods_after)}"
             for resource in (CPU, MEMORY)
         ]
-        pods = f"{'-' if each.pods_before is None else each.pods_before} -> {'-' if each.pods_after is None else each.pods_after}"
+        pods = (
+            f"{'-' if each.pods_before is None else each.pods_before} -> "
+            f"{'-' if each.pods_after is None else each.pods_after}"
+        )
         rows.append((each.node, pods, cells[0], cells[1]))
     yield from _table(rows)
 
@@ -149,7 +154,10 @@ def each_node_report(action: str, results: Sequence[NodeResult], *, wide: bool) 
     if not wide and len(bad) > _SHOWN:
         yield f"  and {len(bad) - _SHOWN:,} more"
     if not wide and len(shown) < len(results):
-        yield f"  {_count(good, 'node')} that could be {verb} {'is' if good == 1 else 'are'} not listed; -o wide lists all nodes"
+        yield (
+            f"  {_count(good, 'node')} that could be {verb} {'is' if good == 1 else 'are'} not listed; -o wide lists "
+            "all nodes"
+        )
 
 
 def _amounts(resource: str, requested: int, allocatable: int) -> str:

@@ -144,7 +144,7 @@ class Environment:
 
     @cached_property
     def _checker(self) -> Checker:
-        from podwright.core.cel.checking.checker import Checker  # noqa: PLC0415 -- takes long to import, and there may be no expressions
+        from podwright.core.cel.checking.checker import Checker  # noqa: PLC0415 -- takes long to import
 
         return Checker(self.variables, self._overloads)
 

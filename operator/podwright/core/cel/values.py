@@ -47,7 +47,9 @@ class Duration:
 
 @dataclass(frozen=True, order=True, slots=True)
 class Timestamp:
-    """A time in nanoseconds since 1970, from year 1 to 9999. `offset` is the zone of its text in seconds east of UTC."""
+    """A time in nanoseconds since 1970, from year 1 to 9999. `offset` is the zone of its text in seconds east of
+    UTC.
+    """
 
     nanos: int
     offset: int = 0
@@ -171,7 +173,9 @@ _MISSING: Final = object()
 
 
 def find(entries: dict[Value, Value], key: Value) -> tuple[Value, bool]:
-    """What a map has under a key, and whether it has it. Numbers of different types are the same key if they are equal."""
+    """Finds what a map has under a key, and whether it has it. Numbers of different types are the same key if they are
+    equal.
+    """
     found = entries.get(to_key(key), _MISSING)
     if found is not _MISSING:
         return found, True

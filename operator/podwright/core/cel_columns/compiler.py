@@ -80,7 +80,9 @@ def kind_of_type(type_: Type) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """`operation`: the whole expression. `interpreted`: why parts are evaluated for each node, in words; "" if none is."""
+    """`operation`: the whole expression. `interpreted`: why parts are evaluated for each node, in words; "" if none
+    is.
+    """
 
     operation: Operation
     interpreted: str

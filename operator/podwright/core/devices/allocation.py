@@ -64,7 +64,9 @@ def _chosen(claim: PreparedClaim, picks: Sequence[Pick]) -> list[PreparedAsk]:
 
 
 def _config(claim: PreparedClaim, chosen: Sequence[PreparedAsk]) -> list[Result]:
-    """The configuration of the classes, each once, then that of the claim, as far as they concern what was allocated."""
+    """The configuration of the classes, each once, then that of the claim, as far as they concern what was
+    allocated.
+    """
     config: list[Result] = []
     of_class: dict[DeviceClass, list[Result]] = {}
     for ask in chosen:

@@ -1,4 +1,6 @@
-"""Allocator: problems and their verdicts, shared by the plugins of all profiles. `allocator_of` is the one of a cache."""
+"""Allocator: problems and their verdicts, shared by the plugins of all profiles. `allocator_of` is the one of a
+cache.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class Allocator:
     """See the module."""
 
     def __init__(self, cache: Cache) -> None:
-        from podwright.core.devices.compiling import compile_expression  # noqa: PLC0415 -- CEL comes with the first claim
+        from podwright.core.devices.compiling import compile_expression  # noqa: PLC0415 -- CEL takes long
 
         self._cache = cache
         devices = cache.devices

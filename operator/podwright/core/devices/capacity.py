@@ -31,7 +31,7 @@ class Consumption:
 
 
 def consumption_of(asked: Mapping[str, Amount], shape: DeviceShape) -> Consumption | None:
-    """What an ask for these amounts consumes; None if it can never have the device. Raises CapacityError."""
+    """Computes what an ask for these amounts consumes; None if it can never have the device. Raises CapacityError."""
     if not shape.capacity:
         return None if asked else _NOTHING
     if any(name not in shape.capacity for name in asked):

@@ -18,7 +18,10 @@ from podwright.core.objects.compaction import RecentCache
 from podwright.core.objects.devices.slices import DeviceShape
 
 _MISSING_KEY: Final = "no such key:"
-_HINT: Final = ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields"
+_HINT: Final = (
+    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional "
+    "fields"
+)
 _MAX_VARIABLES: Final = 256
 _MAX_RESULTS: Final = 1024
 _variables: Final[RecentCache[DeviceShape, Mapping[str, Any]]] = RecentCache(_MAX_VARIABLES)

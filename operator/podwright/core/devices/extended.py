@@ -22,7 +22,9 @@ Raw = Mapping[str, Any]
 
 
 class Mapped(NamedTuple):
-    """The requests of the claim, and for each container and resource the request that serves it, as the API has them."""
+    """The requests of the claim, and for each container and resource the request that serves it, as the API has
+    them.
+    """
 
     requests: list[dict[str, Any]]
     mappings: list[dict[str, str]]

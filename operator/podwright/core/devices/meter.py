@@ -32,8 +32,8 @@ class Meter:
         self._node, self._until = node, None if steps is None else self.steps + steps
 
     def evaluation(self, seconds: float) -> None:
-        """A selector is about to be evaluated on a device. `seconds`: estimated for all devices that it was not evaluated
-        on. Raises SearchTimeoutError if the limit was exceeded before.
+        """A selector is about to be evaluated on a device. `seconds`: estimated for all devices that it was not
+        evaluated on. Raises SearchTimeoutError if the limit was exceeded before.
         """
         if self._until is not None and self.steps > self._until:
             raise SearchTimeoutError(self._node)

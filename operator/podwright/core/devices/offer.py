@@ -130,7 +130,8 @@ class Offer:
             if not pool.usable:
                 problem = "being updated" if pool.incomplete else "invalid"
                 raise AllocationError(
-                    f", request {ask.ask.name}: asks for all devices, but resource pool {pool.name} is currently {problem}",
+                    f", request {ask.ask.name}: asks for all devices, but resource pool {pool.name} is currently "
+                    f"{problem}",
                     claim,
                 )
             for _ in pool.devices:

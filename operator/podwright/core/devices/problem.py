@@ -27,7 +27,9 @@ Consumptions = RecentCache[tuple["PreparedAsk", DeviceShape], tuple[Consumption 
 
 
 class PreparedAsk:
-    """An ask with its class and the matcher of its selectors. `matcher` is None if it cannot be matched, see `search`."""
+    """An ask with its class and the matcher of its selectors. `matcher` is None if it cannot be matched, see
+    `search`.
+    """
 
     __slots__ = ("_consumptions", "all_devices", "ask", "device_class", "matcher", "plain")
 

@@ -49,7 +49,9 @@ class Pick:
 
 
 class _Frame:
-    """A decision: which device (`position`) is number `k` of an ask, or which alternative (`alternative`) of a request."""
+    """A decision: which device (`position`) is number `k` of an ask, or which alternative (`alternative`) of a
+    request.
+    """
 
     __slots__ = ("all_exceeded", "alternative", "ask", "claim", "counted", "failed", "k", "next", "position", "request")
 

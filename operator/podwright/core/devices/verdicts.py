@@ -257,7 +257,9 @@ class Verdicts:
         return result
 
     def _run_to_end(self, search: Search, slot: int, limits: Limits) -> None:
-        """Runs the search to its end, or keeps it for a later attempt. While it is paused, no other attempt can use it."""
+        """Runs the search to its end, or keeps it for a later attempt. While it is paused, no other attempt can use
+        it.
+        """
         try:
             self._run(search, slot, limits)
         except AllocationError:

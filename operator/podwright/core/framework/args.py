@@ -2,8 +2,8 @@
 dataclasses.
 
 A field `min_candidates` is `minCandidates` in YAML, unless its metadata gives a `name`. Field types: bool, int, float,
-str, `int | str` (a quantity), `Literal`, `X | None`, `tuple[X, ...]`, `Sequence[X]`, `Mapping[str, X]`, `Any` and nested
-dataclasses. Other metadata, which `validation.describe` builds:
+str, `int | str` (a quantity), `Literal`, `X | None`, `tuple[X, ...]`, `Sequence[X]`, `Mapping[str, X]`, `Any` and
+nested dataclasses. Other metadata, which `validation.describe` builds:
 
 * `description`: text for people;
 * `schema`: JSON schema keywords, which `decode` enforces and `json_schema_of` repeats: those of `_CHECKS`, `items`,
@@ -218,7 +218,9 @@ def _scalar(kind: Any, raw: object, where: str, problems: list[Problem]) -> Any:
 
 
 def _check(schema: Mapping[str, Any], value: Any, where: str, problems: list[Problem]) -> None:
-    """Checks a value against schema keywords. Keywords that are for another type than that of the value do not apply."""
+    """Checks a value against schema keywords. Keywords that are for another type than that of the value do not
+    apply.
+    """
     for keyword, bound in schema.items():
         if keyword not in _CHECKS:
             continue

@@ -57,7 +57,8 @@ def failed(
     error: BaseException,
     interrupts: Callable[[BaseException], bool] | None = None,
 ) -> PluginError:
-    """Makes a PluginError of what a method of the plugin has raised. Raises `error` again if it is none of the plugin's.
+    """Makes a PluginError of what a method of the plugin has raised. Raises `error` again if it is none of the
+    plugin's.
 
     `interrupts`, for awaited methods: True if an exception cancels the running task.
     """

@@ -56,7 +56,9 @@ class CrowdFilter(FilterPlugin):
 
 
 class CrowdedNodes:
-    """See the module. `state`: that of the pod's PreFilter. Nothing else may change while these verdicts are asked for."""
+    """See the module. `state`: that of the pod's PreFilter. Nothing else may change while these verdicts are asked
+    for.
+    """
 
     def __init__(self, framework: Framework, state: CycleState, pod: PodInfo) -> None:
         self._framework, self._state, self._pod = framework, state, pod

@@ -109,8 +109,8 @@ class Framework(BuiltPlugins):
     # Filter
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterOutcome:
-        """Runs the PreFilter plugins until one rejects the pod as UnschedulableAndUnresolvable. What refuses pods in all
-        profiles comes last, because preemption may need what the plugins found.
+        """Runs the PreFilter plugins until one rejects the pod as UnschedulableAndUnresolvable. What refuses pods in
+        all profiles comes last, because preemption may need what the plugins found.
         """
         names: frozenset[str] | None = None
         narrowed_by: list[str] = []
@@ -494,7 +494,8 @@ class Framework(BuiltPlugins):
         """Runs the PostBind plugins. Raises the first PluginError; the pod stays bound."""
         for plugin in self.post_bind_plugins:
             try:
-                answer = await plugin.post_bind(state, pod, node_name)  # type: ignore[func-returns-value]  # a plugin may return anything
+                post_bind: Any = plugin.post_bind  # which may return anything
+                answer = await post_bind(state, pod, node_name)
             except BaseException as error:
                 raise failed(plugin, Point.POST_BIND, error, self.interrupts) from error
             contract.outcome_of(plugin, Point.POST_BIND, answer)

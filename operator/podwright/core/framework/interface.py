@@ -328,7 +328,7 @@ class Plugin:
         return ()
 
     def change_of_node(self, _pod: PodInfo, _node: Node) -> NodeChange | None:
-        """A change of the node after which the filter may accept it; None if there is none."""
+        """A change of the node after which the filter may accept it, or None."""
         return None
 
 
@@ -369,8 +369,8 @@ class DomainPlugin(ExtensionPoint):
     def own_keys(self, pod: PodInfo) -> frozenset[str] | None:
         """The topology keys that `influence` names because of this pod, be it `pod` or `other`.
 
-        None: `influence` may return None because of this pod, or placed pods can also make the filter accept it. None
-        is always right, but makes gangs that preempt slow.
+        None: `influence` may return None because of this pod, or placed pods can also make the filter accept it.
+        Returning None is safe, but makes gangs that preempt slow.
         """
         return None
 
@@ -413,7 +413,9 @@ class PreFilterPlugin(ExtensionPoint):
 
 
 class PreFilterExtensions(ExtensionPoint):
-    """For PreFilter plugins whose cycle state depends on placed pods. Dry runs call these methods to update the state."""
+    """For PreFilter plugins whose cycle state depends on placed pods. Dry runs call these methods to update the
+    state.
+    """
 
     @abstractmethod
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:

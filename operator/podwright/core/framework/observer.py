@@ -51,7 +51,9 @@ class Observer:
         """
 
     def victims_searched(self, started: float, preemptor: str, result: str) -> None:
-        """Preemption searched for victims. `preemptor`: `pod` or `podgroup`; `result`: the code that ended the search."""
+        """Preemption searched for victims. `preemptor`: `pod` or `podgroup`; `result`: the code that ended the
+        search.
+        """
 
     def group_preemption_ended(self, result: str) -> None:
         """A pod group tried to preempt, whether or not it searched for victims."""

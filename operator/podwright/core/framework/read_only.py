@@ -103,7 +103,9 @@ def read_only(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class ReadOnlyObject(Mapping[str, Any]):
-    """A raw object that cannot be changed, nor anything in it. Its copies can be. Nothing is copied before it is read."""
+    """A raw object that cannot be changed, nor anything in it. Its copies can be. Nothing is copied before it is
+    read.
+    """
 
     __slots__ = ("_raw",)
 

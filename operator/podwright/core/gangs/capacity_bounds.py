@@ -85,7 +85,9 @@ class CapacityBounds:
 
     @property
     def rejecting_plugins(self) -> frozenset[str]:
-        """The filters that made the bounds smaller so far: their queueing hints say which events may make them larger."""
+        """The filters that made the bounds smaller so far: their queueing hints say which events may make them
+        larger.
+        """
         return frozenset(self._rejecting) | (frozenset() if self._fit is None else frozenset((self._fit.name,)))
 
     # Internals

@@ -13,7 +13,9 @@ from podwright.core.objects.pod_group import PodGroup
 
 @dataclass(frozen=True, slots=True)
 class GangPlacement:
-    """Enough members have a node. They were planned in this order. `rejections`: members that did not fit beside them."""
+    """Enough members have a node. They were planned in this order. `rejections`: members that did not fit beside
+    them.
+    """
 
     group: PodGroup
     placements: tuple[Placement, ...]

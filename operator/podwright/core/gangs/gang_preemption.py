@@ -1,6 +1,7 @@
 """A pod group as preemptor: it preempts for all its members or not at all. Start with `preempt`.
 
-    eligible? ─► do the bounds allow it? ─► remove the potential victims ─► plan the group once ─► reprieve units one by one, those
+    eligible? ─► do the bounds allow it? ─► remove the potential victims ─► plan the group once
+        ─► reprieve units one by one, those
     under a budget first, then the most important ─► units that cannot be reprieved are victims
 
 All of it is one transaction on the cache, which `preempt` rolls back. Pods whose eviction cannot help stay in place:
@@ -60,9 +61,9 @@ def preempt(
 ) -> GangPreemption | GangPlacement | Status:
     """The victims to evict for the group's waiting `pods` to fit, or why no eviction helps. Leaves the cache as it was.
 
-    `replan` plans these members on the cache at the time of the call. `now`: seconds since the epoch. Returns a placement
-    if the new plan needs no victims. The group's own message ends with the texts. If no PostFilter plugin of the
-    profile preempts, a group does not either: a Status without text.
+    `replan` plans these members on the cache at the time of the call. `now`: seconds since the epoch. Returns a
+    placement if the new plan needs no victims. The group's own message ends with the texts. If no PostFilter plugin of
+    the profile preempts, a group does not either: a Status without text.
     """
     if not pods or not _preempts(framework):
         return unschedulable()
@@ -259,7 +260,9 @@ def _not_reprieved(
 
 
 def may_preempt(framework: Framework, cache: Cache, group: PodGroup, pods: Sequence[PodInfo]) -> bool:
-    """True if the group may preempt, and there are pods of lower priority. `pods`: its waiting members, at least one."""
+    """True if the group may preempt, and there are pods of lower priority. `pods`: its waiting members, at least
+    one.
+    """
     if not _preempts(framework) or _never(group, pods):
         return False
     priority = _priority(group, pods)
@@ -285,7 +288,9 @@ def _never(group: PodGroup, pods: Sequence[PodInfo]) -> bool:
 
 
 def _nominations(cache: Cache, pods: Sequence[PodInfo]) -> dict[str, str]:
-    """The nodes that members are nominated to, by uid. The API server may not have returned our latest nominations yet."""
+    """The nodes that members are nominated to, by uid. The API server may not have returned our latest nominations
+    yet.
+    """
     nominated = ((pod.uid, cache.nominator.node_of(pod.uid) or pod.nominated_node_name) for pod in pods)
     return {uid: name for uid, name in nominated if name}
 

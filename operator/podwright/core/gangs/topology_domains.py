@@ -160,5 +160,7 @@ def _largest(capacity: Mapping[int, int], exact: dict[int, int], count_fitting: 
 
 
 def sum_by_domain(amounts: Int64s, codes: Int64s, count: int) -> Int64s:
-    """int64[count]: the sum of `amounts`, int64[nodes], over the nodes of each code. Nodes with code -1 count nowhere."""
+    """int64[count]: the sum of `amounts`, int64[nodes], over the nodes of each code. Nodes with code -1 count
+    nowhere.
+    """
     return np.bincount(codes + 1, amounts, count + 1)[1:].astype(np.int64)

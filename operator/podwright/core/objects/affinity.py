@@ -30,7 +30,7 @@ from podwright.core.objects.selectors import (
 class NodeAffinity:
     """A pod's nodeSelector, its required terms and its weighted preferred terms.
 
-    `problem` is the first error in the preferred terms that the API server accepts; empty if there is none. `size` is
+    `problem` is the first error in the preferred terms that the API server accepts, or "". `size` is
     the number of requirements of nodeSelector and required terms.
     """
 

@@ -37,7 +37,9 @@ _functions: Final[list[CachedFunction]] = []
 
 
 def compact_regularly(structure: object) -> None:
-    """Has `compact_all` call the structure's `compact`, if it has one, and shrink its attributes, as long as it lives."""
+    """Has `compact_all` call the structure's `compact`, if it has one, and shrink its attributes, as long as it
+    lives.
+    """
     _structures.add(structure)
 
 
@@ -60,7 +62,7 @@ def compact_all() -> None:
             if type(value) in _SHRUNK:
                 shrink(value)
             elif type(value) is WeakValueDictionary:
-                shrink(value.data)  # type: ignore[attr-defined]  # the dict of weak references, which has no other way to it
+                shrink(value.data)  # type: ignore[attr-defined]  # the dict of weak references
 
 
 def shrink(container: dict[Any, Any] | set[Any]) -> None:

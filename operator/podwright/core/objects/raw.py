@@ -61,12 +61,12 @@ def as_text(raw: object, where: str) -> str:
 
 
 def as_optional_text(raw: object, where: str) -> str:
-    """A string; "" if there is none. Raises InvalidObjectError."""
+    """A string, or "". Raises InvalidObjectError."""
     return "" if raw is None or raw == "" else as_text(raw, where)
 
 
 def as_count(raw: object, where: str) -> int:
-    """A whole number; 0 if there is none. Raises InvalidObjectError."""
+    """A whole number, or 0. Raises InvalidObjectError."""
     if raw is None:
         return 0
     if type(raw) is not int:
@@ -75,7 +75,7 @@ def as_count(raw: object, where: str) -> int:
 
 
 def as_flag(raw: object, where: str) -> bool:
-    """A boolean; False if there is none. Raises InvalidObjectError."""
+    """A boolean, or False. Raises InvalidObjectError."""
     if raw is None:
         return False
     if not isinstance(raw, bool):
@@ -148,7 +148,9 @@ def json_type(value: object) -> str:
 
 
 def shortened(value: object, length: int = 80) -> str:
-    """`repr` of a value from an object, cut to `length` characters. Python cannot write numbers of thousands of digits."""
+    """`repr` of a value from an object, cut to `length` characters. Python cannot write numbers of thousands of
+    digits.
+    """
     if isinstance(value, int) and value.bit_length() > 4 * length:
         return f"a number of {value.bit_length()} bits"
     try:

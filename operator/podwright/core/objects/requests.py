@@ -58,7 +58,9 @@ def requests_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Requests:
 
 
 def follows_spec(status: Mapping[str, Any]) -> bool:
-    """True if the requests of a pod with this status are those of its spec. Raises InvalidObjectError naming the field."""
+    """True if the requests of a pod with this status are those of its spec. Raises InvalidObjectError naming the
+    field.
+    """
     if "allocatedResources" in status or "resources" in status:
         return False
     return not _resized_containers(status) and not _infeasible(status)

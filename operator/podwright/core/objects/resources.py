@@ -147,9 +147,9 @@ def parse_amounts(raw: object, where: str) -> dict[str, int]:
 
 
 def resource_list(raw: object, where: str) -> dict[str, int]:
-    """What a node has, a v1.ResourceList, in the units of this module. Raises InvalidObjectError naming the resource,
-    also for an amount that has no place in an int64: kube-scheduler's arithmetic makes 0 of it, or less. A binary
-    amount is capped before (`16Ei` of memory).
+    """Reads what a node has, a v1.ResourceList, in the units of this module. Raises InvalidObjectError naming the
+    resource, also for an amount that has no place in an int64: kube-scheduler's arithmetic makes 0 of it, or less. A
+    binary amount is capped before (`16Ei` of memory).
     """
     amounts = parse_amounts(raw, where)
     for name, nanos in amounts.items():

@@ -75,7 +75,9 @@ _VERSIONS: Final = ("resourceVersion", "generation")
 
 
 def trimmed(kind: str, raw: Object) -> Object:
-    """A copy without the fields that are never read: `managedFields`, and all but `spec_fields` if the kind has them."""
+    """A copy without the fields that are never read: `managedFields`, and all but `spec_fields` if the kind has
+    them.
+    """
     copy = dict(raw)
     metadata = dict(raw["metadata"])
     metadata.pop("managedFields", None)

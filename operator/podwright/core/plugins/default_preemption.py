@@ -286,7 +286,9 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         return found
 
     def _least(self, pod: PodInfo, node: NodeInfo, units: Sequence[Unit]) -> int:
-        """How many of these units, from the last one on, must leave the node at least for the pod's resources to fit."""
+        """How many of these units, from the last one on, must leave the node at least for the pod's resources to
+        fit.
+        """
         before = self._framework.nominated_before(pod, node.name)
         lacking = {
             resource: amount

@@ -1,6 +1,7 @@
 """PodDisruptionBudgets: which evictions violate one.
 
-    StoredBudgets ─► BudgetRules: the budgets of all namespaces, compiled ─► Budgets: what they still allow on one candidate node
+    StoredBudgets ─► BudgetRules: the budgets of all namespaces, compiled
+        ─► Budgets: what they still allow on one candidate node
 
 A user may create thousands of budgets, and a dry run asks about the pods of hundreds of nodes. So selectors are parsed
 once, those of a namespace are evaluated together, and the answer for a set of labels is kept.

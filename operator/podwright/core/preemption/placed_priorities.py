@@ -1,4 +1,6 @@
-"""PlacedPriorities: how many placed pods have each priority, to answer without a search whether any is below another."""
+"""PlacedPriorities: how many placed pods have each priority, to answer without a search whether any is below
+another.
+"""
 
 from __future__ import annotations
 

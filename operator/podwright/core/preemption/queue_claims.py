@@ -1,6 +1,7 @@
 """QueueClaim: which placed units a pod or a gang of a queue may have evicted. ADR 0019 has the rule.
 
-    claim_of ─► candidates: units that may be victims alone ─► take, one by one, as long as all queues keep what is theirs ─►
+    claim_of ─► candidates: units that may be victims alone
+        ─► take, one by one, as long as all queues keep what is theirs ─►
     give_back, as long as what is still taken remains lawful
 
 The claim is a ledger beside the cache: it reads what queues hold when it is made, and from then on counts what is taken
@@ -118,8 +119,9 @@ class QueueClaim:
         lacking = self._lacking()
         over = [frozenset(self._over_limit(index)) for index in range(len(self._path))]
         self._scarce = [lacking.union(*over[parent:]) for parent in range(len(self._path) + 1)]
-        """By number of the claim's levels below a common parent: the resources of which the claim needs more than is free
-        there. Empty if enough is free in sum, but not together."""
+        """By number of the claim's levels below a common parent: the resources of which the claim needs more than is
+        free there. Empty if enough is free in sum, but not together.
+        """
         self._short = self._scarce[0] or frozenset(self._request)
         self._exact = next((i for i, level in enumerate(self._path) if self._is_rounded_up(level)), len(self._path))
         """How many levels of the claim do not need the unit by which their share was rounded up."""
@@ -277,8 +279,8 @@ class QueueClaim:
     # The rule
 
     def _spares(self, part: _Part) -> bool:
-        """True if every queue below the common parent keeps its guarantee of everything, and its share of what is scarce.
-        If nothing is scarce in sum, it must keep its share of one resource that the claim requests.
+        """True if every queue below the common parent keeps its guarantee of everything, and its share of what is
+        scarce. If nothing is scarce in sum, it must keep its share of one resource that the claim requests.
 
         A unit that rounding gave to the claim's queue, and not to the other one, is not taken. With `splits_units`, a
         claim within its queue's guarantee may take a unit of which only a part is above the other queue's share.
@@ -330,7 +332,9 @@ class QueueClaim:
         return not self._rules or self._budgets.spend([pod for pod in unit.pods if not pod.terminating])
 
     def _over_limit(self, index: int, *, going: bool = False) -> list[str]:
-        """The resources of which this queue of the claim has a limit that forbids it. `going`: what terminates counts."""
+        """The resources of which this queue of the claim has a limit that forbids it. `going`: what terminates
+        counts.
+        """
         level = self._path[index]
         name, quotas = level.queue.spec.name, level.queue.spec.quotas
         held = level.queue.held if going else level.left
@@ -443,7 +447,9 @@ def has_queue(cache: Cache, pod: PodInfo) -> bool:
 def claim_of(
     cache: Cache, pods: Sequence[PodInfo], priority: int, budgets: BudgetRules, now: float
 ) -> QueueClaim | None:
-    """The claim of these pods. None without a queue that exists, or with several. `priority`: theirs, or their group's."""
+    """The claim of these pods. None without a queue that exists, or with several. `priority`: theirs, or their
+    group's.
+    """
     if not has_queue(cache, pods[0]):
         return None
     queues = queues_of(cache)

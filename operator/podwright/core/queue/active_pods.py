@@ -7,9 +7,9 @@ pod that sorts after it.
 
 Of the costly pods, every second turn goes to the one that has waited in the lane the longest. In the queue's order
 alone, one pod of high priority that is rejected again and again would keep all others out: its backoff is over before
-the lane opens. So a costly pod has its turn after twice as many attempts as there were pods in the lane when it came,
-at the latest. A pod that an ordinary pod precedes does not use such a turn, but goes to the end of the line, so that it
-holds up none behind it.
+the lane opens. So a costly pod waits for at most 2n attempts, where n is the number of pods in the lane when it came. A
+pod that an ordinary pod precedes does not use such a turn, but goes to the end of the line, so that it holds up none
+behind it.
 
 If no ordinary pod was active for IDLE_SECONDS, the lane takes up to ADVANCE_SECONDS of its share in advance: no
 ordinary pod has to be protected then, and a few costly pods in a row need not wait for each other. Of any minute, it
@@ -118,7 +118,7 @@ class ActivePods:
         self._line = OrderedDict(self._line)
 
     def pop(self) -> QueuedPod | None:
-        """Removes the pod whose turn it is, and returns it; None if there is none."""
+        """Removes the pod whose turn it is, and returns it, or None."""
         if self.opens_at is None:
             self._start()
         if not self._costly or not self._costly_goes_first():
@@ -129,7 +129,7 @@ class ActivePods:
         return self.pop_costly()
 
     def pop_costly(self) -> QueuedPod | None:
-        """Removes the pod of the lane whose turn it is, and returns it; None if there is none."""
+        """Removes the pod of the lane whose turn it is, and returns it, or None."""
         queued = self._costly_first()
         if queued is None:
             return None
@@ -142,7 +142,7 @@ class ActivePods:
         return queued
 
     def first(self) -> QueuedPod | None:
-        """The pod whose turn it is; None if there is none."""
+        """The pod whose turn it is, or None."""
         if self._costly and self._costly_goes_first():
             return self._costly_first()
         head = self._ordinary.peek()

@@ -31,7 +31,7 @@ class BackoffPods:
         self._others.remove(uid)
 
     def pop_early(self) -> QueuedPod | None:
-        """Removes the first of the pods that may leave early, and returns it; None if there is none."""
+        """Removes the first of the pods that may leave early, and returns it, or None."""
         return self._rejected.pop()
 
     def pop_expired(self, now: float) -> Iterator[QueuedPod]:

@@ -31,7 +31,7 @@ class KeyedHeap(Generic[T]):
             heapq.heapify(self._heap)
 
     def remove(self, key: str) -> T | None:
-        """Removes the item with this key, and returns it; None if there is none."""
+        """Removes the item with this key, and returns it, or None."""
         entry = self._entries.pop(key, None)
         if entry is None:
             return None

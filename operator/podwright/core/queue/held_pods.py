@@ -40,7 +40,7 @@ class HeldPods:
             self._drop_if_empty(lane)
 
     def pop(self, lane: Hashable) -> tuple[QueuedPod, Any] | None:
-        """Removes the first pod of a lane. The pod and its rank; None if there is none."""
+        """Removes the first pod of a lane. The pod and its rank, or None."""
         heap = self._lanes.get(lane)
         head = None if heap is None else heap.peek()
         if head is None:

@@ -107,7 +107,9 @@ class Hinting:
         return helped, False
 
     def label(self, plugins: Iterable[str], queued: QueuedPod, occurrence: Occurrence) -> str:
-        """The event's label. If the event combines several changes, the label of the first one that helps on its own."""
+        """The event's label. If the event combines several changes, the label of the first one that helps on its
+        own.
+        """
         parts = occurrence.event.parts
         if len(parts) > 1 and occurrence.event.resource != ANY:
             for part in parts:

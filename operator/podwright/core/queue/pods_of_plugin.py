@@ -48,7 +48,9 @@ class PodsOfPlugin(Generic[P]):
         self._drop_keys(uid)
 
     def concerned(self, hint: EventHint, before: Any, after: Any) -> Mapping[str, P]:
-        """The pods for which the hint's function must be called, by uid. `before` and `after`: the object of the event."""
+        """The pods for which the hint's function must be called, by uid. `before` and `after`: the object of the
+        event.
+        """
         keys = hint.keys
         key = None if keys is None else _key_of_event(keys, before, after)
         if keys is None or key is None:

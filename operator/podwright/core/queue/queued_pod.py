@@ -85,7 +85,7 @@ class QueuedPod:
         self.uid = self.pod.uid
 
     def last_report(self, cause: Hashable) -> tuple[str, float]:
-        """The text of the last event of this cause, and when it was recorded; ("", -inf) if there is none."""
+        """The text of the last event of this cause, and when it was recorded, or ("", -inf)."""
         return (self.reported or {}).get(cause, ("", -inf))
 
     def report(self, cause: Hashable, note: str, *, keep_seconds: float) -> None:
@@ -107,7 +107,9 @@ class QueuedPod:
         return self.unschedulable_plugins | self.pending_plugins
 
     def held_back_by(self) -> Iterator[tuple[str, str]]:
-        """The plugins that rejected the waiting pod in its last attempt or gate it, each with the pod's scheduler name."""
+        """The plugins that rejected the waiting pod in its last attempt or gate it, each with the pod's scheduler
+        name.
+        """
         if self.place is not Place.IN_FLIGHT:
             for plugin in self.rejectors | ({self.gated_by} if self.gated_by else set()):
                 yield plugin, self.pod.scheduler_name

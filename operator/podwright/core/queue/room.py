@@ -75,7 +75,8 @@ def is_held(queued: QueuedPod, turns: Turns) -> bool:
 def in_turn(
     held: Iterable[QueuedPod], rank: Callable[[QueuedPod], Any], turns: Turns, check: RoomCheck
 ) -> Iterator[QueuedPod]:
-    """Those of the pods that their bounds admit, in the order of turns, within a queue by `rank`. A group comes as a whole.
+    """Those of the pods that their bounds admit, in the order of turns, within a queue by `rank`. A group comes as a
+    whole.
 
     The caller says `try_again` for each that it does retry, before it asks for the next.
     """

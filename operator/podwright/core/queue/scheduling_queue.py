@@ -134,7 +134,7 @@ class SchedulingQueue:
     # Attempts
 
     def pop(self) -> QueuedPod | None:
-        """The next pod to schedule, which is in flight from now on; None if there is none.
+        """The next pod to schedule, which is in flight from now on, or None.
 
         If none is due, a rejected pod leaves backoff early. A costly pod, and one whose attempt ended in an error, does
         not.
@@ -149,7 +149,7 @@ class SchedulingQueue:
         return self._start_attempt(queued)
 
     def pop_costly(self) -> QueuedPod | None:
-        """Pops another pod of the lane, which is to be decided together with the one before; None if there is none."""
+        """Pops another pod of the lane, which is to be decided together with the one before, or None."""
         queued = self._active.pop_costly()
         return None if queued is None else self._start_attempt(queued)
 
@@ -435,7 +435,7 @@ class SchedulingQueue:
         return self._in_flight.counts()
 
     def get(self, uid: str) -> QueuedPod | None:
-        """The pod with this uid, in the queue or in flight; None if there is none."""
+        """The pod with this uid, in the queue or in flight, or None."""
         return self._pods.get(uid)
 
     def active(self) -> list[QueuedPod]:
@@ -443,7 +443,7 @@ class SchedulingQueue:
         return list(self._active)
 
     def first_active(self) -> QueuedPod | None:
-        """The active pod that `pop` returns next; None if there is none."""
+        """The active pod that `pop` returns next, or None."""
         return self._active.first()
 
     @property

@@ -55,8 +55,8 @@ class WaitingPods:
                 pods.clear()  # an empty dict keeps the capacity that a burst needed
 
     def candidates(self, occurrence: Occurrence, only: str = "") -> list[QueuedPod]:
-        """The pods of all plugins that have a hint for this event, without those that the hint's keys rule out. `only`: of
-        this plugin.
+        """The pods of all plugins that have a hint for this event, without those that the hint's keys rule out. `only`:
+        of this plugin.
         """
         if occurrence.event.resource == ANY:
             return list(self)

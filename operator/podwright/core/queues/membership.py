@@ -2,7 +2,8 @@
 
 A pod names a queue by its label, else its policy does, else the label of its namespace. It belongs to that queue if its
 namespace may use it, and otherwise to none: it may not start, and what it holds counts for no queue. Of a pod with a
-node, the labels with which it got the node count, so that nobody escapes a quota, or fills that of others, by a new label.
+node, the labels with which it got the node count, so that nobody escapes a quota, or fills that of others, by a new
+label.
 """
 
 from __future__ import annotations

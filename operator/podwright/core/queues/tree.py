@@ -89,7 +89,9 @@ class Queue:
         self.promised: dict[str, int] = {}
         """By resource: what its pods request that are nominated to a node, but not on it yet."""
         self.trying: dict[str, int] = {}
-        """By resource: what its pods request that are tried again because a bound lets them start, but have no node yet."""
+        """By resource: what its pods request that are tried again because a bound lets them start, but have no node
+        yet.
+        """
         self.asked: dict[str, int] = {}
         """By resource: what its pods request that wait for a node."""
         self.keeps: Mapping[str, int] = {}
@@ -231,7 +233,9 @@ class QueueTree:
         self._keep(name, amounts)
 
     def kept_from(self, name: str, resource: str) -> Iterator[tuple[Queue, int]]:
-        """The queue, those above it, and the cluster, each with what its pods must leave free in it for other queues."""
+        """The queue, those above it, and the cluster, each with what its pods must leave free in it for other
+        queues.
+        """
         kept, queue = 0, self._queues[name]
         while queue.parent is not None:
             yield queue, kept

@@ -19,8 +19,8 @@ def valid_specs(declared: Mapping[str, S], last: Mapping[str, S]) -> tuple[dict[
     """The specs of the tree by name, and by name what is wrong with a declared queue.
 
     A queue that is not below the top (its parent is missing, or below the queue itself), or too deep, stays as it was
-    in `last`, the specs of the tree before. If it was not there, or that does not help, it is left out. A queue that was
-    deleted stays as long as queues of the tree are below it.
+    in `last`, the specs of the tree before. If it was not there, or that does not help, it is left out. A queue that
+    was deleted stays as long as queues of the tree are below it.
     """
     problems: dict[str, InvalidObjectError] = {}
     wanted = dict(declared)

@@ -7,8 +7,8 @@ The states of a pod in the cache:
         └────── forget ────────┘            set_pod (another scheduler bound it) ─────┘ from (unknown)
 
 Invariants: a pod is on at most one node; the sums of a NodeInfo and its row in the table are those of its pods;
-observers know exactly the pods on nodes that exist, and some also the others. Events are idempotent: `set_pod` of a known version changes
-nothing. Next: `transaction`, for changes that are only tried out.
+observers know exactly the pods on nodes that exist, and some also the others. Events are idempotent: `set_pod` of a
+known version changes nothing. Next: `transaction`, for changes that are only tried out.
 """
 
 from __future__ import annotations
@@ -94,15 +94,17 @@ class Cache:
         compact_regularly(self)
 
     def compact(self) -> None:
-        """Frees memory that objects needed which are gone. Compacts a part of the nodes, so that it takes milliseconds."""
+        """Frees memory that objects needed which are gone. Compacts a part of the nodes, so that it takes
+        milliseconds.
+        """
         first = self._next_compacted if self._next_compacted < len(self.nodes) else 0
         self._next_compacted = first + NODES_AT_ONCE
         for info in islice(self.nodes.values(), first, self._next_compacted):
             info.compact()
 
     def attach(self, observer: PlacementObserver, *, off_nodes: bool = False) -> None:
-        """Adds an observer and reports all current namespaces, nodes and pods to it. With `off_nodes`, also pods on nodes
-        that do not exist, in row NO_ROW.
+        """Adds an observer and reports all current namespaces, nodes and pods to it. With `off_nodes`, also pods on
+        nodes that do not exist, in row NO_ROW.
         """
         for namespace in self.store.list("Namespace"):
             observer.namespace_set(key_of(namespace)[1], _labels_of(namespace))
@@ -250,7 +252,9 @@ class Cache:
                     observer.pod_added(pod, info.slot)
 
     def remove_node(self, name: str) -> None:
-        """A node was deleted. Its pods stay known, but count nowhere until the node is added again or they are deleted."""
+        """A node was deleted. Its pods stay known, but count nowhere until the node is added again or they are
+        deleted.
+        """
         info = self.nodes.get(name)
         if info is None or info.node is None:
             return

@@ -39,8 +39,8 @@ class Deadline:
         return self.others_wait and self.check is None
 
     def expect(self, seconds: float) -> None:
-        """A point before a step that is estimated to take so long. Raises TookLongError without trying if that is far too
-        long.
+        """A point before a step that is estimated to take so long. Raises TookLongError without trying if that is far
+        too long.
         """
         if self.check is not None:
             if seconds > self.longest_step:

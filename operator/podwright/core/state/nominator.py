@@ -113,7 +113,9 @@ class Nominator:
         return ("" if self.queue_of is None else self.queue_of(pod)), pod.priority, usable
 
     def before_rank(self, rank: Rank, nominated: Iterable[PodInfo]) -> list[PodInfo]:
-        """Those of the nominated pods that a pod of this rank must leave room for. Between queues, priorities say nothing."""
+        """Those of the nominated pods that a pod of this rank must leave room for. Between queues, priorities say
+        nothing.
+        """
         queue, priority, usable = rank
         if usable:
             nominated = [other for other in nominated if reservation_of(other) not in usable]

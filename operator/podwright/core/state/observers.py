@@ -41,7 +41,9 @@ Batch = Callable[[bool], None]
 
 @runtime_checkable
 class Batching(Protocol):
-    """An observer for which thousands of pods that come and go together again and again are less work than one by one."""
+    """An observer for which thousands of pods that come and go together again and again are less work than one by
+    one.
+    """
 
     def batch(self, pods: PodsInRows) -> Batch: ...
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Protocol
 
 from podwright.core.objects.compaction import compact_regularly, shrink
@@ -101,7 +102,7 @@ class PodGroups:
         self.changes = 0
         """Rises with each change of a group, of its members, or of the served APIs."""
         for kind in APIS:
-            store.listen(kind, lambda before, after, kind=kind: self._group_changed(kind, before, after))  # type: ignore[misc]  # the default binds the kind
+            store.listen(kind, partial(self._group_changed, kind))
         compact_regularly(self)
 
     def serve(self, api: str) -> None:
@@ -132,7 +133,9 @@ class PodGroups:
         return self._groups.get(key)
 
     def invalid(self, key: str) -> tuple[PodGroup, InvalidObjectError] | None:
-        """Why the group's current version cannot be parsed, with a PodGroup made from its metadata; None if it can be."""
+        """Why the group's current version cannot be parsed, with a PodGroup made from its metadata; None if it can
+        be.
+        """
         return self._invalid.get(key)
 
     def all(self) -> Collection[PodGroup]:
@@ -149,7 +152,9 @@ class PodGroups:
 
     @property
     def partially_placed(self) -> Collection[PodGroup]:
-        """Gangs with some members placed, but fewer than the minimum. A start that was interrupted leaves such gangs."""
+        """Gangs with some members placed, but fewer than the minimum. A start that was interrupted leaves such
+        gangs.
+        """
         return [self._groups[key] for key in self._partially_placed if key in self._groups]
 
     def complete(self, pod: PodInfo) -> bool:

@@ -55,7 +55,9 @@ class ServiceSelectors:
 
 
 def plain_selector(controller: Object | None) -> Mapping[str, str] | None:
-    """`spec.selector` of a Service or a ReplicationController as labels; None if it is missing or not a map of strings."""
+    """`spec.selector` of a Service or a ReplicationController as labels; None if it is missing or not a map of
+    strings.
+    """
     spec = None if controller is None else controller.get("spec")
     selector = spec.get("selector") if isinstance(spec, Mapping) else None
     if not isinstance(selector, Mapping) or not all(isinstance(value, str) for value in selector.values()):

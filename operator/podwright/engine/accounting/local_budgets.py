@@ -49,32 +49,37 @@ _SCORING: Final = ("pre_score", "score", "score_all", "normalize")
 
 @dataclass(slots=True, eq=False)
 class Account:
-    """The time of one local policy. `budget`: seconds of a decision, on average; `left`: what it may use up before it
-    is over its budget.
-
-    `spent`: seconds since it was settled; `in_window`: seconds in the running window; `decisions`: since it was
-    settled; `in_lane`: whether the last one was in the lane, whose time is measured there; `outside`: seconds since it
-    was settled that were not. It is over its budget until `over_until`, for the reason `why`, and `muted` meanwhile.
-    `times`: how often it has been; `penalty`: for how many seconds the last time. It is `trusted` once a decision
-    `on_trial` stayed within the budget. `total`: all seconds ever.
-    """
+    """The time of one local policy."""
 
     key: str
     budget: float
+    """Seconds of a decision, on average."""
     left: float
+    """Seconds until the budget is used up."""
     spent: float = 0.0
+    """Seconds since the account was settled."""
     in_window: float = 0.0
+    """Seconds in the running window."""
     decisions: int = 0
+    """How many there were since the account was settled."""
     in_lane: bool = False
+    """True if the last decision was in the lane, whose time is measured there."""
     outside: float = 0.0
+    """Seconds since the account was settled that were not in the lane."""
     over_until: float = float("-inf")
+    """The policy is over its budget until then."""
     why: str = ""
     times: int = 0
+    """How often the policy has been over its budget."""
     penalty: float = 0.0
+    """For how many seconds it was the last time."""
     muted: bool = False
+    """True while it is."""
     trusted: bool = False
+    """True once a decision `on_trial` stayed within the budget."""
     on_trial: bool = False
     total: float = 0.0
+    """All seconds ever."""
 
     @property
     def most(self) -> float:
@@ -90,8 +95,8 @@ class Penalty(NamedTuple):
 
 
 class LocalBudgets:
-    """See the module. `clock` never steps back; `cpu` is the CPU time of the thread that decides. `charge_lane` gets the
-    seconds that local policies take in decisions outside the lane.
+    """See the module. `clock` never steps back; `cpu` is the CPU time of the thread that decides. `charge_lane` gets
+    the seconds that local policies take in decisions outside the lane.
     """
 
     def __init__(

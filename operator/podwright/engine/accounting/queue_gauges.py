@@ -1,6 +1,6 @@
-"""The numbers of the gauges about queues of teams. Their labels are bounded: MOST_QUEUES queues have series of their own,
-those nearest to the top first, and MOST_RESOURCES resources, those that most queues name. What the other queues have is
-summed up under OTHER, without queues that have queues below them, which would count twice.
+"""The numbers of the gauges about queues of teams. Their labels are bounded: MOST_QUEUES queues have series of their
+own, those nearest to the top first, and MOST_RESOURCES resources, those that most queues name. What the other queues
+have is summed up under OTHER, without queues that have queues below them, which would count twice.
 """
 
 from __future__ import annotations

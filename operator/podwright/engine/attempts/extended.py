@@ -1,7 +1,7 @@
 """Attempts at pods that are sent to extenders. The loop does not wait for them: each such attempt is a task of its own.
 
-    begin ─► filter of each extender in turn ─► prioritize of all at once ─► finish ─┬─► Placement, Rejection, Fault: `outcomes` carries it out
-      ▲                                                                              ├─► Rejection with victims ─► preempt of each in turn
+    begin ─► filter of each extender in turn ─► prioritize of all at once ─► finish ─┬─► a decision: `outcomes`
+      ▲                                                                              ├─► victims ─► preempt of each
       └──────────── at once, without backoff, at most ROUNDS times ◄─────────────────┴─► Changed: the room is taken
 
 Other pods are scheduled meanwhile. `finish` is a plain call in the loop, on the current state (core/extended_cycle.py),
@@ -140,7 +140,8 @@ class ExtendedAttempts:
 
     def release(self) -> bool:
         """Lets the queue return a pod of each lane that an attempt may start for. False if there is none."""
-        return any([self._queue.release(lane) for lane in self._queue.held_lanes if not self._full(lane)])  # type: ignore[arg-type]  # lanes are names of extenders  # noqa: C419 -- all of them
+        lanes = [lane for lane in self._queue.held_lanes if not self._full(lane)]  # type: ignore[arg-type]  # are names
+        return any([self._queue.release(lane) for lane in lanes])  # noqa: C419 -- all of them
 
     def release_all(self) -> None:
         """Lets the queue return all held pods, because other policies may decide about them."""
@@ -386,7 +387,8 @@ class ExtendedAttempts:
             for uid in each.uids:
                 if uid not in were and (info is None or uid not in info.pods):
                     raise ExtenderError(
-                        f"extender: {extender.defined.shown_url} claims to preempt pod (UID: &{{{uid}}}) on node: {name}, "
+                        f"extender: {extender.defined.shown_url} claims to preempt pod (UID: &{{{uid}}}) on node: "
+                        f"{name}, "
                         "but the pod is not found on that node"
                     )
 

@@ -75,7 +75,9 @@ class BoundNodeChecks:
                 self._recorder.record(pod, "Warning", MISSING, "Binding", note)
 
     def prune(self) -> None:
-        """Drops pods that are gone or that a kubelet has taken. Call it when idle: after a burst it takes milliseconds."""
+        """Drops pods that are gone or that a kubelet has taken. Call it when idle: after a burst it takes
+        milliseconds.
+        """
         placement = self._cache.placement
         for bound in self._bound:
             # Builds a new set: one that only had elements removed keeps the memory of the burst.

@@ -188,7 +188,9 @@ class BindingCycles:
         return [cycle.waiting for cycle in self._cycles.values() if cycle.waiting is not None]
 
     def preempt(self, uid: str, plugin: str) -> bool:
-        """Stops a cycle in favour of a more important pod. False if there is none, or its Binding was posted already."""
+        """Stops a cycle in favour of a more important pod. False if there is none, or its Binding was posted
+        already.
+        """
         cycle = self._cycles.get(uid)
         if cycle is None:
             return False
@@ -218,7 +220,9 @@ class BindingCycles:
             cycle.call_at_end(readmit)
 
     def record_conflict(self, uid: str) -> None:
-        """The API server refused the pod's Binding because the pod has a node already, or is another pod of this name."""
+        """The API server refused the pod's Binding because the pod has a node already, or is another pod of this
+        name.
+        """
         cycle = self._cycles.get(uid)
         if cycle is not None:
             cycle.bind_conflicted()

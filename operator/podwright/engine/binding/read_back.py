@@ -64,7 +64,7 @@ class UnconfirmedBindings:
 
     @property
     def newest(self) -> str:
-        """The uid of the pod that was added last; empty if there is none."""
+        """The uid of the pod that was added last, or ""."""
         return self._pods[-1][1].uid if self._pods else ""
 
     async def read_back_overdue(self) -> None:

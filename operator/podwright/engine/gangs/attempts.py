@@ -97,7 +97,9 @@ class Gangs:
         self._attempt_group(group, queued, policy, started)
 
     def prioritize_partially_placed(self) -> None:
-        """Moves partially placed gangs, left by a process that ended for example, before others of the same priority."""
+        """Moves partially placed gangs, left by a process that ended for example, before others of the same
+        priority.
+        """
         for group in self._cache.groups.partially_placed:
             for queued in self._active(group):
                 self._queue.move_to_front(queued)

@@ -74,7 +74,9 @@ class Namespaces(Objects):
 
     @contextmanager
     def _relabelled(self, name: str, labels: object) -> Iterator[None]:
-        """A context that gives the namespace these labels, and then retries those of its pods that got another policy."""
+        """A context that gives the namespace these labels, and then retries those of its pods that got another
+        policy.
+        """
         if labels == self._cache.namespace_labels(name):
             yield
             return

@@ -123,7 +123,8 @@ class OtherInstances:
 
 def _text(instance: str) -> str:
     return (
-        f"Another instance of Podwright binds pods, too: {instance[:100]}. Together they can over-commit nodes, because neither knows "
+        f"Another instance of Podwright binds pods, too: {instance[:100]}. Together they can over-commit nodes, "
+        "because neither knows "
         "what the other is about to bind. Run one at a time."
     )
 

@@ -190,7 +190,8 @@ class PendingPods(Stream):
 def _cost_note(cost: AttemptCost) -> str:
     return (
         f"plugin {cost.plugin} checks {cost.count:,} {cost.items}, so an attempt to schedule this pod takes about "
-        f"{cost.seconds:.2g} s on {NODES:,} nodes. Such pods get at most a tenth of the scheduler's time, and others go first meanwhile."
+        f"{cost.seconds:.2g} s on {NODES:,} nodes. Such pods get at most a tenth of the scheduler's time, and others "
+        "go first meanwhile."
     )
 
 

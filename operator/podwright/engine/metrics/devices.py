@@ -8,7 +8,8 @@ from podwright.engine.metrics.families import Counter, Histogram, exponential
 
 DEVICE_RIVALS: Final = Counter(
     "podwright_devices_allocated_twice",
-    "Claims that got what another claim had got earlier, by another scheduler: a device, or too much of a capacity or a counter.",
+    "Claims that got what another claim had got earlier, by another scheduler: a device, or too much of a capacity or "
+    "a counter.",
     ("kind",),
 )
 CLAIM_CREATIONS: Final = Counter(

@@ -1,7 +1,7 @@
 """The catalogue of metrics, and `Metrics`, which holds their numbers.
 
-To add a metric, declare it here (those about devices, policies and queues: in devices.py, policies.py and queues.py), then call `count` or
-`observe` where it happens, or `compute` once for a gauge. The core knows no metrics: it reports to
+To add a metric, declare it here (those about devices, policies and queues: in devices.py, policies.py and queues.py),
+then call `count` or `observe` where it happens, or `compute` once for a gauge. The core knows no metrics: it reports to
 `core.framework.observer.Observer`, whose methods `Metrics` overrides. Names, labels and buckets are kube-scheduler's
 and client-go's where these have the metric. docs/metrics.md explains each one. Sources: the Kubernetes documentation,
 "Kubernetes Metrics Reference"; k8s.io/component-base, metrics/prometheus/restclient.

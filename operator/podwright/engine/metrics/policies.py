@@ -36,12 +36,14 @@ SHADOW_WAITING: Final = Gauge(
 )
 SHADOW_UTILIZATION: Final = Gauge(
     "podwright_shadow_utilization_ratio",
-    "The share of a resource that is requested on nodes in use, in the cluster and as if a policy in shadow mode had decided.",
+    "The share of a resource that is requested on nodes in use, in the cluster and as if a policy in shadow mode had "
+    "decided.",
     ("policy", "resource", "where"),
 )
 SHADOW_NODES_IN_USE: Final = Gauge(
     "podwright_shadow_nodes_in_use",
-    "Nodes with pods that do not belong to the node itself, in the cluster and as if a policy in shadow mode had decided.",
+    "Nodes with pods that do not belong to the node itself, in the cluster and as if a policy in shadow mode had "
+    "decided.",
     ("policy", "where"),
 )
 SHADOW_MILLISECONDS: Final = Counter(

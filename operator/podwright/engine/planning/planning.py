@@ -1,7 +1,7 @@
 """Planning: costly pods and gangs, decided one after another in a child process, and carried out by the loop.
 
-    taken from the lane ─► `plan` ─► the child: decide, assume, the next one ─► an answer ─┬─► it still fits ─► carried out
-                                                                                          └─► it does not: back to the lane
+    from the lane ─► `plan` ─► the child: decide, assume, the next one ─► an answer ─┬─► it still fits ─► carried out
+                                                                                     └─► it does not ─► the lane
 
 A child decides on the cluster as it was at the fork, and its pods are in flight meanwhile: events that may help them
 are kept by the queue. A placement is checked against the cluster as it is now, on its node alone. A pod that comes

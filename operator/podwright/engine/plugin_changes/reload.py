@@ -1,6 +1,7 @@
 """Loads the plugins of plugin directories again when files change: either all changes take effect, or none.
 
-    read the directories ─► two readings agree ─► load changed files in a thread ─► compile the policies that use them, step by step
+    read the directories ─► two readings agree ─► load changed files in a thread
+        ─► compile the policies that use them, step by step
                                                                                     └─► swap, between two decisions
     anything fails ─► the plugins that were loaded before stay in use; log, event and the status of the policies say why
 

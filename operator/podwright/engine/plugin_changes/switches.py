@@ -18,7 +18,9 @@ log = logging.getLogger(__name__)
 
 
 class PluginSwitches:
-    """See the module. A plugin is switched on again when its file or its policy changes, or when the operator restarts."""
+    """See the module. A plugin is switched on again when its file or its policy changes, or when the operator
+    restarts.
+    """
 
     def __init__(self, engine: Engine, *, metrics: Metrics, events: PolicyEvents) -> None:
         self._engine = engine

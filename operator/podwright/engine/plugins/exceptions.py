@@ -75,7 +75,9 @@ class PluginExceptions:
         return report
 
     def index_failed(self, kind: type[Any], method: str, error: BaseException) -> None:
-        """An index that a plugin has registered with the cache raised an exception: what it says of pods may be wrong."""
+        """An index that a plugin has registered with the cache raised an exception: what it says of pods may be
+        wrong.
+        """
         self._metrics.count(PLUGIN_EXCEPTIONS, kind.__name__, "Index")
         self._report(None, kind.__name__, method, error)
 

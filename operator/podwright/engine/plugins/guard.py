@@ -1,8 +1,10 @@
 """Watches the calls of third-party plugins: a call that does not return is stopped, and a plugin that is often too slow
 is switched off.
 
-    a call takes more than its budget ─► counted; three times within a minute ─► the listeners switch the plugin off (plugin_changes/switches.py)
-    a call takes STOP_SECONDS ─► `stop`, called by a timer in the thread that decides (kube/plugins/alarm.py), raises StoppedError into it
+    a call takes more than its budget ─► counted; three times within a minute
+        ─► the listeners switch the plugin off (plugin_changes/switches.py)
+    a call takes STOP_SECONDS
+        ─► `stop`, called by a timer in the thread that decides (kube/plugins/alarm.py), raises StoppedError into it
 
 `stop` is not called by another thread, but in the thread that decides, between two of its instructions. So it knows
 where that thread is, and raises only in code of the plugin: not if the plugin has just returned, and not in a function

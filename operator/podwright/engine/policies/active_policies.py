@@ -198,7 +198,7 @@ class ActivePolicies:
         self.plugins.switch_off(policy, plugin, why)
         try:
             self._build(policy)
-        except Exception as error:  # noqa: BLE001 -- another plugin of the policy, which is built again, may raise anything
+        except Exception as error:  # noqa: BLE001 -- plugins that are built again may raise anything
             refusal = f"{self.plugins.problem(policy)}; and without it the policy cannot be built: {problem_of(error)}"
             self._built[policy] = ActivePolicy.of(policy, self.default.framework, self._conduct, refusal=refusal)
         self._built_in_changed()
@@ -379,13 +379,13 @@ class ActivePolicies:
         return self._built[self.policy_set.default]
 
     def named(self, name: str) -> ActivePolicy | None:
-        """The SchedulerPolicy or the built-in policy of this name; None if there is none."""
+        """The SchedulerPolicy or the built-in policy of this name, or None."""
         compiled = self.policy_set.named(name)
         return None if compiled is None else self._built[compiled]
 
     def named_for(self, name: str, pod: PodInfo) -> ActivePolicy | None:
         """The policy that decides about the pod if the policy of this name is selected: that policy, or a local policy
-        that it bounds; None if there is none.
+        that it bounds, or None.
         """
         labels = self._handle.cache.namespace_labels(pod.namespace)
         compiled = self.policy_set.within(self.policy_set.named(name), pod, labels)

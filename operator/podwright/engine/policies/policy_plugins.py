@@ -173,7 +173,8 @@ class PolicyPlugins:
         ignored = policy.spec.on_plugin_failure == "Ignore"
         effect = "the policy decides without it" if ignored else "the pods of the policy wait"
         return (
-            f"{_plugins(off)} {'is' if len(off) == 1 else 'are'} switched off, and onPluginFailure is {policy.spec.on_plugin_failure}, so "
+            f"{_plugins(off)} {'is' if len(off) == 1 else 'are'} switched off, and onPluginFailure is "
+            f"{policy.spec.on_plugin_failure}, so "
             f"{effect}: {_reasons(off)}. It is on again when its file or the policy changes"
         )
 

@@ -14,8 +14,8 @@ T = TypeVar("T")
 
 SLICE_SECONDS: Final = 0.02
 STEP_SLICES: Final = 100
-"""An attempt also ends before a step that is estimated to take more than this many slices. Estimates are for values that
-are costly in every respect. Ordinary ones often take a hundredth of the time.
+"""An attempt also ends before a step that is estimated to take more than this many slices. Estimates are for values
+that are costly in every respect. Ordinary ones often take a hundredth of the time.
 """
 LOOP_SECONDS: Final = 2.0
 """How long a decision may hold the loop if there can be no child process."""

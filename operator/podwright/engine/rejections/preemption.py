@@ -1,7 +1,8 @@
 """Carries preemption out: victims are evicted, the preemptor waits for them, and lower nominations to its nodes are
 cleared.
 
-    carry_out ─► lower nominations cleared ─► victims' binding cycles stopped, the others evicted ─► last eviction done ─► preemptor released
+    carry_out ─► lower nominations cleared ─► victims' binding cycles stopped, the others evicted
+        ─► last eviction done ─► preemptor released
 
 The preemptor is a pod, or the waiting members of a pod group. While evictions are in progress, the plugin that asked
 for them holds the preemptor in PreEnqueue, so that it does not preempt again when its first victim is gone. A victim
@@ -114,8 +115,8 @@ class Preemptions:
             self._metrics.count(PREEMPTION_PDB_VIOLATIONS, preemptor.kind, by=violations)
 
     def _clear_lower_nominations(self, nodes: Iterable[str], pod: PodInfo, spared: AbstractSet[str]) -> None:
-        """Clears the nominations to these nodes of pods that leave room for this one. With a queue, the spared ones hold
-        theirs from now on.
+        """Clears the nominations to these nodes of pods that leave room for this one. With a queue, the spared ones
+        hold theirs from now on.
         """
         nominator = self._cache.nominator
         if has_queue(self._cache, pod):

@@ -2,5 +2,6 @@
 written to pods.
 
 pending pods ─► shadow_pods ─┐
-pods that got nodes ─────────┴─► shadow: one attempt at a time, in a share of the time ─► comparison ─► tally ─► report, status, metrics
+pods that got nodes ─────────┴─► shadow: one attempt at a time, in a share of the time ─► comparison ─► tally
+                                                                         ─► report, status, metrics
 """

@@ -101,7 +101,9 @@ def on_former_state(
 
 
 def compare(framework: Framework, cache: Cache, pod: PodInfo, theirs: str) -> Comparison:
-    """What the policy makes of the node `theirs` for this pod, which has no node; "": the other scheduler finds none."""
+    """Compares what the policy makes of the node `theirs` for this pod, which has no node; "": the other scheduler
+    finds none.
+    """
     decision = schedule(framework, cache, pod, _first, preempt=False)
     if isinstance(decision, Fault):
         return Comparison(outcome=Outcome.FAILED, why=decision.message)
@@ -133,7 +135,7 @@ def compare(framework: Framework, cache: Cache, pod: PodInfo, theirs: str) -> Co
 
 
 def compare_unplaced(framework: Framework, cache: Cache, pod: PodInfo) -> Comparison:
-    """What the policy makes of a pod for which the other scheduler finds no node."""
+    """Compares what the policy makes of a pod for which the other scheduler finds no node."""
     return compare(framework, cache, waiting_again(pod), "")
 
 

@@ -47,7 +47,7 @@ class DueChecks:
         return self._now.popitem(last=False)[0]
 
     def due(self, now: float) -> float | None:
-        """When the next one is due; None if there is none."""
+        """When the next one is due, or None."""
         return now if self._now else next(iter(self._later.values()), None)
 
     def collect(self) -> None:

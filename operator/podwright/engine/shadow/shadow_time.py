@@ -90,5 +90,5 @@ class ShadowTime:
 
 
 def earliest(*times: float | None) -> float | None:
-    """The first of these times; None if there is none."""
+    """The first of these times, or None."""
     return min((time for time in times if time is not None), default=None)

@@ -54,8 +54,8 @@ class Waiting:
 
 
 def waiting_pods(pods: Iterable[PendingPod | None], now: float, sights: Collection[str]) -> Steps[Waiting]:
-    """Counts the waiting pods by age, and finds the oldest ones. `now`: of the same clock as the pods' times. `pods`: None
-    where a pod has gone.
+    """Counts the waiting pods by age, and finds the oldest ones. `now`: of the same clock as the pods' times. `pods`:
+    None where a pod has gone.
     """
     counts = {place: [0] * (len(AGES) + 1) for place in PLACES}
     heaps: dict[tuple[str, str], list[tuple[float, int, PendingPod]]] = {}

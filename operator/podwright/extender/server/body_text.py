@@ -135,7 +135,9 @@ class BodyText:
             raise mismatch(value, "", f"v1.{name}")
 
     def members(self, most: int, what: str) -> Iterator[str]:
-        """Reads an object. After each key, the caller reads the value. Raises TooLargeError for more than `most` keys."""
+        """Reads an object. After each key, the caller reads the value. Raises TooLargeError for more than `most`
+        keys.
+        """
         self._take()
         if self.next == "}":
             self._take()

@@ -80,7 +80,7 @@ class ExtenderGate:
 
 
 def _bearer_token(request: web.Request) -> str | None:
-    """The token that the caller sent; None if there is none."""
+    """The token that the caller sent, or None."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
 

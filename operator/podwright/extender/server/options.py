@@ -20,12 +20,15 @@ LEAST_BODY_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtenderOptions:
-    """Raises OptionsError for values that contradict each other. `common`: the options that other processes have, too."""
+    """Raises OptionsError for values that contradict each other. `common`: the options that other processes have,
+    too.
+    """
 
     common: Options
     address: tuple[str, int] = option(
         ADDRESS,
-        "Where to serve kube-scheduler: over HTTPS with --tls-cert-file, otherwise over HTTP. Callers may show client certificates that "
+        "Where to serve kube-scheduler: over HTTPS with --tls-cert-file, otherwise over HTTP. Callers may show client "
+        "certificates that "
         "--client-ca-file has issued.",
         default="127.0.0.1:8888",
     )
@@ -41,7 +44,8 @@ class ExtenderOptions:
     )
     max_body_bytes: int = option(
         QUANTITY,
-        "The longest body of a request, and the most bytes of large bodies at once. They take about three times as much memory.",
+        "The longest body of a request, and the most bytes of large bodies at once. They take about three times as "
+        "much memory.",
         default="64Mi",
     )
 
@@ -56,7 +60,8 @@ class ExtenderOptions:
         host = self.address[0]
         if not authenticates and not self.allow_unauthenticated and not is_loopback(host):
             raise OptionsError(
-                "anyone who can reach --address can bind pods: give --client-ca-file or --token-file, listen on 127.0.0.1, or give "
+                "anyone who can reach --address can bind pods: give --client-ca-file or --token-file, listen on "
+                "127.0.0.1, or give "
                 "--allow-unauthenticated"
             )
 
@@ -98,7 +103,8 @@ _DECIDING: Final = frozenset(
 )
 _MEANINGS: Final[Mapping[str, str]] = {
     "health_address": (
-        "Where to serve health over plain HTTP; to clients on the same machine also metrics and /configz. Default: not served."
+        "Where to serve health over plain HTTP; to clients on the same machine also metrics and /configz. Default: "
+        "not served."
     ),
     "secure_port": (
         "Where to serve health, metrics and /configz over HTTPS, with authentication and authorization. 0: not served."
@@ -107,8 +113,10 @@ _MEANINGS: Final[Mapping[str, str]] = {
         "The certificate for --address and --secure-port, followed by those of its issuers. Read again when it changes."
     ),
     "client_ca_file": (
-        "The issuers of client certificates that may call at --address, and that authenticate users of --secure-port. Default: at "
-        "--address none; for --secure-port those of the cluster, in the ConfigMap kube-system/extension-apiserver-authentication."
+        "The issuers of client certificates that may call at --address, and that authenticate users of --secure-port. "
+        "Default: at "
+        "--address none; for --secure-port those of the cluster, in the ConfigMap "
+        "kube-system/extension-apiserver-authentication."
     ),
 }
 """What these options mean here, if that differs."""

@@ -41,7 +41,9 @@ class UnusablePolicyError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterVerdict:
-    """The nodes that pass, as positions in the names that were asked about, and the messages about the others by name."""
+    """The nodes that pass, as positions in the names that were asked about, and the messages about the others by
+    name.
+    """
 
     kept: NDArray[np.intp]
     failed: Mapping[str, str]
@@ -136,7 +138,7 @@ class Verdicts:
         return scores[asked]
 
     def _slots_of(self, names: Sequence[str]) -> NDArray[np.intp]:
-        """intp[names]: the rows of the nodes, -1 where there is none."""
+        """intp[names]: the rows of the nodes, -1 without a node."""
         table = self._cache.table
         known = self._slots.get(id(names))  # which is that of no other list, because the known ones are kept
         if known is None or known[1] != table.membership:

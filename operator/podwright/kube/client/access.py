@@ -144,7 +144,7 @@ async def server_minor(http: Http) -> int | None:
 
 
 def minor_of(version: Mapping[str, Any]) -> int | None:
-    """The minor version in an API server's answer at `/version`; None if there is none."""
+    """The minor version in an API server's answer at `/version`, or None."""
     digits = re.match(r"\d+", str(version.get("minor", "")))
     return int(digits[0]) if digits else None
 

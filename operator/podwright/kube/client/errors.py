@@ -1,6 +1,7 @@
 """Every error of the API client, and what each one allows the caller to do next.
 
-    ClusterError              the port's root (core/framework/interface.py); `status` is the HTTP code, 0 without a response
+    ClusterError              the port's root (core/framework/interface.py); `status` is the HTTP code, 0 without a
+    response
     ├── ClusterTimeoutError   an object did not reach the awaited state in time (core/framework/interface.py)
     ├── ApiError              the API server refused the request: `status`, `reason`, `retry_after`
     └── UnreachableError      no response; a request that was sent may have been carried out
@@ -18,7 +19,9 @@ from podwright.core.framework.interface import ClusterError
 
 
 class ApiError(ClusterError):
-    """The API server refused. `reason` is the Status object's; `retry_after`: seconds to wait, if the server named any."""
+    """The API server refused. `reason` is the Status object's; `retry_after`: seconds to wait, if the server named
+    any.
+    """
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
         super().__init__(message or reason or f"HTTP {status}", status)
@@ -102,5 +105,7 @@ def is_initializing(error: BaseException | None) -> bool:
 
 
 def uid_mismatch(error: BaseException) -> bool:
-    """True if a patch was refused because the object of that name has another uid: the API server sees a change of uid."""
+    """True if a patch was refused because the object of that name has another uid: the API server sees a change of
+    uid.
+    """
     return status_of(error) == 422 and "metadata.uid" in str(error)

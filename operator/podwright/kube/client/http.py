@@ -310,7 +310,9 @@ def new_session(
     middlewares: Sequence[aiohttp.ClientMiddlewareType] = (),
     response_class: type[aiohttp.ClientResponse] = aiohttp.ClientResponse,
 ) -> aiohttp.ClientSession:
-    """An aiohttp session with the credentials' TLS context. It sends their headers by default only if `authenticated`."""
+    """An aiohttp session with the credentials' TLS context. It sends their headers by default only if
+    `authenticated`.
+    """
     headers = CIMultiDict(credentials.headers if authenticated else ())
     headers.extend({"User-Agent": USER_AGENT, "Accept": JSON, "Accept-Encoding": "identity"})
     redirects = aiohttp.TraceConfig()

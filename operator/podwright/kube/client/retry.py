@@ -5,8 +5,8 @@ policy never swallows an error: the last one is raised, and cancellation passes 
 
 `run` and `resume` retry with tenacity. Building its retry state costs more CPU than a short request, so the first
 attempt is always made without it: `run` does so itself, and hot paths (bindings, events) send their first request
-directly and call `resume` only after a failure. So a start does not import it, either. State machines that cannot be one coroutine (the reflector, the work
-queue) take `pause` only.
+directly and call `resume` only after a failure. So a start does not import it, either. State machines that cannot be
+one coroutine (the reflector, the work queue) take `pause` only.
 """
 
 from __future__ import annotations

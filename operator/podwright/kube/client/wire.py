@@ -131,7 +131,7 @@ class ConnectionPool:
             self._sweeper.cancel()
         for connection in tuple(self._open):
             if not connection.busy:
-                connection.abort()  # a TLS connection that is closed in order stays open until the server says that it has ended, too
+                connection.abort()  # in TLS, `close` would wait for the server's end
         self._idle.clear()
         await asyncio.sleep(0)
 
@@ -156,7 +156,9 @@ class ConnectionPool:
             raise UnreachableError(str(error) or type(error).__name__) from error
 
     async def _dial(self) -> _Connection:
-        """Tries the addresses of the host in turn, first the one that answered last. Raises OSError and ssl.SSLError."""
+        """Tries the addresses of the host in turn, first the one that answered last. Raises OSError and
+        ssl.SSLError.
+        """
         found = await asyncio.get_running_loop().getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         addresses = dict.fromkeys(str(info[4][0]) for info in found)
         *others, last = sorted(addresses, key=lambda address: address != self._last_address)

@@ -61,7 +61,9 @@ class Lease:
             raise
 
     async def write(self, spec: Mapping[str, Any], earlier: LeaseRecord | None) -> LeaseRecord:
-        """Creates the Lease, or replaces the spec of `earlier`. Fails with 409 if someone else has written meanwhile."""
+        """Creates the Lease, or replaces the spec of `earlier`. Fails with 409 if someone else has written
+        meanwhile.
+        """
         if earlier is None:
             metadata = {"name": self.name, "namespace": self.namespace}
             raw = {"apiVersion": API_VERSION, "kind": "Lease", "metadata": metadata, "spec": dict(spec)}

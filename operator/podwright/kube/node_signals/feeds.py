@@ -1,6 +1,7 @@
 """SignalFeeds: the feeds of all signals, and the clock by which their numbers grow old.
 
-feeds ─► feed (one source) ─► sources (HTTP) ─► entries (JSON) ─► answers (samples) ─► engine/intake/node_signals ─► core/state/signals
+feeds ─► feed (one source) ─► sources (HTTP) ─► entries (JSON) ─► answers (samples) ─► engine/intake/node_signals
+    ─► core/state/signals
 """
 
 from __future__ import annotations

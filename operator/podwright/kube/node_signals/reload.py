@@ -1,6 +1,7 @@
 """Loads the definitions of signals again when the file of --signals changes: either all of them take effect, or none.
 
-    read the file ─► two readings agree ─► parse it in a thread ─► can all policies go on? ─► swap, between two decisions
+    read the file ─► two readings agree ─► parse it in a thread ─► can all policies go on?
+        ─► swap, between two decisions
     anything fails ─► the definitions before go on; log, metric and /readyz say why
 
 A signal whose definition has changed begins without samples, as at the start. The others keep theirs, and their feeds
@@ -127,7 +128,10 @@ class SignalReload:
         failed = problem if content is None else content
         again, self._failed = failed == self._failed, failed
         self._retry_at = asyncio.get_running_loop().time() + RETRY_SECONDS if retry else None
-        text = f"the file of --signals was not taken, and the signals that were defined before go on: {self._path}: {problem}"
+        text = (
+            f"the file of --signals was not taken, and the signals that were defined before go on: {self._path}: "
+            f"{problem}"
+        )
         self._feeds.refusal = text
         if not again:
             self._metrics.count(SIGNAL_RELOADS, "error")

@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-_HEALTH: Final = "write --bind-address and --secure-port for health and metrics over HTTPS, or --health-address=HOST:PORT for plain HTTP"
+_HEALTH: Final = (
+    "write --bind-address and --secure-port for health and metrics over HTTPS, or --health-address=HOST:PORT for "
+    "plain HTTP"
+)
 _POLICY: Final = (
     "write plugins into a KubeSchedulerConfiguration and give its file with --config, or create SchedulerPolicies"
 )

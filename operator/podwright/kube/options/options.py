@@ -98,7 +98,8 @@ class Options(ServingOptions, UnusedOptions):
     )
     allowed_scheduler_names: tuple[str, ...] = option(
         SCHEDULER_NAMES,
-        "The scheduler names that policies may serve, besides --scheduler-name. * stands for any text, but default-scheduler must "
+        "The scheduler names that policies may serve, besides --scheduler-name. * stands for any text, but "
+        "default-scheduler must "
         "be listed by its name.",
         default=ANY_NAME,
     )
@@ -121,12 +122,14 @@ class Options(ServingOptions, UnusedOptions):
     )
     leader_elect: bool | None = option(
         SWITCH,
-        "Take a Lease before deciding, so that several instances can run, of which one decides. Default: with --config what the file says, "
+        "Take a Lease before deciding, so that several instances can run, of which one decides. Default: with "
+        "--config what the file says, "
         "which is true if it says nothing; otherwise false. kube-scheduler: true.",
     )
     leader_elect_lease_duration: float | None = option(
         DURATION,
-        "After this time without a renewal, another instance takes the Lease. Default: what --config says, otherwise 15s.",
+        "After this time without a renewal, another instance takes the Lease. Default: what --config says, otherwise "
+        "15s.",
     )
     leader_elect_renew_deadline: float | None = option(
         DURATION, "A leader that cannot renew the Lease for this long ends. Default: what --config says, otherwise 10s."
@@ -140,7 +143,8 @@ class Options(ServingOptions, UnusedOptions):
     )
     leader_elect_resource_namespace: str | None = option(
         NAME,
-        "The namespace of the Lease. Default: what --config says, otherwise that of the operator's pod, or kube-system. kube-scheduler: "
+        "The namespace of the Lease. Default: what --config says, otherwise that of the operator's pod, or "
+        "kube-system. kube-scheduler: "
         "kube-system.",
     )
     pod_intake: str = option(
@@ -156,7 +160,8 @@ class Options(ServingOptions, UnusedOptions):
     )
     extenders: Extenders | None = option(  # noqa: RUF009 -- a field, as the others
         EXTENDERS,
-        "A file that defines the extenders that policies may name: the fields of a KubeSchedulerConfiguration's extenders, with names. "
+        "A file that defines the extenders that policies may name: the fields of a KubeSchedulerConfiguration's "
+        "extenders, with names. "
         "Policies may also name the extenders of --config, by their urlPrefix.",
     )
     extender_attempts: int = option(
@@ -167,7 +172,8 @@ class Options(ServingOptions, UnusedOptions):
     )
     signals: SignalsFile | None = option(  # noqa: RUF009 -- a field, as the others
         SIGNALS,
-        "A file that defines the signals that policies may name: numbers of each node from metrics.k8s.io, from Prometheus or from "
+        "A file that defines the signals that policies may name: numbers of each node from metrics.k8s.io, from "
+        "Prometheus or from "
         "annotations. It is read again when it changes.",
     )
     plugin_dirs: tuple[str, ...] = option(
@@ -206,7 +212,8 @@ class Options(ServingOptions, UnusedOptions):
     )
     grace: float = option(
         SECONDS,
-        "Time for bindings and evictions in progress after SIGTERM. Its last 3 seconds, at most half of it, are reserved for events "
+        "Time for bindings and evictions in progress after SIGTERM. Its last 3 seconds, at most half of it, are "
+        "reserved for events "
         "and statuses.",
         default="20",
     )
@@ -221,7 +228,8 @@ class Options(ServingOptions, UnusedOptions):
     )
     verbosity: int = option(
         VERBOSITY,
-        "How much is logged: 0 start, stop, warnings and errors; 2 also changes of state; 3 each decision; 4 why nodes were rejected; 5 "
+        "How much is logged: 0 start, stop, warnings and errors; 2 also changes of state; 3 each decision; 4 why "
+        "nodes were rejected; 5 "
         "and more: details.",
         default="0",
         flag="--v",
@@ -266,7 +274,8 @@ class Options(ServingOptions, UnusedOptions):
         # client-go refuses the same: the pauses between tries are up to a fifth longer than the period.
         if election.seconds("renew_deadline") <= 1.2 * election.seconds("retry_period"):
             raise OptionsError(
-                f"--leader-elect-renew-deadline ({renew}) must be greater than 1.2 times --leader-elect-retry-period ({retry})"
+                f"--leader-elect-renew-deadline ({renew}) must be greater than 1.2 times --leader-elect-retry-period "
+                f"({retry})"
             )
 
     def _check_configuration(self, config: Configuration) -> None:

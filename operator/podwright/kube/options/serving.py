@@ -53,7 +53,8 @@ class ServingOptions:
     )
     cert_dir: str | None = option(
         FILE,
-        "The directory of the certificate for --secure-port, kube-scheduler.crt and kube-scheduler.key. If it has none, a self-signed "
+        "The directory of the certificate for --secure-port, kube-scheduler.crt and kube-scheduler.key. If it has "
+        "none, a self-signed "
         "one is written there. Default: a self-signed one, in memory.",
     )
     tls_cert_file: str | None = option(
@@ -82,12 +83,14 @@ class ServingOptions:
     )
     client_ca_file: str | None = option(
         FILE,
-        "The issuers of client certificates that authenticate users of --secure-port. Default: those of the cluster, in the "
+        "The issuers of client certificates that authenticate users of --secure-port. Default: those of the cluster, "
+        "in the "
         "ConfigMap kube-system/extension-apiserver-authentication.",
     )
     requestheader_client_ca_file: str | None = option(
         FILE,
-        "The issuers of client certificates of front proxies, which name the user in headers. Default: those of the cluster, with the "
+        "The issuers of client certificates of front proxies, which name the user in headers. Default: those of the "
+        "cluster, with the "
         "names and headers there, in the ConfigMap kube-system/extension-apiserver-authentication.",
     )
     requestheader_allowed_names: tuple[str, ...] = option(

@@ -1,7 +1,9 @@
 """Remembers, beyond a restart, the plugin in which the process hung: it is not used again until its file changes.
 
-    arm ─► the event loop does not run for HANG_SECONDS ─► the stacks go to a file, without the interpreter ─► the kubelet kills the process
-    restart ─► the innermost plugin of the main thread's stack is remembered ─► it starts switched off, or its file is not loaded
+    arm ─► the event loop does not run for HANG_SECONDS ─► the stacks go to a file, without the interpreter
+        ─► the kubelet kills the process
+    restart ─► the innermost plugin of the main thread's stack is remembered
+        ─► it starts switched off, or its file is not loaded
 
 Native code that does not return may hold the interpreter's lock, so no Python code can report it: `faulthandler` has a
 thread of its own that needs no lock. The files are in a directory that outlives the container, but not the pod: an

@@ -29,7 +29,9 @@ class ThirdPartyPlugins:
     """See the module."""
 
     def __init__(self, directories: Iterable[str], state: str | None) -> None:
-        """`state`: the directory that keeps which plugins hung. Raises RegistryError for plugins that cannot be loaded."""
+        """`state`: the directory that keeps which plugins hung. Raises RegistryError for plugins that cannot be
+        loaded.
+        """
         self._directories = PluginDirectories(map(Path, directories))
         self._hangs = PluginHangs(None if state is None else Path(state))
         self._installed_texts: dict[Path, bytes] = {}

@@ -50,7 +50,9 @@ def pod_group_doors(engine: Engine, writer: PodGroupStatusWriter, gates: Feature
 
 
 class GroupSink:
-    """Takes pod groups of one kind into the object store. A change of their status alone, which we write, moves no pod."""
+    """Takes pod groups of one kind into the object store. A change of their status alone, which we write, moves no
+    pod.
+    """
 
     def __init__(self, kind: str, engine: Engine, writer: PodGroupStatusWriter, *, with_topology: bool = True) -> None:
         """Without `with_topology`, topology constraints are removed."""

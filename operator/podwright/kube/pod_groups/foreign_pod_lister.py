@@ -59,7 +59,9 @@ class ForeignPodLister:
         self._incomplete = incomplete
 
     def _namespaces(self) -> tuple[set[str], set[str]]:
-        """The namespaces of groups whose members wait for more members, and of groups with both our and foreign pods."""
+        """The namespaces of groups whose members wait for more members, and of groups with both our and foreign
+        pods.
+        """
         groups, foreign_pods = self._engine.cache.groups, self._engine.foreign_pods
         incomplete: set[str] = set()
         mixed: set[str] = set()

@@ -228,7 +228,9 @@ class PolicyController:
         self._announce(started)
 
     def _announce(self, started: float, pause_factor: float | None = None) -> None:
-        """Has the statuses written, and tells the engine of changes. `started`: when this change began to be applied."""
+        """Has the statuses written, and tells the engine of changes. `started`: when this change began to be
+        applied.
+        """
         clock = asyncio.get_running_loop().time
         self._statuses.changed.set()
         policies = self._engine.policies.policy_set
@@ -258,7 +260,9 @@ class PolicyController:
             await self.relist(at_once=True)
 
     def _is_newer(self, raw: Raw) -> bool:
-        """True if a listed policy differs from what was applied, and from what waits to be applied, and is not older."""
+        """True if a listed policy differs from what was applied, and from what waits to be applied, and is not
+        older.
+        """
         _, uid, generation = identity_of(raw)
         key = self._kind.key_of(raw)
         waiting, known = self._waiting.get(key), self._applied.get(key)

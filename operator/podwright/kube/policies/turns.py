@@ -21,7 +21,7 @@ class PolicyTurns:
         return bool(self._namespaces)
 
     def get(self, key: str) -> Raw | None:
-        """The change of this policy that waits; None if there is none."""
+        """The change of this policy that waits, or None."""
         return self._by_namespace[self._namespaces[key]][key] if key in self._namespaces else None
 
     def put(self, key: str, namespace: str, raw: Raw) -> None:

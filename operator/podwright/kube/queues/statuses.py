@@ -25,7 +25,9 @@ class QueueStatuses(ObjectStatuses):
         self._queues = queues
 
     def counts(self) -> Mapping[tuple[str], float]:
-        """How many queues there are whose newest generation is accepted, and how many others. Nothing without queues."""
+        """How many queues there are whose newest generation is accepted, and how many others. Nothing without
+        queues.
+        """
         problems = self._queues.problems if self._known else {}
         refused = sum(bool(known.problem) or name in problems for name, known in self._known.items())
         return {("accepted",): len(self._known) - refused, ("refused",): refused} if self._known else {}

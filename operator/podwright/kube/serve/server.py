@@ -114,7 +114,7 @@ class Server:
         if self._options.health_address is not None:
             await self._open(endpoints, LoopbackGate(), Address("--health-address", *self._options.health_address))
         if self._options.secure_port:
-            from podwright.kube.serve.access.delegated_gate import DelegatedGate  # noqa: PLC0415 -- needs `cryptography`
+            from podwright.kube.serve.access.delegated_gate import DelegatedGate  # noqa: PLC0415 -- slow to import
             from podwright.kube.serve.tls.secure_port import Tls  # noqa: PLC0415 -- likewise
 
             tls = self._tls = Tls(self._options, self._delegation, loop=loop, reloaded=self._count_reload)

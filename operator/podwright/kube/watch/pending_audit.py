@@ -40,7 +40,9 @@ _ALL: Final = "*"
 
 
 class PendingAudit:
-    """See the module. `scheduler_names`: the names that policies serve; `unseen` learns which of them cannot be listed."""
+    """See the module. `scheduler_names`: the names that policies serve; `unseen` learns which of them cannot be
+    listed.
+    """
 
     def __init__(
         self, http: Http, pending: PendingPods, scheduler_names: Callable[[], AbstractSet[str]], unseen: UnseenNames

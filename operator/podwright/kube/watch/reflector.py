@@ -334,7 +334,9 @@ class Reflector:
         return self._relist_requested or self._forced
 
     async def _read_events(self, response: aiohttp.ClientResponse) -> bool:
-        """Handles arriving events. True at the end of the watch, False after a silence, which does not end the watch."""
+        """Handles arriving events. True at the end of the watch, False after a silence, which does not end the
+        watch.
+        """
         clock = asyncio.get_running_loop().time
         try:
             async with asyncio.timeout(SILENCE_SECONDS) as silence:

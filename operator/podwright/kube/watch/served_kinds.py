@@ -69,7 +69,9 @@ class Door(Protocol):
 
 @dataclass(slots=True)
 class ServedKind:
-    """A kind whose objects are reflected. `missing_since`: when discovery no longer found it, on the event loop's clock."""
+    """A kind whose objects are reflected. `missing_since`: when discovery no longer found it, on the event loop's
+    clock.
+    """
 
     resource: Resource
     reflector: Reflector

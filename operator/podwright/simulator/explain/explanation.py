@@ -1,6 +1,7 @@
 """Explains one pod. Start here.
 
-finished, placed, terminating? ─► who decides? ─► is it gated? ─► verdicts of all filters on all nodes ─► causes, changes
+finished, placed, terminating? ─► who decides? ─► is it gated? ─► verdicts of all filters on all nodes
+    ─► causes, changes
 """
 
 from __future__ import annotations

@@ -146,11 +146,15 @@ def _cause_in_queue(found: Explanation, queue: QueuePlace) -> Cause | None:
         return None
     if queue.place == "backoff":
         seconds = max(0.0, queue.tried_in or 0.0)
-        text = f"it fits now, and is in backoff after {counted(queue.attempts, 'attempt')}: it is tried again in {seconds:.0f} s"
+        text = (
+            f"it fits now, and is in backoff after {counted(queue.attempts, 'attempt')}: it is tried again in "
+            f"{seconds:.0f} s"
+        )
         return Cause(reason="Backoff", text=text)
     if queue.place == "active" and queue.ahead:
         return Cause(
             reason="Queued",
-            text=f"it fits now, and {counted(queue.ahead, 'pod')} {'is' if queue.ahead == 1 else 'are'} tried before it",
+            text=f"it fits now, and {counted(queue.ahead, 'pod')} {'is' if queue.ahead == 1 else 'are'} tried before "
+            "it",
         )
     return None

@@ -108,7 +108,10 @@ def _decided(
 def _fits(decision: GangPlacement, pod: PodInfo, found: Explanation) -> Explanation:
     own = next((each for each in decision.placements if each.pod.uid == pod.uid), None)
     if own is None:
-        text = f"its group gets {counted(len(decision.placements), 'node')}, but there is no room for this member beside the others"
+        text = (
+            f"its group gets {counted(len(decision.placements), 'node')}, but there is no room for this member beside "
+            "the others"
+        )
         return replace(found, causes=(Cause(reason="NoRoomBesideGroup", text=text),))
     text = f"its group fits now: {counted(len(decision.placements), 'member')} get a node, this one {own.node_name}"
     return replace(found, state=State.FITS, feasible=own.feasible, causes=(Cause(reason="FitsNow", text=text),))
@@ -124,7 +127,10 @@ def _rejected(rejection: Rejection) -> Iterator[Rejected]:
 def _no_room(cache: Cache, group: PodGroup, fitting: int, groups: Sequence[Rejected], decision: GangRejection) -> Cause:
     if QUEUE_QUOTA in decision.plugins and not decision.attempts:
         name = group.label
-        text = f"its group {name} of {counted(group.min_count, 'member')} is kept waiting by a queue: {_own_words(decision)}"
+        text = (
+            f"its group {name} of {counted(group.min_count, 'member')} is kept waiting by a queue: "
+            f"{_own_words(decision)}"
+        )
         return Cause(reason="QueueLimit", text=text, plugin=QUEUE_QUOTA)
     why = ", ".join(f"{each.reason} on {counted(each.nodes, 'node')}" for each in groups[:2])
     need = counted(group.min_count, "member")
@@ -141,7 +147,10 @@ def _no_room(cache: Cache, group: PodGroup, fitting: int, groups: Sequence[Rejec
     if placed:
         are = "1 member is" if placed == 1 else f"{placed:,} members are"
         need = f"{group.min_count - placed:,} more"
-        text = f"of its group {group.label}, {are} placed already; it needs room for {need} at once, and only {fitting} fit"
+        text = (
+            f"of its group {group.label}, {are} placed already; it needs room for {need} at once, and only {fitting} "
+            "fit"
+        )
     else:
         text = f"its group {group.label} needs room for {need} at once, and only {fitting} fit"
     return Cause(reason="GangNoRoom", text=f"{text}{f'; for the next one: {why}' if why else ''}")

@@ -57,7 +57,10 @@ def explain_placed(cluster: LoadedCluster, pod: PodInfo, raw: Mapping[str, Any] 
     there = cache.placement(pod.uid)
     if there is None or there.node is None:
         if pod.phase == "Pending" and pod.start_time is None and recorded is None:
-            text = f"its spec names node {pod.node_name}, which does not exist: no scheduler tries the pod, and no kubelet starts it"
+            text = (
+                f"its spec names node {pod.node_name}, which does not exist: no scheduler tries the pod, and no "
+                "kubelet starts it"
+            )
         else:
             text = f"its node {pod.node_name} does not exist any more"
         close = did_you_mean(pod.node_name, (node.name for node in cache.table.nodes if node is not None))

@@ -47,7 +47,8 @@ def standing(queues: Queues, pod: PodInfo) -> Sequence[str]:
         return ()
     share, held = queues.share(name), queues.usage(name)
     texts = [
-        f"{amount_text(resource, held.get(resource, 0))} of its share of {amount_text(resource, share[resource])} {resource}"
+        f"{amount_text(resource, held.get(resource, 0))} of its share of {amount_text(resource, share[resource])} "
+        f"{resource}"
         for resource, amount in amounts_of(pod).items()
         if amount and resource in share
     ]

@@ -179,7 +179,9 @@ class QueuePlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """An object to create, to patch (a JSON merge patch) or to replace, or a pod to delete so that it starts elsewhere."""
+    """An object to create, to patch (a JSON merge patch) or to replace, or a pod to delete so that it starts
+    elsewhere.
+    """
 
     verb: str
     kind: str
@@ -243,7 +245,9 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedCause:
-    """A cause that several pods of a workload have. `examples`: names of some of them; empty if the pods do not exist."""
+    """A cause that several pods of a workload have. `examples`: names of some of them; empty if the pods do not
+    exist.
+    """
 
     reason: str
     text: str
@@ -253,8 +257,8 @@ class SharedCause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadExplanation:
-    """The pods of a deployment, a job, a pod group or a queue. `nodes`: how many pods each node has. `queue`: the queue and
-    those below it.
+    """The pods of a deployment, a job, a pod group or a queue. `nodes`: how many pods each node has. `queue`: the queue
+    and those below it.
 
     `causes`: why pods do not exist, then why pods wait, the most frequent cause first. `first`: the explanation of the
     first pod that waits, or else of the first pod that is placed.

@@ -1,4 +1,6 @@
-"""What can be explained: a pod, or all pods of a workload, a pod group or a queue, in a cluster that was loaded from a snapshot."""
+"""What can be explained: a pod, or all pods of a workload, a pod group or a queue, in a cluster that was loaded from a
+snapshot.
+"""
 
 from __future__ import annotations
 

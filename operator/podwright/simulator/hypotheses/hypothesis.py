@@ -116,7 +116,9 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A pod that the hypothesis makes wait. `cause`: added, scaled, drained or removed; `came_from`: its node before."""
+    """A pod that the hypothesis makes wait. `cause`: added, scaled, drained or removed; `came_from`: its node
+    before.
+    """
 
     pod: PodInfo
     cause: str

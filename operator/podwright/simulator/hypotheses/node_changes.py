@@ -146,7 +146,9 @@ def _protected(cluster: LoadedCluster, rules: BudgetRules, pod: PodInfo) -> str:
 
 
 def _evicted_as_unhealthy(pod_status: Raw, budget: Raw) -> bool:
-    """A pod that is not ready may be evicted if its budget always allows that, or has enough healthy pods without it."""
+    """A pod that is not ready may be evicted if its budget always allows that, or has enough healthy pods without
+    it.
+    """
     conditions = pod_status.get("conditions")
     for each in conditions if isinstance(conditions, list) else ():
         if isinstance(each, Mapping) and each.get("type") == "Ready" and each.get("status") == "True":

@@ -95,9 +95,15 @@ def _from_template(raw: Raw, name: str) -> PodInfo | None:
     namespace = str((raw.get("metadata") or {}).get("namespace") or "default")
     owner = {"apiVersion": "apps/v1", "kind": str(raw.get("kind")), "name": name, "uid": name, "controller": True}
     pod = {
-        "metadata": {**metadata, "name": name, "namespace": namespace, "uid": f"template/{namespace}/{name}", "ownerReferences": [owner]},
+        "metadata": {
+            **metadata,
+            "name": name,
+            "namespace": namespace,
+            "uid": f"template/{namespace}/{name}",
+            "ownerReferences": [owner],
+        },
         "spec": template.get("spec"),
-    }  # fmt: skip
+    }
     try:
         return parse_pod(pod, keep_raw=True)
     except InvalidObjectError as error:
@@ -119,7 +125,7 @@ def add_pods(trial: Trial, raw: Raw, where: str, applied: Applied) -> None:
         raise HypothesisError(f"pods: more than {MAX_PODS:,}")
     for pod in pods:
         if pod.uid in trial.cluster.pending or trial.cluster.cache.placement(pod.uid) is not None:
-            pod = replace(pod, uid=f"{pod.uid}/added/{len(applied.waiting)}")  # noqa: PLW2901 -- a manifest has no uid of its own
+            pod = replace(pod, uid=f"{pod.uid}/added/{len(applied.waiting)}")  # noqa: PLW2901 -- manifests have none
         made = trial.with_claims(pod)
         trial.add_pending(made)
         applied.waiting.append(Waiting(made, "added"))

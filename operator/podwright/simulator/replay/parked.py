@@ -96,8 +96,8 @@ class Parked:
             self._wake(line, name)
 
     def gone(self, uid: str, node_name: str = "") -> None:
-        """A pod that may be parked has left, or has landed on a node, where there may be room for the next one, too, and
-        no more for those of other lines.
+        """A pod that may be parked has left, or has landed on a node, where there may be room for the next one, too,
+        and no more for those of other lines.
         """
         self._withdraw(self._keys.get(uid), node_name)
         key = self._keys.pop(uid, None)

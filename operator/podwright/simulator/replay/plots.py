@@ -137,7 +137,10 @@ def _legend(names: Sequence[str]) -> list[str]:
     for number, name in enumerate(names):
         color, dash = COLORS[number % len(COLORS)], _DASHES[number % len(_DASHES)]
         parts += [
-            f'<line x1="{x:.0f}" x2="{x + 24:.0f}" y1="46" y2="46" stroke="{color}" stroke-width="2.5" stroke-dasharray="{dash}"/>',
+            (
+                f'<line x1="{x:.0f}" x2="{x + 24:.0f}" y1="46" y2="46" stroke="{color}" stroke-width="2.5" '
+                f'stroke-dasharray="{dash}"/>'
+            ),
             f'<text x="{x + 30:.0f}" y="50">{escape(name)}</text>',
         ]
         x += 48 + 7 * len(name)

@@ -157,7 +157,9 @@ async def _record(
 
 
 async def _stopped(file: BinaryIO, stop: asyncio.Event) -> None:
-    """Returns when the recording is to stop: on request, or because nobody reads from the pipe that it is written to."""
+    """Returns when the recording is to stop: on request, or because nobody reads from the pipe that it is written
+    to.
+    """
     pipe = select.poll()
     with contextlib.suppress(OSError, ValueError):  # it is no file of the system
         pipe.register(file, 0)

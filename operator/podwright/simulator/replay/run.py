@@ -1,6 +1,7 @@
 """Replays a stream under one policy after the other. Start here.
 
-    replay ─► for each policy: load the initial cluster ─► events by time: pods come, run and leave ─► Scheduling ─► Meter ─► Scorecard
+    replay ─► for each policy: load the initial cluster ─► events by time: pods come, run and leave ─► Scheduling
+        ─► Meter ─► Scorecard
 
 Decisions are those of the scheduler: see `podwright.simulator.scheduling`. They take no time. A pod that is preempted
 is recreated at once, and then runs for its whole time.
@@ -55,8 +56,8 @@ class ReplayError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What to replay under: SchedulerPolicies, and SchedulingQueues in place of those of the same name in the stream. Without
-    a policy: kube-scheduler's default profile.
+    """What to replay under: SchedulerPolicies, and SchedulingQueues in place of those of the same name in the stream.
+    Without a policy: kube-scheduler's default profile.
     """
 
     name: str

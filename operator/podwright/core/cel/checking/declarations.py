@@ -48,7 +48,9 @@ _NUMBERS: Final = ("int64", "uint64", "double")
 
 
 def _comparisons() -> Iterable[Overload]:
-    """The comparisons of the standard library, and those between numbers of different types, which the library lacks."""
+    """The comparisons of the standard library, and those between numbers of different types, which the library
+    lacks.
+    """
     for function, name in (("_<_", "less"), ("_<=_", "less_equals"), ("_>_", "greater"), ("_>=_", "greater_equals")):
         for kind, type_ in _ORDERED.items():
             yield _plain(function, f"{name}_{kind}", (type_, type_), types.BOOL)

@@ -184,8 +184,8 @@ def _look_up_all(frame: Frame, found: Value, keys: tuple[Value, ...]) -> Value:
 
 
 def look_up(value: Value, key: Value, *, is_test: bool = False) -> Value:
-    """What a value has under a key. Raises EvaluationError if it has nothing; with `is_test` it then returns a mark
-    instead.
+    """Looks up what a value has under a key. Raises EvaluationError if it has nothing; with `is_test` it then returns a
+    mark instead.
     """
     if key.__class__ not in KEYS:
         raise EvaluationError(f"invalid qualifier type: {go_type(key)}")

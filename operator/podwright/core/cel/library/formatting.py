@@ -43,7 +43,11 @@ _TEXTUAL: Final = (
 CLAUSES: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "s": (
         _TEXTUAL,
-        "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps",
+        (
+            "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, "
+            "and "
+            "timestamps"
+        ),
     ),
     "d": (_INTEGERS, "decimal clause can only be used on integers"),
     "f": (("double", "string"), "fixed-point clause can only be used on doubles"),
@@ -108,7 +112,9 @@ def _clause(match: re.Match[str]) -> tuple[str, int]:
 
 
 def format_text(frame: Frame, text: str, args: Sequence[Value]) -> str:
-    """Replaces the clauses of a text. Raises EvaluationError if there are too few arguments, or one has the wrong type."""
+    """Replaces the clauses of a text. Raises EvaluationError if there are too few arguments, or one has the wrong
+    type.
+    """
 
     def use(index: int, letter: str, digits: int) -> str:
         found = _formatted(frame, letter, digits, args[index])

@@ -1,4 +1,6 @@
-"""Semantic versions in expressions. Source of the rules and texts: `github.com/blang/semver/v4`, which Kubernetes uses."""
+"""Semantic versions in expressions. Source of the rules and texts: `github.com/blang/semver/v4`, which Kubernetes
+uses.
+"""
 
 from __future__ import annotations
 

@@ -112,7 +112,9 @@ class ClaimSpec:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AllocatedDevice:
-    """One device that a claim has got. `consumed`: nano-units by capacity, if it has a share; None if nothing is said."""
+    """One device that a claim has got. `consumed`: nano-units by capacity, if it has a share; None if nothing is
+    said.
+    """
 
     request: str
     device_id: DeviceId

@@ -88,7 +88,9 @@ class DeviceShape:
     """`attributes`, `capacity` and `allowMultipleAllocations`, as in the slice."""
 
     def attribute(self, name: str) -> Attribute | None:
-        """The attribute with this fully qualified name. Its domain may be left out in the slice if it is the driver's."""
+        """The attribute with this fully qualified name. Its domain may be left out in the slice if it is the
+        driver's.
+        """
         found = self.attributes.get(name)
         if found is not None:
             return found

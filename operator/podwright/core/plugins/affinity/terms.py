@@ -67,7 +67,8 @@ class _KnownTerms:
 
     def __init__(self) -> None:
         self._terms: WeakKeyDictionary[PodAffinity, OwnTerms] = WeakKeyDictionary()
-        self._by_reference: dict[ref[PodAffinity], OwnTerms] = self._terms.data  # type: ignore[attr-defined]  # not public
+        data: dict[ref[PodAffinity], OwnTerms] = self._terms.data  # type: ignore[attr-defined]  # not public
+        self._by_reference = data
         """The dict behind `_terms`. Each decision reads it, because that calls no Python function."""
         compact_regularly(self)
 

@@ -153,7 +153,9 @@ class ClaimWrites:
     # Internals
 
     def _newest(self, seen: ResourceClaim) -> ResourceClaim:
-        """The current version of the claim. Since the decision, the writes of an earlier attempt may have been undone."""
+        """The current version of the claim. Since the decision, the writes of an earlier attempt may have been
+        undone.
+        """
         newest = self._handle.cache.devices.claims.get(seen.namespace, seen.name)
         return seen if newest is None or newest.uid != seen.uid else newest
 

@@ -1,7 +1,9 @@
 """DynamicResources: gives pods the devices that their ResourceClaims ask for.
 
-    PreEnqueue: the claims exist ─► PreFilter: their classes exist ─► Filter: which nodes can serve them (`core.devices.verdicts`)
-        ─► Score: preferred alternatives ─► Reserve: allocates on the chosen node, which counts at once ─► PreBind: writes it (`claim_writes`)
+    PreEnqueue: the claims exist ─► PreFilter: their classes exist
+                ─► Filter: which nodes can serve them (`core.devices.verdicts`)
+        ─► Score: preferred alternatives ─► Reserve: allocates on the chosen node, which counts at once
+            ─► PreBind: writes it (`claim_writes`)
 
 The answers and texts are kube-scheduler's. A claim that is allocated already restricts the nodes. Extended resources
 for which a DeviceClass stands get one claim together, which is created in PreBind. Source: kube-scheduler's plugin
@@ -368,8 +370,8 @@ class DynamicResources(
         return None
 
     def plan(self, state: CycleState, node_name: str) -> Plan | None:
-        """What is written if the pod goes to this node, which must be feasible; None for a pod without claims. Changes
-        nothing.
+        """Plans what is written if the pod goes to this node, which must be feasible; None for a pod without claims.
+        Changes nothing.
 
         Raises PluginError.
         """

@@ -136,7 +136,9 @@ class Evaluation:
         return NOT_AVAILABLE if any(each is not None and each[slot] for each in unavailable) else _AVAILABLE
 
     def _allocate(self, found: CycleClaims, by_node: Int64s, rows: Bools, codes: NDArray[np.int8]) -> None:
-        """Writes the codes of the rows where the claims cannot be allocated. Raises PluginError if the attempt fails."""
+        """Writes the codes of the rows where the claims cannot be allocated. Raises PluginError if the attempt
+        fails.
+        """
         table = self._cache.table
         by_node = np.broadcast_to(by_node, table.size)
         failed: list[tuple[int, str]] = []
@@ -177,7 +179,9 @@ class Evaluation:
         return _Asked(problem, allocator.verdicts(problem, self._choice), [claim.key for claim in claims])
 
     def devices_here(self, found: CycleClaims, slot: int) -> DevicesHere | None:
-        """What keeps the open claims from the devices of nodes such as the one in this row; None if no claim is open."""
+        """What keeps the open claims from the devices of nodes such as the one in this row; None if no claim is
+        open.
+        """
         variant = 0 if found.extended is None else int(found.extended.codes(self._cache.table)[slot])
         if not found.to_allocate(variant):
             return None

@@ -181,7 +181,7 @@ class DevicesHere:
 
     def _unmatched(self, asked: PreparedAsk, slot: int) -> tuple[PoolDevice, str, str]:
         """The device that matches most of the selectors, what none matches, and what this one does not match."""
-        from podwright.core.devices.compiling import compile_expression  # noqa: PLC0415 -- CEL comes with the first claim
+        from podwright.core.devices.compiling import compile_expression  # noqa: PLC0415 -- CEL takes long
 
         ask, of_class = asked.ask, asked.device_class.selectors if asked.device_class else ()
         texts = [*of_class, *ask.selectors]
@@ -280,7 +280,10 @@ def _missing_claim(cache: Cache, pod: PodInfo) -> Why | None:
             text = f"its ResourceClaim {pod.namespace}/{entry.claim} does not exist{did_you_mean(entry.claim, known)}"
             return Why("DeviceClaimMissing", text)
         if entry.template and entry.name not in pod.generated_claims:
-            text = f"no ResourceClaim has been made for it from the template {pod.namespace}/{entry.template}: the template may be missing"
+            text = (
+                f"no ResourceClaim has been made for it from the template {pod.namespace}/{entry.template}: the "
+                "template may be missing"
+            )
             return Why("DeviceClaimMissing", text)
     return None
 

@@ -23,7 +23,9 @@ _NAMESPACE: Final = uuid.UUID("6ba7b812-9dad-11d1-80b4-00c04fd430c8")
 
 @dataclass(slots=True)
 class Reservation:
-    """The allocations that the pod's claims get, by the position of the claim. `node_name`: the node that was chosen."""
+    """The allocations that the pod's claims get, by the position of the claim. `node_name`: the node that was
+    chosen.
+    """
 
     node_name: str
     allocations: dict[int, Allocation] = field(default_factory=dict)

@@ -120,7 +120,8 @@ def _cause(checked: Checked, pod: PodInfo, node: NodeInfo, table: NodeTable, mes
         )
     if pod.preemption_policy == "Never" and below and _fits_without(checked, node, below):
         return "PreemptionOff", (
-            f"too little {called(resource)} is free, and the pod never preempts (preemptionPolicy: Never), though pods there"
+            f"too little {called(resource)} is free, and the pod never preempts (preemptionPolicy: Never), though "
+            "pods there"
             f" have a lower priority ({listed([each.key for each in below])})"
         )
     return "", f"too little {called(resource)} is free"

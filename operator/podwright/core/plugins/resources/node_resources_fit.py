@@ -65,7 +65,10 @@ from podwright.core.state.nodeinfo import NodeInfo
 _TOO_MANY_PODS: Final = "Too many pods"
 _RATIO: Final = "RequestedToCapacityRatio"
 _STRATEGIES: Final = (*SIMPLE, _RATIO)
-_NAME_RULE: Final = "must be a qualified name: letters, digits, '-', '_' and '.', at most 63, with an optional DNS domain and '/' before"
+_NAME_RULE: Final = (
+    "must be a qualified name: letters, digits, '-', '_' and '.', at most 63, with an optional DNS domain and '/' "
+    "before"
+)
 CheckedRequests = Sequence[tuple[str, int]]
 _NONE: Final[frozenset[str]] = frozenset()
 

@@ -91,8 +91,8 @@ class Expression:
         return (subject.owner.scope, *[read(subject) for read in self._readers])
 
     def work(self, table: NodeTable) -> tuple[int, int]:
-        """The estimated cost of an evaluation on these nodes, and how often it is evaluated for a new pod. The operations
-        on all nodes at once count as one evaluation.
+        """The estimated cost of an evaluation on these nodes, and how often it is evaluated for a new pod. The
+        operations on all nodes at once count as one evaluation.
         """
         nodes = int(np.count_nonzero(table.valid))
         times = nodes if self._differs else min(nodes, len(table.taint_sets)) if self._reads_taints else min(nodes, 1)

@@ -205,7 +205,9 @@ R = TypeVar("R", Filter, Score)
 
 
 def _by_reads(rules: Sequence[R]) -> tuple[Sequence[tuple[int, R]], Sequence[tuple[int, R]], Sequence[tuple[int, R]]]:
-    """Rules with their positions: those that read nodes alone, those that read the usage of nodes, too, and all others."""
+    """Rules with their positions: those that read nodes alone, those that read the usage of nodes, too, and all
+    others.
+    """
     nodes: list[tuple[int, R]] = []
     usage: list[tuple[int, R]] = []
     others: list[tuple[int, R]] = []
@@ -225,7 +227,9 @@ def _scope(reads: Reads) -> Scope:
 
 
 def scaled(values: NDArray[np.float64], sound: Bools, normalize: Normalization) -> Int64s:
-    """int64[feasible] from 0 to 100. `values`: float64[feasible]; `sound`: those that are no errors, which count as 0."""
+    """int64[feasible] from 0 to 100. `values`: float64[feasible]; `sound`: those that are no errors, which count as
+    0.
+    """
     if normalize == "None":
         found = np.clip(values, 0, MAX_SCORE)
     else:

@@ -32,7 +32,9 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class Subject:
-    """See the module. `params`: those of the owner, with those of its ConfigMap. `minute`: of the decision, since 1970."""
+    """See the module. `params`: those of the owner, with those of its ConfigMap. `minute`: of the decision, since
+    1970.
+    """
 
     def __init__(self, pod: PodInfo, owner: Owner, params: Mapping[str, str], cache: Cache, minute: int = 0) -> None:
         self.pod = pod

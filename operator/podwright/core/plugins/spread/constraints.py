@@ -104,7 +104,8 @@ class Resolver:
         self._inclusion = features.enabled("NodeInclusionPolicyInPodTopologySpread")
         self._match_label_keys = features.enabled("MatchLabelKeysInPodTopologySpread")
         self._own: WeakKeyDictionary[SpreadConstraints, _Variants] = WeakKeyDictionary()
-        self._by_reference: dict[ref[SpreadConstraints], _Variants] = self._own.data  # type: ignore[attr-defined]  # not public
+        data: dict[ref[SpreadConstraints], _Variants] = self._own.data  # type: ignore[attr-defined]  # not public
+        self._by_reference = data
         """The dict behind `_own`. Each decision reads it, because that calls no Python function."""
         self._selectors = DefaultSelectors(store, services)
         self._default_hard = tuple(c for c in args.constraints if c.when_unsatisfiable == "DoNotSchedule")

@@ -133,7 +133,9 @@ class ClusterCounts:
 
 
 class PreFilterState:
-    """The sums, and the changes of a dry run: by constraint the difference by domain, and the limits that they change."""
+    """The sums, and the changes of a dry run: by constraint the difference by domain, and the limits that they
+    change.
+    """
 
     __slots__ = ("_changes", "_counted", "_limits")
 

@@ -1,6 +1,7 @@
 """What changes in the choice of volumes if a node reaches some volumes more, or some fewer, than a similar node.
 
-    a volume more ─► the first claim for which it is better takes it ─► the volume that this claim had is one more for later claims ─► …
+    a volume more ─► the first claim for which it is better takes it
+        ─► the volume that this claim had is one more for later claims ─► …
     a volume fewer ─► the claim that had it takes its next best ─► that volume is one fewer for later claims ─► …
 
 Invariant: the result is the same as if all claims chose again. The steps of chains of single volumes are shared, so
@@ -62,7 +63,9 @@ def add_to(tallies: dict[str, Tally], more: Mapping[str, Tally]) -> None:
 
 
 class Chains:
-    """See the module. For the claims of one pool, in the order in which they choose, which is that of their requests."""
+    """See the module. For the claims of one pool, in the order in which they choose, which is that of their
+    requests.
+    """
 
     def __init__(
         self,

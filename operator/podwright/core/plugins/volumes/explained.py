@@ -69,7 +69,7 @@ def missing_claims(cache: Cache, pod: PodInfo) -> list[str]:
 
 
 def similar_claim(cache: Cache, namespace: str, name: str) -> str:
-    """The name of an existing claim of which this one is a misspelt form; empty if there is none."""
+    """The name of an existing claim of which this one is a misspelt form, or ""."""
     return similar_name(name, (str(raw["metadata"]["name"]) for raw in cache.store.list(_CLAIM, namespace)))
 
 
@@ -77,7 +77,10 @@ def _missing(cache: Cache, pod: PodInfo, missing: list[str]) -> str:
     if len(missing) > 1:
         return f"its PersistentVolumeClaims {listed([f'{pod.namespace}/{name}' for name in missing])} do not exist"
     close = similar_claim(cache, pod.namespace, missing[0])
-    return f"its PersistentVolumeClaim {pod.namespace}/{missing[0]} does not exist{f'; did you mean {close!r}?' if close else ''}"
+    return (
+        f"its PersistentVolumeClaim {pod.namespace}/{missing[0]} does not "
+        f"exist{f'; did you mean {close!r}?' if close else ''}"
+    )
 
 
 def _without_volume(cache: Cache, pod: PodInfo) -> Iterator[str]:
@@ -172,7 +175,7 @@ def _without_room(cache: Cache, pod: PodInfo, node: NodeInfo) -> Iterator[str]:
 
 
 def similar_class(cache: Cache, name: str) -> str:
-    """The storage class of which this is a misspelt form; empty if there is none."""
+    """The storage class of which this is a misspelt form, or ""."""
     return similar_name(name, (str(raw["metadata"]["name"]) for raw in cache.store.list("StorageClass")))
 
 

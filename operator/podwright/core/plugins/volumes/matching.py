@@ -53,7 +53,9 @@ class Binding:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Provision:
-    """A claim for which a volume is provisioned. `capacity`: the storage it comes from, if the driver tracks capacity."""
+    """A claim for which a volume is provisioned. `capacity`: the storage it comes from, if the driver tracks
+    capacity.
+    """
 
     claim: PersistentVolumeClaim
     capacity: StorageCapacity | None

@@ -27,7 +27,9 @@ class Shelf:
     """
 
     def __init__(self, volumes: Sequence[tuple[int, PersistentVolume]], mentioned: MentionedValues) -> None:
-        """`volumes`, with their ranks in the pool, are in the order of ranks. Adds their requirements to `mentioned`."""
+        """`volumes`, with their ranks in the pool, are in the order of ranks. Adds their requirements to
+        `mentioned`.
+        """
         self.ranks: AbstractSet[int] = frozenset(rank for rank, _ in volumes)
         self._anywhere: list[_Ranked] = []
         self._by_label: dict[str, dict[str, list[_Ranked]]] = {}

@@ -93,7 +93,10 @@ class VolumeBindingArgs:
         if self.bind_timeout_seconds < 0:
             yield (
                 f"{where}.bindTimeoutSeconds",
-                f"Invalid value: {self.bind_timeout_seconds}: invalid BindTimeoutSeconds, should not be a negative value",
+                (
+                    f"Invalid value: {self.bind_timeout_seconds}: invalid BindTimeoutSeconds, should not be a negative "
+                    "value"
+                ),
             )
         yield from shape_problems(self.shape, f"{where}.shape")
 

@@ -49,5 +49,5 @@ def _column(affinity: VolumeAffinity, table: NodeTable) -> Bools:
 
 
 def _migrated_plugins(csi_node: object) -> frozenset[str]:
-    annotations = mapping_at(csi_node, "metadata", "annotations")  # type: ignore[arg-type]  # anything: it asks what it gets
+    annotations = mapping_at(csi_node, "metadata", "annotations")  # type: ignore[arg-type]  # it may be anything
     return frozenset(str(annotations.get(MIGRATED_PLUGINS) or "").split(","))

@@ -45,7 +45,9 @@ _CLAIM: Final = "PersistentVolumeClaim"
 
 @dataclass(slots=True)
 class _Restrictions:
-    """The pod's disks with whether they can be shared, its ReadWriteOncePod claims, and how often other pods use these."""
+    """The pod's disks with whether they can be shared, its ReadWriteOncePod claims, and how often other pods use
+    these.
+    """
 
     disks: Mapping[Disk, bool]
     claims: frozenset[str]

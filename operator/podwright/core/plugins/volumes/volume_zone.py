@@ -103,7 +103,9 @@ class VolumeZone(Plugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions):
         return rejected_alike(ok, _CONFLICT)
 
     def _volume_of(self, namespace: str, name: str) -> PersistentVolume | Status | None:
-        """The volume of a claim, None if the claim waits for its first consumer, or a status that says why it has none."""
+        """The volume of a claim, None if the claim waits for its first consumer, or a status that says why it has
+        none.
+        """
         index = self.handle.cache.volumes.index
         if not name:
             return unresolvable("PersistentVolumeClaim had no name")

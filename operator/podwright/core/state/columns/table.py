@@ -117,7 +117,9 @@ class NodeTable:
         return self._resources.allocatable(resource)
 
     def requested(self, resource: str) -> Int64s:
-        """int64[nodes]: the sum of the requests of the node's pods. May be 0 if the node does not offer the resource."""
+        """int64[nodes]: the sum of the requests of the node's pods. May be 0 if the node does not offer the
+        resource.
+        """
         return self._resources.requested(resource)
 
     def offers(self, resource: str) -> bool:
@@ -154,11 +156,11 @@ class NodeTable:
         return self._labels.has_column(key)
 
     def slot_of(self, name: str) -> int | None:
-        """The row of the node with this name; None if there is none."""
+        """The row of the node with this name, or None."""
         return self._slots.get(name)
 
     def slots_of(self, names: Sequence[str]) -> Slots:
-        """intp[names]: the rows of the nodes with these names, -1 where there is none."""
+        """intp[names]: the rows of the nodes with these names, -1 without a node."""
         return np.fromiter(map(self._slots.get, names, repeat(-1)), np.intp, len(names))
 
     def _view(self, name: str) -> NDArray[Any]:

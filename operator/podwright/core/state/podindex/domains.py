@@ -143,7 +143,7 @@ class Sums:
 
     @property
     def least(self) -> int:
-        """The least sum of a domain with eligible nodes; 0 if there is none."""
+        """The least sum of a domain with eligible nodes, or 0."""
         ids = self.domains.ids
         if not len(ids):
             return 0
@@ -209,7 +209,9 @@ class DomainCache:
     def sums(
         self, counted: Countable, key: str, eligibility: Eligibility = ALL_WITH_KEY, domains: Domains | None = None
     ) -> Sums:
-        """The counts summed over the domains of a label key. `domains`: these domains, if the caller has them already."""
+        """The counts summed over the domains of a label key. `domains`: these domains, if the caller has them
+        already.
+        """
         if domains is None:
             domains = self.get(key, eligibility)
         sums = counted.sums.get((key, eligibility))

@@ -124,11 +124,15 @@ class PodIndex:
         eligibility: Eligibility = ALL_WITH_KEY,
         domains: Domains | None = None,
     ) -> Sums:
-        """The counts summed over the domains of a label key. `domains`: these domains, if the caller has them already."""
+        """The counts summed over the domains of a label key. `domains`: these domains, if the caller has them
+        already.
+        """
         return self._domains.sums(counter, key, eligibility, domains)
 
     def sums_of_groups(self, groups: Groups) -> Iterator[tuple[str, Sums]]:
-        """Pairs of a topology key and weights summed over its domains. Together they include the weights of all groups."""
+        """Pairs of a topology key and weights summed over its domains. Together they include the weights of all
+        groups.
+        """
         if isinstance(groups, GroupRows):
             for key, weights in groups.weights(self._table):
                 yield key, Sums(weights, self._domains.get(key))

@@ -18,7 +18,9 @@ from podwright.core.state.podindex.pod_selector import NamespaceLabels, PodSelec
 
 
 class Tally:
-    """The summed weights of selectors that match placed pods. `total`: of all selectors. Valid until the cache changes."""
+    """The summed weights of selectors that match placed pods. `total`: of all selectors. Valid until the cache
+    changes.
+    """
 
     __slots__ = ("_classes", "_columns", "_namespaces", "_per_row", "_placed", "_selectors", "sums", "total")
 

@@ -59,7 +59,9 @@ class _GroupKey(NamedTuple):
 
 
 class TermGroup:
-    """Equal terms of one kind. `at`: the sum of their weights by slot. `row`: the row in `TermRows`, if there are any."""
+    """Equal terms of one kind. `at`: the sum of their weights by slot. `row`: the row in `TermRows`, if there are
+    any.
+    """
 
     __slots__ = ("affinities", "at", "key", "row", "sums")
 
@@ -297,7 +299,7 @@ class TermIndex:
             if self._rows is not None:
                 self._rows.append(group)
             elif most > MANY_CANDIDATES:
-                self._as_rows()  # The next decision needs the rows, and should not wait while thousands of terms are added at once.
+                self._as_rows()  # the next decision should not wait while thousands of terms are added at once
             self._forget_matches()
         return group
 

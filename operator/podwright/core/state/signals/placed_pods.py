@@ -30,7 +30,9 @@ MAX_AMOUNT: Final = 2**44
 
 
 class Placed(NamedTuple):
-    """A pod: when it was placed, and what scoring takes it to request. `time` is -inf if that was before the horizon."""
+    """A pod: when it was placed, and what scoring takes it to request. `time` is -inf if that was before the
+    horizon.
+    """
 
     time: float
     amounts: Mapping[str, int]
@@ -103,7 +105,9 @@ class PlacedPods:
         return Placed(float(chunk.times[place]), {name: int(amounts[place]) for name, amounts in chunk.amounts.items()})
 
     def forget(self, before: float) -> None:
-        """Drops what was placed before this time, and what is off its node. What is much is dropped in several calls."""
+        """Drops what was placed before this time, and what is off its node. What is much is dropped in several
+        calls.
+        """
         self._gone = {}
         self._drop_last_rows()
         for _ in range(FORGOTTEN_AT_ONCE):

@@ -19,7 +19,9 @@ __all__ = ["Volumes"]
 
 
 class Volumes:
-    """`index` finds volumes and claims, `attached` counts CSI volumes per node, `used` has the mounts of placed pods."""
+    """`index` finds volumes and claims, `attached` counts CSI volumes per node, `used` has the mounts of placed
+    pods.
+    """
 
     def __init__(self, store: ObjectStore) -> None:
         self.index = VolumeIndex(store)

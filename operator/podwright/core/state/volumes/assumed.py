@@ -60,7 +60,9 @@ class AssumedObjects:
         self.changes += 1
 
     def restore(self, raw: Object) -> None:
-        """Drops the assumed version if it has the resourceVersion of `raw`. Otherwise it belongs to a later assumption."""
+        """Drops the assumed version if it has the resourceVersion of `raw`. Otherwise it belongs to a later
+        assumption.
+        """
         key = key_of(raw)
         assumed = self._assumed.get(key)
         if assumed is not None and version_of(assumed) == version_of(raw):
@@ -79,7 +81,7 @@ class AssumedObjects:
 
 
 def version_of(raw: Object) -> str:
-    """The resourceVersion; empty if there is none."""
+    """The resourceVersion, or ""."""
     return str((raw.get("metadata") or {}).get("resourceVersion") or "")
 
 

@@ -1,1 +1,3 @@
-"""Who may read what. Start with `gates`: one for plain HTTP, and `delegated_gate` for HTTPS, which asks the API server."""
+"""Who may read what. Start with `gates`: one for plain HTTP, and `delegated_gate` for HTTPS, which asks the API
+server.
+"""

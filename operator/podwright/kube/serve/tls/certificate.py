@@ -263,7 +263,9 @@ def _write(pair: Pair, files: Files) -> None:
 
 
 def _check(pair: Pair, now: datetime.datetime, what: str) -> datetime.datetime:
-    """The end of the certificate's validity. Raises ConfigError for a certificate that cannot be read or has expired."""
+    """The end of the certificate's validity. Raises ConfigError for a certificate that cannot be read or has
+    expired.
+    """
     try:
         certificates = x509.load_pem_x509_certificates(pair.certificate.encode())
     except ValueError as error:

@@ -112,7 +112,8 @@ class Tls:
             await self.look_up()
         except FAILURES as error:
             raise AccessError(
-                f"the cluster's client CAs cannot be looked up (--authentication-tolerate-lookup-failure=false): {error}"
+                "the cluster's client CAs cannot be looked up (--authentication-tolerate-lookup-failure=false): "
+                f"{error}"
             ) from error
 
     def _log(self, problem: str) -> None:

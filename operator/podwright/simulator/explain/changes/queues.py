@@ -1,5 +1,5 @@
-"""What would lift the bound of a queue: other limits, states and labels, and pods whose end frees enough. Each is tried by
-its caller: for a pod in `search`, for a pod group in `groups`.
+"""What would lift the bound of a queue: other limits, states and labels, and pods whose end frees enough. Each is tried
+by its caller: for a pod in `search`, for a pod group in `groups`.
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ def _set_queues(raws: Sequence[Mapping[str, Any]], trial: Trial) -> None:
 
 
 def _ended(cluster: LoadedCluster, short: Short) -> Iterator[Lift]:
-    """Pods of the queue whose end frees enough: some that are enough alone, those that are ending first, then the smallest;
-    then the greatest together.
+    """Pods of the queue whose end frees enough: some that are enough alone, those that are ending first, then the
+    smallest; then the greatest together.
     """
     holding = [pod for pod in _placed_below(cluster.queues, short.queue) if amounts_of(pod).get(short.resource)]
 
@@ -164,7 +164,10 @@ def _ended(cluster: LoadedCluster, short: Short) -> Iterator[Lift]:
 def _end_of(short: Short, pods: Sequence[PodInfo]) -> Lift:
     held = amount_text(short.resource, sum(amounts_of(pod)[short.resource] for pod in pods))
     end, hold = ("ends", "holds") if len(pods) == 1 else ("end", "hold")
-    text = f"wait until {listed([pod.key for pod in pods], OPTIONS)} {end}, which {hold} {held} {short.resource} of queue {short.queue}"
+    text = (
+        f"wait until {listed([pod.key for pod in pods], OPTIONS)} {end}, which {hold} {held} {short.resource} of "
+        f"queue {short.queue}"
+    )
     edits = tuple(Edit(verb="delete", kind="Pod", name=pod.name, namespace=pod.namespace) for pod in pods)
     return Lift(text, edits, lambda trial: trial.evict(pods))
 
@@ -209,8 +212,8 @@ def _admitted(cluster: LoadedCluster, pod: PodInfo) -> Iterator[Lift]:
 
 
 def other_queues(cluster: LoadedCluster, pod: PodInfo) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The pod in another queue: one of a similar name if its own does not exist, or one below it. Under another uid, since a
-    waiting pod stays in its queue until its object changes.
+    """The pod in another queue: one of a similar name if its own does not exist, or one below it. Under another uid,
+    since a waiting pod stays in its queue until its object changes.
     """
     queues, found = cluster.queues, cluster.queues.bound(pod)
     if found is None:

@@ -70,7 +70,7 @@ class Trials:
         return "" if policy is None else place(trial, policy, pod)
 
     def place_again(self, trial: Trial, pod: PodInfo, only: str = "") -> str:
-        """The node where a pod fits that was evicted in the trial; "" if there is none. The pod stays there until the
+        """The node where a pod fits that was evicted in the trial, or "". The pod stays there until the
         trial ends. `only`: the one node that may be chosen.
         """
         self.begin()
@@ -98,7 +98,9 @@ class Trials:
 
     @contextmanager
     def more_nodes(self, like: str, count: int = 1, labels: Mapping[str, str] = _AS_IT_IS) -> Iterator[Sequence[Node]]:
-        """A context with further nodes like the named one, and the pods of its DaemonSets. `labels`: those that differ."""
+        """A context with further nodes like the named one, and the pods of its DaemonSets. `labels`: those that
+        differ.
+        """
         applied = Applied()
         with Trial(self.cluster) as trial:
             add_nodes(trial, AddedNodes(count, like), applied)

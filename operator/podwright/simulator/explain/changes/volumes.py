@@ -141,12 +141,17 @@ def _of_other_class(cache: Cache, claim: Mapping[str, Any]) -> Iterator[tuple[st
     before, metadata = str(claim["spec"]["storageClassName"]), claim["metadata"]
     close = similar_class(cache, before)
     if close:
-        text = f"create the claim {metadata.get('namespace')}/{metadata['name']} again, of storage class {close} instead of {before}"
+        text = (
+            f"create the claim {metadata.get('namespace')}/{metadata['name']} again, of storage class {close} instead "
+            f"of {before}"
+        )
         yield text, [(CLAIM, {**claim, "spec": {**claim["spec"], "storageClassName": close}})]
 
 
 def _class_with_provisioner(cache: Cache) -> str:
-    """The default storage class, or else the first that provisions a volume where the pod goes; empty if there is none."""
+    """The default storage class, or else the first that provisions a volume where the pod goes; empty if there is
+    none.
+    """
     found = ""
     for raw in cache.store.list(_CLASS):
         if not _provisions_anywhere(raw):
