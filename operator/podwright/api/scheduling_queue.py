@@ -156,6 +156,14 @@ class SchedulingQueueSpec:
         ),
     )
 
+    gather_after: str = field(
+        default="0s",
+        metadata=describe(
+            "After this time, room is held for the pod group at the head of the queue that has not started, where it can start first. Others "
+            "are placed there only if they declare by activeDeadlineSeconds to end before. A duration such as 5m. 0s: never.",
+            **_DURATION,
+        ),
+    )
     usage_half_life: str = field(
         default="0s",
         metadata=describe(
@@ -199,6 +207,7 @@ class SchedulingQueueSpec:
             },
             preempt_min_runtime=parse_duration(self.preempt_min_runtime),
             reclaim_min_runtime=parse_duration(self.reclaim_min_runtime),
+            gather_after=parse_duration(self.gather_after),
             usage_half_life=parse_duration(self.usage_half_life),
         )
 

@@ -39,6 +39,7 @@ from podwright.engine.binding.plugin_cluster import plugin_handle
 from podwright.engine.decisions.recent_decisions import RecentDecisions
 from podwright.engine.engine_options import DEFAULT_OPTIONS, EngineOptions
 from podwright.engine.gangs.attempts import Gangs
+from podwright.engine.gangs.gathering import Gathering
 from podwright.engine.gangs.group_changes import GroupChanges
 from podwright.engine.gangs.room import GangRoom
 from podwright.engine.gauges import compute_gauges
@@ -249,6 +250,9 @@ class Engine:
             planning=self.planning,
             slices=slices,
         )
+        self._gathering = Gathering(
+            state, ports, policies=self.policies, elsewhere=self.elsewhere, reservations=self.reservations
+        )
         self.shadow = Shadow(
             state, policies=self.policies, metrics=metrics, answers=ShadowAnswers(slices, self.elsewhere)
         )
@@ -374,6 +378,8 @@ class Engine:
                 self._minutes.tick()
                 self.reservations.expire()
                 self._queue_changes.sample_usage()
+                if self._started and not self._shadow_only:
+                    self._gathering.begin()
                 self.history.sample()
                 self.binding_executor.checks.check()
                 if self._started:  # groups look incomplete before the caches are
@@ -401,6 +407,7 @@ class Engine:
 
         Returns whether all of them have ended within that time.
         """
+        await self._gathering.stop()
         await self.planning.stop()
         await self._shadow_time.stop()
         await self._extended.stop()

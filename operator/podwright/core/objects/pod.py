@@ -148,6 +148,8 @@ class PodInfo:
     required_features: frozenset[str]
     """Features that a node must declare."""
     priority_class: str
+    run_limit: float
+    """For how many seconds it may run (`activeDeadlineSeconds`); 0: it does not say."""
     """The name of its PriorityClass; empty if it has none."""
     policy: str
     """The name of the policy in its annotation podwright.dev/policy, cut if it is too long for a name; empty if it
@@ -309,6 +311,7 @@ def _parse(
         preempted=_preempted(status),
         required_features=parsed.required_features,
         priority_class=parsed.priority_class,
+        run_limit=parsed.run_limit,
         policy=_named_policy(annotations) if (annotations := metadata.get("annotations")) else "",
         raw=raw if keep_raw else None,
     )
@@ -352,6 +355,7 @@ class ParsedSpec:
     resource_claims: tuple[PodClaim, ...]
     required_features: frozenset[str]
     priority_class: str
+    run_limit: float
 
 
 MAX_CACHED_SPECS: Final = 1024
@@ -412,7 +416,12 @@ def _parse_spec(spec: Mapping[str, Any], namespace: str) -> ParsedSpec:
         resource_claims=_pod_claims(spec) if spec.get("resourceClaims") else (),
         required_features=required_features(spec),
         priority_class=str(spec.get("priorityClassName") or ""),
+        run_limit=_run_limit(spec.get("activeDeadlineSeconds")),
     )
+
+
+def _run_limit(value: object) -> float:
+    return float(value) if isinstance(value, int) and 0 < value < 2**31 else 0.0
 
 
 def containers_of(spec: Mapping[str, Any], field: str) -> Sequence[Mapping[str, Any]]:

@@ -59,6 +59,8 @@ class QueueRules(QueueSpec):
     """For how long a pod runs before a pod of its own queue may preempt it."""
     reclaim_min_runtime: float = 0.0
     """For how long a pod runs before another queue may reclaim what it holds."""
+    gather_after: float = 0.0
+    """After this time, room is held for a gang at the head of the queue that has not started. 0: never."""
     usage_half_life: float = 0.0
     """With one, the queue takes its turn by what it has used on average, not by what it has now."""
 

@@ -31,7 +31,7 @@ def slot_uid(reservation: str, index: int) -> str:
 def reservation_of(nominated: PodInfo) -> str:
     """The name of the reservation of a slot; "" for a pod."""
     uid = nominated.uid
-    return uid[len(_SLOT) :].partition("/")[0] if uid.startswith(_SLOT) else ""
+    return uid[len(_SLOT) :].rpartition("/")[0] if uid.startswith(_SLOT) else ""
 
 
 @dataclass(frozen=True, slots=True)

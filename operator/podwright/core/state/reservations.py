@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Protocol
 
 from podwright.core.objects.compaction import compact_regularly
@@ -55,8 +56,14 @@ class Reservation:
     slots: Sequence[Slot]
     selector: LabelSelector = EVERYTHING
     priority: int = 1_000_000_000
+    group: str = ""
+    """The key of the pod group that it is for, instead of the pods that the selector selects."""
+    at: float = 0.0
+    """When its pods come, in seconds since the epoch. Others that declare to end before may use the room. 0: unknown."""
 
     def is_for(self, pod: PodInfo) -> bool:
+        if self.group:
+            return pod.group == self.group
         return pod.namespace == self.namespace and self.selector.matches(pod.labels)
 
 
@@ -78,6 +85,7 @@ class Reservations:
         self._cache = cache
         self._known: dict[str, _Known] = {}
         self._by_namespace: dict[str, list[_Known]] = {}
+        self._now = inf
         compact_regularly(self)
 
     def __len__(self) -> int:
@@ -129,7 +137,8 @@ class Reservations:
         return [*known.free.values()]
 
     def expired(self, now: float) -> Sequence[str]:
-        """The names of the reservations whose time is over. `now`: seconds since the epoch."""
+        """The names of the reservations whose time is over. `now`: seconds since the epoch, also for `usable_by`."""
+        self._now = now
         return [name for name, known in self._known.items() if known.reservation.until <= now]
 
     def break_slot(self, slot: PodInfo) -> None:
@@ -140,11 +149,13 @@ class Reservations:
             self._cache.nominator.remove(slot.uid)
 
     def usable_by(self, pod: PodInfo) -> frozenset[str]:
-        """The names of the reservations that are for this pod."""
-        known = self._by_namespace.get(pod.namespace)
-        if known is None:
-            return NO_RESERVATIONS
-        return frozenset(each.reservation.name for each in known if each.free and each.reservation.is_for(pod))
+        """The names of the reservations that are for this pod, or that it does not delay."""
+        known = self._by_namespace.get(pod.namespace, ())
+        found = {each.reservation.name for each in known if each.free and each.reservation.is_for(pod)}
+        if pod.run_limit:
+            ends = self._now + pod.run_limit
+            found.update(name for name, each in self._known.items() if each.free and ends <= each.reservation.at)
+        return frozenset(found) if found else NO_RESERVATIONS
 
     def node_for(self, pod: PodInfo) -> str:
         """The node of a free slot that is for this pod; "" if there is none."""

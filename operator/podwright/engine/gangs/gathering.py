@@ -1,0 +1,154 @@
+"""Gathering: a gang at the head of its queue that has found no room for long gets a reservation, so that smaller pods
+do not take the room again and again.
+
+The room is where the gang could start first (`core.gangs.start_times`). Other pods are placed there only if they
+declare to end before. One gang of each queue gathers room at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import Final
+
+from podwright.core.gangs.plan import Planner
+from podwright.core.gangs.start_times import EarliestStart, earliest_start
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod_group import PodGroup
+from podwright.core.queues.queues import QueueRules, amount_text, queues_of
+from podwright.core.state.reservations import Reservation, Slot
+from podwright.engine.log_fields import fields
+from podwright.engine.planning.elsewhere import Elsewhere, NoAnswerError
+from podwright.engine.policies.active_policies import ActivePolicies
+from podwright.engine.ports import Ports, Regarding
+from podwright.engine.reservations import ReservationChanges
+from podwright.engine.state import EngineState
+
+log = logging.getLogger(__name__)
+
+KEPT_SECONDS: Final = 600.0
+"""For how long room is kept after the time at which the gang could start. Then the place is thought over."""
+UNKNOWN_SECONDS: Final = 3600.0
+"""For how long it is kept if that time is not known."""
+AGAIN_SECONDS: Final = 60.0
+"""After this time, a gang that cannot start anywhere is planned again."""
+_PREFIX: Final = "gang:"
+"""No object of the API server has such a name."""
+
+
+class Gathering:
+    """See the module."""
+
+    def __init__(
+        self,
+        state: EngineState,
+        ports: Ports,
+        *,
+        policies: ActivePolicies,
+        elsewhere: Elsewhere,
+        reservations: ReservationChanges,
+    ) -> None:
+        self._cache = state.cache
+        self._queues = queues_of(state.cache)
+        self._sources = state.sources
+        self._recorder = ports.recorder
+        self._policies = policies
+        self._elsewhere = elsewhere
+        self._reservations = reservations
+        self._gathering: dict[str, str] = {}
+        """By queue: the key of the gang that gathers room."""
+        self._vain: dict[str, float] = {}
+        """By key of a gang that cannot start anywhere: when it is planned again."""
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Looks after all queues, beside the loop, unless that is still going on."""
+        if not self._queues.active and not self._gathering:
+            return
+        self._release()
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._gather(), name="podwright gathering of room")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _release(self) -> None:
+        """Gives back the room of gangs that do not wait any more, or whose queue no longer gathers room."""
+        now = self._sources.wall()
+        self._vain = {key: due for key, due in self._vain.items() if due > now}
+        for queue, key in [*self._gathering.items()]:
+            rules = self._queues.get(queue) if self._queues.active else None
+            held = self._cache.reservations.get(_PREFIX + key) is not None
+            if rules is None or not rules.gather_after or not held or not self._cache.groups.members(key).unplaced():
+                self._reservations.remove(_PREFIX + key)
+                del self._gathering[queue]
+
+    async def _gather(self) -> None:
+        for queue in self._queues.names() if self._queues.active else ():
+            rules = self._queues.get(queue)
+            if rules is not None and rules.gather_after and queue not in self._gathering:
+                found = self._due(rules)
+                if found is not None:
+                    await self._plan(queue, *found)
+            await asyncio.sleep(0)
+
+    def _due(self, rules: QueueRules) -> tuple[PodGroup, Sequence[PodInfo]] | None:
+        """The gang at the head of this queue, and its waiting members, if it has waited for long enough."""
+        waiting = self._queues.waiting_pods(rules.name)
+        head = min(waiting, key=lambda pod: (-pod.priority, pod.creation), default=None)
+        group = self._cache.groups.of(head) if head is not None and head.group else None
+        if group is None or group.key in self._vain:
+            return None
+        members = [pod for pod in self._cache.groups.members(group.key).unplaced() if not pod.gates]
+        needed = group.min_count - self._cache.groups.placed(group.key)
+        since = min((pod.creation for pod in members), default=inf)
+        if not 0 < needed <= len(members) or self._sources.wall() < since + rules.gather_after:
+            return None
+        if any(self._cache.nominator.node_of(pod.uid) for pod in members):
+            return None  # its victims are on their way out
+        return None if self._queues.bound_together(members, needed) else (group, members[:needed])
+
+    async def _plan(self, queue: str, group: PodGroup, members: Sequence[PodInfo]) -> None:
+        policy = self._policies.of(members[0])
+        if policy is None or policy.refusal:
+            return
+        now = self._sources.wall()
+        planner = Planner(framework=policy.framework, cache=self._cache, group=group, below=self._sources.below)
+        running = [pod for name in self._queues.names() for pod in self._queues.placed_pods(name)]
+        try:
+            found = await self._elsewhere.ask(lambda: earliest_start(planner, members, running, now))
+        except NoAnswerError as error:
+            log.info("cannot find where the pod group could start: %s", error, extra=fields(podGroup=group))
+            found = None
+        if found is None:
+            self._vain[group.key] = now + AGAIN_SECONDS
+        elif self._cache.groups.get(group.key) == group and self._cache.groups.members(group.key).unplaced():
+            self._hold(queue, group, members, found)
+
+    def _hold(self, queue: str, group: PodGroup, members: Sequence[PodInfo], start: EarliestStart) -> None:
+        now = self._sources.wall()
+        known = start.at < inf
+        slots = [Slot(start.nodes[pod.uid], _requests(pod)) for pod in members if pod.uid in start.nodes]
+        reservation = Reservation(
+            name=_PREFIX + group.key,
+            namespace=group.namespace,
+            until=start.at + KEPT_SECONDS if known else now + UNKNOWN_SECONDS,
+            slots=slots,
+            group=group.key,
+            at=start.at if known else 0.0,
+        )
+        self._reservations.set(reservation)
+        self._gathering[queue] = group.key
+        when = f"in {max(0, round(start.at - now))} s at the latest" if known else "when running pods end"
+        nodes = len({slot.node for slot in slots})
+        note = f"room for {len(slots)} pods is held on {nodes} nodes, where the pod group can start {when}"
+        regarding = Regarding.group(group, members[0].scheduler_name)
+        self._recorder.record(regarding, "Normal", "RoomHeld", "Scheduling", note)
+
+
+def _requests(pod: PodInfo) -> Mapping[str, str]:
+    return {resource: amount_text(resource, amount) for resource, amount in pod.requests.amounts.items() if amount}

@@ -1,0 +1,103 @@
+"""When and where a gang that finds no room could start first."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from podwright.core.gangs.decisions import GangPlacement
+from podwright.core.gangs.plan import Planner
+from podwright.core.gangs.start_times import earliest_start, end_of
+from podwright.core.state.transaction import CacheTransaction
+from support.queues.reclaims import GPU, NOW, QueuedCluster, queue
+
+
+class Cluster(QueuedCluster):
+    def __init__(self, nodes):
+        super().__init__(nodes, [queue("q")])
+
+    def until(self, name, node, gpus, seconds):
+        """A running pod that ends in so many seconds; None: it does not say."""
+        pod = self.runs(name, "q", node, gpus, since=100)
+        if seconds is None:
+            return pod
+        pod = replace(pod, run_limit=100.0 + seconds)
+        self.cache.set_pod(pod)
+        return pod
+
+    def planner(self, name, members, gpus):
+        self.gang(name, "q", members, gpus)
+        group = next(group for group in self.cache.groups.all() if group.name == name)
+        planner = Planner(framework=self.framework, cache=self.cache, group=group, below=lambda _n: 0)
+        return planner, self.cache.groups.members(group.key).unplaced()
+
+    def start(self, planner, members):
+        running = [pod for info in self.cache.nodes.values() for pod in info.pods.values()]
+        return earliest_start(planner, members, running, NOW)
+
+
+def test_the_gang_starts_where_the_pods_end_first():
+    cluster = Cluster([4, 4, 4])
+    for node, seconds in (("n0", 900), ("n1", 300), ("n2", 600)):
+        cluster.until(f"p-{node}", node, 4, seconds)
+    found = cluster.start(*cluster.planner("gang", 2, 4))
+    assert found.at == NOW + 600
+    assert set(found.nodes.values()) == {"n1", "n2"}
+
+
+def test_pods_that_do_not_say_when_they_end_go_last_the_oldest_first():
+    cluster = Cluster([4, 4])
+    cluster.until("unknown", "n0", 4, None)
+    cluster.until("known", "n1", 4, 5000)
+    assert cluster.start(*cluster.planner("one", 1, 4)).at == NOW + 5000
+    found = cluster.start(*cluster.planner("two", 2, 4))
+    assert found.at == inf
+    assert set(found.nodes.values()) == {"n0", "n1"}
+
+
+def test_a_gang_that_fits_now_starts_now():
+    cluster = Cluster([4])
+    assert cluster.start(*cluster.planner("gang", 2, 2)).at == NOW
+
+
+def test_a_gang_that_never_fits_has_no_start():
+    cluster = Cluster([4, 4])
+    cluster.until("p", "n0", 2, 60)
+    assert cluster.start(*cluster.planner("gang", 3, 4)) is None
+
+
+def test_a_pod_that_should_have_ended_may_end_now():
+    cluster = Cluster([4])
+    pod = replace(cluster.runs("late", "q", "n0", 4, since=1000), run_limit=10.0)
+    assert end_of(pod, NOW) == NOW
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_earlier_start_is_possible_and_the_cache_stays_as_it_was(seed):
+    chance = random.Random(seed)
+    cluster = Cluster([4] * 5)
+    for number in range(12):
+        node = f"n{chance.randrange(5)}"
+        used = sum(pod.requests.amounts.get(GPU, 0) for pod in cluster.cache.nodes[node].pods.values())
+        gpus = chance.randint(1, 2)
+        if used + gpus <= 4:
+            cluster.until(f"p{number}", node, gpus, chance.choice([60, 120, 300, 600]))
+    planner, members = cluster.planner("gang", chance.randint(2, 4), chance.randint(2, 4))
+    before = {name: [*info.pods] for name, info in cluster.cache.nodes.items()}
+    found = cluster.start(planner, members)
+    assert {name: [*info.pods] for name, info in cluster.cache.nodes.items()} == before
+    assert found is not None
+
+    def fits_at(time):
+        with CacheTransaction(cluster.cache) as transaction:
+            ended = [
+                pod for info in cluster.cache.nodes.values() for pod in info.pods.values() if end_of(pod, NOW) <= time
+            ]
+            transaction.remove(ended)
+            return isinstance(planner.plan(members), GangPlacement)
+
+    assert fits_at(found.at)
+    assert found.at == NOW or not fits_at(found.at - 1)

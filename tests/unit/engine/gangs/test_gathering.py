@@ -1,0 +1,173 @@
+"""Room that is gathered for the gang at the head of a queue."""
+
+from __future__ import annotations
+
+import pytest
+
+from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND
+from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
+from podwright.core.queues.tree import Quota
+from support.engine.kit import Rig, deciding, ours, settle
+
+GPU = "nvidia.com/gpu"
+START = "1970-01-01T00:16:40Z"
+"""The time of a new rig: 1,000 s."""
+
+
+class Queued:
+    def __init__(self, **rules):
+        self.rig = Rig()
+        self.engine = self.rig.engine
+        self.queues = queues_of(self.engine.cache)
+        self.queues.set(QueueRules("q", **{"gather_after": 300.0, "quotas": {GPU: Quota()}, **rules}))
+        for name in ("n0", "n1"):
+            self.rig.node(name, allocatable={GPU: "4"})
+        self.running = {}
+
+    def runs(self, name, node, gpus, limit=None):
+        spec = {} if limit is None else {"activeDeadlineSeconds": limit}
+        status = {"phase": "Running", "startTime": START}
+        raw = self.rig.pod(name, labels={QUEUE_LABEL: "q"}, requests={GPU: str(gpus)}, spec=spec, status=status)
+        self.rig.confirm(raw, node)
+
+    def ends(self, name):
+        self.engine.assigned.drop(f"default/{name}", None)
+
+    def gang(self, name, size, gpus):
+        self.engine.cache.groups.serve(PLUGINS_API)
+        metadata = {"name": name, "namespace": "default", "uid": name}
+        self.engine.objects(PLUGINS_KIND).put({"metadata": metadata, "spec": {"minMember": size}})
+        for index in range(size):
+            labels = {QUEUE_LABEL: "q", GROUP_LABEL: name}
+            raw = ours(f"{name}{index}", labels=labels, requests={GPU: str(gpus)})
+            raw["metadata"]["creationTimestamp"] = START
+            self.engine.pending.put(raw)
+
+    def pod(self, name, gpus, limit=None):
+        spec = {} if limit is None else {"activeDeadlineSeconds": limit}
+        self.rig.pod(name, requests={GPU: str(gpus)}, spec=spec)
+
+    async def later(self, seconds):
+        self.rig.now += seconds
+        self.engine.reservations.expire()
+        self.engine._gathering.begin()
+        await settle()
+        self.engine.wake()
+        await settle()
+
+    @property
+    def held(self):
+        return sorted(
+            slot.nominated_node_name
+            for name in self.engine.cache.nominator.nodes()
+            for slot in self.engine.cache.nominator.on(name)
+        )
+
+    @property
+    def placed(self):
+        return {pod.name for info in self.engine.cache.nodes.values() for pod in info.pods.values()}
+
+
+async def test_a_gang_that_waits_for_long_gets_the_room_that_becomes_free():
+    it = Queued()
+    it.runs("a", "n0", 4, limit=2000)
+    it.runs("b", "n1", 4, limit=1000)
+    it.gang("g", 2, 2)
+    async with deciding(it.rig):
+        await it.later(200)
+        assert it.held == []
+        await it.later(200)
+        assert it.held == ["n1", "n1"]
+        assert (
+            "g",
+            "RoomHeld",
+            "room for 2 pods is held on 1 nodes, where the pod group can start in 600 s at the latest",
+        ) in it.rig.recorder.events
+        it.pod("small", 2)
+        it.ends("b")
+        await it.later(60)
+        assert {"g0", "g1"} <= it.placed
+        assert "small" not in it.placed
+        await it.later(10)
+        assert len(it.engine.cache.reservations) == 0
+
+
+async def test_pods_that_end_before_are_placed_there():
+    it = Queued()
+    it.runs("a", "n0", 4)
+    it.runs("b", "n1", 3, limit=1000)
+    it.gang("g", 1, 4)
+    async with deciding(it.rig):
+        await it.later(400)
+        assert it.held == ["n1"]
+        it.pod("long", 1, limit=700)
+        it.pod("endless", 1)
+        await it.later(0)
+        assert not {"long", "endless"} & it.placed
+        it.pod("short", 1, limit=500)
+        await it.later(0)
+        assert "short" in it.placed
+
+
+async def test_a_queue_without_it_gathers_no_room():
+    it = Queued(gather_after=0.0)
+    it.runs("a", "n0", 4, limit=1000)
+    it.runs("b", "n1", 4, limit=1000)
+    it.gang("g", 2, 2)
+    async with deciding(it.rig):
+        await it.later(4000)
+        assert it.held == []
+
+
+async def test_a_gang_that_a_limit_forbids_gathers_no_room():
+    it = Queued(quotas={GPU: Quota(limit=9)})
+    it.runs("a", "n0", 4, limit=1000)
+    it.runs("b", "n1", 4, limit=1000)
+    it.gang("g", 2, 2)
+    async with deciding(it.rig):
+        await it.later(400)
+        assert it.held == []
+
+
+async def test_a_gang_that_can_never_start_holds_nothing():
+    it = Queued()
+    it.gang("g", 3, 4)
+    async with deciding(it.rig):
+        await it.later(400)
+        assert it.held == []
+
+
+@pytest.mark.parametrize("change", ["gang deleted", "queue changed", "queue deleted", "time over"])
+async def test_the_room_is_given_back(change):
+    it = Queued()
+    it.runs("a", "n0", 4, limit=2000)
+    it.runs("b", "n1", 4, limit=1000)
+    it.gang("g", 1, 4)
+    async with deciding(it.rig):
+        await it.later(400)
+        assert it.held == ["n1"]
+        match change:
+            case "gang deleted":
+                it.engine.pending.drop("default/g0", None)
+            case "queue changed":
+                it.queues.set(QueueRules("q", quotas={GPU: Quota()}))
+            case "queue deleted":
+                it.queues.remove("q")
+            case "time over":
+                it.queues.set(QueueRules("q", quotas={GPU: Quota(limit=1)}, gather_after=300.0))
+                it.rig.now += 5000
+        await it.later(1)
+        assert it.held == []
+        assert len(it.engine.cache.reservations) == 0
+
+
+async def test_only_the_gang_at_the_head_of_the_queue_gathers_room():
+    it = Queued()
+    it.runs("a", "n0", 4, limit=1000)
+    it.runs("b", "n1", 4, limit=1000)
+    it.gang("g", 1, 4)
+    it.gang("h", 1, 4)
+    async with deciding(it.rig):
+        await it.later(400)
+        await it.later(5)
+        assert len(it.held) == 1
