@@ -250,7 +250,7 @@ class Engine:
             planning=self.planning,
             slices=slices,
         )
-        self._gathering = Gathering(
+        self.gathering = Gathering(
             state, ports, policies=self.policies, elsewhere=self.elsewhere, reservations=self.reservations
         )
         self.shadow = Shadow(
@@ -379,7 +379,7 @@ class Engine:
                 self.reservations.expire()
                 self._queue_changes.sample_usage()
                 if self._started and not self._shadow_only:
-                    self._gathering.begin()
+                    self.gathering.begin()
                 self.history.sample()
                 self.binding_executor.checks.check()
                 if self._started:  # groups look incomplete before the caches are
@@ -407,7 +407,7 @@ class Engine:
 
         Returns whether all of them have ended within that time.
         """
-        await self._gathering.stop()
+        await self.gathering.stop()
         await self.planning.stop()
         await self._shadow_time.stop()
         await self._extended.stop()

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from podwright.cli.flags.scheduler import SchedulerCommand
-from podwright.cli.imports import import_aiohttp, uncollected
+from podwright.cli.imports import uncollected
 from podwright.core.framework.registry import RegistryError
 from podwright.kube.log_format import configure_logging
 from podwright.kube.options.options import Options
@@ -25,7 +25,6 @@ def start(values: dict[str, Any], *, as_kube_scheduler: bool) -> None:
     except OptionsError as error:
         raise click.UsageError(str(error)) from error
     with uncollected():
-        import_aiohttp()
         from podwright.cli.processes import scheduler  # noqa: PLC0415 -- not for --help
         from podwright.kube.client.errors import AccessError, ConfigError  # noqa: PLC0415 -- likewise
         from podwright.kube.repeated_lines import count_repeated_lines  # noqa: PLC0415 -- likewise

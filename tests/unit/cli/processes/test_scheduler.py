@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import os
 import subprocess
 import sys
 from subprocess import PIPE
@@ -14,7 +13,6 @@ from podwright.kube.options.options import Options
 from podwright.kube.runtime import Runtime
 from podwright.sandbox import Sandbox
 from podwright.testing import node, pod
-from support.serve.certificates import Authority
 
 LATER = {
     *("cel_expr_python", "cryptography", "google.protobuf", "jsonschema", "kopf", "kubernetes", "re2", "rich"),
@@ -101,26 +99,6 @@ async def test_kopf_is_imported_after_the_first_decisions(intake, tmp_path, monk
         kubeconfig = sandbox.write_kubeconfig(tmp_path / "kubeconfig")
         await scheduler.run(Options(kubeconfig=str(kubeconfig), pod_intake=intake))
     assert decided == [True]
-
-
-def test_a_start_loads_no_certificates_that_only_later_connections_need(tmp_path):
-    """Those of aiohttp's own contexts. Connections of plugins and to sources of signals have them."""
-    (tmp_path / "authorities.pem").write_text(Authority().certificate)
-    program = (
-        "import ssl; from click.testing import CliRunner; from podwright.cli.main import main\n"
-        "assert CliRunner().invoke(main, ['run', '--write-config-to=config.yaml']).exit_code == 0\n"
-        "from aiohttp import connector; import podwright.kube.runtime\n"
-        "contexts = connector._SSL_CONTEXT_VERIFIED, connector._SSL_CONTEXT_UNVERIFIED\n"
-        "before = [each.cert_store_stats()['x509_ca'] for each in contexts]\n"
-        "for each in contexts: each.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname='x')\n"
-        "print(before, [each.cert_store_stats()['x509_ca'] for each in contexts], *map(type, contexts))\n"
-        "print(ssl.create_default_context().cert_store_stats()['x509_ca'])"
-    )
-    env = {**os.environ, "SSL_CERT_FILE": "authorities.pem", "SSL_CERT_DIR": ""}
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[0, 0] [1, 1] <class 'ssl.SSLContext'> <class 'ssl.SSLContext'>\n1\n"
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ class Queued:
     async def later(self, seconds):
         self.rig.now += seconds
         self.engine.reservations.expire()
-        self.engine._gathering.begin()
+        self.engine.gathering.begin()
         await settle()
         self.engine.wake()
         await settle()
