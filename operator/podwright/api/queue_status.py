@@ -115,36 +115,42 @@ class QueueStatus:
     )
 
 
-def status_of(
-    queues: Queues,
-    name: str,
-    *,
-    generation: int,
-    problem: str,
-    spec: object,
-    previous: Mapping[str, Any],
-    now: str,
-) -> dict[str, Any]:
-    """The status of a queue. If it equals `previous`, nothing has to be written.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueReport:
+    """What the status of a queue is made of.
 
-    `problem`: what is wrong with its newest generation, whose spec is `spec`, by itself; empty for nothing. `now`: an
-    RFC 3339 time. Shares are as they were last computed.
+    `counts`: whether this object is the queue of its name. `problem`: what is wrong with its newest generation, whose
+    spec is `spec`; empty for nothing. `orphan`: whether it is that there is no such parent. `previous`: the status that
+    it has. `now`: an RFC 3339 time. Shares are as they were last computed.
     """
-    if not problem and (found := queues.problems.get(name)) is not None:
-        problem = str(found)
-    before, in_tree = conditions_by_type(previous), queues.get(name) is not None
+
+    queues: Queues
+    name: str
+    generation: int
+    spec: object
+    previous: Mapping[str, Any]
+    now: str
+    counts: bool = True
+    problem: str = ""
+    orphan: bool = False
+
+
+def status_of(report: QueueReport) -> dict[str, Any]:
+    """The status of a SchedulingQueue. If it equals the previous one, nothing has to be written."""
+    queues, problem, generation = report.queues, report.problem, report.generation
+    before, in_tree = conditions_by_type(report.previous), report.counts and queues.get(report.name) is not None
     accepted = UntimedCondition(
         ACCEPTED, not problem, "Invalid" if problem else "Accepted", problem or "The queue is valid."
     )
-    conditions = [accepted, _active(queues, name, valid=not problem)]
+    conditions = [accepted, _active(report, in_tree=in_tree)]
     status = {
-        **encode(_amounts_of(queues, name) if in_tree else QueueStatus()),
+        **encode(_amounts_of(queues, report.name) if in_tree else QueueStatus()),
         "observedGeneration": generation,
-        "conditions": [timed(each, before.get(each.type), generation, now) for each in conditions],
+        "conditions": [timed(each, before.get(each.type), generation, report.now) for each in conditions],
     }
-    if usage := _usage(queues.records.get(name), previous):
+    if report.counts and (usage := _usage(queues.records.get(report.name), report.previous)):
         status["usage"] = usage
-    kept = previous.get("lastAccepted") if problem else {"generation": generation, "spec": spec}
+    kept = report.previous.get("lastAccepted") if problem else {"generation": generation, "spec": report.spec}
     if isinstance(kept, Mapping):
         status["lastAccepted"] = kept
     return {key: value for key, value in status.items() if value or key == "observedGeneration"}
@@ -182,15 +188,15 @@ def usage_of(status: Any) -> Record | None:
     return Record(at, average, hours) if valid and at is not None else None
 
 
-def _active(queues: Queues, name: str, *, valid: bool) -> UntimedCondition:
-    shut = queues.shut_by(name)
-    if queues.get(name) is None:
+def _active(report: QueueReport, *, in_tree: bool) -> UntimedCondition:
+    shut = report.queues.shut_by(report.name)
+    if not in_tree:
         return UntimedCondition(
             ACTIVE, False, "NotAccepted", "No generation of this queue was accepted: its pods wait."
         )
     if shut:
         return UntimedCondition(ACTIVE, False, "NotOpen", f"Pods of the queue wait: {shut}.")
-    if not valid:
+    if report.problem:
         return UntimedCondition(ACTIVE, True, "LastGoodGeneration", "The last valid generation is in force.")
     return UntimedCondition(ACTIVE, True, "InForce", "Pods of the queue are scheduled.")
 

@@ -7,7 +7,7 @@ does not exist, is checked in podwright/core/queues/queues.py: read that next.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -251,7 +251,7 @@ def take_queue(queues: Queues, raw: Mapping[str, Any], *, known: bool = False) -
     """Takes a SchedulingQueue object into the core. One that is invalid by itself stays as it last was: as it was taken
     before, or, if it was not `known`, as its status says. Raises InvalidObjectError, or what else is wrong with it.
     """
-    if not known and (last := _last_accepted(raw)) is not None:
+    if not known and (last := last_accepted(raw)) is not None:
         queues.remember(last)
     try:
         queues.set(parse_queue(raw))
@@ -260,11 +260,13 @@ def take_queue(queues: Queues, raw: Mapping[str, Any], *, known: bool = False) -
         raise
 
 
-def _last_accepted(raw: Mapping[str, Any]) -> QueueRules | None:
+def last_accepted(
+    raw: Mapping[str, Any], parse: Callable[[Mapping[str, Any]], QueueRules] = parse_queue
+) -> QueueRules | None:
     """The queue as its status says that it last was valid. None without that, and if it cannot be read: anybody may
     have written it.
     """
     try:
-        return parse_queue({**raw, "spec": raw["status"]["lastAccepted"]["spec"]})
+        return parse({**raw, "spec": raw["status"]["lastAccepted"]["spec"]})
     except Exception:  # noqa: BLE001 -- see above
         return None

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final
 
@@ -229,6 +229,8 @@ class Engine:
         )
         self.reservations = ReservationChanges(state, sources.wall)
         self._queue_changes = QueueChanges(state, self.policies, wall=sources.wall)
+        self.told_of_policies: list[Callable[[], None]] = []
+        """Called when policies have changed, before pods are retried."""
         self.group_changes = GroupChanges(state, ports, foreign_pods=self.foreign_pods)
         self._gangs = Gangs(
             state,
@@ -294,6 +296,8 @@ class Engine:
         pods of these may be concerned; None: all pods.
         """
         self._extended.release_all()
+        for listener in self.told_of_policies:
+            listener()
         self._queue_changes.policies_changed()
         if self._started:  # objects of the first lists are no events
             self.shadow.policies_changed()

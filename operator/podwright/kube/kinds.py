@@ -88,6 +88,8 @@ LOCAL_POLICY: Final = Resource(
     "LocalSchedulerPolicy", "podwright.dev", "v1alpha1", "localschedulerpolicies", namespaced=True
 )
 QUEUE: Final = Resource("SchedulingQueue", "podwright.dev", "v1alpha1", "schedulingqueues", namespaced=False)
+KAI_QUEUE: Final = Resource("Queue", "scheduling.run.ai", "v2", "queues", namespaced=False)
+VOLCANO_QUEUE: Final = Resource("Queue", "scheduling.volcano.sh", "v1beta1", "queues", namespaced=False)
 RESERVATION: Final = Resource("Reservation", "podwright.dev", "v1alpha1", "reservations", namespaced=False)
 CRD: Final = Resource(
     "CustomResourceDefinition", "apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False
@@ -114,4 +116,4 @@ BY_KIND: Final = {
     **WATCHED,
     **{resource.kind: resource for resource in (EVENT, POLICY, LOCAL_POLICY, QUEUE, RESERVATION, CRD)},
 }
-"""All but pod groups, of which there are several."""
+"""All but pod groups and other queues, of which there are several."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from resource import RUSAGE_THREAD, getrusage
@@ -21,7 +21,6 @@ from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MI
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
 from podwright.core.objects.pod import PodInfo
-from podwright.core.queues.queues import queues_of
 from podwright.engine.engine import Engine
 from podwright.engine.engine_options import EngineOptions
 from podwright.engine.metrics.metrics import EVENTS_DROPPED, Metrics
@@ -46,8 +45,8 @@ from podwright.kube.pod_groups.phases import PodGroupPhases
 from podwright.kube.policies.config_maps import ConfigMapReader
 from podwright.kube.policies.controller import PolicyController
 from podwright.kube.policies.kinds import PolicyKind
-from podwright.kube.queues.door import QueueDoor
-from podwright.kube.queues.statuses import QueueStatuses
+from podwright.kube.queues.door import queue_doors
+from podwright.kube.queues.statuses import QueueStatuses, counts_of
 from podwright.kube.reservations.door import ReservationDoor, ReservationStatuses
 from podwright.kube.watch.newly_served import NewlyServedNames
 from podwright.kube.watch.pending_audit import PendingAudit
@@ -99,7 +98,7 @@ class Parts:
     newly_served: NewlyServedNames
     unseen_names: UnseenNames
     served_kinds: ServedKinds
-    queue_statuses: QueueStatuses
+    queue_statuses: Sequence[QueueStatuses]
     reservation_statuses: ReservationStatuses
     group_phases: PodGroupPhases
     pending_audit: PendingAudit
@@ -140,12 +139,13 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
     )
     policies, local_policies = _policy_controllers(base, engine, newly_served, policy_events)
     status_options = {"recorder": writers.events, "scheduler_name": base.options.scheduler_name, "clock": wall}
-    queue_statuses = QueueStatuses(http, queues_of(engine.cache), **status_options)
-    metrics.compute(QUEUES, queue_statuses.counts)
+    doors_of_queues = queue_doors(http, engine, **status_options)
+    queue_statuses = [door.statuses for door in doors_of_queues]
+    metrics.compute(QUEUES, partial(counts_of, queue_statuses))
     reservation_statuses = ReservationStatuses(http, engine, **status_options)
     doors: list[Door] = [
         *pod_group_doors(engine, writers.group_status, features),
-        QueueDoor(engine, queue_statuses),
+        *doors_of_queues,
         ReservationDoor(engine, reservation_statuses),
     ]
     served_kinds = ServedKinds(http, doors, start=lambda name, reflector: base.tasks.start(name, reflector.run))

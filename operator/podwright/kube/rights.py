@@ -25,6 +25,7 @@ from podwright.kube.client.wire import BeforeWrite
 from podwright.kube.kinds import (
     CRD,
     EVENT,
+    KAI_QUEUE,
     LOCAL_POLICY,
     NODE_METRICS,
     PLUGINS_POD_GROUPS,
@@ -35,6 +36,7 @@ from podwright.kube.kinds import (
     REQUIRED,
     RESERVATION,
     STORED,
+    VOLCANO_QUEUE,
     WATCHED,
     Resource,
 )
@@ -105,10 +107,11 @@ def _reads(resources: Iterable[Resource], without: str, *, announced: bool = Fal
 CLAIM: Final = WATCHED["ResourceClaim"]
 _UPDATED: Final = tuple(WATCHED[kind.kind] for kind in STORED_KINDS if kind.updated)
 _GROUPS: Final = (POD_GROUPS[0], PLUGINS_POD_GROUPS[0])
+_QUEUES: Final = (QUEUE, KAI_QUEUE, VOLCANO_QUEUE)
 _OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
     POLICY: (POLICY,),
     LOCAL_POLICY: (LOCAL_POLICY,),
-    QUEUE: (QUEUE,),
+    **{kind: (kind,) for kind in _QUEUES},
     RESERVATION: (RESERVATION,),
     _GROUPS[0]: POD_GROUPS,
     _GROUPS[1]: PLUGINS_POD_GROUPS,
@@ -125,7 +128,7 @@ SCHEDULING: Final = (
     *_reads([POLICY], "the built-in policies decide about all pods", announced=True),
     *_reads([LOCAL_POLICY], "policies of namespaces have no effect", announced=True),
     *_reads(_GROUPS, "the pods of groups are scheduled one by one"),
-    *_reads([QUEUE], "pods have no queues"),
+    *_reads(_QUEUES, "pods have no queues"),
     *_reads([RESERVATION], "no room is held for reservations"),
     *_reads([CRD], "a kind that is installed later is noticed up to half a minute later"),
     Right(POD, "create", "no pod is bound", "binding"),
@@ -147,7 +150,7 @@ SCHEDULING: Final = (
     Right(POLICY, "patch", "policies show no status", "status"),
     Right(LOCAL_POLICY, "patch", "policies of namespaces show no status", "status"),
     *(Right(kind, "patch", "pod groups show no status", "status") for kind in _GROUPS),
-    Right(QUEUE, "patch", "queues show no status", "status"),
+    *(Right(kind, "patch", "queues show no status", "status") for kind in _QUEUES),
     Right(RESERVATION, "patch", "reservations show no status", "status"),
 )
 """The rights of every instance."""
@@ -155,7 +158,7 @@ SHADOWING: Final = (
     *(
         each
         for each in SCHEDULING
-        if each.verb in access.READ and each.resource not in (LOCAL_POLICY, QUEUE, RESERVATION, *_GROUPS)
+        if each.verb in access.READ and each.resource not in (LOCAL_POLICY, *_QUEUES, RESERVATION, *_GROUPS)
     ),
     next(each for each in SCHEDULING if each.resource is POLICY and each.verb == "patch"),
 )

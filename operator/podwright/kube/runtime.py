@@ -415,7 +415,10 @@ class Runtime:
             ("pod group statuses", parts.group_status.run),
             ("pod group phases", lambda: parts.group_phases.run(self._pending_complete)),
             ("local policy statuses", parts.local_policies.run_status_writes),
-            ("queue statuses", parts.queue_statuses.run),
+            *(
+                (f"statuses of {each.resource.plural} of {each.resource.group}", each.run)
+                for each in parts.queue_statuses
+            ),
             ("reservation statuses", parts.reservation_statuses.run),
         )
 

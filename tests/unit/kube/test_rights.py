@@ -121,6 +121,7 @@ class Reviewer:
         if method == "GET":
             group = path.split("/")[2]
             names = {"podwright.dev": [kind.plural for kind in BY_KIND.values() if kind.group == "podwright.dev"]}
+            names |= dict.fromkeys(("scheduling.run.ai", "scheduling.volcano.sh"), ("queues",))
             served = [{"name": name} for name in names.get(group, ("podgroups",))]
             return {"resources": [] if group in self.unserved else served}
         asked = body["spec"]["resourceAttributes"]

@@ -41,7 +41,9 @@ KUBERNETES_DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 
 POLICY_ANNOTATION: Final = "podwright.dev/policy"
 """With it, a pod names the policy that should decide about it."""
-_MAX_POLICY_NAME: Final = 253
+QUEUE_ANNOTATION: Final = "scheduling.volcano.sh/queue-name"
+"""With it, a pod names its queue to Volcano. Source: `QueueNameAnnotationKey` in volcano.sh/apis v1.16, scheduling/v1beta1."""
+_MAX_NAME: Final = 253
 
 
 class LabelSet(FrozenDict[str, str]):
@@ -155,6 +157,8 @@ class PodInfo:
     """The name of the policy in its annotation podwright.dev/policy, cut if it is too long for a name; empty if it
     names none.
     """
+    queue: str
+    """The queue in its annotation scheduling.volcano.sh/queue-name, in the same way."""
     raw: Mapping[str, Any] | None
     """The object as the API server sent it; None unless the pod is pending."""
 
@@ -277,6 +281,7 @@ def _parse(
     status = as_mapping(raw.get("status"), "status")
     parsed = _spec_of(spec, namespace)
     labels = _label_set(as_labels(own, "metadata.labels")) if (own := metadata.get("labels")) else _UNLABELLED
+    annotations = metadata.get("annotations")
     made = PodInfo(
         namespace=namespace,
         name=name,
@@ -312,17 +317,18 @@ def _parse(
         required_features=parsed.required_features,
         priority_class=parsed.priority_class,
         run_limit=parsed.run_limit,
-        policy=_named_policy(annotations) if (annotations := metadata.get("annotations")) else "",
+        policy=_named(annotations, POLICY_ANNOTATION) if annotations else "",
+        queue=_named(annotations, QUEUE_ANNOTATION) if annotations else "",
         raw=raw if keep_raw else None,
     )
     return _frozen(made)
 
 
-def _named_policy(annotations: object) -> str:
-    named = annotations.get(POLICY_ANNOTATION) if isinstance(annotations, Mapping) else None
+def _named(annotations: object, key: str) -> str:
+    named = annotations.get(key) if isinstance(annotations, Mapping) else None
     if not isinstance(named, str):
         return ""
-    return named if len(named) <= _MAX_POLICY_NAME else f"{named[:_MAX_POLICY_NAME]}…"
+    return named if len(named) <= _MAX_NAME else f"{named[:_MAX_NAME]}…"
 
 
 def _label_set(labels: dict[str, str]) -> LabelSet:

@@ -1,20 +1,20 @@
 """Membership: the queue to which a pod belongs.
 
-A pod names a queue by its label, else its policy does, else the label of its namespace. It belongs to that queue if its
-namespace may use it, and otherwise to none: it may not start, and what it holds counts for no queue. Of a pod with a
-node, the labels with which it got the node count, so that nobody escapes a quota, or fills that of others, by a new
-label.
+A pod names a queue by its label, else by those of other APIs that are in use, else its policy does, else the label of
+its namespace. It belongs to that queue if its namespace may use it, and otherwise to none: it may not start, and what
+it holds counts for no queue. Of a pod with a node, the labels with which it got the node count, so that nobody escapes
+a quota, or fills that of others, by a new label.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final, Literal
 
 from podwright.core.objects.compaction import compact_regularly
-from podwright.core.objects.pod import LabelSet, PodInfo
+from podwright.core.objects.pod import QUEUE_ANNOTATION, LabelSet, PodInfo
 from podwright.core.objects.selectors import EVERYTHING, LabelSelector
 from podwright.core.state.cache import Cache
 
@@ -24,7 +24,7 @@ OUTSIDE: Final = "/"
 """Ends the name of the set of pods that name a queue that their namespace may not use. No queue's name has it."""
 
 _NO_LABELS: Final[Mapping[str, str]] = {}
-Source = Literal["", "label", "policy", "namespace"]
+Source = Literal["", "label", "annotation", "policy", "namespace"]
 
 
 class Membership:
@@ -33,23 +33,29 @@ class Membership:
     def __init__(self, cache: Cache) -> None:
         self.choice_by_policy: Callable[[PodInfo], str] | None = None
         """The queue that a pod's policy chooses, or ""."""
+        self.keys: Sequence[str] = (LABEL,)
+        """The labels by which pods name their queues, and QUEUE_ANNOTATION if it does. The first that a pod has counts."""
         self._cache = cache
         self._of_namespace: dict[str, Mapping[str, str]] = {}
         """The labels of namespaces that have any."""
         self._selectors: dict[str, LabelSelector] = {}
         """By queue that not all namespaces may use: those that may."""
-        self._labels: dict[str, LabelSet] = {}
-        """By uid of pods with a node whose labels have changed there: those with which they got it."""
+        self._labels: dict[str, tuple[LabelSet, str]] = {}
+        """By uid of pods with a node whose labels, or QUEUE_ANNOTATION, have changed there: those with which they got it."""
         self._left: PodInfo | None = None
         """The pod that left its node last. If it comes back at once, it has changed."""
         compact_regularly(self)
 
     def named_by(self, pod: PodInfo) -> tuple[str, Source]:
         """The queue that the pod, its policy or its namespace names, which may not exist, and which of them does."""
-        if self._labels and pod.node_name and (labels := self._labels.get(pod.uid)) is not None:
-            pod = replace(pod, labels=labels)
-        if name := pod.labels.get(LABEL):
-            return name, "label"
+        if self._labels and pod.node_name and (kept := self._labels.get(pod.uid)) is not None:
+            pod = replace(pod, labels=kept[0], queue=kept[1])
+        for key in self.keys:
+            if key == QUEUE_ANNOTATION:
+                if name := pod.queue.rstrip(OUTSIDE):
+                    return name, "annotation"
+            elif name := pod.labels.get(key, ""):
+                return name, "label"
         if self.choice_by_policy is not None and (name := self.choice_by_policy(pod)):
             return name, "policy"
         name = self._of_namespace.get(pod.namespace, _NO_LABELS).get(LABEL, "")
@@ -95,8 +101,10 @@ class Membership:
     def arrives(self, pod: PodInfo) -> None:
         """The pod has a node."""
         left = self._left
-        if left is not None and left.uid == pod.uid and left.labels is not pod.labels:
-            self._labels.setdefault(pod.uid, left.labels)
+        if left is None or left.uid != pod.uid:
+            return
+        if left.labels is not pod.labels or left.queue != pod.queue:
+            self._labels.setdefault(pod.uid, (left.labels, left.queue))
 
     def leaves(self, pod: PodInfo) -> None:
         """The pod has no node any more, or changes there."""

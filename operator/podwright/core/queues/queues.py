@@ -237,6 +237,12 @@ class Queues:
     def choice_by_policy(self, choice: Callable[[PodInfo], str] | None) -> None:
         self._membership.choice_by_policy = choice
 
+    def name_by(self, keys: Sequence[str]) -> None:
+        """From now on, pods name their queues by these labels and annotations, too: see `Membership.keys`."""
+        if [LABEL, *keys] != [*self._membership.keys]:
+            self._membership.keys = (LABEL, *keys)
+            self.regroup()
+
     def queue_of(self, pod: PodInfo) -> str:
         """The name of the pod's queue, which may not exist; empty if it has none, or may not use the one that it names."""
         found = self._set_of(pod)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from math import lcm
 from typing import Final, NamedTuple
 
 UNBOUNDED: Final = -1
@@ -23,13 +24,13 @@ UNBOUNDED: Final = -1
 
 class Claim(NamedTuple):
     """What one child wants of one resource, in whole units. `guarantee` may be UNBOUNDED. A `weight` of 0 or less
-    claims nothing beyond the guarantee.
+    claims nothing beyond the guarantee; a finite float counts as exactly the fraction that it is.
     """
 
     name: str
     priority: int
     guarantee: int
-    weight: int
+    weight: float
     request: int
 
 
@@ -54,7 +55,7 @@ def share_out(room: int, claims: Sequence[Claim], rounding: dict[int, int] | Non
         wanting = [i for i in peers if claims[i].weight > 0 and claims[i].request > shares[i]]
         more = [claims[i].request - shares[i] for i in wanting]
         if sum(more) > left:
-            weights, rounded = [claims[i].weight for i in wanting], dict[int, int]()
+            weights, rounded = _whole([claims[i].weight for i in wanting]), dict[int, int]()
             more = _fill(left, [claims[i].name for i in wanting], weights, more, rounded)
             if rounding is not None:
                 rounding.update((wanting[i], direction) for i, direction in rounded.items())
@@ -64,6 +65,13 @@ def share_out(room: int, claims: Sequence[Claim], rounding: dict[int, int] | Non
         if not left:
             break
     return shares
+
+
+def _whole(weights: Sequence[float]) -> list[int]:
+    """Whole numbers in the proportion of these weights."""
+    ratios = [weight.as_integer_ratio() for weight in weights]
+    scale = lcm(*(below for _, below in ratios))
+    return [above * (scale // below) for above, below in ratios]
 
 
 def _fill(

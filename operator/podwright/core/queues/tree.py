@@ -36,8 +36,11 @@ class Quota:
     limit: int = field(
         default=UNBOUNDED, metadata=describe("The most that the queue may have. -1: no limit.", minimum=-1)
     )
-    weight: int = field(
-        default=1, metadata=describe("Its part of what the guarantees leave. 0 or -1: nothing of it.", minimum=-1)
+    weight: float = field(
+        default=1,
+        metadata=describe(
+            "Its part of what the guarantees leave. 0 or -1: nothing of it.", minimum=-1, maximum=MAX_INT64
+        ),
     )
 
 

@@ -42,7 +42,8 @@ Raw = Mapping[str, Any]
 class SeenObject:
     """An object as the API server has it. `problem`: what is wrong with this generation by itself.
 
-    `reported`: the problem that an event was about. The status is not written before `not_before`.
+    `reported`: the problem that an event was about. The status is not written before `not_before`. `written`: the status
+    that we wrote last, and what the API server made of it.
     """
 
     uid: str
@@ -53,12 +54,13 @@ class SeenObject:
     reported: str = ""
     failures: int = 0
     not_before: float = 0.0
+    written: tuple[object, object] = (None, None)
 
 
 class ObjectStatuses(ABC):
     """See the module. `clock` gives seconds since the epoch. `scheduler_name`: who reports events."""
 
-    resource: ClassVar[Resource]
+    resource: Resource
     about: ClassVar[str]
     """What an object is called in log lines."""
     refused: ClassVar[str]
@@ -81,6 +83,7 @@ class ObjectStatuses(ABC):
         before = self._known.get(name)
         if before is not None and before.uid == uid:
             known.reported, known.failures, known.not_before = before.reported, before.failures, before.not_before
+            known.written = before.written
         self._known[name] = known
 
     def forget(self, name: str) -> None:
@@ -88,8 +91,13 @@ class ObjectStatuses(ABC):
         self._known.pop(name, None)
 
     @abstractmethod
-    def status_of(self, name: str, seen: SeenObject, now: str) -> dict[str, Any]:
-        """The status of an object. Its first condition is Accepted. `now`: an RFC 3339 time."""
+    def status_of(self, name: str, seen: SeenObject, now: str) -> Raw:
+        """The status of an object. `now`: an RFC 3339 time."""
+
+    def problem_of(self, _name: str, _seen: SeenObject, status: Raw) -> str:
+        """What is wrong with an object that has this status; empty for nothing. Its first condition is Accepted."""
+        accepted = status["conditions"][0]
+        return "" if accepted["status"] == "True" else str(accepted["message"])
 
     def prepare(self) -> None:
         """Called before all statuses are computed."""
@@ -117,24 +125,25 @@ class ObjectStatuses(ABC):
             return
         try:
             status = self.status_of(name, known, rfc3339(self._clock()))
+            problem = self.problem_of(name, known, status)
         except Exception:
             if not known.failures:
                 log.exception("cannot tell the status of %s %s", self.about, name)
             known.failures += 1
             return
-        accepted = status["conditions"][0]
-        problem = "" if accepted["status"] == "True" else accepted["message"]
         if problem and problem != known.reported:
             kind, version = self.resource.kind, f"{self.resource.group}/{self.resource.version}"
             regarding = Regarding("", name, known.uid, "", self._scheduler_name, kind, version)
             self._recorder.record(regarding, "Warning", self.refused, "Scheduling", problem)
         known.reported = problem
-        if status != known.status and asyncio.get_running_loop().time() >= known.not_before:
+        # The schema of another API may have dropped a part of what we wrote.
+        dropped = (status, known.status) == known.written
+        if status != known.status and not dropped and asyncio.get_running_loop().time() >= known.not_before:
             due[name] = status
 
     def _says_news(self, name: str, status: Raw) -> bool:
         known = self._known.get(name)
-        return known is not None and status["conditions"] != known.status.get("conditions")
+        return known is not None and status.get("conditions") != known.status.get("conditions")
 
     async def _write(self, name: str, status: Raw) -> None:
         known = self._known.get(name)
@@ -145,7 +154,7 @@ class ObjectStatuses(ABC):
             {"op": "add", "path": "/status", "value": status},
         ]
         try:
-            await self._http.call("PATCH", self.resource.path(name, subresource="status"), patch, JSON_PATCH)
+            answer = await self._http.call("PATCH", self.resource.path(name, subresource="status"), patch, JSON_PATCH)
         except ClusterError as error:
             known.failures += 1
             known.not_before = asyncio.get_running_loop().time() + RETRY.pause(known.failures, error)
@@ -153,3 +162,5 @@ class ObjectStatuses(ABC):
                 log.warning("cannot write the status of %s %s: %s", self.about, name, error)
         else:
             known.failures, known.status = 0, status
+            newest = self._known.get(name, known)  # the watch may have been faster
+            newest.written = status, answer.get("status") if isinstance(answer, Mapping) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.api.queue_status import status_of, usage_of
+from podwright.api.queue_status import QueueReport, status_of, usage_of
 from podwright.core.queues.usage import Record
 from support.queues.reclaims import GPU, NOW, QueuedCluster, queue
 
@@ -79,17 +79,24 @@ def test_without_a_half_life_the_past_does_not_count(cluster):
 
 def test_the_status_carries_usage_over_a_restart(cluster):
     use(cluster, "a", 1)
-    options = {"generation": 1, "problem": "", "spec": {}, "now": "2026-01-01T12:00:00Z"}
-    status = status_of(cluster.queues, "a", previous={}, **options)
+
+    def written(previous):
+        return status_of(
+            QueueReport(
+                queues=cluster.queues, name="a", generation=1, spec={}, previous=previous, now="2026-01-01T12:00:00Z"
+            )
+        )
+
+    status = written({})
     assert status["usage"]["hours"][GPU] == "4"
     assert status["usage"]["average"][GPU] == "2"
     found = usage_of(status)
     assert found.average == pytest.approx({GPU: 2.0})
     assert found.at == cluster.now
     cluster.queues.sample_usage(cluster.now + 60)
-    assert status_of(cluster.queues, "a", previous=status, **options)["usage"] == status["usage"], "not written again"
+    assert written(status)["usage"] == status["usage"], "not written again"
     cluster.queues.sample_usage(cluster.now + 700)
-    assert status_of(cluster.queues, "a", previous=status, **options)["usage"] != status["usage"]
+    assert written(status)["usage"] != status["usage"]
 
 
 @pytest.mark.parametrize(

@@ -3,65 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 
 import pytest
 
-from podwright.core.queues.queues import QUEUE_LABEL, queues_of
-from podwright.kube.queues.door import QueueSink
-from podwright.kube.queues.statuses import QueueStatuses
+from podwright.core.queues.queues import QUEUE_LABEL
+from podwright.kube.queues.kinds import SCHEDULING_QUEUES
+from podwright.kube.queues.statuses import counts_of
 from podwright.kube.write import object_status as module
-from support.engine.kit import Rig
-from support.http.kit import api, says
-from support.objects.queues import queue
+from support.http.kit import says
+from support.queues.incoming import NOON, queues
 from support.waiting import until
 
 GPU = "nvidia.com/gpu"
-NOON = 1_767_268_800.0
-
-
-class Queues:
-    """A rig whose queues come in as objects, and the statuses that were written, by name."""
-
-    def __init__(self, http, script):
-        self.rig = Rig()
-        self.core = queues_of(self.rig.engine.cache)
-        self.script = script
-        self.statuses = QueueStatuses(
-            http, self.core, recorder=self.rig.recorder, scheduler_name="podwright", clock=lambda: NOON
-        )
-        self.sink = QueueSink(self.rig.engine, self.statuses)
-
-    def put(self, name, generation=1, status=None, **spec):
-        self.sink.put({**queue(name, generation, **spec), "status": status or {}})
-
-    @property
-    def written(self):
-        found = {}
-        for request in self.script.requests:
-            test, replaced = request.body
-            name = request.path.split("/")[-2]
-            assert test == {"op": "test", "path": "/metadata/uid", "value": f"uid-{name}"}
-            found.setdefault(name, []).append(replaced["value"])
-        return found
-
-    def condition(self, name, kind="Accepted"):
-        return next(each for each in self.written[name][-1]["conditions"] if each["type"] == kind)
 
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch):
     monkeypatch.setattr(module, "STATUS_SECONDS", 0.005)
-
-
-@asynccontextmanager
-async def queues(answer=None):
-    async with api(default=answer or says(200, {})) as (http, script):
-        made = Queues(http, script)
-        running = asyncio.create_task(made.statuses.run())
-        yield made
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_the_status_says_what_a_queue_has_and_what_its_first_pod_waits_for():
@@ -190,16 +148,17 @@ async def test_a_refused_write_is_retried_later_and_logged_once(caplog):
 async def test_a_deleted_queue_is_gone():
     async with queues() as it:
         it.put("a")
-        it.sink.drop("a", None)
-        assert (it.core.get("a"), it.core.active, it.sink.known) == (None, False, set())
+        sink = it.sinks[SCHEDULING_QUEUES]
+        sink.drop("a", None)
+        assert (it.core.get("a"), it.core.active, sink.known) == (None, False, set())
 
 
 async def test_queues_are_counted_by_whether_their_newest_version_is_accepted():
     async with queues() as it:
-        assert it.statuses.counts() == {}
+        assert counts_of(it.statuses) == {}
         it.put("a")
         it.put("lost", parent="gone")
         it.put("bad", state="Ajar")
-        assert it.statuses.counts() == {("accepted",): 1, ("refused",): 2}
+        assert counts_of(it.statuses) == {("accepted",): 1, ("refused",): 2}
         it.put("gone")
-        assert it.statuses.counts() == {("accepted",): 3, ("refused",): 1}
+        assert counts_of(it.statuses) == {("accepted",): 3, ("refused",): 1}

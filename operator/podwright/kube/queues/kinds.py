@@ -1,0 +1,61 @@
+"""The APIs of queues, in the order in which they count: if objects of several have one name, the first is the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from podwright.api.kai_queue import KAI_LABEL, KAI_SCHEDULER, kai_status_of, parse_kai_queue
+from podwright.api.queue_status import QueueReport, status_of
+from podwright.api.scheduling_queue import parse_queue
+from podwright.api.volcano_queue import ROOT, VOLCANO_LABEL, VOLCANO_SCHEDULER, parse_volcano_queue, volcano_status_of
+from podwright.core.objects.pod import QUEUE_ANNOTATION
+from podwright.core.queues.queues import QueueRules
+from podwright.kube.kinds import KAI_QUEUE, QUEUE, VOLCANO_QUEUE, Resource
+
+Raw = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueueKind:
+    """One API. `about`: for log lines. `parse` raises InvalidObjectError."""
+
+    resource: Resource
+    about: str
+    parse: Callable[[Raw], QueueRules]
+    status_of: Callable[[QueueReport], dict[str, Any]]
+    parent: str = "spec.parent"
+    """The field that names the queue above."""
+    keys: tuple[str, ...] = ()
+    """The labels and annotations by which pods name queues of this API, besides our own label."""
+    scheduler_name: str = ""
+    """The API's own scheduler. Its queues count only while we serve this name: otherwise it looks after them itself."""
+    implied: QueueRules | None = None
+    """A queue that is there as soon as there is any other."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.resource.kind}.{self.resource.group}"
+
+
+SCHEDULING_QUEUES: Final = QueueKind(QUEUE, "queues", parse_queue, status_of)
+KAI_QUEUES: Final = QueueKind(
+    KAI_QUEUE,
+    "queues of KAI",
+    parse_kai_queue,
+    kai_status_of,
+    parent="spec.parentQueue",
+    keys=(KAI_LABEL,),
+    scheduler_name=KAI_SCHEDULER,
+)
+VOLCANO_QUEUES: Final = QueueKind(
+    VOLCANO_QUEUE,
+    "queues of Volcano",
+    parse_volcano_queue,
+    volcano_status_of,
+    keys=(QUEUE_ANNOTATION, VOLCANO_LABEL),
+    scheduler_name=VOLCANO_SCHEDULER,
+    implied=ROOT,
+)
+QUEUE_KINDS: Final = (SCHEDULING_QUEUES, KAI_QUEUES, VOLCANO_QUEUES)

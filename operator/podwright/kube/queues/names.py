@@ -1,0 +1,92 @@
+"""Which object is the queue of a name. Objects of several APIs may have one name: that of the first API in `QUEUE_KINDS`
+counts, and the others wait for their turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from podwright.core.objects.compaction import compact_regularly
+from podwright.core.queues.queues import QueueRules, Queues
+from podwright.kube.queues.kinds import QUEUE_KINDS, QueueKind
+
+log = logging.getLogger(__name__)
+
+_RANKS: Final = {kind: rank for rank, kind in enumerate(QUEUE_KINDS)}
+
+
+class QueueNames:
+    """See the module. `serves`: whether a scheduler name is served now."""
+
+    def __init__(self, queues: Queues, serves: Callable[[str], bool]) -> None:
+        self._queues = queues
+        self._serves = serves
+        self._served: set[QueueKind] = set()
+        self._counting: tuple[QueueKind, ...] = ()
+        self._claims: dict[str, dict[int, QueueRules]] = {}
+        """By name and rank of the API: the valid objects."""
+        self._holders: dict[str, QueueKind] = {}
+        compact_regularly(self)
+
+    def begin(self, kind: QueueKind) -> None:
+        """The API server serves this API."""
+        self._served.add(kind)
+        self.refresh()
+        if kind not in self._counting:
+            log.info("%s count when a policy serves the scheduler name %s", kind.about, kind.scheduler_name)
+
+    def end(self, kind: QueueKind) -> None:
+        """It no longer does."""
+        self._served.discard(kind)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Other scheduler names may be served now."""
+        counting = tuple(
+            kind
+            for kind in QUEUE_KINDS
+            if kind in self._served and (not kind.scheduler_name or self._serves(kind.scheduler_name))
+        )
+        if counting != self._counting:
+            self._counting = counting
+            self._queues.name_by([key for kind in counting for key in kind.keys])
+            for name in [*self._claims]:
+                self._settle(name)
+
+    def claim(self, kind: QueueKind, name: str, rules: QueueRules, last: QueueRules | None = None) -> None:
+        """An object of this API is valid by itself, or has changed. `last`: see `Queues.remember`."""
+        self._claims.setdefault(name, {})[_RANKS[kind]] = rules
+        if last is not None and self._first(name) is kind:
+            self._queues.remember(last)
+        self._settle(name)
+
+    def release(self, kind: QueueKind, name: str) -> None:
+        """The object was deleted. Ignores an unknown one."""
+        claims = self._claims.get(name, {})
+        claims.pop(_RANKS[kind], None)
+        self._settle(name)
+        if not claims:
+            self._claims.pop(name, None)
+
+    def counts(self, kind: QueueKind) -> bool:
+        """True if objects of this API can be queues now."""
+        return kind in self._counting
+
+    def holder(self, name: str) -> QueueKind | None:
+        """The API whose object is the queue of this name."""
+        return self._holders.get(name)
+
+    def _settle(self, name: str) -> None:
+        holder, before = self._first(name), self._holders.get(name)
+        if before not in (None, holder):
+            del self._holders[name]
+            self._queues.remove(name)
+        if holder is not None:
+            self._holders[name] = holder
+            self._queues.set(self._claims[name][_RANKS[holder]])
+
+    def _first(self, name: str) -> QueueKind | None:
+        claims = self._claims.get(name, {})
+        return next((kind for kind in self._counting if _RANKS[kind] in claims), None)
