@@ -45,15 +45,27 @@ def plots(cards: Sequence[Scorecard]) -> Mapping[str, str]:
     """SVG documents by the name of their file."""
     first = cards[0]
     name = first.resource
+
+    def over_time(title: str, value: Callable[[Sample], float], *, percent: bool = False) -> Plot:
+        return Plot(title, "time", _over_time(cards, value), percent=percent, seconds=True)
+
+    waits = {card.policy: card.waiting.curve for card in cards}
+    waiting = "Waiting times: the share of pods that waited at most so long"
     drawn = {
-        "allocation": Plot(f"Allocation of {name}: requested of all nodes", "time", _over_time(cards, lambda s: s.allocation[name]), percent=True, seconds=True),
-        "utilisation": Plot(f"Utilisation of {name}: requested of nodes in use", "time", _over_time(cards, lambda s: s.utilisation[name]), percent=True, seconds=True),
-        "fragmentation": Plot(f"Fragmentation of {name}: free, but useless to a typical pod", "time", _over_time(cards, lambda s: s.fragmentation), percent=True, seconds=True),
-        "spread": Plot("Spread: standard deviation of the nodes' load", "time", _over_time(cards, lambda s: s.spread), percent=True, seconds=True),
-        "nodes": Plot("Nodes in use", "time", _over_time(cards, lambda s: float(s.nodes_in_use)), seconds=True),
-        "pending": Plot("Pods that wait for a node", "time", _over_time(cards, lambda s: float(s.waiting)), seconds=True),
-        "waiting": Plot("Waiting times: the share of pods that waited at most so long", "seconds", {card.policy: card.waiting.curve for card in cards}, percent=True, logarithmic=True),
-    }  # fmt: skip
+        "allocation": over_time(
+            f"Allocation of {name}: requested of all nodes", lambda s: s.allocation[name], percent=True
+        ),
+        "utilisation": over_time(
+            f"Utilisation of {name}: requested of nodes in use", lambda s: s.utilisation[name], percent=True
+        ),
+        "fragmentation": over_time(
+            f"Fragmentation of {name}: free, but useless to a typical pod", lambda s: s.fragmentation, percent=True
+        ),
+        "spread": over_time("Spread: standard deviation of the nodes' load", lambda s: s.spread, percent=True),
+        "nodes": over_time("Nodes in use", lambda s: float(s.nodes_in_use)),
+        "pending": over_time("Pods that wait for a node", lambda s: float(s.waiting)),
+        "waiting": Plot(waiting, "seconds", waits, percent=True, logarithmic=True),
+    }
     for number, card in enumerate(cards, start=1):
         if card.queues:
             drawn |= {f"queues-{number}-{key}": plot for key, plot in _of_queues(card).items()}
