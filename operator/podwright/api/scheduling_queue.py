@@ -59,7 +59,8 @@ class QueueResource:
     limit: QuotaAmount | None = field(
         default=None,
         metadata=describe(
-            "The most that the pods of the queue, and of the queues below it, may request together. A quantity. Not given: no limit.",
+            "The most that the pods of the queue, and of the queues below it, may request together. A quantity. Not "
+            "given: no limit.",
             **QUANTITY,
         ),
     )
@@ -72,7 +73,8 @@ class QueueResource:
     weight: int = field(
         default=1,
         metadata=describe(
-            "The queue's part of what the guarantees leave, relative to the other queues of the same parent and priority. 0: nothing of it.",
+            "The queue's part of what the guarantees leave, relative to the other queues of the same parent and "
+            "priority. 0: nothing of it.",
             format="int32",
             minimum=0,
             maximum=1_000_000,
@@ -98,7 +100,8 @@ class SchedulingQueueSpec:
     parent: str = field(
         default="",
         metadata=describe(
-            "The name of the queue above. Not given: the queue is at the top. Pods can use only queues without queues below them.",
+            "The name of the queue above. Not given: the queue is at the top. Pods can use only queues without queues "
+            "below them.",
             maxLength=_NAME["maxLength"],
             pattern=f"^$|{_NAME['pattern']}",
         ),
@@ -115,7 +118,8 @@ class SchedulingQueueSpec:
     resources: Mapping[str, QueueResource] = field(
         default_factory=dict,
         metadata=describe(
-            "What the queue may have, by resource as in a container's requests, for example cpu, memory or nvidia.com/gpu. A resource that is "
+            "What the queue may have, by resource as in a container's requests, for example cpu, memory or "
+            "nvidia.com/gpu. A resource that is "
             "not given has no guarantee, no limit, and weight 1.",
             rules=[
                 Rule(
@@ -135,14 +139,16 @@ class SchedulingQueueSpec:
     state: Literal["Open", "Hold", "Drain", "Closed"] = field(
         default="Open",
         metadata=describe(
-            "Open: pods of the queue are scheduled. Hold, Drain, Closed: they wait, also those of the queues below it. Pods that have a node "
+            "Open: pods of the queue are scheduled. Hold, Drain, Closed: they wait, also those of the queues below "
+            "it. Pods that have a node "
             "stay there."
         ),
     )
     preempt_min_runtime: str = field(
         default="0s",
         metadata=describe(
-            "For how long a pod of the queue runs at least before a pod of the same queue with a higher priority may take its place. A duration "
+            "For how long a pod of the queue runs at least before a pod of the same queue with a higher priority may "
+            "take its place. A duration "
             "such as 90s or 1h30m.",
             **_DURATION,
         ),
@@ -150,7 +156,8 @@ class SchedulingQueueSpec:
     reclaim_min_runtime: str = field(
         default="0s",
         metadata=describe(
-            "For how long a pod of the queue runs at least before another queue may take back what this queue has above its share. A duration "
+            "For how long a pod of the queue runs at least before another queue may take back what this queue has "
+            "above its share. A duration "
             "such as 90s or 1h30m.",
             **_DURATION,
         ),
@@ -159,15 +166,18 @@ class SchedulingQueueSpec:
     gather_after: str = field(
         default="0s",
         metadata=describe(
-            "After this time, room is held for the pod group at the head of the queue that has not started, where it can start first. Others "
-            "are placed there only if they declare by activeDeadlineSeconds to end before. A duration such as 5m. 0s: never.",
+            "After this time, room is held for the pod group at the head of the queue that has not started, where it "
+            "can start first. Others "
+            "are placed there only if they declare by activeDeadlineSeconds to end before. A duration such as 5m. 0s: "
+            "never.",
             **_DURATION,
         ),
     )
     usage_half_life: str = field(
         default="0s",
         metadata=describe(
-            "With a half-life, queues of the same parent and priority take turns by what they have used on average, not by what they have now: "
+            "With a half-life, queues of the same parent and priority take turns by what they have used on average, "
+            "not by what they have now: "
             "use counts half after this time. A duration such as 24h. 0s: off.",
             **_DURATION,
         ),

@@ -1,8 +1,9 @@
 """Volcano's Queue, `scheduling.volcano.sh/v1beta1`: what it means for the core, and the status that its users read.
 
-`deserved` is what the queue gets first, and `guarantee` the part of it that it does not lend. `capability` is its limit.
-The weight counts for CPU, memory and the resources that the queue names. Queues without a parent are below `root`, which
-exists even without an object. `status.state` is an order as well: pods of a queue that is Closed or Closing wait.
+`deserved` is what the queue gets first, and `guarantee` the part of it that it does not lend. `capability` is its
+limit. The weight counts for CPU, memory and the resources that the queue names. Queues without a parent are below
+`root`, which exists even without an object. `status.state` is an order as well: pods of a queue that is Closed or
+Closing wait.
 
 Not used: `affinity`, `dequeueStrategy`, `extendClusters`, `type`, and quotas by device class.
 

@@ -1,12 +1,12 @@
 """The engine: one loop that pops a pod, asks the core for a decision and carries it out. Start reading here.
 
-    intake ─► cache, queue ─► pod_attempts: policy ─► core.cycle.schedule ─► outcomes ─┬─► Placement: binding ─► kube
-                                                                                       └─► Rejection, Fault: failures ─► kube
+    intake ─► cache, queue ─► pod_attempts ─► core.cycle.schedule ─► outcomes ─┬─► Placement: binding ─► kube
+                                                                               └─► Rejection, Fault: failures ─► kube
 
 Decisions are plain calls, and only this thread changes the state, so there are no locks. The loop yields every few
-milliseconds to watches and bindings, and pauses for them after a slow attempt: one turn of the event loop between two
-slow attempts would serve them only after half a dozen of these. What takes longer than a slice is decided in a child
-process (`planning`). The loop starts when all caches are complete.
+milliseconds to watches and bindings. After a slow attempt it pauses longer, because a watch event needs about six turns
+of the event loop to be processed. What takes longer than a slice is decided in a child process (`planning`). The loop
+starts when all caches are complete.
 """
 
 from __future__ import annotations
@@ -370,7 +370,9 @@ class Engine:
             self._turns.begin(policy, seconds)
 
     async def run_housekeeping(self) -> None:
-        """Does the periodic checks, compacts caches, and reclaims memory while the loop is idle, until it is cancelled."""
+        """Does the periodic checks, compacts caches, and reclaims memory while the loop is idle, until it is
+        cancelled.
+        """
         rounds = until_compaction = 0
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)

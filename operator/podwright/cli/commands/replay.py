@@ -64,7 +64,8 @@ PROGRESS_SECONDS: Final = 10.0
     "--fill",
     type=click.FloatRange(min=0.0, min_open=True, max=10.0),
     metavar="SHARE",
-    help="Ignore the times: tasks come in a random order until they have requested this share of the resource, and no task leaves.",
+    help="Ignore the times: tasks come in a random order until they have requested this share of the resource, and no "
+    "task leaves.",
 )
 @click.option(
     "--resource",

@@ -17,7 +17,9 @@ from podwright.core.state.transaction import CacheTransaction
 
 @dataclass(frozen=True, slots=True)
 class EarliestStart:
-    """`at`: seconds since the epoch; infinite if it depends on a pod whose end is not known. `nodes`: by uid of member."""
+    """`at`: seconds since the epoch; infinite if it depends on a pod whose end is not known. `nodes`: by uid of
+    member.
+    """
 
     at: float
     nodes: Mapping[str, str]

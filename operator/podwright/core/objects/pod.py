@@ -42,7 +42,9 @@ KUBERNETES_DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 POLICY_ANNOTATION: Final = "podwright.dev/policy"
 """With it, a pod names the policy that should decide about it."""
 QUEUE_ANNOTATION: Final = "scheduling.volcano.sh/queue-name"
-"""With it, a pod names its queue to Volcano. Source: `QueueNameAnnotationKey` in volcano.sh/apis v1.16, scheduling/v1beta1."""
+"""With it, a pod names its queue to Volcano. Source: `QueueNameAnnotationKey` in volcano.sh/apis v1.16,
+scheduling/v1beta1.
+"""
 _MAX_NAME: Final = 253
 
 
@@ -496,7 +498,8 @@ def parse_host_ports(raw: object, where: str) -> Sequence[HostPort]:
         if type(number) is not int or not 0 <= number < 65536:
             raise InvalidObjectError(f"{where}.hostPort", f"{shortened(number, 40)} is not a port")
         if number > 0:
-            ports.append(HostPort(str(port.get("hostIP") or "0.0.0.0"), str(port.get("protocol") or "TCP"), number))  # noqa: S104 -- the wildcard by name
+            ip = str(port.get("hostIP") or "0.0.0.0")  # noqa: S104 -- the wildcard by name
+            ports.append(HostPort(ip, str(port.get("protocol") or "TCP"), number))
     return ports
 
 

@@ -59,7 +59,9 @@ class Reservation:
     group: str = ""
     """The key of the pod group that it is for, instead of the pods that the selector selects."""
     at: float = 0.0
-    """When its pods come, in seconds since the epoch. Others that declare to end before may use the room. 0: unknown."""
+    """When its pods come, in seconds since the epoch. Others that declare to end before may use the room. 0:
+    unknown.
+    """
 
     def is_for(self, pod: PodInfo) -> bool:
         if self.group:

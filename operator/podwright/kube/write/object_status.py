@@ -42,8 +42,8 @@ Raw = Mapping[str, Any]
 class SeenObject:
     """An object as the API server has it. `problem`: what is wrong with this generation by itself.
 
-    `reported`: the problem that an event was about. The status is not written before `not_before`. `written`: the status
-    that we wrote last, and what the API server made of it.
+    `reported`: the problem that an event was about. The status is not written before `not_before`. `written`: the
+    status that we wrote last, and what the API server made of it.
     """
 
     uid: str
