@@ -10,16 +10,19 @@ itself. So a dry run on copies of nodes and a plan in a transaction use it in th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from heapq import merge
 from math import inf
+from operator import itemgetter
 from typing import Any, Final
 
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.budgets import BudgetRules, Budgets
 from podwright.core.preemption.units import Unit, importance, priority_of, units_below
+from podwright.core.queues.least_first import Importance
 from podwright.core.queues.queues import amounts_of, queues_of
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import NO_QUOTA, Queue, add_amounts
@@ -143,8 +146,8 @@ class QueueClaim:
         leaf = self._path[0]
         if self._is_lawful_at(leaf):
             return False
-        groups, pods = self._cache.groups, self._queues.placed_pods(leaf.queue.spec.name)
-        return not any(priority_of(pod, groups) < self._priority for pod in pods)
+        groups = self._cache.groups
+        return not any(priority_of(pod, groups) < self._priority for _, pod in self._lower_pods(leaf.queue.spec.name))
 
     # Which units
 
@@ -244,11 +247,15 @@ class QueueClaim:
 
     def free_limits(self) -> bool:
         """Takes units until no limit forbids the claim; none if the limits forbid it even so."""
-        for unit in reversed(self.candidates(self._holders())):
+        seen: set[str] = set()
+        for pod in self._holders():
             if self.within_limits:
                 break
-            if self._frees_limit(unit):
-                self.take(unit)
+            for unit in () if pod.group in seen else units_below(_ABOVE_ALL, (pod,), self._cache):
+                if unit.whole is not None:
+                    seen.add(pod.group)
+                if self._is_candidate(unit) and self._frees_limit(unit):
+                    self.take(unit)
         if not self.within_limits:
             self.release([*self.taken])
             return False
@@ -258,15 +265,48 @@ class QueueClaim:
 
     def going(self) -> list[PodInfo]:
         """The terminating pods that hold what a limit forbids the claim."""
-        return [pod for pod in self._holders() if pod.terminating]
+        names = self._below_limit(lambda queue: bool(queue.going))
+        return [pod for name in names for pod in self._queues.placed_pods(name) if pod.terminating]
 
-    def _holders(self) -> Iterable[PodInfo]:
-        """The placed pods below the highest queue whose limit forbids the claim."""
+    def _holders(self) -> Iterator[PodInfo]:
+        """The placed pods below the highest queue whose limit forbids the claim, the least important first, as far as
+        their queues have more than they keep.
+        """
+        each = []
+        for name in self._below_limit(self._may_give):
+            reach = self._reach(name)
+            if reach is not None:
+                surplus = 0 if reach.own else reach.below[-1].surplus
+                pods = self._lower_pods(name) if reach.own else self._queues.least_important(name)
+                each.append(((-surplus, key), pod) for key, pod in pods)
+        return (pod for _, pod in merge(*each, key=itemgetter(0)))
+
+    def _below_limit(self, relevant: Callable[[Queue], bool]) -> Iterator[str]:
+        """The names of the queues below the highest one whose limit forbids the claim. Of relevant queues alone."""
         below = [self._limits[-1].queue] if self._limits else []
         while below:
             queue = below.pop()
-            below += queue.children
-            yield from self._queues.placed_pods(queue.spec.name)
+            if relevant(queue):
+                below += queue.children
+                yield queue.spec.name
+
+    def _may_give(self, queue: Queue) -> bool:
+        """True if the claim might take a pod of the queue or of one below it."""
+        level = self._level(queue)
+        return level in self._path or any(
+            level.left.get(resource, 0) > queue.entitled(resource) for resource in self._request
+        )
+
+    def _lower_pods(self, name: str) -> Iterator[tuple[Importance, PodInfo]]:
+        """The pods of the claim's own queue that may be of lower priority. A group may have another than its pods."""
+        for key, pod in self._queues.least_important(name):
+            if pod.priority >= self._priority and not self._groups_have_priorities:
+                return
+            yield key, pod
+
+    @cached_property
+    def _groups_have_priorities(self) -> bool:
+        return any(group.priority is not None for group in self._cache.groups.all())
 
     def _frees_limit(self, unit: Unit) -> bool:
         over = [(level, resource) for index, level in enumerate(self._path) for resource in self._over_limit(index)]

@@ -10,8 +10,9 @@ invalid, the tree stays as it was when they last were valid. Read next: `members
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -25,6 +26,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.quantity import MAX_INT64, NANO, canonical
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, PODS
 from podwright.core.objects.selectors import EVERYTHING, LabelSelector
+from podwright.core.queues.least_first import Importance, LeastFirst
 from podwright.core.queues.membership import LABEL, OUTSIDE, Membership, Source, same_selector
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import NO_QUOTA, Queue, QueueSpec, QueueTree, add_amounts
@@ -41,6 +43,8 @@ _PARTS: Final = 2**20
 
 CLAIMS_AT_ONCE: Final = 32
 """The most pods that `due_claims` returns."""
+QUEUES_AT_ONCE: Final = 1000
+"""Of how many queues it looks at the pods."""
 State = Literal["Open", "Hold", "Drain", "Closed"]
 
 
@@ -87,6 +91,8 @@ class _Pods:
     placed: dict[str, PodInfo] = field(default_factory=dict)
     waiting: dict[str, PodInfo] = field(default_factory=dict)
     """By uid, in the order in which they came. A pod that is assumed is in both."""
+    order: LeastFirst = field(default_factory=LeastFirst)
+    """Of the placed ones."""
     held: dict[str, int] = field(default_factory=dict)
     going: dict[str, int] = field(default_factory=dict)
     """Of those that terminate."""
@@ -95,6 +101,8 @@ class _Pods:
     """Of those that are nominated to a node, but not on it yet."""
     asked: dict[str, int] = field(default_factory=dict)
     """Of those that wait and are not placed."""
+    last_asked: str = ""
+    """The uid of the pod that `due_claims` has returned last."""
 
 
 class Queues:
@@ -127,7 +135,8 @@ class Queues:
         self._attached = False
         self.records: dict[str, Record] = {}
         """What each queue of the tree has used over time."""
-        self._turn = 0
+        self._last_asked = ""
+        """The queue of which `due_claims` has asked last."""
         self._regrouped = 0
         self._due: set[str | None] = set()
         """The namespaces whose pods may belong to other queues now. None: all."""
@@ -285,9 +294,16 @@ class Queues:
 
     def placed_pods(self, name: str) -> Sequence[PodInfo]:
         """The pods of this queue, without those below, that are placed or assumed on nodes that exist."""
-        pods, placement = self._pods.get(name), self._cache.placement
-        placed = () if pods is None else pods.placed.items()
-        return [pod for uid, pod in placed if (info := placement(uid)) is not None and info.node is not None]
+        return [pod for _, pod in self.least_important(name)]
+
+    def least_important(self, name: str) -> Iterator[tuple[Importance, PodInfo]]:
+        """The same, the least important first, each with what sorts them."""
+        pods = self._pods.get(name)
+        return iter(()) if pods is None else pods.order.items(self._on_a_node)
+
+    def _on_a_node(self, uid: str) -> PodInfo | None:
+        info = self._cache.placement(uid)
+        return None if info is None or info.node is None else info.pods[uid]
 
     def regroup(self, namespace: str | None = None) -> None:
         """Finds the queues of these pods again, because something else may name them now. None: of all pods."""
@@ -438,7 +454,7 @@ class Queues:
         if queue is None or any(self.queue_of(pod) != name for pod in pods):
             return None
         amounts = [tree.tracked(amounts_of(pod)) for pod in pods]
-        for resource in tree.resources:
+        for resource in sorted({resource for each in amounts for resource in each}):
             least = sum(sorted(each.get(resource, 0) for each in amounts)[:needed])
             for above in queue.path() if least else ():
                 limit, held = above.spec.quotas.get(resource, NO_QUOTA).limit, above.held.get(resource, 0)
@@ -518,26 +534,34 @@ class Queues:
     def due_claims(self) -> Sequence[str]:
         """The uids of some waiting pods, at most one of each queue, that might take back what their queue is entitled to.
 
-        Shares change without an event for these pods, and so does how long others have run. All get their turn.
+        Shares change without an event for these pods, and so does how long others have run. Each call goes on where the
+        last one stopped, so all queues get their turn, and so do the pods of each.
         """
         if not self.active:
             return ()
-        self._turn += 1
-        tree = self.shared_out()
-        names = [name for name, pods in self._pods.items() if pods.waiting and name in tree]
-        first = self._turn * CLAIMS_AT_ONCE % len(names) if names else 0
-        found = []
-        for name in (names[first:] + names[:first])[:CLAIMS_AT_ONCE]:
-            waiting = [pod for pod in self.waiting_pods(name) if not pod.gates]
-            queue = tree.get(name)
-            if waiting and queue is not None:
-                pod = waiting[self._turn % len(waiting)]
-                if self._valid[name].preempt_min_runtime or all(
-                    queue.held.get(resource, 0) - queue.going.get(resource, 0) + amount <= queue.entitled(resource)
-                    for resource, amount in tree.tracked(amounts_of(pod)).items()
-                ):
-                    found.append(pod.uid)
+        tree, found = self.shared_out(), list[str]()
+        names = sorted(name for name, pods in self._pods.items() if pods.waiting and name in tree)
+        first = bisect_right(names, self._last_asked)
+        for name in (names[first:] + names[:first])[:QUEUES_AT_ONCE]:
+            self._last_asked = name
+            if uid := self._due_claim(tree, name):
+                found.append(uid)
+                if len(found) == CLAIMS_AT_ONCE:
+                    break
         return found
+
+    def _due_claim(self, tree: QueueTree, name: str) -> str:
+        pods, queue = self._pods[name], self._queue(name)
+        waiting = [uid for uid, pod in pods.waiting.items() if uid not in self._placed_in and not pod.gates]
+        if not waiting:
+            return ""
+        uid = pods.last_asked = min((uid for uid in waiting if uid > pods.last_asked), default=min(waiting))
+        amounts = tree.tracked(amounts_of(pods.waiting[uid]))
+        entitled = all(
+            queue.held.get(resource, 0) - queue.going.get(resource, 0) + amount <= queue.entitled(resource)
+            for resource, amount in amounts.items()
+        )
+        return uid if entitled or self._valid[name].preempt_min_runtime else ""
 
     def order_key(self, name: str, *, trying: bool = False) -> tuple[bool, bool, int, int]:
         """Sorts queues with the same parent: first those under their share, then those under their guarantee, then by
@@ -649,7 +673,9 @@ class Queues:
         if uid in self._trying:
             self._count_trying(uid, -1)
         self._placed_in[uid] = name
-        self._pods.setdefault(name, _Pods()).placed[uid] = pod
+        pods = self._pods.setdefault(name, _Pods())
+        pods.placed[uid] = pod
+        pods.order.add(pod)
         self._hold(name, pod, 1, demand=not asks)
 
     def pod_removed(self, pod: PodInfo, _slot: int) -> None:
@@ -661,7 +687,9 @@ class Queues:
         if uid in self._trying:
             self._count_trying(uid, 1)
         asks = self._waiting_in.get(uid) == name and self._demands_alike(name, pod)
-        self._hold(name, self._pods[name].placed.pop(uid), -1, demand=not asks)
+        pods = self._pods[name]
+        pods.order.remove(uid)
+        self._hold(name, pods.placed.pop(uid), -1, demand=not asks)
         if uid in self._waiting_in:
             asking = self._waiting_in[uid]
             self._ask(asking, self._pods[asking].waiting[uid], 1, demand=not asks)

@@ -158,6 +158,7 @@ class QueueTree:
         self._refuse_cycles()
         self.resources = tuple(sorted({name for queue in self._queues.values() for name in queue.spec.quotas}))
         """The resources that any queue names."""
+        self._named = frozenset(self.resources)
         self.keeping = False
         """True if any queue does not lend all of its guarantee."""
         self.moved: set[str] = set()
@@ -215,7 +216,7 @@ class QueueTree:
 
     def tracked(self, amounts: Mapping[str, int]) -> dict[str, int]:
         """Those of the amounts that are of resources that any queue names, and not 0."""
-        return {name: amount for name in self.resources if (amount := amounts.get(name))}
+        return {name: amount for name, amount in amounts.items() if amount and name in self._named}
 
     def add_held(self, name: str, amounts: Mapping[str, int], *, demand: bool = True) -> None:
         """Adds these amounts, which may be negative, to what the pods of a queue have on nodes, and to its demand.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from podwright.core.cycle import Placement, Rejection
@@ -9,6 +11,7 @@ from podwright.core.objects.node import parse_node
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules
 from podwright.core.queues.tree import Quota
 from podwright.core.state.transaction import CacheTransaction
+from support.costs.operation_counts import own_calls
 from support.objects.builders import make_node
 from support.queues.reclaims import GPU, QueuedCluster, queue
 
@@ -362,6 +365,40 @@ class TestLimits:
         cluster.runs("other", "a", "n0")
         cluster.terminates(going)
         assert cluster.victims(cluster.waits("high", "a", priority=9)) == []
+
+    def test_what_a_preemptor_costs_does_not_depend_on_how_many_hold_the_limit(self):
+        def calls(holders):
+            cluster = QueuedCluster([holders + 10], [queue("a", gpu={"limit": holders})])
+            node = make_node("n0", allocatable={GPU: str(holders + 10), "pods": "5000"})
+            cluster.cache.set_node(parse_node(node))
+            for number in range(holders):
+                cluster.runs(f"low{number}", "a", "n0", priority=number % 3)
+            high = cluster.waits("high", "a", priority=9)
+            assert len(cluster.victims(high)) == 1
+            with own_calls() as found:
+                cluster.decide(high)
+            return found.total()
+
+        assert calls(1000) < calls(100) + 100
+
+    def test_the_youngest_holder_of_the_lowest_priority_goes_once_it_may(self):
+        cluster = QueuedCluster([3], [queue("a", gpu={"limit": 3}, preempt_min_runtime=60.0)])
+        cluster.runs("old", "a", "n0", priority=0, since=500)
+        cluster.runs("young", "a", "n0", priority=0, since=30)
+        cluster.runs("mid", "a", "n0", priority=1, since=10)
+        high = cluster.waits("high", "a", priority=9)
+        assert cluster.victims(high) == ["old"]
+        cluster.now += 60
+        assert cluster.victims(high) == ["young"]
+
+    def test_the_start_of_an_assumed_pod_counts_from_when_it_is_known(self):
+        cluster = QueuedCluster([2], [queue("a", gpu={"limit": 1}, preempt_min_runtime=60.0)])
+        low = cluster.pod("low", "a")
+        cluster.cache.assume(low, "n0")
+        high = cluster.waits("high", "a", priority=9)
+        cluster.cache.set_pod(replace(low.on("n0"), start_time=cluster.now))
+        cluster.now += 61
+        assert cluster.victims(high) == ["low"]
 
     def test_a_nomination_ends_when_the_limit_forbids_it(self):
         cluster = QueuedCluster([2], [queue("a", gpu={"limit": 2}, preempt_min_runtime=9e9)])

@@ -1,5 +1,7 @@
 """Queues count the pods of the cache, and name the bound that forbids a pod."""
 
+from dataclasses import replace
+
 import pytest
 
 from podwright.core.objects.node import parse_node
@@ -9,7 +11,7 @@ from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
 from podwright.core.state.cache import Cache
 from podwright.core.state.transaction import CacheTransaction
-from support.objects.builders import make_node, make_pod, make_taint
+from support.objects.builders import in_group, make_node, make_pod, make_taint
 
 GPU = "nvidia.com/gpu"
 
@@ -211,3 +213,51 @@ def test_pods_on_a_deleted_node_count_until_they_are_deleted(cache, queues):
     cache.remove_pod("default/a")
     cache.remove_pod("default/b")
     assert dict(queues.usage("train")) == {}
+
+
+class TestLeastImportant:
+    def test_low_priorities_then_single_pods_then_young_ones_come_first(self, cache, queues):
+        def runs(name, start, priority=0, group=""):
+            spec = {**in_group(group), "priority": priority} if group else {"priority": priority}
+            raw = make_pod(name, labels={QUEUE_LABEL: "train"}, node="n0", spec=spec)
+            cache.set_pod(replace(parse_pod(raw), start_time=start))
+
+        runs("old", 10.0)
+        runs("young", 20.0)
+        runs("high", 30.0, priority=1)
+        runs("grouped", 40.0, group="g")
+        cache.assume(a_pod("starting", "train"), "n0")
+        cache.set_pod(replace(a_pod("starting", "train").on("n0"), start_time=15.0))
+        assert [pod.name for pod in queues.placed_pods("train")] == ["young", "starting", "old", "grouped", "high"]
+        cache.remove_pod("default/starting")
+        cache.remove_pod("default/old")
+        assert [pod.name for pod in queues.placed_pods("train")] == ["young", "grouped", "high"]
+        assert queues.placed_pods("train")[0].start_time == 20.0
+
+
+class TestDueClaims:
+    def test_all_queues_get_their_turn_while_others_come_and_go(self, cache):
+        queues = queues_of(cache)
+        names = [f"q{number:02}" for number in range(70)]
+        for name in names:
+            queues.set(QueueRules(name, quotas=gpus(guarantee=1)))
+            queues.add_waiting(a_pod(name, name))
+        asked = set()
+        for turn in range(4):
+            asked.update(queues.due_claims())
+            extra = a_pod(f"extra{turn}", names[turn], namespace="other")
+            queues.add_waiting(extra)
+            queues.remove_waiting(f"default/{names[30 + turn]}")
+        assert asked >= {f"default/{name}" for name in names} - {f"default/{names[30 + turn]}" for turn in range(4)}
+
+    def test_all_pods_of_a_queue_get_their_turn_while_others_come_and_go(self, cache, queues):
+        for number in range(5):
+            queues.add_waiting(a_pod(f"a{number}", "train"))
+        asked = []
+        for turn in range(5):
+            asked += queues.due_claims()
+            if turn % 2:
+                queues.remove_waiting("default/extra")
+            else:
+                queues.add_waiting(a_pod("extra", "train"))
+        assert {*asked} >= {f"default/a{number}" for number in range(5)}

@@ -1,0 +1,52 @@
+"""LeastFirst: the placed pods of one queue, the least important first, in an order that is kept while they come and go.
+
+First by the lowest priority, then pods without a group, then the youngest. So whoever frees a limit looks at the pods
+that go, and not at all that hold it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator
+from math import inf
+
+from podwright.core.objects.pod import PodInfo
+
+Importance = tuple[int, bool, float, str]
+
+
+class LeastFirst:
+    """See the module."""
+
+    __slots__ = ("_keys", "_sorted")
+
+    def __init__(self) -> None:
+        self._keys: dict[str, Importance] = {}
+        self._sorted: list[Importance] = []
+
+    def add(self, pod: PodInfo) -> None:
+        key = self._keys[pod.uid] = _importance(pod)
+        insort(self._sorted, key)
+
+    def remove(self, uid: str) -> None:
+        del self._sorted[bisect_left(self._sorted, self._keys.pop(uid))]
+
+    def items(self, newest: Callable[[str], PodInfo | None]) -> Iterator[tuple[Importance, PodInfo]]:
+        """The pods with what sorts them. `newest`: the newest version of a pod, which may have its start time only now;
+        None leaves it out. Nothing may be added or removed meanwhile.
+        """
+        index = 0
+        while index < len(self._sorted):
+            key = self._sorted[index]
+            pod = newest(key[-1])
+            if pod is not None and key[2] == -inf and pod.start_time is not None:
+                self.remove(pod.uid)
+                self.add(pod)
+                continue
+            if pod is not None:
+                yield key, pod
+            index += 1
+
+
+def _importance(pod: PodInfo) -> Importance:
+    return pod.priority, bool(pod.group), -inf if pod.start_time is None else -pod.start_time, pod.uid
