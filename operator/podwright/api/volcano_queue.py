@@ -26,7 +26,8 @@ from podwright.core.framework.validation import Problem, describe, key_path
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.quantity import MAX_INT64, NANO, parse_exact_quantity
 from podwright.core.objects.resources import CPU, MEMORY
-from podwright.core.queues.queues import QueueRules, State, amount_text
+from podwright.core.queues.queues import QueueRules, amount_text
+from podwright.core.queues.rules import State
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import DEFAULT_PRIORITY, Quota
 

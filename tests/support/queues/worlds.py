@@ -125,6 +125,11 @@ class QueuedWorld:
             self.queues.remove(self.random.choice(NAMES))
             self._edited()
 
+    def edit_several(self) -> None:
+        """Several queues change before anybody reads them."""
+        for _ in range(3):
+            self.random.choice((self.edit, self.edit, self.drop))()
+
     def relabel(self) -> None:
         labels = {QUEUE_LABEL: self.random.choice(NAMES)} if self.random.random() < 0.5 else {}
         labels["team"] = self.random.choice("ab")
@@ -190,6 +195,7 @@ class QueuedWorld:
         if not self.queues.active:  # the first queue sees all pods anew
             self.labels = {pod.uid: pod.labels for info in self.cache.nodes.values() for pod in info.pods.values()}
             return
+        self.check_tree()
         self.check_membership()
         self.check_usage()
         for name, resource, over in self._over_limits(self._held()):
@@ -197,6 +203,23 @@ class QueuedWorld:
         self.check_bounds()
         self.check_shares()
         self.check_order()
+
+    def check_tree(self) -> None:
+        """A queue is in the tree as it is declared, or there is a problem. The other problems are guarantees."""
+        problems, declared = self.queues.problems, self.queues.declared
+        guarantees: Counter[tuple[str, str]] = Counter()
+        for name in self.queues.names():
+            for resource, quota in self._rules(name).quotas.items():
+                guarantees[self._rules(name).parent, resource] += max(0, quota.guarantee)
+        for name, rules in declared.items():
+            if (problem := str(problems.get(name, ""))) and "guaranteed" not in problem:
+                continue
+            assert self.queues.get(name) == rules
+            over = [r for r, quota in rules.quotas.items() if 0 < quota.guarantee < guarantees[name, r]]
+            assert bool(over) == bool(problem)
+            assert [*self.queues.path(name)][1:] == [*self.queues.path(rules.parent)]
+        if not problems:
+            assert {*self.queues.names()} == {*declared}
 
     def check_membership(self) -> None:
         """A pod belongs to the queue that its label names, or its namespace's label, if its namespace may use it."""

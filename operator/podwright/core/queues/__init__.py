@@ -1,5 +1,6 @@
 """Queues: a tree of queues with guarantees, limits and weights, the fair share of each, and what forbids a pod.
 
 `shares` has the rule for one parent and one resource. `tree` applies it from the top down and keeps the requests of all
-queues. `queues` knows the queues of the cluster and their pods: start there. `validity` says which queues make a tree.
+queues. `queues` knows the queues of the cluster and their pods: start there. `membership` finds the queue of a pod.
+`structure` keeps the tree up to date while queues change, and `validity` says which of them make one.
 """

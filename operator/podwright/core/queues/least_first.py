@@ -25,7 +25,8 @@ class LeastFirst:
         self._sorted: list[Importance] = []
 
     def add(self, pod: PodInfo) -> None:
-        key = self._keys[pod.uid] = _importance(pod)
+        started = -inf if pod.start_time is None else -pod.start_time
+        key = self._keys[pod.uid] = pod.priority, bool(pod.group), started, pod.uid
         insort(self._sorted, key)
 
     def remove(self, uid: str) -> None:
@@ -46,7 +47,3 @@ class LeastFirst:
             if pod is not None:
                 yield key, pod
             index += 1
-
-
-def _importance(pod: PodInfo) -> Importance:
-    return pod.priority, bool(pod.group), -inf if pod.start_time is None else -pod.start_time, pod.uid

@@ -11,10 +11,10 @@ invalid, the tree stays as it was when they last were valid. Read next: `members
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 
@@ -25,14 +25,27 @@ from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.quantity import MAX_INT64, NANO, canonical
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, PODS
-from podwright.core.objects.selectors import EVERYTHING, LabelSelector
+from podwright.core.objects.selectors import LabelSelector
 from podwright.core.queues.least_first import Importance, LeastFirst
 from podwright.core.queues.membership import LABEL, OUTSIDE, Membership, Source, same_selector
+from podwright.core.queues.rules import QueueRules
 from podwright.core.queues.shares import UNBOUNDED
-from podwright.core.queues.tree import NO_QUOTA, Queue, QueueSpec, QueueTree, add_amounts
+from podwright.core.queues.structure import Structure
+from podwright.core.queues.tree import NO_QUOTA, Queue, QueueTree, add_amounts
 from podwright.core.queues.usage import Record
-from podwright.core.queues.validity import valid_specs
 from podwright.core.state.cache import Cache
+
+__all__ = [
+    "CLAIMS_AT_ONCE",
+    "QUEUE_LABEL",
+    "QUEUE_QUOTA",
+    "Bound",
+    "QueueRules",
+    "Queues",
+    "amount_text",
+    "amounts_of",
+    "queues_of",
+]
 
 QUEUE_QUOTA: Final = "QueueQuota"
 """The plugin in whose name bounds refuse pods."""
@@ -45,28 +58,6 @@ CLAIMS_AT_ONCE: Final = 32
 """The most pods that `due_claims` returns."""
 QUEUES_AT_ONCE: Final = 1000
 """Of how many queues it looks at the pods."""
-State = Literal["Open", "Hold", "Drain", "Closed"]
-
-
-@dataclass(frozen=True, slots=True)
-class QueueRules(QueueSpec):
-    """A queue of the cluster. Runtimes are in seconds.
-
-    `state`: pods start only in an Open queue whose parents are Open, too. `namespaces`: whose pods may use the queue.
-    `lending`: by resource, how much of the unused guarantee other queues may use; all that is not named here.
-    """
-
-    state: State = "Open"
-    namespaces: LabelSelector = EVERYTHING
-    lending: Mapping[str, int] = field(default_factory=dict)
-    preempt_min_runtime: float = 0.0
-    """For how long a pod runs before a pod of its own queue may preempt it."""
-    reclaim_min_runtime: float = 0.0
-    """For how long a pod runs before another queue may reclaim what it holds."""
-    gather_after: float = 0.0
-    """After this time, room is held for a gang at the head of the queue that has not started. 0: never."""
-    usage_half_life: float = 0.0
-    """With one, the queue takes its turn by what it has used on average, not by what it has now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +107,7 @@ class Queues:
         self.pending: Callable[[], Iterable[PodInfo]] = tuple
         """All pending pods, for the moment when the first queue is added. Whoever knows them sets it."""
         self._cache = cache
-        self._declared: dict[str, QueueRules] = {}
-        self._below: Counter[str] = Counter()
-        """How many queues name a queue as their parent."""
-        self._valid: dict[str, QueueRules] = {}
-        self._remembered: dict[str, QueueRules] = {}
-        self._problems: Mapping[str, InvalidObjectError] = {}
-        self._tree: QueueTree | None = None
+        self._structure = Structure(self)
         self._pods: dict[str, _Pods] = {}
         self._placed_in: dict[str, str] = {}
         self._waiting_in: dict[str, str] = {}
@@ -130,8 +115,6 @@ class Queues:
         self._trying: dict[str, tuple[str, Mapping[str, int]]] = {}
         """By uid of pods that are tried again because their bounds let them start: where they count, and what they request."""
         self._membership = Membership(cache)
-        self._shut: frozenset[str] = frozenset()
-        """The queues in which no pod may start, because of their state or that of one above."""
         self._attached = False
         self.records: dict[str, Record] = {}
         """What each queue of the tree has used over time."""
@@ -148,16 +131,10 @@ class Queues:
 
     def set(self, spec: QueueRules) -> None:
         """Adds or replaces a queue. The rest of the tree stays valid, whatever it says: see `problems`."""
-        before = self._declared.get(spec.name)
+        before = self.declared.get(spec.name)
         if before is not None and _alike(before, spec):
             return  # only its status has changed
-        if before is not None and before.parent != spec.parent:
-            self._built()  # to what the tree stays if the edit is invalid
-        self._below[spec.parent] += 1
-        if before is not None:
-            self._below[before.parent] -= 1
-        self._declared[spec.name] = spec
-        self._tree = None
+        self._structure.set(spec)
         if not self.active:
             self.active = True
             nominator = self._cache.nominator
@@ -173,22 +150,20 @@ class Queues:
 
     def remember(self, spec: QueueRules) -> None:
         """The queue as it last was valid, before this process began. It counts while no newer version is valid."""
-        self._remembered[spec.name] = spec
+        self._structure.remember(spec)
 
     def keep(self, name: str) -> None:
         """The newest version of the queue cannot be read: it stays as it last was valid, if that is known."""
-        if name not in self._declared and name in self._remembered:
-            self.set(self._remembered[name])
+        if name not in self.declared and (last := self._structure.remembered(name)) is not None:
+            self.set(last)
 
     def remove(self, name: str) -> None:
         """The queue no longer exists. It stays in the tree as long as queues below it do. Ignores an unknown name."""
-        self._remembered.pop(name, None)
-        if name not in self._declared:
+        self._structure.forget(name)
+        if name not in self.declared:
             return
-        if self._below[name]:
-            self._built()
-        self._below[self._declared.pop(name).parent] -= 1
-        if not self._declared:
+        self._structure.remove(name)
+        if not self.declared:
             self.active = self._attached = False
             self._cache.nominator.queue_of = self._cache.nominator.listener = None
             self._cache.nominator.add_again()
@@ -196,8 +171,9 @@ class Queues:
             self._cache.detach(self)
             self._cache.groups.also_told.remove(self)
             del self._cache.refusals[QUEUE_QUOTA]
-            for known in (self._below, self.records, self._valid, self._pods, self._placed_in, self._waiting_in):
+            for known in (self.records, self._pods, self._placed_in, self._waiting_in):
                 known.clear()
+            self._structure.clear()
             self._membership.clear()
             self._trying.clear()
             self._touched.clear()
@@ -208,14 +184,13 @@ class Queues:
         """A function that makes the queues what they are now, also those that stay as they last were. Pods stay where they
         are then.
         """
-        self._built()
-        declared, valid = dict(self._declared), self._valid
-        below, remembered = self._below.copy(), dict(self._remembered)
+        structure = self._structure.restorer()
+        names = frozenset(self.declared)
 
         def restore() -> None:
-            for name in [name for name in self._declared if name not in declared]:
+            for name in [name for name in self.declared if name not in names]:
                 self.remove(name)
-            self._declared, self._valid, self._below, self._remembered = declared, valid, below, remembered
+            structure()
             self._changed()
 
         return restore
@@ -227,13 +202,12 @@ class Queues:
     @property
     def declared(self) -> Mapping[str, QueueRules]:
         """All queues as they were last set, also invalid ones."""
-        return self._declared
+        return self._structure.declared
 
     @property
     def problems(self) -> Mapping[str, InvalidObjectError]:
         """What is wrong with a queue, by its name: its parent is missing, is below the queue itself, and so on."""
-        self._built()
-        return self._problems
+        return self._structure.problems()
 
     # Pods
 
@@ -381,7 +355,7 @@ class Queues:
     def shut_by(self, name: str) -> str:
         """Which state of the queue, or of one above it, keeps its pods from starting; empty if they may start."""
         queue = self._built().get(name)
-        for above in queue.path() if queue is not None and name in self._shut else ():
+        for above in queue.path() if queue is not None and name in self._structure.shut else ():
             if (state := self._valid[above.spec.name].state) != "Open":
                 return f"queue {above.spec.name} is in state {state}"
         return ""
@@ -434,7 +408,7 @@ class Queues:
             return None
         queue = tree.get(name)
         if queue is None:
-            problem = self._problems.get(name)
+            problem = self._structure.problem(name)
             return Bound(name, f"queue {name} {'does not exist' if problem is None else f'is invalid: {problem}'}")
         if found != name:
             return Bound(name, f"namespace {pod.namespace} may not use queue {name}")
@@ -596,7 +570,7 @@ class Queues:
     def structure(self) -> int:
         """Rises when the queues of pods, or where they are in the tree, may have changed."""
         self._built()
-        return self.changes + self._regrouped
+        return self._structure.paths + self._regrouped
 
     def turn_path(self, pod: PodInfo) -> Sequence[str]:
         """The names of the queue in which the pod takes its turn, its parent, and so on. Empty: the pod takes its turn
@@ -742,48 +716,43 @@ class Queues:
 
     def _changed(self) -> None:
         self.changes += 1
-        self._tree = None
         for listener in self._listeners:
             listener()
 
     def _built(self) -> QueueTree:
         """The tree of the valid queues, with what their pods request and hold."""
-        if self._tree is None:
-            self._build()
+        tree = self._structure.current
+        if tree is None:
+            tree = self._structure.tree()
         if self._due:
             self._regroup()
-        assert self._tree is not None, "it was built"
-        return self._tree
+        return tree
 
-    def _build(self) -> None:
-        self._valid, self._problems = valid_specs(self._declared, {**self._remembered, **self._valid})
-        tree = self._tree = QueueTree(self._valid.values(), {})
-        shut = [name for name, rules in self._valid.items() if rules.state != "Open"]
-        self._shut = tree.below(shut) if shut else frozenset()
-        for name, rules in self._valid.items():
-            kept = {
-                resource: quota.guarantee - lent
-                for resource, lent in rules.lending.items()
-                if (quota := rules.quotas.get(resource, NO_QUOTA)).guarantee > lent >= 0
-            }
-            if kept:
-                tree.keep(name, kept)
-        for name, pods in self._pods.items():
-            if name in tree:
+    @property
+    def _valid(self) -> Mapping[str, QueueRules]:
+        return self._structure.valid
+
+    # PodCounts
+
+    def count_pods_of(self, tree: QueueTree, names: Collection[str]) -> None:
+        self._touched.update(names)
+        for name in names:
+            if (pods := self._pods.get(name)) is not None:
                 tree.add_held(name, tree.tracked(pods.held))
                 tree.add_going(name, tree.tracked(pods.going))
                 tree.add_promised(name, tree.tracked(pods.promised))
                 if self._open(tree, name):
                     tree.add_asked(name, tree.tracked(pods.asked))
-        for uid in self._trying:
-            if uid not in self._placed_in:
+        for uid, (name, _) in self._trying.items():
+            if name in names and uid not in self._placed_in:
                 self._count_trying(uid, 1)
-        for name, namespaces in [
-            *((name, rules.namespaces) for name, rules in self._valid.items()),
-            *((name, EVERYTHING) for name in self._membership.restricted - self._valid.keys()),
-        ]:
-            if self._membership.select(name, namespaces):
-                self._regroup_queue(name)
+
+    def may_use(self, queue: str, namespaces: LabelSelector) -> None:
+        if self._membership.select(queue, namespaces):
+            self._regroup_queue(queue)
+
+    def restricted(self) -> AbstractSet[str]:
+        return self._membership.restricted
 
     def _queue(self, name: str) -> Queue:
         queue = self._built().get(name)
@@ -793,16 +762,16 @@ class Queues:
 
     def _open(self, tree: QueueTree, name: str) -> bool:
         """True if pods may start in a queue of the tree."""
-        return name in tree and name not in self._shut
+        return name in tree and name not in self._structure.shut
 
     def _demands_alike(self, name: str, pod: PodInfo) -> bool:
         """True if the pod is the same part of its queue's demand while it waits and when it is placed."""
-        waiting, tree = self._pods[name].waiting[pod.uid], self._tree
+        waiting, tree = self._pods[name].waiting[pod.uid], self._structure.current
         alike = waiting.requests is pod.requests and not waiting.gates
         return alike and tree is not None and self._open(tree, name)
 
     def _hold(self, name: str, pod: PodInfo, sign: int, *, demand: bool) -> None:
-        amounts, tree = {r: sign * amount for r, amount in amounts_of(pod).items()}, self._tree
+        amounts, tree = {r: sign * amount for r, amount in amounts_of(pod).items()}, self._structure.current
         add_amounts(self._pods[name].held, amounts)
         if pod.terminating:
             add_amounts(self._pods[name].going, amounts)
@@ -815,7 +784,7 @@ class Queues:
     def _ask(self, name: str, pod: PodInfo, sign: int, *, demand: bool = True) -> None:
         if pod.gates:
             return
-        amounts, tree = {r: sign * amount for r, amount in amounts_of(pod).items()}, self._tree
+        amounts, tree = {r: sign * amount for r, amount in amounts_of(pod).items()}, self._structure.current
         add_amounts(self._pods[name].asked, amounts)
         queue = tree.get(name) if tree is not None and self._open(tree, name) else None
         if tree is not None and queue is not None:
@@ -826,7 +795,7 @@ class Queues:
 
     def _count_trying(self, uid: str, sign: int) -> None:
         name, amounts = self._trying[uid]
-        if (tree := self._tree) is not None and name in tree:
+        if (tree := self._structure.current) is not None and name in tree:
             tree.add_trying(name, {r: sign * amount for r, amount in tree.tracked(amounts).items()})
 
     def _nominated(self, pod: PodInfo, sign: int) -> None:
@@ -840,7 +809,7 @@ class Queues:
             pods.nominated[pod.uid] = pod
         else:
             del pods.nominated[pod.uid]
-        amounts, tree = {r: sign * amount for r, amount in amounts_of(pod).items()}, self._tree
+        amounts, tree = {r: sign * amount for r, amount in amounts_of(pod).items()}, self._structure.current
         add_amounts(pods.promised, amounts)
         if tree is not None and name in tree:
             tree.add_promised(name, tree.tracked(amounts))

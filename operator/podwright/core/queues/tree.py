@@ -9,6 +9,7 @@ Source of the rule: `shares`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -66,6 +67,7 @@ class Queue:
         "asked",
         "children",
         "going",
+        "guaranteed",
         "held",
         "keeps",
         "kept",
@@ -97,6 +99,8 @@ class Queue:
         """
         self.asked: dict[str, int] = {}
         """By resource: what its pods request that wait for a node."""
+        self.guaranteed: dict[str, int] = {}
+        """By resource: the sum of the guarantees of the queues right below."""
         self.keeps: Mapping[str, int] = {}
         """By resource: the part of its guarantee that it does not lend."""
         self.kept: dict[str, int] = {}
@@ -155,10 +159,11 @@ class QueueTree:
                 raise InvalidObjectError("parent", problem).in_object("Queue", queue.spec.name)
             queue.parent = parent
             parent.children.append(queue)
+            _guarantee(parent, spec=queue.spec, sign=1)
         self._refuse_cycles()
-        self.resources = tuple(sorted({name for queue in self._queues.values() for name in queue.spec.quotas}))
+        self._named = Counter(name for queue in self._queues.values() for name in queue.spec.quotas)
+        self.resources = tuple(sorted(self._named))
         """The resources that any queue names."""
-        self._named = frozenset(self.resources)
         self.keeping = False
         """True if any queue does not lend all of its guarantee."""
         self.moved: set[str] = set()
@@ -193,6 +198,102 @@ class QueueTree:
                 left += queue.children
         return frozenset(found)
 
+    # Changes of one queue
+
+    def names_alike(self, before: Iterable[str], after: Iterable[str]) -> bool:
+        """True if any queue names the same resources as now when one that names these before names those after."""
+        named, names = {*before}, {*after}
+        return names <= self._named.keys() and all(self._named[name] > 1 for name in named - names)
+
+    def height(self, name: str) -> int:
+        """How many levels there are from the queue down. 1 for one that does not exist."""
+        levels, level = 0, [queue] if (queue := self._queues.get(name)) is not None else []
+        while level:
+            levels, level = levels + 1, [child for each in level for child in each.children]
+        return max(1, levels)
+
+    def add(self, spec: QueueSpec) -> None:
+        """Adds a queue without pods. The caller has checked its parent. The resources that it names are named already."""
+        queue = self._queues[spec.name] = Queue(spec)
+        self._named.update(spec.quotas.keys())
+        self._join(queue)
+
+    def replace(self, spec: QueueSpec) -> None:
+        """Replaces a queue, which keeps its pods and the queues below it. See `add`."""
+        queue = self._queues[spec.name]
+        before = queue.spec
+        moves = before.parent != spec.parent
+        self._named.update(spec.quotas.keys())
+        self._named.subtract(before.quotas.keys())
+        assert queue.parent is not None, "the top is not replaced"
+        if moves:
+            self._part(queue)
+        else:
+            _guarantee(queue.parent, spec=before, sign=-1)
+            _guarantee(queue.parent, spec=spec, sign=1)
+        queue.spec = spec
+        for resource in {**before.quotas, **spec.quotas}:
+            wanted, limit = queue.wanted.get(resource, 0), spec.quotas.get(resource, NO_QUOTA).limit
+            now = wanted if limit == UNBOUNDED else min(wanted, limit)
+            change, queue.request[resource] = now - queue.request.get(resource, 0), now
+            if not moves:
+                self._pass_on(queue.parent, resource, change)
+        if moves:
+            self._join(queue)
+        elif before.priority != spec.priority:
+            for resource in queue.request:
+                self._pass_on(queue.parent, resource, 0)
+        self.moved.add(spec.name)
+
+    def drop(self, name: str) -> None:
+        """Removes a queue without children. Its pods are no longer pods of any queue."""
+        queue = self._queues.pop(name)
+        self._named.subtract(queue.spec.quotas.keys())
+        self._part(queue)
+        self.moved.discard(name)
+
+    def _part(self, queue: Queue) -> None:
+        """Takes a queue, with what its pods hold and ask for, from its parent."""
+        assert queue.parent is not None, "the top has no parent"
+        queue.parent.children.remove(queue)
+        self._count(queue, -1)
+
+    def _join(self, queue: Queue) -> None:
+        parent = self._queues[queue.spec.parent] if queue.spec.parent else self.top
+        queue.parent = parent
+        parent.children.append(queue)
+        self._count(queue, 1)
+
+    def _count(self, queue: Queue, sign: int) -> None:
+        parent = queue.parent
+        assert parent is not None, "the top has no parent"
+        _guarantee(parent, spec=queue.spec, sign=sign)
+        for above in (*parent.path(), self.top):
+            for sums, own in (
+                (above.held, queue.held),
+                (above.going, queue.going),
+                (above.promised, queue.promised),
+                (above.trying, queue.trying),
+            ):
+                add_amounts(sums, {resource: sign * amount for resource, amount in own.items()})
+            if above is not self.top:
+                add_amounts(above.asked, {resource: sign * amount for resource, amount in queue.asked.items()})
+        for resource in self.resources:
+            self._pass_on(parent, resource, sign * queue.request.get(resource, 0))
+
+    def _pass_on(self, queue: Queue, resource: str, change: int) -> None:
+        """The requests of the children of a queue, or what they are guaranteed, have changed."""
+        queue.stale.add(resource)
+        while queue.parent is not None:
+            before = queue.request.get(resource, 0)
+            wanted = queue.wanted[resource] = queue.wanted.get(resource, 0) + change
+            limit = queue.spec.quotas.get(resource, NO_QUOTA).limit
+            now = queue.request[resource] = wanted if limit == UNBOUNDED else min(wanted, limit)
+            queue, change = queue.parent, now - before
+            queue.stale.add(resource)
+
+    # What pods hold and ask for
+
     def is_leaf(self, name: str) -> bool:
         """True if the queue has no children. Raises KeyError if it does not exist."""
         return not self._queues[name].children
@@ -205,14 +306,7 @@ class QueueTree:
         leaf = self._queues[name]
         self.steps += 1
         for resource, amount in amounts.items():
-            queue, change = leaf, amount
-            while queue.parent is not None:
-                before = queue.request.get(resource, 0)
-                wanted = queue.wanted[resource] = queue.wanted.get(resource, 0) + change
-                limit = queue.spec.quotas.get(resource, NO_QUOTA).limit
-                now = queue.request[resource] = wanted if limit == UNBOUNDED else min(wanted, limit)
-                queue, change = queue.parent, now - before
-                queue.stale.add(resource)
+            self._pass_on(leaf, resource, amount)
 
     def tracked(self, amounts: Mapping[str, int]) -> dict[str, int]:
         """Those of the amounts that are of resources that any queue names, and not 0."""
@@ -333,6 +427,14 @@ def _claim(queue: Queue, resource: str) -> Claim:
     spec = queue.spec
     quota = spec.quotas.get(resource, NO_QUOTA)
     return Claim(spec.name, spec.priority, quota.guarantee, quota.weight, queue.request.get(resource, 0))
+
+
+def _guarantee(parent: Queue, spec: QueueSpec, sign: int) -> None:
+    """Counts what a child is guaranteed (1), or no longer (-1)."""
+    add_amounts(
+        parent.guaranteed,
+        {name: sign * quota.guarantee for name, quota in spec.quotas.items() if quota.guarantee != UNBOUNDED},
+    )
 
 
 def add_amounts(sums: dict[str, int], amounts: Mapping[str, int]) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.queues.shares import UNBOUNDED
-from podwright.core.queues.tree import QueueSpec
+from podwright.core.queues.tree import Queue, QueueSpec
 
 MAX_DEPTH: Final = 100
 """The most levels of queues."""
@@ -16,7 +15,7 @@ S = TypeVar("S", bound=QueueSpec)
 
 
 def valid_specs(declared: Mapping[str, S], last: Mapping[str, S]) -> tuple[dict[str, S], dict[str, InvalidObjectError]]:
-    """The specs of the tree by name, and by name what is wrong with a declared queue.
+    """The specs of the tree by name, and by name what is wrong with a declared queue that is not in the tree as declared.
 
     A queue that is not below the top (its parent is missing, or below the queue itself), or too deep, stays as it was
     in `last`, the specs of the tree before. If it was not there, or that does not help, it is left out. A queue that
@@ -34,9 +33,7 @@ def valid_specs(declared: Mapping[str, S], last: Mapping[str, S]) -> tuple[dict[
     if problems:
         _keep_parents(wanted, last)
         reached = _below_top(wanted)
-    found = {name: spec for name, spec in wanted.items() if name in reached}
-    problems.update((name, error) for name, error in _overcommitted(found).items() if name in declared)
-    return found, problems
+    return {name: spec for name, spec in wanted.items() if name in reached}, problems
 
 
 def _below_top(specs: Mapping[str, QueueSpec]) -> set[str]:
@@ -80,19 +77,14 @@ def _keep_parents(wanted: dict[str, S], last: Mapping[str, S]) -> None:
             parent = last[parent].parent
 
 
-def _overcommitted(specs: Mapping[str, QueueSpec]) -> dict[str, InvalidObjectError]:
-    """The queues with a guarantee whose children are guaranteed more. These guarantees are then met in proportion."""
-    sums: dict[tuple[str, str], int] = {}
-    for spec in specs.values():
-        for resource, quota in spec.quotas.items():
-            if spec.parent and quota.guarantee != UNBOUNDED:
-                key = spec.parent, resource
-                sums[key] = sums.get(key, 0) + quota.guarantee
-    found = {}
-    for (name, resource), amount in sums.items():
-        own = specs[name].quotas.get(resource)
-        if own is not None and 0 < own.guarantee < amount:
+def overcommitted(queue: Queue) -> InvalidObjectError | None:
+    """What is wrong with a queue with a guarantee whose children are guaranteed more. These guarantees are then met in
+    proportion.
+    """
+    for resource, quota in queue.spec.quotas.items():
+        amount = queue.guaranteed.get(resource, 0)
+        if 0 < quota.guarantee < amount:
             where = f"spec.resources[{resource}].guarantee"
-            text = f"the queues right below are guaranteed {amount}, more than the {own.guarantee} of this queue"
-            found[name] = InvalidObjectError(where, text, kind="SchedulingQueue", name=name)
-    return found
+            text = f"the queues right below are guaranteed {amount}, more than the {quota.guarantee} of this queue"
+            return InvalidObjectError(where, text, kind="SchedulingQueue", name=queue.spec.name)
+    return None

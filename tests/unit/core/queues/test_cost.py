@@ -1,10 +1,14 @@
 """What queues of teams cost a decision, in calls, which do not vary between runs."""
 
+import pytest
 from benchmarks.core.decisions import plain
 
+from podwright.core.objects.pod import parse_pod
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
-from support.costs.operation_counts import count_calls
+from podwright.core.state.cache import Cache
+from support.costs.operation_counts import count_calls, own_calls
+from support.objects.builders import make_pod
 
 NODES = 250
 FURTHER, FURTHER_IN_QUEUE = 10, 40
@@ -44,3 +48,64 @@ def test_the_calls_for_a_pod_do_not_depend_on_the_number_of_queues():
     before = calls(plain)
     assert calls(plain, declare(10)) == calls(plain, declare(1000)) <= before + FURTHER
     assert calls(in_queue, declare(10)) == calls(in_queue, declare(1000)) <= before + FURTHER_IN_QUEUE
+
+
+def many_queues(count):
+    """So many queues at the top, with as many below the first one, and a waiting pod in each."""
+    queues = queues_of(Cache())
+    for number in range(count):
+        for name, parent in ((f"q{number}", ""), (f"below{number}", "q0")):
+            queues.set(QueueRules(name, parent, quotas={"cpu": Quota(guarantee=1, limit=10**6)}))
+            labels = {QUEUE_LABEL: name}
+            queues.add_waiting(parse_pod(make_pod(f"p-{name}", labels=labels, requests={"cpu": "1"})))
+    queues.shared_out()
+    return queues
+
+
+CHANGES = {
+    "an edit": lambda queues: queues.set(QueueRules("q5", quotas={"cpu": Quota(guarantee=7)})),
+    "another priority": lambda queues: queues.set(QueueRules("q5", "", 5, {"cpu": Quota()})),
+    "a new queue": lambda queues: queues.set(QueueRules("new", "q0", quotas={"cpu": Quota()})),
+    "another parent": lambda queues: queues.set(QueueRules("below5", "q1", quotas={"cpu": Quota()})),
+    "a queue that is deleted": lambda queues: queues.remove("below5"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_change_of_one_queue_costs_the_same_beside_many(change):
+    def calls_of(count):
+        queues = many_queues(count)
+        with own_calls() as found:
+            change(queues)
+            assert queues.get("q1") is not None
+            queues.bound(parse_pod(make_pod("p", labels={QUEUE_LABEL: "q1"}, requests={"cpu": "1"})))
+        return found.total()
+
+    assert calls_of(200) <= calls_of(20) + 20
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda queues, number: queues.remove(f"q{number}"), id="parents are deleted"),
+        pytest.param(
+            lambda queues, number: queues.set(QueueRules(f"q{number}", "q0")), id="queues change their parents"
+        ),
+        pytest.param(lambda queues, number: queues.set(QueueRules(f"q{number}", state="Hold")), id="queues are shut"),
+    ],
+)
+def test_many_changes_build_the_tree_once(change):
+    def calls_of(count):
+        queues = many_queues(100)
+        for number in range(100):
+            queues.set(QueueRules(f"leaf{number}", f"q{number}", quotas={"cpu": Quota()}))
+        queues.shared_out()
+        with own_calls() as found:
+            for number in range(1, count + 1):
+                change(queues, number)
+            queues.names()
+        return found["QueueTree.__init__"], found.total()
+
+    (built, few), (built_too, many) = calls_of(5), calls_of(50)
+    assert built <= 1 >= built_too
+    assert many < few + 100 * 45

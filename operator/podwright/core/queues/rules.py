@@ -1,0 +1,33 @@
+"""QueueRules: one queue of the cluster, as its users declare it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from podwright.core.objects.selectors import EVERYTHING, LabelSelector
+from podwright.core.queues.tree import QueueSpec
+
+State = Literal["Open", "Hold", "Drain", "Closed"]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRules(QueueSpec):
+    """A queue of the cluster. Runtimes are in seconds.
+
+    `state`: pods start only in an Open queue whose parents are Open, too. `namespaces`: whose pods may use the queue.
+    `lending`: by resource, how much of the unused guarantee other queues may use; all that is not named here.
+    """
+
+    state: State = "Open"
+    namespaces: LabelSelector = EVERYTHING
+    lending: Mapping[str, int] = field(default_factory=dict)
+    preempt_min_runtime: float = 0.0
+    """For how long a pod runs before a pod of its own queue may preempt it."""
+    reclaim_min_runtime: float = 0.0
+    """For how long a pod runs before another queue may reclaim what it holds."""
+    gather_after: float = 0.0
+    """After this time, room is held for a gang at the head of the queue that has not started. 0: never."""
+    usage_half_life: float = 0.0
+    """With one, the queue takes its turn by what it has used on average, not by what it has now."""

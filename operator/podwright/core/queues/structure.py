@@ -1,0 +1,240 @@
+"""Structure: the declared queues, and the tree of those that are valid.
+
+A change of one queue that leaves all others valid, as most do, changes the tree where the queue is. Any other change has
+the tree built again when it is next read, once for all changes until then. Source of what is valid: `validity`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Protocol
+
+from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.selectors import EVERYTHING, LabelSelector
+from podwright.core.queues.rules import QueueRules
+from podwright.core.queues.tree import NO_QUOTA, QueueTree
+from podwright.core.queues.validity import MAX_DEPTH, overcommitted, valid_specs
+
+
+class PodCounts(Protocol):
+    """Who knows the pods of the queues."""
+
+    def count_pods_of(self, tree: QueueTree, names: Collection[str]) -> None:
+        """Adds what the pods of these queues hold and ask for to a tree in which they are new."""
+
+    def may_use(self, queue: str, namespaces: LabelSelector) -> None:
+        """These namespaces may use the queue."""
+
+    def restricted(self) -> AbstractSet[str]:
+        """The queues that not all namespaces may use."""
+
+
+class Structure:
+    """See the module."""
+
+    def __init__(self, pods: PodCounts) -> None:
+        self.declared: dict[str, QueueRules] = {}
+        """All queues as they were last set, also invalid ones."""
+        self.valid: dict[str, QueueRules] = {}
+        """Those of the tree, as they last were valid."""
+        self.invalid: dict[str, InvalidObjectError] = {}
+        """What keeps a declared queue out of the tree, or as it last was there."""
+        self.shut: frozenset[str] = frozenset()
+        """The queues in which no pod may start, because of their state or that of one above."""
+        self.current: QueueTree | None = None
+        """The tree; None if it must be built."""
+        self.paths = 0
+        """Rises when the path of a queue, or whether pods may start in it, may have changed."""
+        self._pods = pods
+        self._below: Counter[str] = Counter()
+        """How many queues name a queue as their parent."""
+        self._remembered: dict[str, QueueRules] = {}
+        self._noted: dict[str, QueueRules] = {}
+        """Queues as they last were valid since the tree must be built."""
+        self._overcommitted: dict[str, InvalidObjectError] = {}
+        compact_regularly(self)
+
+    def set(self, spec: QueueRules) -> None:
+        """Adds or replaces a queue."""
+        before = self.declared.get(spec.name)
+        if before is not None and before.parent != spec.parent:
+            self._note(before)
+        self.declared[spec.name] = spec
+        self._note(spec)
+        self._below[spec.parent] += 1
+        if before is not None:
+            self._below[before.parent] -= 1
+        if not (self._added(spec) if before is None else self._replaced_by(before, spec)):
+            self.current = None
+
+    def remove(self, name: str) -> None:
+        """Removes a queue."""
+        spec = self.declared.pop(name)
+        self._below[spec.parent] -= 1
+        if not self._dropped(spec):
+            if self._below[name]:
+                self._note(spec)
+            self.current = None
+
+    def remember(self, spec: QueueRules) -> None:
+        """The queue as it last was valid, before this process began."""
+        self._remembered[spec.name] = spec
+
+    def remembered(self, name: str) -> QueueRules | None:
+        return self._remembered.get(name)
+
+    def forget(self, name: str) -> None:
+        """Undoes `remember`."""
+        self._remembered.pop(name, None)
+
+    def clear(self) -> None:
+        """There are no queues."""
+        for known in (self.declared, self.valid, self.invalid, self._below, self._noted, self._overcommitted):
+            known.clear()
+        self.current = None
+
+    def restorer(self) -> Callable[[], None]:
+        """A function that makes the queues what they are now, also those that stay as they last were."""
+        self.tree()
+        kept = [dict(each) for each in (self.declared, self.valid, self._remembered)]
+
+        def restore() -> None:
+            self.declared, self.valid, self._remembered = map(dict, kept)
+            self._below = Counter(spec.parent for spec in self.declared.values())
+            self._noted.clear()
+            self.current = None
+
+        return restore
+
+    def problems(self) -> Mapping[str, InvalidObjectError]:
+        """What is wrong with declared queues, by name."""
+        self.tree()
+        more = {name: error for name, error in self._overcommitted.items() if name in self.declared}
+        return {**more, **self.invalid}
+
+    def problem(self, name: str) -> InvalidObjectError | None:
+        """What is wrong with one queue."""
+        self.tree()
+        return self.invalid.get(name) or (self._overcommitted.get(name) if name in self.declared else None)
+
+    def tree(self) -> QueueTree:
+        """The tree of the valid queues, with what their pods request and hold."""
+        return self._built() if self.current is None else self.current
+
+    def _built(self) -> QueueTree:
+        last = {**self._remembered, **self.valid, **self._noted}
+        self._noted.clear()
+        self.valid, self.invalid = valid_specs(self.declared, last)
+        tree = self.current = QueueTree(self.valid.values(), {})
+        self.paths += 1
+        shut = [name for name, rules in self.valid.items() if rules.state != "Open"]
+        self.shut = tree.below(shut) if shut else frozenset()
+        self._overcommitted.clear()
+        for name, rules in self.valid.items():
+            self._check_guarantees(tree, name)
+            if kept := _kept(rules):
+                tree.keep(name, kept)
+        self._pods.count_pods_of(tree, self.valid)
+        for name, rules in self.valid.items():
+            self._pods.may_use(name, rules.namespaces)
+        for name in self._pods.restricted() - self.valid.keys():
+            self._pods.may_use(name, EVERYTHING)
+        return tree
+
+    # Changes of one queue
+
+    def _added(self, spec: QueueRules) -> bool:
+        """Adds a new queue to the tree. False if the tree must be built."""
+        tree = self._changeable(None, spec)
+        if tree is None or self.invalid or self._below[spec.name] or not self._has_place(tree, spec):
+            return False
+        tree.add(spec)
+        self.paths += 1
+        self._pods.count_pods_of(tree, [spec.name])
+        self._put(tree, spec)
+        return True
+
+    def _replaced_by(self, before: QueueRules, spec: QueueRules) -> bool:
+        """Replaces a queue in the tree. False if the tree must be built."""
+        tree = self._changeable(before, spec)
+        if tree is None or self.valid.get(spec.name) is not before or before.state != spec.state:
+            return False
+        if before.parent != spec.parent:
+            if self.invalid or spec.name in self.shut or not self._has_place(tree, spec):
+                return False
+            self.paths += 1
+        tree.replace(spec)
+        self._put(tree, spec)
+        self._check_guarantees(tree, before.parent)
+        return True
+
+    def _dropped(self, spec: QueueRules) -> bool:
+        """Removes a queue from the tree. False if the tree must be built."""
+        tree, name = self._changeable(spec, None), spec.name
+        if tree is None or self.valid.get(name) is not spec or self.invalid or name in self.shut:
+            return False
+        if not tree.is_leaf(name):
+            return False
+        self._pods.may_use(name, EVERYTHING)
+        tree.drop(name)
+        self.paths += 1
+        del self.valid[name]
+        self._overcommitted.pop(name, None)
+        self._check_guarantees(tree, spec.parent)
+        return True
+
+    def _put(self, tree: QueueTree, spec: QueueRules) -> None:
+        self.valid[spec.name] = spec
+        self._check_guarantees(tree, spec.name)
+        self._check_guarantees(tree, spec.parent)
+        self._pods.may_use(spec.name, spec.namespaces)
+
+    def _changeable(self, before: QueueRules | None, after: QueueRules | None) -> QueueTree | None:
+        """The tree, if it can be changed for this queue alone: no other queue keeps room for itself, and the same resources
+        are named by any queue as before.
+        """
+        tree = self.current
+        if tree is None or tree.keeping or (after is not None and _kept(after)):
+            return None
+        named = {} if before is None else before.quotas
+        return tree if tree.names_alike(named, {} if after is None else after.quotas) else None
+
+    def _has_place(self, tree: QueueTree, spec: QueueRules) -> bool:
+        """True if the queue may be below its parent, and pods may start there."""
+        parent = tree.get(spec.parent) if spec.parent else tree.top
+        if parent is None or spec.state != "Open" or spec.parent in self.shut:
+            return False
+        above = [queue.spec.name for queue in parent.path()]
+        return spec.name not in above and len(above) + tree.height(spec.name) <= MAX_DEPTH
+
+    def _check_guarantees(self, tree: QueueTree, name: str) -> None:
+        queue = tree.get(name)
+        error = None if queue is None else overcommitted(queue)
+        if error is None:
+            self._overcommitted.pop(name, None)
+        else:
+            self._overcommitted[name] = error
+
+    def _note(self, spec: QueueRules) -> None:
+        """If the tree must be built: this version of a queue is valid now, if the queues above it are."""
+        above: QueueRules | None = spec
+        if self.current is None:
+            for _ in range(MAX_DEPTH):
+                if above is None:
+                    return
+                if not above.parent:
+                    self._noted[spec.name] = spec
+                    return
+                above = self.declared.get(above.parent)
+
+
+def _kept(rules: QueueRules) -> Mapping[str, int]:
+    """What the queue does not lend of its guarantee, by resource."""
+    return {
+        resource: quota.guarantee - lent
+        for resource, lent in rules.lending.items()
+        if (quota := rules.quotas.get(resource, NO_QUOTA)).guarantee > lent >= 0
+    }
