@@ -10,12 +10,15 @@ from playwright.sync_api import expect
 from podwright.core.cycle import Fault
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
+from podwright.core.queues.queues import QueueRules, queues_of
+from podwright.core.queues.tree import Quota
 from podwright.engine.view.waiting import PendingPod
 from podwright.kube.serve.page import routes
 from podwright.testing import pod
 from support.objects.builders import make_node, make_pod
 from support.page.cluster import backstage
 from support.page.stage import RACK, ZONE, nodes, simulated
+from support.page.teams import teams
 
 pytestmark = pytest.mark.slow
 
@@ -213,6 +216,7 @@ def test_texts_of_objects_are_never_markup(look):
         page.locator("#queue").get_by_text(evil).first.wait_for()
         page.locator("#decisions").get_by_text(evil).first.wait_for()
         page.locator("#policies").get_by_text(evil).first.wait_for()
+        page.locator("#queues").get_by_text(evil).first.wait_for()
         page.get_by_role("button", name="Table").click()
         page.locator("#table-view").get_by_role("button", name=evil).click()
         page.locator("#details").get_by_text(f"{evil}=").wait_for()
@@ -223,7 +227,34 @@ def test_texts_of_objects_are_never_markup(look):
         page.locator("#details").get_by_text(evil).nth(1).wait_for()
         assert page.locator("img").count() == 1  # the page's own
         assert page.locator("script").count() == 1
-        assert page.locator("option", has_text=evil).count() == 1
+        assert page.locator("option", has_text=evil).count() == 2  # resources of nodes, and of queues
+        page.close()
+
+
+def test_queues_of_teams_are_a_tree_with_bars_and_numbers(look):
+    with backstage() as stage:
+        stage.call(lambda: stage.cache.set_node(parse_node(make_node("n"))))
+        page = look(stage.url)
+        page.locator("#policies").get_by_role("button", name="built-in-default").wait_for()
+        assert page.locator("#queues-card").is_hidden()
+        stage.call(lambda: teams(stage.cache))
+        table = page.locator("#queues")
+        rows = table.get_by_role("row")
+        expect(rows).to_have_count(8)
+        expect(rows.nth(5)).to_have_text(
+            re.compile("ml-research.*24.*12 borrowed.*6 above its share.*18.*12", re.DOTALL)
+        )
+        expect(rows.nth(3)).to_contain_text("Hold")
+        expect(rows.nth(7)).to_contain_text("spec.parent: queue 'nowhere' does not exist")
+        indents = [rows.nth(row).locator(".branch").bounding_box()["x"] for row in (1, 2, 3)]
+        assert indents == sorted(set(indents)), "queues below others are indented"
+        within, above = (rows.nth(5).locator(f".use .{kind}").bounding_box()["width"] for kind in ("within", "above"))
+        assert within == pytest.approx(2 * above, abs=1), "12 within the guarantee, 6 above the share"
+        page.locator("#queue-resource").select_option("cpu")
+        expect(rows.nth(6)).to_have_text(re.compile("web.*2.*64"))
+        assert violations(page) == []
+        stage.call(lambda: [queues_of(stage.cache).remove(name) for name in [*queues_of(stage.cache).declared]])
+        expect(page.locator("#queues-card")).to_be_hidden()
         page.close()
 
 
@@ -281,6 +312,8 @@ def fill_with(stage, evil):
     stage.cache.assume(pod, evil)
     stage.pods = [PendingPod(evil, evil, "active", 0.0, 1, evil, evil)]
     stage.decisions.add(Fault(pod=pod, message=evil, plugin=evil), evil)
+    queues_of(stage.cache).set(QueueRules(evil, quotas={evil: Quota()}))
+    queues_of(stage.cache).set(QueueRules("lost", evil))
     stage.rig.engine.policies.apply(
         {
             "apiVersion": "podwright.dev/v1alpha1",

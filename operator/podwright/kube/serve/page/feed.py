@@ -15,10 +15,12 @@ from typing import Any, Final
 
 import orjson
 
+from podwright.core.queues.queues import queues_of
 from podwright.core.state.cache import Cache
 from podwright.engine.decisions.recent_decisions import RecentDecision
 from podwright.engine.view.nodes import node_changes
 from podwright.engine.view.policies import PolicyRow, policy_rows
+from podwright.engine.view.queues import QueueLine, QueueTreeView, queue_tree
 from podwright.engine.view.waiting import PendingPod, Waiting, waiting_pods
 from podwright.kube.serve.answers.steps import ANSWER_SECONDS, Asker
 from podwright.kube.serve.page.nodes import NodeColumns
@@ -55,6 +57,7 @@ class Viewer:
         self.has_nodes = False
         self.decisions_seen = -1
         self.policies_seen: Sequence[Any] | None = None
+        self.queues_seen: QueueTreeView | None = None
         self.stale_seen = self.samples_seen = 0
         self.dropped = False
 
@@ -157,6 +160,7 @@ class Feed:
         if self._clock() >= self._queue_due:
             await self._send_waiting(shown)
             await self._send_policies(shown)
+            await self._send_queues(shown)
             await self._send_history(shown)
         self._tell_stale(*await self._asker.call(shown.stale, ANSWER_SECONDS))
 
@@ -251,6 +255,22 @@ class Feed:
                 viewer.policies_seen = rows
                 viewer.send(event("policies", {"list": rows, "unlisted": found.count - len(rows)}))
 
+    async def _send_queues(self, shown: Shown) -> None:
+        found = await self._asker.compute(lambda: queue_tree(queues_of(shown.cache)), ANSWER_SECONDS)
+        message = b""
+        for viewer in self._viewers:
+            if viewer.queues_seen != found and (found.lines or viewer.queues_seen is not None):
+                viewer.queues_seen = found
+                message = message or event(
+                    "queues",
+                    {
+                        "resources": found.resources,
+                        "list": [*map(_queue, found.lines)],
+                        "unlisted": found.count - len(found.lines),
+                    },
+                )
+                viewer.send(message)
+
 
 def event(name: str, data: Any) -> bytes:
     """A server-sent event. JSON has no line breaks."""
@@ -260,6 +280,10 @@ def event(name: str, data: Any) -> bytes:
 def _pending(pod: PendingPod, now: float) -> Sequence[Any]:
     age = round(max(0.0, now - pod.since))
     return pod.namespace, pod.name, pod.place, age, pod.attempts, pod.policy, pod.why
+
+
+def _queue(line: QueueLine) -> Sequence[Any]:
+    return line.name, line.depth, line.state, line.problem, line.waiting, line.amounts
 
 
 def _policy(row: PolicyRow) -> Sequence[Any]:

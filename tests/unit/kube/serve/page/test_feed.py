@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from podwright.core.queues.queues import QueueRules, queues_of
+from podwright.core.queues.tree import Quota
 from podwright.engine.process.steps import at_once
 from podwright.engine.view.nodes import node_changes
 from podwright.engine.view.waiting import queued_pods
@@ -323,3 +325,34 @@ async def test_viewers_get_the_last_hour_and_then_each_sample_once():
         history.sample()
         ((at, nodes, *_),) = (await next_of(viewer, "history"))["history"]["samples"]
         assert (at, nodes) == (studio.rig.now, 1)
+
+
+async def test_queues_of_teams_are_sent_when_they_change_and_when_they_are_gone():
+    studio = Studio()
+    queues = queues_of(studio.rig.engine.cache)
+    async with studio.viewer() as viewer:
+        await next_of(viewer, "queue")
+        queues.set(QueueRules("ml", quotas={"cpu": Quota(guarantee=1000, limit=4000)}))
+        found = (await next_of(viewer, "queues"))["queues"]
+        assert found == {"resources": ["cpu"], "list": [["ml", 0, "Open", "", 0, [[0, 0, 1000, 4000]]]], "unlisted": 0}
+        queues.set(QueueRules("ml", state="Hold"))
+        assert (await next_of(viewer, "queues"))["queues"]["list"][0][2] == "Hold"
+        async with studio.viewer() as second:
+            assert (await next_of(second, "queues"))["queues"]["list"][0][0] == "ml"
+        await asyncio.sleep(0.05)
+        assert not any(
+            b"event: queues" in (viewer.messages.get_nowait() or b"") for _ in range(viewer.messages.qsize())
+        )
+        queues.remove("ml")
+        assert (await next_of(viewer, "queues"))["queues"]["list"] == []
+
+
+async def test_without_queues_of_teams_nothing_is_sent_about_them():
+    studio = Studio()
+    async with studio.viewer() as viewer:
+        await next_of(viewer, "queue")
+        assert "queues" not in await next_of(viewer, "queue", "policies")
+        await asyncio.sleep(0.03)
+        assert not any(
+            b"event: queues" in (viewer.messages.get_nowait() or b"") for _ in range(viewer.messages.qsize())
+        )

@@ -7,6 +7,7 @@ import { History, spark } from "./history.js";
 import { NodeMap } from "./map.js";
 import { Nodes } from "./nodes.js";
 import { Policies } from "./policies.js";
+import { Queues } from "./queues.js";
 import { Simulation } from "./simulation.js";
 import { Server, Stream } from "./stream.js";
 import { NodeTable } from "./table.js";
@@ -22,6 +23,7 @@ const table = new NodeTable(nodes, openNode);
 const waiting = new Waiting((namespace, name) => details.pod(namespace, name));
 const decisions = new Decisions((namespace, name) => details.pod(namespace, name));
 const policies = new Policies((key) => details.policy(key));
+const queues = new Queues();
 const simulation = new Simulation(server, { show: showSimulation, blend, open: (...pod) => details.pod(...pod) });
 const history = new History();
 let simulated = new Set();
@@ -66,6 +68,7 @@ const stream = new Stream(server, {
   },
   decisions: (data) => decisions.take(data),
   policies: (data) => policies.take(data),
+  queues: (data) => queues.take(data),
   history({ samples }) {
     history.take(samples);
     figures();

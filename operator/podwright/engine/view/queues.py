@@ -1,0 +1,121 @@
+"""The queues of teams: what each has of some resources, what it may have, and how many of its pods wait.
+
+Every viewer sees all queues, as those who may get SchedulingQueues do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
+from typing import Final
+
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.resources import CPU
+from podwright.core.queues.queues import Queues
+from podwright.core.queues.shares import UNBOUNDED
+from podwright.core.queues.tree import NO_QUOTA
+from podwright.engine.process.steps import Steps
+
+MOST_QUEUES: Final = 200
+MOST_RESOURCES: Final = 4
+QUEUES_A_STEP: Final = 50
+LONGEST: Final = 300
+"""Characters of a text."""
+
+Amounts = tuple[int, int, int, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLine:
+    """A queue. `depth`: how many queues are above it. `problem`: why its newest version is not in force.
+
+    `amounts`: for each resource what it has, its share, its guarantee, and its limit, None without one.
+    """
+
+    name: str
+    depth: int
+    state: str
+    problem: str
+    waiting: int
+    amounts: tuple[Amounts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTreeView:
+    """The first MOST_QUEUES queues, parents before children. `resources`: those that most queues name.
+
+    `count`: how many there are.
+    """
+
+    resources: tuple[str, ...]
+    lines: tuple[QueueLine, ...]
+    count: int
+
+
+def queue_tree(queues: Queues) -> Steps[QueueTreeView]:
+    """Reads what all queues have. They may change between two steps."""
+    if not queues.active:
+        return QueueTreeView((), (), 0)
+    queues.shared_out()
+    resources = yield from _resources(queues)
+    left_out = [name for name in queues.problems if queues.get(name) is None]
+    lines = []
+    for number, (name, depth) in enumerate(_in_order(queues), start=1):
+        if (line := _line(queues, name, depth, resources)) is not None:
+            lines.append(line)
+        if number == MOST_QUEUES:
+            break
+        if number % QUEUES_A_STEP == 0:
+            yield
+    lines += [
+        QueueLine(name, 0, "", _text(problem), 0, ())
+        for name in sorted(left_out)[: MOST_QUEUES - len(lines)]
+        if (problem := queues.problems.get(name)) is not None
+    ]
+    return QueueTreeView(tuple(resources), tuple(lines), len(queues.names()) + len(left_out))
+
+
+def _resources(queues: Queues) -> Steps[Sequence[str]]:
+    """Extended resources first, then CPU and others, each by how many queues name it."""
+    named: Counter[str] = Counter()
+    for number, name in enumerate(queues.names(), start=1):
+        if (rules := queues.get(name)) is not None:
+            named.update(rules.quotas.keys())
+        if number % QUEUES_A_STEP == 0:
+            yield
+    found = sorted(named, key=lambda resource: ("/" not in resource, -named[resource], resource != CPU, resource))
+    return found[:MOST_RESOURCES]
+
+
+def _in_order(queues: Queues) -> Iterator[tuple[str, int]]:
+    """The names and depths, parents first, siblings by name."""
+    waiting = [(name, 0) for name in _first(queues.children(""))]
+    while waiting:
+        name, depth = waiting.pop()
+        yield name, depth
+        waiting += [(child, depth + 1) for child in _first(queues.children(name))]
+
+
+def _first(names: Sequence[str]) -> Sequence[str]:
+    """The first names that can be shown, the last one first."""
+    return nsmallest(MOST_QUEUES, names)[::-1]
+
+
+def _line(queues: Queues, name: str, depth: int, resources: Sequence[str]) -> QueueLine | None:
+    rules, problem = queues.get(name), queues.problems.get(name)
+    if rules is None:
+        return None
+    held, share = queues.usage(name), queues.last_share(name)
+    amounts: list[Amounts] = []
+    for resource in resources:
+        quota = rules.quotas.get(resource, NO_QUOTA)
+        limit = None if quota.limit == UNBOUNDED else quota.limit
+        amounts.append((held.get(resource, 0), share.get(resource, 0), max(0, quota.guarantee), limit))
+    text = "" if problem is None else _text(problem)
+    return QueueLine(name, depth, rules.state, text, queues.waiting_below(name), tuple(amounts))
+
+
+def _text(problem: InvalidObjectError) -> str:
+    return f"{problem.where}: {problem.problem}"[:LONGEST]

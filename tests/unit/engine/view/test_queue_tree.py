@@ -1,0 +1,80 @@
+"""The queues of teams as the page gets them: in the order of a tree, and bounded."""
+
+from podwright.core.objects.node import parse_node
+from podwright.core.queues.queues import QueueRules, queues_of
+from podwright.core.queues.tree import Quota
+from podwright.core.state.cache import Cache
+from podwright.engine.process.steps import at_once
+from podwright.engine.view.queues import (
+    MOST_QUEUES,
+    MOST_RESOURCES,
+    QUEUES_A_STEP,
+    QueueLine,
+    QueueTreeView,
+    queue_tree,
+)
+from support.objects.builders import make_node
+from support.page.teams import GPU, teams
+
+
+def test_a_tree_has_what_each_queue_has_and_may_have():
+    cache = Cache()
+    teams(cache)
+    found = at_once(queue_tree(queues_of(cache)))
+    assert found.resources == (GPU, "cpu")
+    assert [(line.name, line.depth, line.state, line.waiting, line.amounts[:1]) for line in found.lines] == [
+        ("ml", 0, "Open", 12, ((30, 40, 32, 40),)),
+        ("ml-products", 1, "Open", 12, ((6, 22, 16, None),)),
+        ("ml-products-nightly", 2, "Hold", 0, ((0, 0, 0, None),)),
+        ("ml-products-training", 2, "Open", 12, ((6, 22, 0, None),)),
+        ("ml-research", 1, "Open", 0, ((24, 18, 12, None),)),
+        ("web", 0, "Open", 0, ((2, 2, 0, 8),)),
+        ("lost", 0, "", 0, ()),
+    ]
+    assert found.lines[-1].problem == "spec.parent: queue 'nowhere' does not exist"
+    assert found.count == 7
+
+
+def test_without_queues_there_is_nothing():
+    assert at_once(queue_tree(queues_of(Cache()))) == QueueTreeView((), (), 0)
+
+
+def test_many_queues_and_resources_are_bounded_and_read_in_steps():
+    cache = Cache()
+    cache.set_node(parse_node(make_node("n")))
+    queues = queues_of(cache)
+    for index in range(MOST_QUEUES + 100):
+        quotas = {f"example.com/r{index % 9}": Quota(limit=1), "cpu": Quota()}
+        queues.set(QueueRules(f"q{index:04}", quotas=quotas))
+    queues.set(QueueRules("a-first", "q0000"))
+    reading, steps = queue_tree(queues), 0
+    try:
+        while True:
+            next(reading)
+            steps += 1
+    except StopIteration as end:
+        found = end.value
+    assert len(found.lines) == MOST_QUEUES
+    assert found.count == MOST_QUEUES + 101
+    assert [line.name for line in found.lines[:3]] == ["q0000", "a-first", "q0001"]
+    assert len(found.resources) == MOST_RESOURCES
+    assert steps >= (MOST_QUEUES + 100) // QUEUES_A_STEP + MOST_QUEUES // QUEUES_A_STEP - 1
+
+
+def test_a_queue_that_goes_between_two_steps_is_left_out():
+    queues = queues_of(Cache())
+    for index in range(2 * QUEUES_A_STEP):
+        queues.set(QueueRules(f"q{index:04}"))
+    reading = queue_tree(queues)
+    for _ in range(3):
+        next(reading)
+    queues.remove(f"q{2 * QUEUES_A_STEP - 1:04}")
+    assert len(at_once(reading).lines) == 2 * QUEUES_A_STEP - 1
+
+
+def test_a_text_is_cut():
+    queues = queues_of(Cache())
+    queues.set(QueueRules("a", "x" * 5000))
+    (line,) = at_once(queue_tree(queues)).lines
+    assert isinstance(line, QueueLine)
+    assert len(line.problem) == 300
