@@ -174,3 +174,16 @@ def test_the_api_server_says_who_may_ask_about_which_pod(cluster, operator):
     assert secure.get(path, tokens["path"])[0] == 403
     assert secure.get(path, tokens["pod"])[0] == 403
     assert secure.get(path)[0] == 403
+    reader = "system:serviceaccount:default:explain-both"
+    status, body = secure.get(path, tokens["pod"], as_user=reader)
+    assert (status, "cannot impersonate" in body) == (403, True)
+    other = {
+        "apiGroups": [""],
+        "resources": ["serviceaccounts"],
+        "resourceNames": ["explain-both"],
+        "verbs": ["impersonate"],
+    }
+    cluster.apply({"apiVersion": RBAC, **role, "rules": [rule, other]})
+    wait_until(lambda: secure.get(path, tokens["pod"], as_user=reader)[0] == 200, 30, "the rule takes effect")
+    admin = yaml.safe_load(cluster.kubeconfig.read_text())["users"][0]["user"]["token"]
+    assert secure.get(path, admin, as_user="system:serviceaccount:default:explain-path")[0] == 403

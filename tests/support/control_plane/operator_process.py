@@ -56,13 +56,15 @@ class Operator:
     """Where its lines start in the log file, which operators of the same name share."""
     scheme: str = "http"
 
-    def get(self, path: str, token: str = "", seconds: float = 30) -> tuple[int, str]:
-        """GET from its port. Returns the status and the body; status 0 without a response within these seconds. Does
-        not verify certificates.
+    def get(self, path: str, token: str = "", seconds: float = 30, as_user: str = "") -> tuple[int, str]:
+        """GET from its port, with `as_user` as this other user. Returns the status and the body; status 0 without a
+        response within these seconds. Does not verify certificates.
         """
         request = urllib.request.Request(f"{self.scheme}://127.0.0.1:{self.port}{path}")
         if token:
             request.add_header("Authorization", f"Bearer {token}")
+        if as_user:
+            request.add_header("Impersonate-User", as_user)
         try:
             with urllib.request.urlopen(request, timeout=seconds, context=_unverified()) as response:
                 return response.status, response.read().decode()
