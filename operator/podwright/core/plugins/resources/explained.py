@@ -201,7 +201,7 @@ def _containers(spec: Raw, field: str) -> list[Raw]:
 
 
 def _take_away(spec: Raw, resource: str, amount: int) -> bool:
-    """Lowers the pod's request, or those of the containers that request most. Whether that is possible."""
+    """Lowers the pod's request, or those of the containers that request most. Whether that leaves each of them some."""
     if (spec.get("resources") or {}).get("requests", {}).get(resource) is not None:
         return _lower(spec, resource, amount)
     first = _containers(spec, "initContainers")
@@ -213,13 +213,14 @@ def _take_away(spec: Raw, resource: str, amount: int) -> bool:
         over = _requested(container, resource) - enough
         if over > 0 and not _lower(container, resource, over):
             return False
-    left = running - enough
-    for container in sorted(lasting, key=lambda each: -_requested(each, resource)):
-        part = min(left, _requested(container, resource))
-        if part > 0 and not _lower(container, resource, part):
+    left = enough
+    for i, container in enumerate(sorted(lasting, key=lambda each: _requested(each, resource))):
+        before = _requested(container, resource)
+        kept = min(before, left // (len(lasting) - i))
+        if kept < before and (kept <= 0 or not _lower(container, resource, before - kept)):
             return False
-        left -= max(part, 0)
-    return enough >= 0 and left <= 0
+        left -= kept
+    return enough >= 0
 
 
 def _requested(holder: Mapping[str, Any], resource: str) -> int:
