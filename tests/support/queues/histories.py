@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import inf
 from random import Random
 
 from podwright.core.cycle import Placement, Rejection, schedule
@@ -262,11 +263,18 @@ class History:
             for resource, amount in victim.requests.amounts.items():
                 for each in below if resource in self.resources and amount else ():
                     least = self._guarantee(each.name, resource)
-                    assert after[each.name, resource] >= least, f"{each.name} does not keep its guarantee {text}"
+                    assert least == inf or after[each.name, resource] >= least, (
+                        f"{each.name} does not keep its guarantee {text}"
+                    )
+            # Of a group that is evicted as one, only some members may request what is taken.
+            unit = [pod for pod in fresh if pod is victim or pod.group == victim.group != ""]
+            of_use = {
+                r for pod in unit if self.queues.queue_of(pod) == queue for r, n in pod.requests.amounts.items() if n
+            }
             kept = [
                 guaranteed or all(after[each.name, resource] >= self._entitled(each.name, resource) for each in below)
                 for resource in scarce or requested
-                if victim.requests.amounts.get(resource)
+                if resource in of_use
             ]
             assert kept, f"{victim.name} is of no use to {claimants[0].name}"
             assert all(kept) if scarce else any(kept), f"{queue} does not keep its share {text}"
@@ -324,13 +332,14 @@ class History:
                 transaction.clear_nomination(pod.uid)
                 transaction.assume(pod, found.node_name)
 
-    def _guarantee(self, name: str, resource: str) -> int:
-        return self.rules[name].quotas.get(resource, NO_QUOTA).guarantee
+    def _guarantee(self, name: str, resource: str) -> float:
+        guarantee = self.rules[name].quotas.get(resource, NO_QUOTA).guarantee
+        return inf if guarantee == UNBOUNDED else guarantee
 
     def _limit(self, name: str, resource: str) -> int:
         return self.rules[name].quotas.get(resource, NO_QUOTA).limit
 
-    def _entitled(self, name: str, resource: str) -> int:
+    def _entitled(self, name: str, resource: str) -> float:
         return max(self._guarantee(name, resource), self.queues.share(name).get(resource, 0))
 
     def _held(self, pods: Iterable[PodInfo]) -> Counter[tuple[str, str]]:
@@ -390,7 +399,7 @@ class History:
         random = self.random
         quota = {
             resource: Quota(
-                guarantee=random.choice([0, 0, 1, 2, 4]) * (1000 if resource == "cpu" else 1),
+                guarantee=max(UNBOUNDED, random.choice([0, 0, 1, 2, 4, -1]) * (1000 if resource == "cpu" else 1)),
                 limit=random.choice([UNBOUNDED, UNBOUNDED, 4, 6]) if resource == GPU else UNBOUNDED,
                 weight=random.choice([0, 1, 1, 2, 3]),
             )

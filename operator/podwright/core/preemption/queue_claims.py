@@ -20,6 +20,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.preemption.budgets import BudgetRules, Budgets
 from podwright.core.preemption.units import Unit, importance, priority_of, units_below
 from podwright.core.queues.least_first import Importance
@@ -44,10 +45,13 @@ class _Level:
     """Of its pods, before a pod of their own queue, or another queue, may have them evicted."""
 
     def keeps_guarantee(self, amounts: Mapping[str, int]) -> bool:
-        """True if the queue has at least its guarantee without these amounts."""
+        """True if the queue has at least its guarantee without these amounts. A guarantee without a bound protects only
+        what is scarce itself: otherwise a pod with a CPU would keep its GPUs for good.
+        """
         return all(
-            self.left.get(resource, 0) - amount >= self.queue.guarantee(resource)
+            self.left.get(resource, 0) - amount >= guarantee
             for resource, amount in amounts.items()
+            if (guarantee := self.queue.guarantee(resource)) != MAX_INT64
         )
 
     def keeps_share(self, resource: str, amount: int, *, rounded: bool, split: bool) -> bool:

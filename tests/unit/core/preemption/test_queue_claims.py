@@ -9,6 +9,7 @@ import pytest
 from podwright.core.cycle import Placement, Rejection
 from podwright.core.objects.node import parse_node
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules
+from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import Quota
 from podwright.core.state.transaction import CacheTransaction
 from support.costs.operation_counts import own_calls
@@ -61,6 +62,12 @@ class TestSeveralResources:
         assert cluster.victims(cluster.waits("a1", "a")) == []
         cluster.queues.set(QueueRules("b", quotas={GPU: Quota(), "cpu": Quota(guarantee=12_000)}))
         assert len(cluster.victims(cluster.waits("a1", "a"))) == 1
+
+    def test_a_guarantee_without_a_bound_protects_only_what_is_scarce_itself(self):
+        cluster = self.cluster(guarantee=UNBOUNDED)
+        assert len(cluster.victims(cluster.waits("a1", "a"))) == 1
+        cluster.queues.set(QueueRules("b", quotas={GPU: Quota(guarantee=UNBOUNDED), "cpu": Quota()}))
+        assert cluster.victims(cluster.waits("a1", "a")) == []
 
     def test_the_share_of_a_resource_of_which_enough_is_free_is_not(self):
         cluster = self.cluster()
