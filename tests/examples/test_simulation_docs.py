@@ -35,7 +35,8 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("docs")
     items = [*(node(f"node-{i}") for i in (1, 2, 3)), *(pod(f"web-{i}", on=f"node-{i}") for i in (1, 2, 3))]
     recording = [{"time": 0, "type": "INITIAL", "object": raw} for raw in items]
-    snapshot = json.dumps({"kind": "List", "items": items})
+    queue = {"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulingQueue", "metadata": {"name": "ml"}, "spec": {}}
+    snapshot = json.dumps({"kind": "List", "items": [*items, queue]})
     texts = {
         "dump.json": snapshot,
         "cluster.json.gz": snapshot,
