@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
+    "admission-check": ("admission-check --leader-elect --hold 5m",),
     "convert": ("convert kube-scheduler.yaml | kubectl apply -f -",),
     "convert-manifest": ("convert-manifest kube-scheduler.yaml --image registry.example/podwright:0.1.0",),
     "demo": ("demo", "demo --plain"),

@@ -23,6 +23,10 @@ from podwright.cli.examples import EXAMPLES
 from podwright.cli.imports import uncollected
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "admission-check": (
+        "podwright.cli.commands.admission_check",
+        "Tell Kueue whether the pods of a Workload fit now.",
+    ),
     "convert": ("podwright.cli.commands.convert", "Turn a KubeSchedulerConfiguration into SchedulerPolicies."),
     "convert-manifest": (
         "podwright.cli.commands.convert_manifest",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import kopf
@@ -25,13 +25,17 @@ REFUSED_SECONDS: Final = 10.0
 
 
 class KopfLogin:
-    """Makes sessions for Kopf. `take_in` gets the raw pods of Kopf's lists, which Kopf does not get."""
+    """Makes sessions for Kopf. `take_in` gets the raw pods of Kopf's lists, which Kopf does not get. `also`: the
+    collections, besides those of policies, that Kopf watches and that may not be served.
+    """
 
-    def __init__(self, source: Source, take_in: Callable[[Mapping[str, Any]], None]) -> None:
+    def __init__(
+        self, source: Source, take_in: Callable[[Mapping[str, Any]], None], also: Collection[str] = ()
+    ) -> None:
         self._source = source
         self._response_class = response_class(take_in)
         self._last_login = float("-inf")
-        self._missing_kinds = MissingKinds([POLICY.collection, LOCAL_POLICY.collection])
+        self._missing_kinds = MissingKinds([POLICY.collection, LOCAL_POLICY.collection, *also])
 
     async def session(self) -> kopf.AiohttpSession:
         """A session with the current credentials. Right after another one, it waits and reads the credentials again."""

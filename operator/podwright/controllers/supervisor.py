@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -51,12 +51,16 @@ class ProtectedTasks(Collection["asyncio.Task[Any]"]):
         return sum(1 for _ in self)
 
 
-async def supervise(stop: asyncio.Event, runtime: Runtime) -> None:
+Register = Callable[[kopf.OperatorRegistry, Any], None]
+"""Registers the handlers of a runtime."""
+
+
+async def supervise(stop: asyncio.Event, runtime: Runtime, register: Register = handlers.register_watches) -> None:
     """Runs Kopf beside a runtime that has started, until `stop` is set."""
     asyncio.get_running_loop().set_exception_handler(handle_loop_error)
-    login = KopfLogin(runtime.source, runtime.pending.put_listed)
+    login = KopfLogin(runtime.source, runtime.pending.put_listed, runtime.collections)
     appeared = runtime.policies.appeared
-    if not runtime.kopf_watches_pods and not runtime.policies.readable and not runtime.local_policies.readable:
+    if not runtime.kopf_has_work:
         await _first_of(stop, appeared)
     pause, longest = RESTART_SECONDS
     clock = asyncio.get_running_loop().time
@@ -64,7 +68,7 @@ async def supervise(stop: asyncio.Event, runtime: Runtime) -> None:
         started = clock()
         appeared.clear()
         try:
-            await _run_kopf(stop, runtime, login)
+            await _run_kopf(stop, runtime, login, register)
         except Exception as error:
             log.exception("Kopf failed: %s", type(error).__name__)
         if stop.is_set():
@@ -81,13 +85,13 @@ async def supervise(stop: asyncio.Event, runtime: Runtime) -> None:
             continue
 
 
-async def _run_kopf(stop: asyncio.Event, runtime: Runtime, login: KopfLogin) -> None:
+async def _run_kopf(stop: asyncio.Event, runtime: Runtime, login: KopfLogin, register: Register) -> None:
     """Returns when `stop` is set or policies have appeared. Raises the error with which Kopf failed."""
     protected = ProtectedTasks()
     settings, registry = kopf.OperatorSettings(), kopf.OperatorRegistry()
     configure(settings, runtime)
     handlers.register_login(registry, login)
-    handlers.register_watches(registry, runtime)
+    register(registry, runtime)
     stop_kopf = asyncio.Event()
     relay = asyncio.create_task(
         _set_after(stop_kopf, stop, runtime.policies.appeared), name="podwright stop signal for Kopf"

@@ -19,7 +19,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from podwright.core.framework.features import Features, missing_api
 from podwright.core.objects.pod import PodInfo
@@ -87,6 +87,11 @@ def binding_seconds(grace: float) -> float:
 
 class Runtime:
     """See the module. A process has one, created in its event loop."""
+
+    collections: ClassVar[Sequence[str]] = ()
+    """The URL paths of what Kopf watches besides pods and policies."""
+    scheduling: ClassVar[Sequence[Right]] = SCHEDULING
+    """The rights that the process uses besides those of its options."""
 
     def __init__(self, options: Options, extenders: Mapping[str, Extender] = _NO_EXTENDERS) -> None:
         """`extenders`: by name; it closes them at the end. Raises ConfigError for unusable credentials and
@@ -196,6 +201,11 @@ class Runtime:
         return self.options.pod_intake == "kopf" and not self.options.shadow_only
 
     @property
+    def kopf_has_work(self) -> bool:
+        """True if Kopf has anything to watch."""
+        return self.kopf_watches_pods or self.policies.readable or self.local_policies.readable
+
+    @property
     def crds_watchable(self) -> bool:
         """True if RBAC allows us to watch CustomResourceDefinitions."""
         return self._crds_watchable
@@ -303,6 +313,7 @@ class Runtime:
         await self.server.require_authentication()
         self._crds_watchable = problems[CRD] is None
         parts = self._parts = build_parts(self._base, minor)
+        self._built(parts)
         self._rights = RightsCheck(self._needed_rights(parts.features))
         self._plugins.start(self._tasks, parts.engine, metrics=self._base.metrics, events=parts.policy_events)
         if self.options.shadow_only:
@@ -392,7 +403,7 @@ class Runtime:
     def _needed_rights(self, features: Features) -> list[tuple[Http, Sequence[Right]]]:
         """The rights that this process uses, with the API client that uses them."""
         lease = self.leadership.lease
-        own = SHADOWING if self.options.shadow_only else SCHEDULING
+        own = (*(SHADOWING if self.options.shadow_only else self.scheduling),)
         if self.options.in_cluster:
             own += params(self.options.policies.namespace)
         if any(signal.metrics_api is not None for signal in self.options.policies.signals.values()):
@@ -431,6 +442,13 @@ class Runtime:
             await self._take_over(parts)
         cache = parts.engine.cache
         log.info("caches are complete", extra=fields(nodes=cache.table.count, pods=cache.pod_count))
+        await self._run_decisions(parts)
+
+    def _built(self, parts: Parts) -> None:
+        """Called once the parts are built, before anything fills them."""
+
+    async def _run_decisions(self, parts: Parts) -> None:
+        """Decides until it is cancelled. This instance leads, and its caches are current."""
         await parts.engine.run()
 
     async def _list_pending(self, parts: Parts) -> None:

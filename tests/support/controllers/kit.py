@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -42,6 +42,9 @@ class FakePolicies(Events):
 
 class FakeRuntime:
     """A runtime that has started and does nothing."""
+
+    collections: Sequence[str] = ()
+    kopf_has_work = Runtime.kopf_has_work
 
     def __init__(self, *, kopf_watches_pods: bool = True, readable: bool = True, serves: bool = True) -> None:
         self.kopf_watches_pods = kopf_watches_pods

@@ -14,6 +14,8 @@ from typing import Final
 from podwright.extender.server.options import COMMON_OPTIONS, EXTENDER_OPTIONS
 from podwright.kube.options.definitions import Option
 from podwright.kube.options.options import OPTIONS
+from podwright.kueue.options import CHECK_OPTIONS
+from podwright.kueue.options import COMMON_OPTIONS as CHECK_COMMON
 
 HEADER: Final = """\
 # Options
@@ -37,6 +39,14 @@ EXTENDER: Final = """
 """
 AND_COMMON: Final = """
 and of those above: {names}.
+"""
+CHECK: Final = """
+## podwright admission-check
+
+[`podwright admission-check`](kueue.md) has these options of its own:
+
+| flag | environment variable | default | meaning |
+| --- | --- | --- | --- |
 """
 WITHOUT_EFFECT: Final = """
 ## Without effect
@@ -72,9 +82,14 @@ def render() -> str:
     """The page."""
     used = "".join(_row(option) for option in OPTIONS if not option.no_effect)
     extender = "".join(_row(option) for option in EXTENDER_OPTIONS)
-    common = AND_COMMON.format(names=", ".join(f"`{option.flag}`" for option in COMMON_OPTIONS))
+    common = _names(COMMON_OPTIONS)
+    check = CHECK + "".join(_row(option) for option in CHECK_OPTIONS) + _names(CHECK_COMMON)
     unused = "".join(_unused_row(option) for option in OPTIONS if option.no_effect)
-    return HEADER + used + EXTENDER + extender + common + WITHOUT_EFFECT + unused
+    return HEADER + used + EXTENDER + extender + common + check + WITHOUT_EFFECT + unused
+
+
+def _names(options: Sequence[Option]) -> str:
+    return AND_COMMON.format(names=", ".join(f"`{option.flag}`" for option in options))
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -13,7 +13,7 @@ import contextlib
 import importlib
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Final
 
@@ -33,6 +33,7 @@ FIRST_PODS_SECONDS: Final = 1.0
 KOPF_STOP_SECONDS: Final = 2.0
 """How long Kopf may take to stop after everything else. It only watches, and can wait 5 s or more for a broken watch.
 """
+HANDLERS: Final = "podwright.controllers.handlers"
 LATE: Final = ("podwright.core.devices.compiling", "podwright.core.plugins.rules.expression", "tenacity")
 """The modules that compile expressions, for selectors of devices and for rules, and the one that retries requests."""
 
@@ -41,22 +42,23 @@ class LeadershipLostError(Exception):
     """The Lease was lost. The process ends and is started again, as a standby."""
 
 
-async def run(options: Options) -> None:
-    """Runs until SIGTERM, SIGINT or SIGQUIT.
+async def run(options: Options, build: Callable[[], Runtime] | None = None, handlers: str = HANDLERS) -> None:
+    """Runs until SIGTERM, SIGINT or SIGQUIT. `build`: makes the runtime, if it is not the scheduler's. `handlers`: the
+    module whose `register_watches` registers its handlers with Kopf.
 
     Raises ConfigError, AccessError, RegistryError and OSError if it cannot start, and LeadershipLostError when another
     instance may lead.
     """
     stop = asyncio.Event()
     catch_signals(stop)
-    runtime = Runtime(options, clients_of(options))
+    runtime = Runtime(options, clients_of(options)) if build is None else build()
     starting = asyncio.create_task(runtime.start(), name="podwright start")
     stopping = asyncio.create_task(_first_of(stop, runtime.leadership.lost), name="podwright stop")
     try:
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             await starting
-            kopf = asyncio.create_task(_run_kopf(stop, runtime), name="podwright Kopf")
+            kopf = asyncio.create_task(_run_kopf(stop, runtime, handlers), name="podwright Kopf")
             await stopping
             if not runtime.leadership.lost.is_set():
                 log.info("stopping; bindings under way finish first")
@@ -90,11 +92,12 @@ async def _wait_for_kopf(kopf: asyncio.Task[None]) -> None:
         kopf.cancel()
 
 
-async def _run_kopf(stop: asyncio.Event, runtime: Runtime) -> None:
+async def _run_kopf(stop: asyncio.Event, runtime: Runtime, handlers: str) -> None:
     await _wait_for_first_burst(stop, runtime)
     if not stop.is_set():
         supervisor = await asyncio.to_thread(import_supervisor)
-        await asyncio.gather(supervisor.supervise(stop, runtime), asyncio.to_thread(import_late))
+        register = (await asyncio.to_thread(importlib.import_module, handlers)).register_watches
+        await asyncio.gather(supervisor.supervise(stop, runtime, register), asyncio.to_thread(import_late))
 
 
 async def _wait_for_first_burst(stop: asyncio.Event, runtime: Runtime) -> None:

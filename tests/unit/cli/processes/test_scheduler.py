@@ -82,7 +82,7 @@ async def test_kopf_is_imported_after_the_first_decisions(intake, tmp_path, monk
 
     class Supervisor:
         @staticmethod
-        async def supervise(stop, _runtime):
+        async def supervise(stop, _runtime, _register):
             stop.set()
 
     def imported():

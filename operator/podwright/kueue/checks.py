@@ -1,0 +1,365 @@
+"""The checks: what becomes of each Workload that has quota and names a check of ours. Start here.
+
+Kopf's handlers (`handlers.py`) say what has changed. Workers take the changed Workloads one by one, and no Workload is
+in two hands:
+
+    no quota any more, evicted, finished, deleted ─► its place is given back
+    our check is Pending ─► decide ─┬─► fits: hold the place, wait a moment, decide again ─► same place: Ready
+                                    │                                     └─► another place: hold that, and again
+                                    └─► does not fit: give the place back, Retry
+
+The scheduler learns of the place a moment later, and may have placed other pods there meanwhile. Hence the second
+decision. Only the state, the message, the pause before the retry and the label of the place are written, and only onto
+the very version of the Workload that was decided about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Literal
+
+from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.errors import InvalidObjectError, described
+from podwright.core.objects.wording import counted
+from podwright.engine.engine import Engine
+from podwright.engine.planning.elsewhere import NoAnswerError
+from podwright.engine.ports import Recorder, Regarding
+from podwright.kube.client.errors import is_conflict, is_not_found
+from podwright.kube.client.http import Http
+from podwright.kube.client.media_types import APPLY_PATCH, MERGE_PATCH
+from podwright.kube.client.retry import retry_until_answered
+from podwright.kube.client.times import rfc3339
+from podwright.kueue.decision import Fits, Lacks, beyond, decide
+from podwright.kueue.places import APPLY, UID_LABEL, WORKLOAD_OF, Places
+from podwright.kueue.pod_sets import PLACE_LABEL, UNSEEN, PodSet, counts_of, flavors_of, pod_sets_of
+from podwright.kueue.workload import (
+    ADMISSION_CHECK,
+    CONTROLLER,
+    FLAVOR,
+    GROUP,
+    PENDING,
+    READY,
+    REJECTED,
+    RETRY,
+    VERSION,
+    WORKLOAD,
+    Raw,
+    Workload,
+    gone,
+)
+
+log = logging.getLogger(__name__)
+
+WORKERS: Final = 64
+"""How many Workloads are in hand at once. Most of the time they wait for SETTLE_SECONDS."""
+SETTLE_SECONDS: Final = 1.0
+"""The pause between the two decisions. The scheduler and its Bindings reach our cache in a part of it."""
+ROUNDS: Final = 4
+"""How many places are tried, if other pods take them first."""
+AGAIN_SECONDS: Final = 5.0
+"""The pause after a request that failed."""
+AUDIT_SECONDS: Final = 0.5
+"""How often one Workload is read again, in turn: a watch may miss a deletion, and a place ends without an event."""
+MAX_PODS: Final = 10_000
+"""The most pods of a Workload about which the check decides."""
+MESSAGE: Final = 4000
+"""The longest message, in characters. The API server takes 32,768."""
+
+
+_EVENTS: Final[Mapping[str, tuple[Literal["Normal", "Warning"], str]]] = {
+    READY: ("Normal", "FitsNow"),
+    RETRY: ("Warning", "DoesNotFitNow"),
+    REJECTED: ("Warning", "NeverFits"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSettings:
+    """`first_retry`, `longest_retry`: seconds; each retry waits twice as long as the one before. `rejects`: reject what
+    can never fit, which Kueue deactivates.
+    """
+
+    first_retry: float
+    longest_retry: float
+    rejects: bool
+
+    def pause(self, retries: int) -> int:
+        """Seconds until the next attempt. `retries`: how many there were."""
+        return max(1, round(min(self.longest_retry, self.first_retry * 2.0 ** min(retries, 32))))
+
+
+class Checks:
+    """See the module. `now`: seconds since the epoch."""
+
+    def __init__(
+        self,
+        http: Http,
+        engine: Engine,
+        places: Places,
+        *,
+        recorder: Recorder,
+        settings: CheckSettings,
+        now: Callable[[], float],
+    ) -> None:
+        self._http = http
+        self._engine = engine
+        self._places = places
+        self._recorder = recorder
+        self._settings = settings
+        self._now = now
+        self._below = random.randrange  # a choice among equal nodes
+        self._deciding = asyncio.Lock()
+        self._ours: dict[str, Raw] = {}
+        """The AdmissionChecks with our controller name, by name."""
+        self._known: dict[str, Raw] = {}
+        """The Workloads that have quota, or have just lost it, by uid."""
+        self._queue: asyncio.Queue[str] = asyncio.Queue()
+        """Uids of Workloads; names of AdmissionChecks with a slash before them."""
+        self._queued: set[str] = set()
+        self._in_hand: set[str] = set()
+        self._changed_in_hand: set[str] = set()
+
+    # What Kopf reports
+
+    def take_check(self, event: Mapping[str, Any]) -> None:
+        """A raw event of an AdmissionCheck; its type is None for an object from a list."""
+        raw = event["object"]
+        name = str(raw["metadata"]["name"])
+        if event["type"] == "DELETED" or raw["spec"]["controllerName"] != CONTROLLER:
+            changed = self._ours.pop(name, None) is not None
+        else:
+            changed = name not in self._ours
+            self._ours[name] = raw
+            self._add(f"/{name}")
+        for uid in self._known if changed else ():
+            self._add(uid)
+
+    def take_workload(self, event: Mapping[str, Any]) -> None:
+        """A raw event of a Workload, likewise."""
+        deleted = event["type"] == "DELETED"
+        workload = Workload(gone(event["object"]) if deleted else event["object"])
+        uid = workload.uid
+        if uid in self._known or workload.has_quota or self._places.holds(uid):
+            self._known[uid] = workload.raw
+            self._add(uid)
+
+    def _add(self, key: str) -> None:
+        if key in self._in_hand:
+            self._changed_in_hand.add(key)
+        elif key not in self._queued:
+            self._queued.add(key)
+            self._queue.put_nowait(key)
+
+    # The work
+
+    async def run(self) -> None:
+        """Works until it is cancelled. The caches must be complete."""
+        await retry_until_answered("admission checks", self._list_checks)
+        for metadata in await self._places.adopt():
+            key, uid = str(metadata["annotations"][WORKLOAD_OF]), str(metadata["labels"][UID_LABEL])
+            await retry_until_answered("Workloads with a place", partial(self._read, key, uid))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._audit(), name="podwright audit of Workloads")
+            for _ in range(WORKERS):
+                tasks.create_task(self._work(), name="podwright admission check")
+
+    async def _list_checks(self) -> None:
+        """No place may be given back because its check is not known yet. Raises ClusterError."""
+        try:
+            listed = await self._http.call("GET", ADMISSION_CHECK.collection)
+        except ClusterError as error:
+            if not is_not_found(error):
+                raise
+        else:
+            for raw in listed["items"]:
+                self.take_check({"type": None, "object": raw})
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._queue.get()
+            self._queued.discard(key)
+            self._in_hand.add(key)
+            try:
+                await (self._activate(key[1:]) if key.startswith("/") else self._handle(key))
+            except ClusterError as error:
+                log.log(logging.DEBUG if is_conflict(error) else logging.WARNING, "admission check: %s", error)
+                asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._add, key)
+            except Exception:
+                log.exception("admission check failed")
+            finally:
+                self._in_hand.discard(key)
+                if key in self._changed_in_hand:
+                    self._changed_in_hand.discard(key)
+                    self._add(key)
+
+    async def _audit(self) -> None:
+        while True:
+            for uid, raw in [*self._known.items()]:
+                await asyncio.sleep(AUDIT_SECONDS)
+                with contextlib.suppress(ClusterError):
+                    await self._read(Workload(raw).key, uid)
+            await asyncio.sleep(AUDIT_SECONDS)
+
+    async def _read(self, key: str, uid: str) -> None:
+        """Reads a Workload again, as if an event had come. Raises ClusterError."""
+        namespace, _, name = key.partition("/")
+        try:
+            raw = await self._http.call("GET", WORKLOAD.path(name, namespace))
+        except ClusterError as error:
+            if not is_not_found(error):
+                raise
+            raw = None
+        if raw is not None and Workload(raw).uid == uid:
+            self.take_workload({"type": None, "object": raw})
+        else:
+            metadata = {"namespace": namespace, "name": name, "uid": uid}
+            self.take_workload({"type": "DELETED", "object": {"metadata": metadata}})
+
+    async def _activate(self, name: str) -> None:
+        """Tells Kueue that somebody answers for this AdmissionCheck. Raises ClusterError."""
+        raw = self._ours.get(name)
+        if raw is None:
+            return
+        known = (raw.get("status") or {}).get("conditions") or ()
+        if any(each["type"] == "Active" and each["status"] == "True" for each in known):
+            return
+        condition = {
+            "type": "Active",
+            "status": "True",
+            "reason": "Active",
+            "message": "Podwright answers whether the pods of a Workload fit now",
+            "lastTransitionTime": rfc3339(self._now()),
+            "observedGeneration": raw["metadata"]["generation"],
+        }
+        body = {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": ADMISSION_CHECK.kind,
+            "metadata": {"name": name},
+            "status": {"conditions": [condition]},
+        }
+        await self._http.call("PATCH", ADMISSION_CHECK.path(name, subresource="status"), body, APPLY_PATCH, APPLY)
+
+    # One Workload
+
+    async def _handle(self, uid: str) -> None:
+        """Raises ClusterError."""
+        if (raw := self._known.get(uid)) is None:
+            return
+        workload = Workload(raw)
+        ours = workload.named(self._ours)
+        states = {str(workload.checks[place]["state"]) for place in ours}
+        if not workload.has_quota or not ours or states & {RETRY, REJECTED}:
+            await self._places.release(uid)
+            if self._known.get(uid) is raw and not workload.has_quota:
+                del self._known[uid]
+                self._recorder.forget(uid)
+            return
+        over = self._places.expired(uid)
+        if workload.admitted:
+            await (self._places.release(uid) if over else asyncio.sleep(0))
+        elif PENDING in states or over:
+            if over:
+                await self._places.release(uid)
+            outcome = await self._outcome(workload)
+            if self._known.get(uid) is raw:
+                await self._write(workload, ours, outcome)
+
+    async def _outcome(self, workload: Workload) -> _Fit | Lacks:
+        """Raises ClusterError."""
+        count, cache = sum(counts_of(workload).values()), self._engine.cache
+        if count > MAX_PODS:
+            return Lacks(
+                f"it has {count:,} pods, and the check decides about at most {MAX_PODS:,}", beyond(cache, count)
+            )
+        flavors = {}
+        for name in flavors_of(workload):
+            try:
+                flavors[name] = await self._http.call("GET", FLAVOR.path(name))
+            except ClusterError as error:
+                if not is_not_found(error):
+                    raise
+                return Lacks(f'its ResourceFlavor "{name}" does not exist')
+        try:
+            pod_sets = pod_sets_of(workload, flavors)
+        except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
+            return Lacks(str(error) if isinstance(error, InvalidObjectError) else described(error), never=True)
+        found = await self._settled(workload, pod_sets)
+        if isinstance(found, Lacks):
+            await self._places.release(workload.uid)
+            return found
+        return _Fit(pod_sets, found.nodes)
+
+    async def _settled(self, workload: Workload, pod_sets: Sequence[PodSet]) -> Fits | Lacks:
+        """Decides until the held place stays the same. Raises ClusterError."""
+        engine, uid = self._engine, workload.uid
+        for _ in range(ROUNDS):
+            async with self._deciding:
+                try:
+                    found = await engine.elsewhere.ask(
+                        lambda: decide(engine.cache, engine.policies, pod_sets, self._below)
+                    )
+                except NoAnswerError as error:
+                    return Lacks(str(error))
+                if isinstance(found, Lacks) or not any(found.nodes) or self._places.is_at(uid, pod_sets, found.nodes):
+                    return found
+                raws = self._places.reserve(workload, pod_sets, found.nodes)
+            await self._places.write(uid, raws)
+            await asyncio.sleep(SETTLE_SECONDS)
+            if self._known.get(uid) is not workload.raw:
+                return found  # which nobody writes: the new version is next
+        return Lacks(f"other pods took its place {ROUNDS} times")
+
+    async def _write(self, workload: Workload, ours: Sequence[int], outcome: _Fit | Lacks) -> None:
+        """Writes the states of our checks. A Workload that has changed comes again. Raises ClusterError."""
+        change: dict[str, Any] = {"lastTransitionTime": rfc3339(self._now())}
+        if isinstance(outcome, _Fit):
+            change |= {"state": READY, "message": outcome.message}
+            if updates := outcome.pod_set_updates:
+                change["podSetUpdates"] = updates
+        elif outcome.never and self._settings.rejects:
+            change |= {"state": REJECTED, "message": f"can never fit: {outcome.message}"[:MESSAGE]}
+        else:
+            seconds = self._settings.pause(workload.retries(ours))
+            message = f"does not fit now: {outcome.message}"[:MESSAGE]
+            change |= {"state": RETRY, "message": message, "requeueAfterSeconds": seconds}
+        checks = [{**each, **change} if place in ours else each for place, each in enumerate(workload.checks)]
+        body = {"metadata": {"resourceVersion": workload.version}, "status": {"admissionChecks": checks}}
+        path = WORKLOAD.path(workload.name, workload.namespace, subresource="status")
+        try:
+            await self._http.call("PATCH", path, body, MERGE_PATCH)
+        except ClusterError as error:
+            if not is_conflict(error) and not is_not_found(error):
+                raise
+            return
+        kind, reason = _EVENTS[change["state"]]
+        regarding = Regarding(
+            workload.namespace, workload.name, workload.uid, "", CONTROLLER, WORKLOAD.kind, f"{GROUP}/{VERSION}"
+        )
+        self._recorder.record(regarding, kind, reason, "AdmissionCheck", change["message"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """A place that is held: by pod set, the nodes of its pods."""
+
+    pod_sets: Sequence[PodSet]
+    nodes: Sequence[Sequence[str]]
+
+    @property
+    def message(self) -> str:
+        count, nodes = sum(map(len, self.nodes)), {name for names in self.nodes for name in names}
+        if not count:
+            return "fits now: there are no pods to place"
+        unseen = f". {UNSEEN}" if any(each.partly for each in self.pod_sets) else ""
+        return f"fits now: {counted(count, 'pod')} on {counted(len(nodes), 'node')}, held for the pods{unseen}"
+
+    @property
+    def pod_set_updates(self) -> Sequence[Raw]:
+        """The labels by which the pods find their place."""
+        return [{"name": each.name, "labels": {PLACE_LABEL: each.place}} for each in self.pod_sets if each.pods]

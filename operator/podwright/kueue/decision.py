@@ -1,0 +1,186 @@
+"""The decision: do all pods of all pod sets fit now? The scheduler's own plan for pod groups answers for each pod set,
+in one transaction, so that each sees the ones before it. The transaction is rolled back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from podwright.core.cycle import Placement, RandomBelow, Rejection
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.status import Code
+from podwright.core.gangs.decisions import GangPlacement, GangRejection
+from podwright.core.gangs.plan import Planner
+from podwright.core.gangs.simulation import reserve
+from podwright.core.objects.pod import PodInfo, belongs_to_node
+from podwright.core.objects.pod_group import PLUGINS_API, PodGroup
+from podwright.core.objects.resources import PODS
+from podwright.core.objects.wording import counted
+from podwright.core.plugins.gang_scheduling import args_of
+from podwright.core.plugins.node_affinity import NodeAffinity
+from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
+from podwright.core.state.cache import Cache
+from podwright.core.state.transaction import CacheTransaction
+from podwright.engine.policies.active_policies import ActivePolicies
+from podwright.kueue.pod_sets import PodSet
+from podwright.simulator.explain.causes import causes_of, miss
+from podwright.simulator.explain.verdicts import Verdicts, grouped, verdicts_of
+
+CAUSES: Final = 3
+NEAREST: Final = 3
+"""How many causes and nodes a message names."""
+_LASTING: Final = frozenset((NodeResourcesFit.name, NodeAffinity.name))
+"""The filters whose verdict stays as long as the nodes have the same size and the same labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fits:
+    """By pod set, the names of the nodes, one for each pod."""
+
+    nodes: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Lacks:
+    """Why they do not fit, for people. `never`: no node of the cluster can ever take a pod of them, as the nodes are."""
+
+    message: str
+    never: bool = False
+
+
+def beyond(cache: Cache, count: int) -> bool:
+    """True if the nodes take fewer pods in all."""
+    table = cache.table
+    return bool(table.count) and int(table.allocatable(PODS)[table.valid].sum()) < count
+
+
+def decide(cache: Cache, policies: ActivePolicies, pod_sets: Sequence[PodSet], below: RandomBelow) -> Fits | Lacks:
+    """Leaves the cache as it was."""
+    nodes: list[Sequence[str]] = []
+    with CacheTransaction(cache) as transaction:
+        for pod_set in pod_sets:
+            found = _plan(transaction, policies, pod_set, below) if pod_set.pods else ()
+            if isinstance(found, Lacks):
+                return Lacks(f'pod set "{pod_set.name}": {found.message}', found.never)
+            nodes.append(found)
+    return Fits(nodes)
+
+
+def _plan(
+    transaction: CacheTransaction, policies: ActivePolicies, pod_set: PodSet, below: RandomBelow
+) -> Sequence[str] | Lacks:
+    """Plans one pod set, and assumes its pods."""
+    first, cache = pod_set.pods[0], transaction.cache
+    policy = policies.of(first) or policies.default
+    if policy.refusal:
+        return Lacks(policy.why_waits(first))
+    framework = policy.framework
+    planner = Planner(
+        framework,
+        cache,
+        _group(cache, pod_set),
+        below,
+        pack_by=pod_set.pack_by or args_of(framework.profile).topology_key,
+    )
+    try:
+        framework.prepare(pod_set.pods)
+        found = planner.plan(pod_set.pods)
+        if isinstance(found, GangRejection):
+            return _why(transaction, framework, found, len(pod_set.pods))
+        if not isinstance(found, GangPlacement):
+            return Lacks(f"{found.plugin}: {found.message}" if found.plugin else found.message)
+        _assume(transaction, framework, found.placements)
+    except PluginError as error:
+        return Lacks(f"{error.plugin}: {error}")
+    return [placement.node_name for placement in found.placements]
+
+
+def _group(cache: Cache, pod_set: PodSet) -> PodGroup:
+    """All pods of the pod set, or none. If they name a pod group that exists, its topology counts."""
+    first = pod_set.pods[0]
+    own = cache.groups.of(first) if first.group else None
+    return PodGroup(
+        key=f"kueue:{first.uid}",
+        api=PLUGINS_API,
+        namespace=first.namespace,
+        name=pod_set.name,
+        uid=first.uid,
+        generation=0,
+        gang=True,
+        min_count=len(pod_set.pods),
+        min_resources={},
+        schedule_timeout=None,
+        topology_key=pod_set.topology_key or ("" if own is None else own.topology_key),
+        all_or_none=False,
+        priority=None,
+        preemption_policy=None,
+        initially_scheduled=False,
+        raw={},
+    )
+
+
+def _assume(transaction: CacheTransaction, framework: Framework, placements: Sequence[Placement]) -> None:
+    for placement in placements:
+        transaction.cache.deadline.point()
+        reserve(transaction, framework, placement.state, placement.pod, placement.node_name)
+
+
+def _why(transaction: CacheTransaction, framework: Framework, found: GangRejection, count: int) -> Lacks:
+    """The first pod that does not fit, beside those that do. Raises PluginError."""
+    cache, attempts = transaction.cache, [*found.attempts.values()]
+    rejected = next((each.pod for each in attempts if isinstance(each, Rejection)), None)
+    if rejected is None:
+        return Lacks(found.message)
+    fitting = [each for each in attempts if isinstance(each, Placement)]
+    _assume(transaction, framework, fitting)
+    verdicts = verdicts_of(framework, cache, rejected)
+    causes = causes_of(framework, cache, rejected, verdicts, grouped(verdicts, cache))
+    where = f" in any domain of {found.group.topology_key}" if found.group.topology_key else ""
+    parts = [f"{len(fitting)} of {counted(count, 'pod')} fit{where}"]
+    parts += [each.text for each in causes[:CAUSES]] or [found.message]
+    rows = verdicts.nearest(NEAREST)
+    parts += [_nearest(transaction, framework, rejected, verdicts, rows)] if rows else []
+    return Lacks(". ".join(parts), not fitting and _lasting(verdicts))
+
+
+def _nearest(
+    transaction: CacheTransaction, framework: Framework, pod: PodInfo, verdicts: Verdicts, rows: Sequence[int]
+) -> str:
+    """The nearest nodes, with what they lack, and whether the end of the pods there would help."""
+    cache, said = transaction.cache, []
+    helped = ""
+    for row in rows:
+        found = miss(framework, cache, pod, verdicts, row)
+        said.append(f"{found.node} ({'; '.join(each.detail or each.reason for each in found.problems)})")
+        helped = helped or _helps(transaction, framework, pod, row)
+    help_ = helped or "nodes that pods of this template can run on, or smaller requests"
+    return f"Nearest: {', '.join(said)}. What would help: {help_}"
+
+
+def _helps(transaction: CacheTransaction, framework: Framework, pod: PodInfo, row: int) -> str:
+    """The end of pods on this node, the largest first, tried by the filters; "" if that does not help."""
+    cache = transaction.cache
+    info = cache.node_at(row)
+    before = transaction.checkpoint()
+    ending = [
+        each
+        for each in info.pods.values()
+        if not belongs_to_node(each) and not each.uid.startswith(pod.uid.partition("/")[0])
+    ]
+    if not ending:
+        return ""
+    transaction.remove(ending)
+    fits = bool(len(verdicts_of(framework, cache, pod).feasible))
+    transaction.rollback(before)
+    return f"the end of pods on {info.name}, which has {counted(len(ending), 'other pod')}" if fits else ""
+
+
+def _lasting(verdicts: Verdicts) -> bool:
+    """True if all nodes reject the pod, by what they are and not by what runs on them now."""
+    statuses = verdicts.diagnosis.statuses().values()
+    return bool(statuses) and all(
+        each.plugin in _LASTING and each.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE for each in statuses
+    )
