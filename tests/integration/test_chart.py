@@ -114,8 +114,20 @@ def test_the_definitions_of_policies_outlive_the_chart(helm):
         "SchedulerPolicy",
         "LocalSchedulerPolicy",
         "SchedulingQueue",
+        "Reservation",
     }
     assert {crd["metadata"]["annotations"][KEEP] for crd in crds} == {"keep"}
+
+
+def test_the_admission_check_comes_with_its_value_as_kustomize_has_it(template, kustomize):
+    plain, found = template(), template("admissionCheck.enabled=true", "nodeSelector.pool=system", "image.tag=v9")
+    wanted = kustomize(kit.BASE.parent / "kueue")
+    assert found.keys() - plain.keys() == wanted.keys()
+    key = ("Deployment", "podwright-system", "podwright-admission-check")
+    pod = found[key]["spec"]["template"]["spec"]
+    assert (pod.pop("nodeSelector"), pod["containers"][0].pop("image")) == ({"pool": "system"}, "podwright:v9")
+    assert wanted[key]["spec"]["template"]["spec"]["containers"][0].pop("image") == "podwright:latest"
+    assert {each: found[each] for each in wanted} == wanted
 
 
 def test_nothing_names_another_namespace_than_that_of_the_release(template):
