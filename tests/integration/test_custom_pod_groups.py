@@ -8,6 +8,7 @@ import pytest
 
 from podwright.testing import ControlPlane, node, pod, wait_until
 from support.control_plane import operator_process as kit
+from support.gangs import volcano
 from support.gangs.pod_groups import LABEL, OURS, Case, install_crd, remove_crd, remove_groups
 
 
@@ -120,7 +121,7 @@ def test_the_custom_resource_can_be_installed_and_removed_while_the_operator_run
         case.wait_placed("train", 3)
         case.wait_phase(group, "Scheduled")
         remove_crd(case.cluster)
-        wait_until(lambda: "x-k8s.io/v1alpha1 are gone" in operator.log(), 90, "the operator detects its removal")
+        wait_until(lambda: "pod groups of scheduling.x-k8s.io are gone" in operator.log(), 90, "the operator detects its removal")
         case.members("late", range(2), custom=True)
         case.wait_placed("late", 2)
     install_crd(case.cluster)
@@ -141,3 +142,52 @@ def test_groups_survive_a_restart_of_the_api_server(case):
         case.wait_placed("train", 3)
         case.wait_phase(group, "Scheduled")
         assert "are gone" not in operator.log().rpartition("caches are complete")[2]
+
+
+@pytest.fixture
+def volcano_case(cluster: ControlPlane, namespace: str) -> Iterator[Case]:
+    """A cluster with Volcano's kind of groups, and a policy that serves its scheduler name."""
+    cluster.apply(volcano.CRD)
+    wait_until(
+        lambda: cluster.client.raw("GET", volcano.SERVED)[0] == 200, 30, "the API server serves Volcano's groups"
+    )
+    spec = {"schedulerName": "volcano"}
+    policy = {"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulerPolicy", "metadata": {"name": "volcano"}}
+    cluster.client.create({**policy, "spec": spec})
+    yield Case(cluster, namespace)
+    cluster.kubectl("delete", "crd", volcano.CRD["metadata"]["name"], "--wait=true")
+
+
+def test_a_group_of_volcano_is_scheduled_as_a_whole_without_an_edit(volcano_case):
+    case, cluster = volcano_case, volcano_case.cluster
+    case.nodes(1)
+
+    def phase() -> str:
+        return (cluster.client.read(made).get("status") or {}).get("phase", "")
+
+    def members(numbers) -> None:
+        raws = [pod(f"lws-{i}", case.namespace, scheduler="volcano", cpu="1", memory=None) for i in numbers]
+        for raw in raws:
+            raw["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "lws"}
+        cluster.bulk.create(raws)
+
+    with kit.running(cluster, "--pod-intake=watch"):
+        kit.wait_accepted(cluster, "volcano")
+        made = cluster.client.create(
+            volcano.group("lws", case.namespace, minMember=3, minResources={"cpu": "3"}, priorityClassName="")
+        )
+        wait_until(lambda: phase() == "Inqueue", 60, "operators may create the pods of the group")
+        members(range(2))
+        case.wait_passed_over("lws")
+        assert case.places("lws") == []
+        members([2])
+        wait_until(lambda: "Scheduled" in str(cluster.client.read(made)["status"]), 60, "the group has a condition")
+        assert case.places("lws") == []
+        cluster.client.create(node("another", cpu="2"))
+        case.wait_placed("lws", 3)
+        case.set_phase([f"lws-{i}" for i in range(3)], "Running")
+        wait_until(lambda: phase() == "Running", 60, "the group runs")
+        status = cluster.client.read(made)["status"]
+        assert (status["running"], status["conditions"][-1]["status"]) == (3, "True")
+        case.set_phase([f"lws-{i}" for i in range(3)], "Succeeded")
+        wait_until(lambda: phase() == "Completed", 60, "the group is complete")

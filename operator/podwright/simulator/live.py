@@ -30,6 +30,7 @@ from podwright.kube.kinds import (
     POLICY,
     QUEUE,
     REQUIRED,
+    VOLCANO_POD_GROUPS,
     WATCHED,
     Resource,
     params_in,
@@ -60,6 +61,7 @@ _KINDS: Final[Sequence[Sequence[Resource]]] = (
     (QUEUE,),
     POD_GROUPS,
     PLUGINS_POD_GROUPS,
+    VOLCANO_POD_GROUPS,
     *((resource,) for resource in WORKLOADS),
 )
 """Each kind in its versions, the best first."""

@@ -314,7 +314,7 @@ def _parse(
         volumes=parsed.volumes,
         resource_claims=parsed.resource_claims,
         generated_claims=_generated_claims(status) if parsed.resource_claims else _NO_OBJECT,
-        group=group_of(spec, labels, namespace),
+        group=group_of(spec, labels, namespace, metadata.get("annotations")),
         preempted=_preempted(status),
         required_features=parsed.required_features,
         priority_class=parsed.priority_class,

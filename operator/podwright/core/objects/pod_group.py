@@ -1,9 +1,10 @@
-"""PodGroup: pods that are scheduled together. One class for the PodGroups of two APIs.
+"""PodGroup: pods that are scheduled together. One class for the PodGroups of three APIs.
 
 `scheduling.k8s.io` is Kubernetes' Workload API (v1beta1 in 1.37, v1alpha2 in 1.36), whose pods name their group in
 `spec.schedulingGroup`. `scheduling.x-k8s.io` is the v1alpha1 custom resource of the scheduler-plugins project, whose
-pods name it in a label. A PodGroup is never changed after parsing. Sources: the Kubernetes API reference and the
-documentation of both projects.
+pods name it in a label. `scheduling.volcano.sh` is Volcano's v1beta1, whose pods name it in an annotation. A PodGroup
+is never changed after parsing. Sources: the Kubernetes API reference, the documentation of both projects, and Volcano's
+`staging/src/volcano.sh/apis/pkg/apis/scheduling/v1beta1/types.go`.
 """
 
 from __future__ import annotations
@@ -18,14 +19,23 @@ from podwright.core.objects.resources import resource_list
 
 WORKLOAD_API: Final = "scheduling.k8s.io"
 PLUGINS_API: Final = "scheduling.x-k8s.io"
+VOLCANO_API: Final = "scheduling.volcano.sh"
 KIND: Final = "PodGroup"
 """The Workload API's kind in the object store."""
 PLUGINS_KIND: Final = "podgroups.v1alpha1.scheduling.x-k8s.io"
 """The custom resource's kind in the object store, and its name in cluster events."""
-APIS: Final[Mapping[str, str]] = {KIND: WORKLOAD_API, PLUGINS_KIND: PLUGINS_API}
+VOLCANO_KIND: Final = "podgroups.v1beta1.scheduling.volcano.sh"
+APIS: Final[Mapping[str, str]] = {KIND: WORKLOAD_API, PLUGINS_KIND: PLUGINS_API, VOLCANO_KIND: VOLCANO_API}
 
 GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 OLD_GROUP_LABEL: Final = "pod-group.scheduling.sigs.k8s.io"
+GROUP_ANNOTATIONS: Final = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+"""By which pods name their group of Volcano's."""
+VOLCANO_DEFAULT_QUEUE: Final = "default"
+"""Volcano's API server puts it into each group that names no queue."""
+
+
+_LONGEST_NAME: Final = 253
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +68,8 @@ class PodGroup:
     preemption_policy: str | None
     initially_scheduled: bool
     """A condition says that the group was scheduled at least once."""
+    queue: str
+    """The queue of its members that name none themselves; empty if the API has none."""
     raw: Mapping[str, Any]
 
     @property
@@ -71,8 +83,10 @@ def group_key(api: str, namespace: str, name: str) -> str:
     return f"{api}:{namespace}/{name}"
 
 
-def group_of(spec: Mapping[str, Any], labels: Mapping[str, str], namespace: str) -> str:
-    """The key of the group that a pod names, or an empty string. Raises InvalidObjectError."""
+def group_of(spec: Mapping[str, Any], labels: Mapping[str, str], namespace: str, annotations: object = None) -> str:
+    """The key of the group that a pod names in its spec, else in its labels, else in its annotations, which may be
+    anything; or an empty string. Raises InvalidObjectError.
+    """
     named = spec.get("schedulingGroup")
     if named is not None:
         name = as_mapping(named, "spec.schedulingGroup").get("podGroupName")
@@ -81,7 +95,13 @@ def group_of(spec: Mapping[str, Any], labels: Mapping[str, str], namespace: str)
         if name:
             return group_key(WORKLOAD_API, namespace, name)
     name = labels.get(GROUP_LABEL) or labels.get(OLD_GROUP_LABEL)
-    return group_key(PLUGINS_API, namespace, name) if name else ""
+    if name:
+        return group_key(PLUGINS_API, namespace, name)
+    if isinstance(annotations, Mapping):
+        for key in GROUP_ANNOTATIONS:
+            if (name := annotations.get(key)) and isinstance(name, str) and len(name) <= _LONGEST_NAME:
+                return group_key(VOLCANO_API, namespace, name)
+    return ""
 
 
 def parse_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
@@ -109,7 +129,7 @@ def metadata_only_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
 
 def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namespace: str, name: str) -> PodGroup:
     spec = as_mapping(raw.get("spec"), "spec")
-    gang, min_count = _count_workload(spec) if api == WORKLOAD_API else _count_plugins(spec)
+    gang, min_count = _COUNTS[api](spec)
     priority = spec.get("priority")
     if priority is not None and type(priority) is not int:
         raise InvalidObjectError("spec.priority", "expected a whole number")
@@ -122,15 +142,23 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
         generation=generation if isinstance(generation := metadata.get("generation"), int) else 0,
         gang=gang,
         min_count=min_count,
-        min_resources=resource_list(spec.get("minResources"), "spec.minResources"),
+        # Volcano compares minResources with its queues; here, queues count what members request.
+        min_resources={} if api == VOLCANO_API else resource_list(spec.get("minResources"), "spec.minResources"),
         schedule_timeout=_timeout(spec.get("scheduleTimeoutSeconds")),
         topology_key=_topology_key(spec),
         all_or_none=_all_or_none(spec.get("disruptionMode")),
         priority=priority if api == WORKLOAD_API else None,
         preemption_policy=str(spec["preemptionPolicy"]) if spec.get("preemptionPolicy") else None,
         initially_scheduled=_was_scheduled(as_mapping(raw.get("status"), "status")),
+        queue=_queue(spec.get("queue")) if api == VOLCANO_API else "",
         raw=raw,
     )
+
+
+def _queue(value: object) -> str:
+    if value is not None and not isinstance(value, str):
+        raise InvalidObjectError("spec.queue", "expected a string")
+    return value or VOLCANO_DEFAULT_QUEUE
 
 
 def _count_workload(spec: Mapping[str, Any]) -> tuple[bool, int]:
@@ -144,6 +172,17 @@ def _count_workload(spec: Mapping[str, Any]) -> tuple[bool, int]:
 
 def _count_plugins(spec: Mapping[str, Any]) -> tuple[bool, int]:
     return True, as_positive(spec.get("minMember", 1), "spec.minMember")
+
+
+def _count_volcano(spec: Mapping[str, Any]) -> tuple[bool, int]:
+    """The greater of minMember, and the sum of minTaskMember."""
+    tasks = as_mapping(spec.get("minTaskMember"), "spec.minTaskMember")
+    least = sum(as_positive(count, f"spec.minTaskMember.{name}") for name, count in tasks.items() if count != 0)
+    count = spec.get("minMember", 0)
+    return True, max(1, least, 0 if count == 0 else as_positive(count, "spec.minMember"))
+
+
+_COUNTS: Final = {WORKLOAD_API: _count_workload, PLUGINS_API: _count_plugins, VOLCANO_API: _count_volcano}
 
 
 def _timeout(value: object) -> float | None:
@@ -168,7 +207,7 @@ def _all_or_none(mode: object) -> bool:
 def _was_scheduled(status: Mapping[str, Any]) -> bool:
     return any(
         isinstance(condition, Mapping)
-        and condition.get("type") in ("PodGroupInitiallyScheduled", "PodGroupScheduled")
+        and condition.get("type") in ("PodGroupInitiallyScheduled", "PodGroupScheduled", "Scheduled")
         and condition.get("status") == "True"
         for condition in as_list(status.get("conditions"), "status.conditions")
     )

@@ -22,7 +22,7 @@ from podwright.core.framework.profile import Profile
 from podwright.core.framework.status import Code, Status, unresolvable
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.pod_group import APIS, KIND, PLUGINS_KIND, PodGroup, group_key, parse_pod_group
+from podwright.core.objects.pod_group import APIS, PodGroup, group_key, parse_pod_group
 from podwright.core.objects.resources import is_qualified_name
 from podwright.core.state.object_store import key_of
 
@@ -99,7 +99,7 @@ class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
     def hints(self) -> Sequence[EventHint]:
         group_events = [
             EventHint(ClusterEvent(kind, action), hint)
-            for kind in (KIND, PLUGINS_KIND)
+            for kind in APIS
             for action, hint in ((Action.ADD, _group_added(kind)), (Action.UPDATE, _group_changed(kind)))
         ]
         return (

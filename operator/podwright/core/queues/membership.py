@@ -1,7 +1,7 @@
 """Membership: the queue to which a pod belongs.
 
-A pod names a queue by its label, else by those of other APIs that are in use, else its policy does, else the label of
-its namespace. It belongs to that queue if its namespace may use it, and otherwise to none: it may not start, and what
+A pod names a queue by its label, else by those of other APIs that are in use, else its pod group does, else its policy,
+else the label of its namespace. It belongs to that queue if its namespace may use it, and otherwise to none: it may not start, and what
 it holds counts for no queue. Of a pod with a node, the labels with which it got the node count, so that nobody escapes
 a quota, or fills that of others, by a new label.
 """
@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.pod import QUEUE_ANNOTATION, LabelSet, PodInfo
+from podwright.core.objects.pod_group import VOLCANO_DEFAULT_QUEUE, PodGroup
 from podwright.core.objects.selectors import EVERYTHING, LabelSelector
 from podwright.core.state.cache import Cache
 
@@ -24,13 +25,15 @@ OUTSIDE: Final = "/"
 """Ends the name of the set of pods that name a queue that their namespace may not use. No queue's name has it."""
 
 _NO_LABELS: Final[Mapping[str, str]] = {}
-Source = Literal["", "label", "annotation", "policy", "namespace"]
+Source = Literal["", "label", "annotation", "group", "policy", "namespace"]
 
 
 class Membership:
     """See the module."""
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: Cache, is_declared: Callable[[str], bool]) -> None:
+        """`is_declared`: whether there is a queue of this name, valid or not."""
+        self.is_declared = is_declared
         self.choice_by_policy: Callable[[PodInfo], str] | None = None
         """The queue that a pod's policy chooses, or ""."""
         self.keys: Sequence[str] = (LABEL,)
@@ -56,10 +59,17 @@ class Membership:
                     return name, "annotation"
             elif name := pod.labels.get(key, ""):
                 return name, "label"
+        if pod.group and (name := self.of_group(self._cache.groups.of(pod))):
+            return name, "group"
         if self.choice_by_policy is not None and (name := self.choice_by_policy(pod)):
             return name, "policy"
         name = self._of_namespace.get(pod.namespace, _NO_LABELS).get(LABEL, "")
         return name, "namespace" if name else ""
+
+    def of_group(self, group: PodGroup | None) -> str:
+        """The queue that a group names; "" for none. Volcano's default queue need not exist."""
+        name = "" if group is None else group.queue
+        return "" if name == VOLCANO_DEFAULT_QUEUE and not self.is_declared(name) else name
 
     def of(self, pod: PodInfo) -> str:
         """The pod's queue; with OUTSIDE at its end if the pod's namespace may not use it. Empty if it has none."""

@@ -23,6 +23,7 @@ from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod_group import VOLCANO_DEFAULT_QUEUE
 from podwright.core.objects.quantity import MAX_INT64, NANO, canonical
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, PODS
 from podwright.core.objects.selectors import LabelSelector
@@ -114,7 +115,10 @@ class Queues:
         self._nominated_in: dict[str, str] = {}
         self._trying: dict[str, tuple[str, Mapping[str, int]]] = {}
         """By uid of pods that are tried again because their bounds let them start: where they count, and what they request."""
-        self._membership = Membership(cache)
+        self._membership = Membership(cache, lambda name: name in self.declared)
+        self._named_by_groups: dict[str, str] = {}
+        """By key of pod groups that name a queue: its name."""
+        cache.groups.listen(self._group_changed)
         self._attached = False
         self.records: dict[str, Record] = {}
         """What each queue of the tree has used over time."""
@@ -134,6 +138,8 @@ class Queues:
         before = self.declared.get(spec.name)
         if before is not None and _alike(before, spec):
             return  # only its status has changed
+        if before is None and spec.name == VOLCANO_DEFAULT_QUEUE:
+            self.regroup()
         self._structure.set(spec)
         if not self.active:
             self.active = True
@@ -171,7 +177,7 @@ class Queues:
             self._cache.detach(self)
             self._cache.groups.also_told.remove(self)
             del self._cache.refusals[QUEUE_QUOTA]
-            for known in (self.records, self._pods, self._placed_in, self._waiting_in):
+            for known in (self.records, self._named_by_groups, self._pods, self._placed_in, self._waiting_in):
                 known.clear()
             self._structure.clear()
             self._membership.clear()
@@ -263,6 +269,7 @@ class Queues:
 
     def waiting_pods(self, name: str) -> Sequence[PodInfo]:
         """The pods of this queue, without those below, that wait and are not assumed. In the order in which they came."""
+        self._built()
         pods = self._pods.get(name)
         return [] if pods is None else [pod for uid, pod in pods.waiting.items() if uid not in self._placed_in]
 
@@ -283,6 +290,19 @@ class Queues:
         """Finds the queues of these pods again, because something else may name them now. None: of all pods."""
         if self.active:
             self._due.add(namespace)
+
+    def _group_changed(self, key: str) -> None:
+        """A pod group or its members have changed."""
+        groups = self._cache.groups
+        name = self._membership.of_group(groups.get(key)) if self.active else ""
+        if name == self._named_by_groups.get(key, ""):
+            return
+        if name:
+            self._named_by_groups[key] = name
+        else:
+            del self._named_by_groups[key]
+        if groups.members(key).total:
+            self.regroup(key.partition(":")[2].partition("/")[0])
 
     # What queues have
 
@@ -680,6 +700,8 @@ class Queues:
 
     def _set_of(self, pod: PodInfo) -> str:
         """The name of the set in which the pod counts: see `Membership.of`."""
+        if self._due:
+            self._built()
         return self._placed_in.get(pod.uid) or self._waiting_in.get(pod.uid) or self._membership.of(pod)
 
     def _regroup(self) -> None:

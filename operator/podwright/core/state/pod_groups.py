@@ -19,6 +19,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import (
     APIS,
     PLUGINS_API,
+    VOLCANO_API,
     WORKLOAD_API,
     PodGroup,
     group_key,
@@ -77,7 +78,7 @@ class Members:
 
 
 _NO_MEMBERS = Members()
-_EVICTION_BY_DEFAULT: Final = {WORKLOAD_API: "AsDeclared", PLUGINS_API: "Whole"}
+_EVICTION_BY_DEFAULT: Final = {WORKLOAD_API: "AsDeclared", PLUGINS_API: "Whole", VOLCANO_API: "Whole"}
 
 
 class PodGroups:
@@ -173,7 +174,7 @@ class PodGroups:
 
     def evicted_whole(self, group: PodGroup) -> bool:
         """True if preemption evicts all members or none: the group says so, or the policy of the members of a gang. If
-        neither says anything, gangs of scheduling.x-k8s.io, whose API has no disruption mode, are evicted as a whole.
+        neither says anything, gangs of APIs that have no disruption mode are evicted as a whole.
         """
         if group.all_or_none or not group.gang:
             return group.all_or_none

@@ -94,7 +94,7 @@ def _parse(raw: Mapping[str, Any]) -> ForeignPod | None:
     try:
         metadata, spec = raw["metadata"], raw["spec"]
         namespace = str(metadata.get("namespace") or "default")
-        key = group_of(spec, metadata.get("labels") or {}, namespace)
+        key = group_of(spec, metadata.get("labels") or {}, namespace, metadata.get("annotations"))
         name = str(spec.get("schedulerName") or KUBERNETES_DEFAULT_SCHEDULER_NAME)
         return ForeignPod(str(metadata["uid"]), key, f"{namespace}/{metadata['name']}", name) if key else None
     except (InvalidObjectError, KeyError, TypeError, AttributeError):

@@ -5,14 +5,21 @@ that name a group of it are scheduled one by one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from podwright.core.framework.features import Features
-from podwright.core.objects.pod_group import APIS, KIND, PLUGINS_KIND, group_key
+from podwright.core.objects.pod_group import APIS, KIND, PLUGINS_KIND, VOLCANO_KIND, group_key
 from podwright.engine.engine import Engine
 from podwright.kube.client.object_metadata import conditions_of
-from podwright.kube.kinds import PLUGINS_POD_GROUPS, POD_GROUPS, Resource
+from podwright.kube.kinds import PLUGINS_POD_GROUPS, POD_GROUPS, VOLCANO_POD_GROUPS, Resource
 from podwright.kube.pod_groups.group_status import PodGroupStatusWriter, was_scheduled
+
+_RESOURCES: Final[Mapping[str, Sequence[Resource]]] = {
+    KIND: POD_GROUPS,
+    PLUGINS_KIND: PLUGINS_POD_GROUPS,
+    VOLCANO_KIND: VOLCANO_POD_GROUPS,
+}
+"""By kind: the versions, best first."""
 
 
 class PodGroupDoor:
@@ -22,7 +29,7 @@ class PodGroupDoor:
         """Without `with_topology`, topology constraints are removed."""
         self.kind = kind
         self.about = f"pod groups of {APIS[kind]}"
-        self.candidates: Sequence[Resource] = POD_GROUPS if kind == KIND else PLUGINS_POD_GROUPS
+        self.candidates: Sequence[Resource] = _RESOURCES[kind]
         self.crd = "" if kind == KIND else f"podgroups.{APIS[kind]}"
         self._engine = engine
         self._writer = writer
@@ -44,9 +51,9 @@ class PodGroupDoor:
 
 def pod_group_doors(engine: Engine, writer: PodGroupStatusWriter, gates: Features) -> list[PodGroupDoor]:
     """The gate GenericWorkload turns the Workload API on, TopologyAwareWorkloadScheduling its topology constraints."""
-    kinds = (KIND, PLUGINS_KIND) if gates.enabled("GenericWorkload") else (PLUGINS_KIND,)
+    kinds = [kind for kind in APIS if kind != KIND or gates.enabled("GenericWorkload")]
     with_topology = gates.enabled("TopologyAwareWorkloadScheduling")
-    return [PodGroupDoor(kind, engine, writer, with_topology=with_topology) for kind in kinds]
+    return [PodGroupDoor(kind, engine, writer=writer, with_topology=with_topology) for kind in kinds]
 
 
 class GroupSink:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from podwright.core.framework.interface import ClusterError
-from podwright.core.objects.pod_group import APIS, KIND, PodGroup, group_key
+from podwright.core.objects.pod_group import APIS, KIND, VOLCANO_KIND, PodGroup, group_key
 from podwright.core.state.object_store import key_of
 from podwright.engine.ports import Verdict
 from podwright.kube.client.http import Http
@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 SCHEDULED: Final = "PodGroupInitiallyScheduled"
 SCHEDULED_IN_V1ALPHA2: Final = "PodGroupScheduled"
+SCHEDULED_IN_VOLCANO: Final = "Scheduled"
 DISRUPTED: Final = "DisruptionTarget"
 MINIMUM: Final = "podwright.dev/MinimumPlaced"
 """False while a gang that was scheduled once has fewer pods than its minimum. Groups to which that never happened do
@@ -36,9 +37,12 @@ LONGEST_MESSAGE: Final = 32_768
 """Characters that a condition's message may have."""
 
 
+_SCHEDULED: Final = (SCHEDULED, SCHEDULED_IN_V1ALPHA2, SCHEDULED_IN_VOLCANO)
+
+
 def was_scheduled(conditions: Mapping[str, Mapping[str, Any]]) -> bool:
     """True if these conditions say that the group was scheduled once."""
-    return any(conditions.get(kind, {}).get("status") == "True" for kind in (SCHEDULED, SCHEDULED_IN_V1ALPHA2))
+    return any(conditions.get(kind, {}).get("status") == "True" for kind in _SCHEDULED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +180,8 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
             self._queued_change(key).fields = fields
 
     def _scheduled_type(self, known: _KnownGroup) -> str:
+        if known.kind == VOLCANO_KIND:
+            return SCHEDULED_IN_VOLCANO
         resource = self._resources.get(known.kind)
         return SCHEDULED_IN_V1ALPHA2 if resource is not None and resource.version == "v1alpha2" else SCHEDULED
 
@@ -236,7 +242,7 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
         found: dict[str, Mapping[str, Any]] = {}
         for kind, condition in change.conditions.items():
             before = known.conditions.get(kind, {})
-            scheduled = kind in (SCHEDULED, SCHEDULED_IN_V1ALPHA2)
+            scheduled = kind in _SCHEDULED
             undoes_scheduled = scheduled and known.scheduled_once and condition.status != "True"
             if condition.equals(before) or undoes_scheduled:
                 continue

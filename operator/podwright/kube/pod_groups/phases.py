@@ -1,9 +1,9 @@
-"""The status fields of a `scheduling.x-k8s.io` PodGroup: its phase, and counts of its members.
+"""The status fields of PodGroups of `scheduling.x-k8s.io` and of Volcano: their phase, and counts of their members.
 
 Assigned members are counted from their stream, since finished pods leave the cache; pending members are counted from
 the cache. A group whose members all belong to another scheduler is left to that scheduler. Changes are collected for a
 moment and handed to `status`, which writes them. Phases and fields follow the documentation and the controller of the
-scheduler-plugins project.
+scheduler-plugins project, and `PodGroupPhase` in Volcano's API; operators create pods once a group is Inqueue.
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ from typing import Any, Final
 
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.pod_group import GROUP_LABEL, OLD_GROUP_LABEL, PLUGINS_API, PodGroup, group_of
+from podwright.core.objects.pod_group import (
+    GROUP_ANNOTATIONS,
+    GROUP_LABEL,
+    OLD_GROUP_LABEL,
+    PLUGINS_API,
+    VOLCANO_API,
+    PodGroup,
+    group_of,
+)
 from podwright.engine.engine import Engine
 from podwright.kube.client.times import rfc3339
 from podwright.kube.pod_groups.group_status import PodGroupStatusWriter
@@ -34,9 +42,13 @@ RUNNING: Final = "Running"
 UNKNOWN: Final = "Unknown"
 FINISHED: Final = "Finished"
 FAILED: Final = "Failed"
-_ENDED: Final = (FINISHED, FAILED)
+INQUEUE: Final = "Inqueue"
+COMPLETED: Final = "Completed"
+_LABELS: Final = (GROUP_LABEL, OLD_GROUP_LABEL)
+_ENDED: Final = (FINISHED, FAILED, COMPLETED)
 _PLACED_ONCE: Final = (SCHEDULED, RUNNING, UNKNOWN)
-_PREFIX: Final = f"{PLUGINS_API}:"
+_COUNTED: Final = (PLUGINS_API, VOLCANO_API)
+"""The APIs whose status has a phase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +78,20 @@ def phase(before: str, min_count: int, counts: Counts) -> str:
     if counts.scheduled >= min_count:
         return SCHEDULED
     return UNKNOWN if counts.scheduled and before in _PLACED_ONCE else SCHEDULING
+
+
+def volcano_phase(before: str, min_count: int, counts: Counts) -> str:
+    """The phase of a group of Volcano."""
+    if before == COMPLETED or (counts.succeeded >= min_count and counts.succeeded == counts.total):
+        return COMPLETED
+    if counts.running + counts.succeeded >= min_count:
+        return RUNNING
+    lost = before in (RUNNING, UNKNOWN)
+    return UNKNOWN if lost and counts.scheduled else INQUEUE
+
+
+def _is_counted(key: str) -> bool:
+    return key.startswith(_COUNTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +162,8 @@ class PodGroupPhases:
         """An assigned pod was added, or has changed. Never raises."""
         try:
             metadata, spec = raw["metadata"], raw["spec"]
-            group = group_of(spec, metadata["labels"], str(metadata.get("namespace") or "default"))
+            namespace = str(metadata.get("namespace") or "default")
+            group = group_of(spec, metadata.get("labels") or {}, namespace, metadata.get("annotations"))
             uid, ours = str(metadata["uid"]), self._engine.policies.serves(str(spec.get("schedulerName")))
             pod_phase = str((raw.get("status") or {}).get("phase") or "")
             member = _Member(group, pod_phase, ours, _owners_of(raw))
@@ -147,7 +174,7 @@ class PodGroupPhases:
             return
         if before is not None and before.group != group:
             self.gone(uid)
-        if group.startswith(_PREFIX):
+        if _is_counted(group):
             self._by_uid[uid] = self._by_group.setdefault(group, {})[uid] = member
             self._mark_changed(group)
 
@@ -164,7 +191,7 @@ class PodGroupPhases:
     # Fields
 
     def _mark_changed(self, key: str) -> None:
-        if key.startswith(_PREFIX):
+        if _is_counted(key):
             self._changed.add(key)
             self._has_changes.set()
 
@@ -183,20 +210,29 @@ class PodGroupPhases:
             return
         counts = self._count(group.key)
         fields: dict[str, Any] = {
-            "phase": phase(before, group.min_count, counts),
-            "scheduled": counts.scheduled,
             "running": counts.running,
             "succeeded": counts.succeeded,
             "failed": counts.failed,
         }
+        if group.api == VOLCANO_API:
+            fields["phase"] = volcano_phase(before, group.min_count, counts)
+        else:
+            fields |= self._times_and_owners(group, written, phase(before, group.min_count, counts), counts)
+        self._written[group.key] = (group.uid, fields)
+        self._writer.set_fields(group.key, fields)
+
+    def _times_and_owners(
+        self, group: PodGroup, written: Mapping[str, Any], now: str, counts: Counts
+    ) -> Mapping[str, Any]:
+        """The fields that only groups of scheduling.x-k8s.io have. `now`: their phase."""
+        fields: dict[str, Any] = {"phase": now, "scheduled": counts.scheduled}
         started = written.get("scheduleStartTime")
         if started or fields["phase"] != PENDING:
             fields["scheduleStartTime"] = started or rfc3339(self._clock())
         owners = written.get("occupiedBy") or next(filter(None, self._owners(group.key)), "")
         if owners:
             fields["occupiedBy"] = owners
-        self._written[group.key] = (group.uid, fields)
-        self._writer.set_fields(group.key, fields)
+        return fields
 
     def _count(self, key: str) -> Counts:
         placed = self._by_group.get(key, {})
@@ -220,7 +256,7 @@ class PodGroupPhases:
 
 
 class _CountingSink:
-    """Passes assigned pods on to another sink, and those that name a group by label to the phases as well."""
+    """Passes assigned pods on to another sink, and those that name a group by label or annotation to the phases, too."""
 
     def __init__(self, sink: Holding, phases: PodGroupPhases) -> None:
         self._sink = sink
@@ -230,8 +266,8 @@ class _CountingSink:
 
     def put(self, raw: Mapping[str, Any]) -> None:
         self._sink.put(raw)
-        labels = raw["metadata"].get("labels")
-        if labels and (GROUP_LABEL in labels or OLD_GROUP_LABEL in labels):
+        labels, annotations = raw["metadata"].get("labels") or (), raw["metadata"].get("annotations") or ()
+        if any(key in labels for key in _LABELS) or any(key in annotations for key in GROUP_ANNOTATIONS):
             self._phases.placed(raw)
         elif self._phases.members:
             self._phases.gone(raw["metadata"].get("uid"))

@@ -39,7 +39,7 @@ class QueueDoor:
 
     def begin(self, _resource: Resource) -> QueueSink:
         self._names.begin(self._kind)
-        return QueueSink(self._kind, self._engine, self._names, self.statuses)
+        return QueueSink(self._kind, self._engine, names=self._names, statuses=self.statuses)
 
     def end(self, _resource: Resource) -> None:
         self._names.end(self._kind)
@@ -53,7 +53,11 @@ def queue_doors(http: Http, engine: Engine, **options: Any) -> list[QueueDoor]:
     queues = queues_of(engine.cache)
     names = QueueNames(queues, engine.policies.serves)
     engine.told_of_policies.append(names.refresh)
-    return [QueueDoor(kind, engine, names, QueueStatuses(http, kind, queues, names, **options)) for kind in QUEUE_KINDS]
+    doors = []
+    for kind in QUEUE_KINDS:
+        statuses = QueueStatuses(http, kind, queues=queues, names=names, **options)
+        doors.append(QueueDoor(kind, engine, names=names, statuses=statuses))
+    return doors
 
 
 class QueueSink:

@@ -79,7 +79,13 @@ class ObjectStatuses(ABC):
         """The object was added, or has changed. `problem`: what is wrong with it by itself."""
         _, uid, generation = identity_of(raw)
         status = raw.get("status")
-        known = SeenObject(uid, generation, raw.get("spec"), status if isinstance(status, Mapping) else {}, problem)
+        known = SeenObject(
+            uid,
+            generation,
+            spec=raw.get("spec"),
+            status=status if isinstance(status, Mapping) else {},
+            problem=problem,
+        )
         before = self._known.get(name)
         if before is not None and before.uid == uid:
             known.reported, known.failures, known.not_before = before.reported, before.failures, before.not_before

@@ -8,7 +8,7 @@ import pytest
 
 from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND
 from podwright.kube.pod_groups import phases as module
-from podwright.kube.pod_groups.phases import Counts, PodGroupPhases, phase
+from podwright.kube.pod_groups.phases import Counts, PodGroupPhases, phase, volcano_phase
 from support.engine.kit import OURS, Rig
 from support.objects.builders import make_pod
 
@@ -38,6 +38,23 @@ NOW = "2023-11-14T22:13:20Z"
 )
 def test_the_phase_follows_from_the_counts(before, counts, wanted):
     assert phase(before, 3, Counts(*counts)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("before", "counts", "wanted"),
+    [
+        pytest.param("", (0, 0, 0, 0, 0), "Inqueue", id="no pods: operators may create them"),
+        pytest.param("Pending", (3, 3, 2, 0, 0), "Inqueue", id="too few run"),
+        pytest.param("Inqueue", (3, 3, 2, 1, 0), "Running", id="enough run or have succeeded"),
+        pytest.param("Running", (3, 2, 2, 0, 1), "Unknown", id="one failed"),
+        pytest.param("Unknown", (3, 0, 0, 0, 0), "Inqueue", id="all wait again"),
+        pytest.param("Running", (4, 4, 1, 3, 0), "Running", id="not all have succeeded"),
+        pytest.param("Running", (3, 3, 0, 3, 0), "Completed", id="all have succeeded"),
+        pytest.param("Completed", (0, 0, 0, 0, 0), "Completed", id="completed is final"),
+    ],
+)
+def test_the_phase_of_a_group_of_volcano(before, counts, wanted):
+    assert volcano_phase(before, 3, Counts(*counts)) == wanted
 
 
 class Setting:
