@@ -58,7 +58,7 @@ Register = Callable[[kopf.OperatorRegistry, Any], None]
 async def supervise(stop: asyncio.Event, runtime: Runtime, register: Register = handlers.register_watches) -> None:
     """Runs Kopf beside a runtime that has started, until `stop` is set."""
     asyncio.get_running_loop().set_exception_handler(handle_loop_error)
-    login = KopfLogin(runtime.source, runtime.pending.put_listed, runtime.collections)
+    login = KopfLogin(runtime.source, take_in=runtime.pending.put_listed, also=runtime.collections)
     appeared = runtime.policies.appeared
     if not runtime.kopf_has_work:
         await _first_of(stop, appeared)

@@ -118,6 +118,7 @@ def _group(cache: Cache, pod_set: PodSet) -> PodGroup:
         priority=None,
         preemption_policy=None,
         initially_scheduled=False,
+        queue="",
         raw={},
     )
 
