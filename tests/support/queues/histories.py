@@ -244,6 +244,8 @@ class History:
             queue = self.queues.queue_of(victim)
             rules = [self.rules[name] for name in self.queues.path(queue)]
             runtime = self.cluster.now - (victim.start_time or 0)
+            firm = rules[0].firm_priority
+            assert firm is None or victim.priority < firm
             if queue == own:
                 assert victim.priority < claimants[0].priority
                 assert runtime >= max(each.preempt_min_runtime for each in rules)
@@ -412,6 +414,7 @@ class History:
             quotas=quota,
             preempt_min_runtime=random.choice([0.0, 0.0, 180.0]),
             reclaim_min_runtime=random.choice([0.0, 0.0, 180.0]),
+            firm_priority=random.choice([None, None, 10]),
         )
         self._set(rules)
 

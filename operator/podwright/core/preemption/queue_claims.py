@@ -76,6 +76,7 @@ class _Reach:
     below: Sequence[_Level]
     parent: int
     min_runtime: float
+    max_runtime: float
 
     @property
     def own(self) -> bool:
@@ -84,9 +85,10 @@ class _Reach:
 
 @dataclass(slots=True)
 class _Part:
-    """What a unit holds in one queue."""
+    """What a unit holds in one queue. `overdue`: all of the unit has run for longer than its queues let it."""
 
     reach: _Reach
+    overdue: bool
     amounts: dict[str, int] = field(default_factory=dict)
 
 
@@ -151,7 +153,10 @@ class QueueClaim:
         if self._is_lawful_at(leaf):
             return False
         groups = self._cache.groups
-        return not any(priority_of(pod, groups) < self._priority for _, pod in self._lower_pods(leaf.queue.spec.name))
+        return not any(
+            priority_of(pod, groups) < self._priority or self._is_overdue((pod,))
+            for _, pod in self._lower_pods(leaf.queue.spec.name)
+        )
 
     # Which units
 
@@ -182,14 +187,20 @@ class QueueClaim:
 
     def _is_candidate(self, unit: Unit) -> bool:
         staying = [pod for pod in unit.pods if not pod.terminating]
+        overdue = self._is_overdue(staying)
         for pod in staying:
             reach = self._reach(self._queues.queue_of(pod))
-            if reach is None or self._runtime(pod) < reach.min_runtime:
+            if reach is None or self._runtime(pod) < reach.min_runtime or self._queues.is_firm(pod):
                 return False
-            if reach.own and unit.priority >= self._priority:
+            if reach.own and unit.priority >= self._priority and not overdue:
                 return False
         parts = self._parts_of(unit)
         return all(part.reach.own or self._spares(part) for part in parts)
+
+    def _is_overdue(self, pods: Iterable[PodInfo]) -> bool:
+        """True if all these pods have run for longer than their queues let them."""
+        reaches = ((pod, self._reach(self._queues.queue_of(pod))) for pod in pods)
+        return all(reach is not None and self._runtime(pod) > reach.max_runtime for pod, reach in reaches)
 
     # Taking
 
@@ -297,16 +308,22 @@ class QueueClaim:
     def _may_give(self, queue: Queue) -> bool:
         """True if the claim might take a pod of the queue or of one below it."""
         level = self._level(queue)
-        return level in self._path or any(
-            level.left.get(resource, 0) > queue.entitled(resource) for resource in self._request
+        return (
+            level in self._path
+            or self._queues.max_runtime(queue.spec.name) < inf
+            or any(level.left.get(resource, 0) > queue.entitled(resource) for resource in self._request)
         )
 
     def _lower_pods(self, name: str) -> Iterator[tuple[Importance, PodInfo]]:
         """The pods of the claim's own queue that may be of lower priority. A group may have another than its pods."""
         for key, pod in self._queues.least_important(name):
-            if pod.priority >= self._priority and not self._groups_have_priorities:
+            if pod.priority >= self._priority and not self._groups_have_priorities and not self._own_may_be_overdue:
                 return
             yield key, pod
+
+    @cached_property
+    def _own_may_be_overdue(self) -> bool:
+        return self._queues.max_runtime(self._path[0].queue.spec.name) < inf
 
     @cached_property
     def _groups_have_priorities(self) -> bool:
@@ -326,10 +343,12 @@ class QueueClaim:
         """True if every queue below the common parent keeps its guarantee of everything, and its share of what is
         scarce. If nothing is scarce in sum, it must keep its share of one resource that the claim requests.
 
-        A unit that rounding gave to the claim's queue, and not to the other one, is not taken. With `splits_units`, a
+        Of an overdue unit, queues keep nothing. A unit that rounding gave to the claim's queue, and not to the other one, is not taken. With `splits_units`, a
         claim within its queue's guarantee may take a unit of which only a part is above the other queue's share.
         """
         reach = part.reach
+        if part.overdue:
+            return True
         if not all(level.keeps_guarantee(part.amounts) for level in reach.below):
             return False
         split = self.splits_units and self._is_guaranteed(reach.parent)
@@ -412,9 +431,11 @@ class QueueClaim:
 
     def _surplus_of(self, pod: PodInfo) -> int:
         """How far the pod's queue, right below the common parent, was above what it keeps. Never above in the claim's
-        own queue, so that others give first.
+        own queue, so that others give first. Far above for an overdue pod.
         """
         reach = self._reach(self._queues.queue_of(pod))
+        if reach is not None and self._runtime(pod) > reach.max_runtime:
+            return MAX_INT64
         if reach is None or reach.own:
             return 0
         return reach.below[-1].surplus
@@ -459,17 +480,18 @@ class QueueClaim:
         below = above[:common]
         parent = self._path.index(above[common]) if common < len(above) else len(self._path)
         runtimes = [level.min_runtimes[1] for level in below] or [level.min_runtimes[0] for level in above]
-        return _Reach(above, below, parent, max(runtimes))
+        return _Reach(above, below, parent, max(runtimes), self._queues.max_runtime(queue.spec.name))
 
     def _parts_of(self, unit: Unit) -> Sequence[_Part]:
         parts = self._parts.get(unit)
         if parts is None:
             by_queue: dict[str, _Part] = {}
+            overdue = self._is_overdue(pod for pod in unit.pods if not pod.terminating)
             for pod in unit.pods:
                 name = self._queues.queue_of(pod)
                 reach = None if pod.terminating else self._reach(name)
                 if reach is not None:
-                    add_amounts(by_queue.setdefault(name, _Part(reach)).amounts, self._amounts(pod))
+                    add_amounts(by_queue.setdefault(name, _Part(reach, overdue)).amounts, self._amounts(pod))
             parts = self._parts[unit] = tuple(by_queue.values())
         return parts
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import WORKLOAD_API, PodGroup
@@ -55,6 +56,8 @@ def may_evict(pod: PodInfo, priority: int, other: PodInfo, cache: Cache) -> bool
         other_queue = queues.queue_of(other)
         if other_queue != queue:
             return bool(other_queue)
+        if queues.max_runtime(queue) < inf:
+            return True
     return priority_of(other, cache.groups) < priority
 
 

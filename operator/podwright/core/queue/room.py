@@ -27,8 +27,8 @@ class Turns(Protocol):
     def plugin(self) -> str:
         """In whose name bounds refuse pods."""
 
-    def queue_of(self, pod: PodInfo) -> str:
-        """The pod's queue."""
+    def kind_of(self, pod: PodInfo) -> Hashable:
+        """Pods of one kind that request the same are admitted alike."""
 
     def top_of(self, pod: PodInfo) -> str:
         """The highest queue above the pod's queue."""
@@ -83,7 +83,7 @@ def in_turn(
     alike: dict[Hashable, list[QueuedPod]] = {}
     for queued in held:
         pod = queued.pod
-        alike.setdefault(pod.group or (turns.queue_of(pod), id(pod.requests)), []).append(queued)
+        alike.setdefault(pod.group or (turns.kind_of(pod), id(pod.requests)), []).append(queued)
     heap = []
     for number, pods in enumerate(alike.values()):
         first = pods[0].pod

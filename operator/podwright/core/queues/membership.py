@@ -21,6 +21,8 @@ from podwright.core.state.cache import Cache
 
 LABEL: Final = "podwright.dev/queue"
 """On a pod or a namespace: the name of its queue."""
+USER_LABEL: Final = "podwright.dev/user"
+"""On a pod: the user whose pod it is."""
 OUTSIDE: Final = "/"
 """Ends the name of the set of pods that name a queue that their namespace may not use. No queue's name has it."""
 
@@ -43,7 +45,7 @@ class Membership:
         """The labels of namespaces that have any."""
         self._selectors: dict[str, LabelSelector] = {}
         """By queue that not all namespaces may use: those that may."""
-        self._labels: dict[str, tuple[LabelSet, str]] = {}
+        self.first_labels: dict[str, tuple[LabelSet, str]] = {}
         """By uid of pods with a node whose labels, or QUEUE_ANNOTATION, have changed there: those with which they got it."""
         self._left: PodInfo | None = None
         """The pod that left its node last. If it comes back at once, it has changed."""
@@ -51,7 +53,7 @@ class Membership:
 
     def named_by(self, pod: PodInfo) -> tuple[str, Source]:
         """The queue that the pod, its policy or its namespace names, which may not exist, and which of them does."""
-        if self._labels and pod.node_name and (kept := self._labels.get(pod.uid)) is not None:
+        if self.first_labels and pod.node_name and (kept := self.first_labels.get(pod.uid)) is not None:
             pod = replace(pod, labels=kept[0], queue=kept[1])
         for key in self.keys:
             if key == QUEUE_ANNOTATION:
@@ -78,6 +80,11 @@ class Membership:
         if selector is not None and not selector.matches(self._of_namespace.get(pod.namespace, _NO_LABELS)):
             return name + OUTSIDE
         return name
+
+    def user_of(self, pod: PodInfo) -> str:
+        """The user whose pod it is; empty if nobody is named."""
+        kept = self.first_labels.get(pod.uid) if self.first_labels and pod.node_name else None
+        return (pod.labels if kept is None else kept[0]).get(USER_LABEL, "")
 
     def select(self, queue: str, namespaces: LabelSelector) -> bool:
         """These namespaces may use the queue. Returns whether that is new."""
@@ -114,7 +121,7 @@ class Membership:
         if left is None or left.uid != pod.uid:
             return
         if left.labels is not pod.labels or left.queue != pod.queue:
-            self._labels.setdefault(pod.uid, (left.labels, left.queue))
+            self.first_labels.setdefault(pod.uid, (left.labels, left.queue))
 
     def leaves(self, pod: PodInfo) -> None:
         """The pod has no node any more, or changes there."""
@@ -122,15 +129,15 @@ class Membership:
 
     def clear(self) -> None:
         """Forgets all pods, namespaces and queues."""
-        for known in (self._of_namespace, self._selectors, self._labels):
+        for known in (self._of_namespace, self._selectors, self.first_labels):
             known.clear()
         self._left = None
 
     def compact(self) -> None:
         """Drops what is known of pods that are gone."""
         self._left = None
-        for uid in [uid for uid in self._labels if self._cache.placement(uid) is None]:
-            del self._labels[uid]
+        for uid in [uid for uid in self.first_labels if self._cache.placement(uid) is None]:
+            del self.first_labels[uid]
 
 
 def same_selector(one: LabelSelector, other: LabelSelector) -> bool:

@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, Final
 
 import numpy as np
@@ -28,7 +29,7 @@ from podwright.core.objects.quantity import MAX_INT64, NANO, canonical
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, PODS
 from podwright.core.objects.selectors import LabelSelector
 from podwright.core.queues.least_first import Importance, LeastFirst
-from podwright.core.queues.membership import LABEL, OUTSIDE, Membership, Source, same_selector
+from podwright.core.queues.membership import LABEL, OUTSIDE, USER_LABEL, Membership, Source, same_selector
 from podwright.core.queues.rules import QueueRules
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.structure import Structure
@@ -40,6 +41,7 @@ __all__ = [
     "CLAIMS_AT_ONCE",
     "QUEUE_LABEL",
     "QUEUE_QUOTA",
+    "USER_LABEL",
     "Bound",
     "QueueRules",
     "Queues",
@@ -88,6 +90,12 @@ class _Pods:
     held: dict[str, int] = field(default_factory=dict)
     going: dict[str, int] = field(default_factory=dict)
     """Of those that terminate."""
+    firm: dict[str, int] = field(default_factory=dict)
+    """Of those that are never evicted for a pod of a queue."""
+    users: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By user: of the user's placed pods."""
+    user_of: dict[str, str] = field(default_factory=dict)
+    """By uid of these pods."""
     nominated: dict[str, PodInfo] = field(default_factory=dict)
     promised: dict[str, int] = field(default_factory=dict)
     """Of those that are nominated to a node, but not on it yet."""
@@ -113,8 +121,12 @@ class Queues:
         self._placed_in: dict[str, str] = {}
         self._waiting_in: dict[str, str] = {}
         self._nominated_in: dict[str, str] = {}
-        self._trying: dict[str, tuple[str, Mapping[str, int]]] = {}
-        """By uid of pods that are tried again because their bounds let them start: where they count, and what they request."""
+        self._trying: dict[str, tuple[str, PodInfo]] = {}
+        """By uid: the pods that are tried again because their bounds let them start, each with where it counts."""
+        self._tried_by: dict[tuple[str, str], dict[str, int]] = {}
+        """By queue and user: what these request that have no node yet."""
+        self._firm: dict[str, int] = {}
+        """`QueueRules.firm_priority` by queue, as pods are counted."""
         self._membership = Membership(cache, lambda name: name in self.declared)
         self._named_by_groups: dict[str, str] = {}
         """By key of pod groups that name a queue: its name."""
@@ -177,11 +189,13 @@ class Queues:
             self._cache.detach(self)
             self._cache.groups.also_told.remove(self)
             del self._cache.refusals[QUEUE_QUOTA]
-            for known in (self.records, self._named_by_groups, self._pods, self._placed_in, self._waiting_in):
+            named = self._named_by_groups
+            for known in (self.records, self._firm, named, self._pods, self._placed_in, self._waiting_in):
                 known.clear()
             self._structure.clear()
             self._membership.clear()
             self._trying.clear()
+            self._tried_by.clear()
             self._touched.clear()
             self._due.clear()
         self._changed()
@@ -436,7 +450,12 @@ class Queues:
             return Bound(name, f"queue {name} has queues below it, so no pods start in it")
         if shut := self.shut_by(name):
             return Bound(name, shut)
-        return self._limit(queue, pod, trying) or (self._kept(name, pod, trying) if tree.keeping else None)
+        return (
+            self._limit(queue, pod, trying)
+            or (self._kept(name, pod, trying) if tree.keeping else None)
+            or (self._beyond_guarantee(queue, pod, trying) if self._firm and self._is_firm(name, pod) else None)
+            or (self._user_limit(name, pod, limits, trying) if (limits := self._valid[name].user_limits) else None)
+        )
 
     def bound_together(self, pods: Sequence[PodInfo], needed: int, *, trying: bool = False) -> Bound | None:
         """What forbids every choice of so many of these pods to start together. None if they are in several queues."""
@@ -502,6 +521,55 @@ class Queues:
                     return Bound(above.spec.name, message, resource, held=held, limit=limit, requested=amount)
         return None
 
+    def _is_firm(self, name: str, pod: PodInfo) -> bool:
+        at = self._firm.get(name)
+        return at is not None and pod.priority >= at
+
+    def _beyond_guarantee(self, queue: Queue, pod: PodInfo, trying: bool) -> Bound | None:
+        """For a pod that is never evicted for others."""
+        for resource, amount in self._built().tracked(amounts_of(pod)).items():
+            for above in queue.path():
+                quota = above.spec.quotas.get(resource, NO_QUOTA)
+                held, limit = above.firm.get(resource, 0), quota.guarantee
+                bounds = limit > 0 or (limit == 0 and above is queue and resource in queue.spec.quotas)
+                if bounds and held + trying * above.firm_trying.get(resource, 0) + amount > limit:
+                    held_text, limit_text = amount_text(resource, held), amount_text(resource, limit)
+                    message = (
+                        f"{above.spec.name} is guaranteed {limit_text} {resource}, of which pods that are never evicted"
+                        f" hold {held_text}, and the pod, which is one of these, requests {amount_text(resource, amount)}"
+                    )
+                    return Bound(above.spec.name, message, resource, held=held, limit=limit, requested=amount)
+        return None
+
+    def _user_limit(self, name: str, pod: PodInfo, limits: Mapping[str, int], trying: bool) -> Bound | None:
+        user, pods = self._membership.user_of(pod), self._pods.get(name)
+        if not user or pods is None:
+            return None
+        amounts, tried = amounts_of(pod), self._tried_by.get((name, user), {}) if trying else {}
+        for resource, limit in limits.items():
+            amount, held = amounts.get(resource, 0), pods.users.get(user, {}).get(resource, 0)
+            if amount and held + tried.get(resource, 0) + amount > limit:
+                message = f"user {user} holds {amount_text(resource, held)} of {amount_text(resource, limit)} {resource} in {name}"
+                if held < limit:
+                    message += f", and the pod requests {amount_text(resource, amount)}"
+                return Bound(name, message, resource, held=held, limit=limit, requested=amount)
+        return None
+
+    def max_runtime(self, name: str) -> float:
+        """For how long a pod of the queue runs before it is a victim for anybody, in seconds. Infinite without a bound."""
+        queue = self._built().get(name) if self._structure.timed else None
+        path = () if queue is None else queue.path()
+        return min((each for above in path if (each := self._valid[above.spec.name].max_runtime)), default=inf)
+
+    @property
+    def bounds_runtimes(self) -> bool:
+        """True if any queue has a bound of it."""
+        return bool(self._structure.timed)
+
+    def is_firm(self, pod: PodInfo) -> bool:
+        """True if the pod is never evicted for a pod of a queue."""
+        return bool(self._firm) and self._is_firm(self.queue_of(pod), pod)
+
     @property
     def lends_less(self) -> bool:
         """True if any queue does not lend all of its guarantee, so that free room is a bound, too."""
@@ -555,7 +623,8 @@ class Queues:
             queue.held.get(resource, 0) - queue.going.get(resource, 0) + amount <= queue.entitled(resource)
             for resource, amount in amounts.items()
         )
-        return uid if entitled or self._valid[name].preempt_min_runtime else ""
+        timed = self._valid[name].preempt_min_runtime or self.max_runtime(name) < inf
+        return uid if entitled or timed else ""
 
     def order_key(self, name: str, *, trying: bool = False) -> tuple[bool, bool, int, int]:
         """Sorts queues with the same parent: first those under their share, then those under their guarantee, then by
@@ -622,6 +691,11 @@ class Queues:
         """In whose name bounds refuse pods."""
         return QUEUE_QUOTA
 
+    def kind_of(self, pod: PodInfo) -> tuple[str, bool, str]:
+        """Pods of one kind that request the same are admitted alike."""
+        name = self.queue_of(pod)
+        return name, self._is_firm(name, pod), self._membership.user_of(pod)
+
     def admits(self, pod: PodInfo) -> bool:
         """True if no bound forbids the pod to start beside those that are tried again."""
         return self.bound(pod, trying=True) is None
@@ -639,7 +713,7 @@ class Queues:
         """The pod is tried again because its bounds let it start. Its room is not offered to others meanwhile."""
         name = self.queue_of(pod)
         if name and pod.uid not in self._trying:
-            self._trying[pod.uid] = name, amounts_of(pod)
+            self._trying[pod.uid] = name, pod
             if pod.uid not in self._placed_in:
                 self._count_trying(pod.uid, 1)
 
@@ -759,7 +833,9 @@ class Queues:
     def count_pods_of(self, tree: QueueTree, names: Collection[str]) -> None:
         self._touched.update(names)
         for name in names:
+            self._count_firm(name, self._valid[name].firm_priority)
             if (pods := self._pods.get(name)) is not None:
+                tree.add_firm(name, tree.tracked(pods.firm))
                 tree.add_held(name, tree.tracked(pods.held))
                 tree.add_going(name, tree.tracked(pods.going))
                 tree.add_promised(name, tree.tracked(pods.promised))
@@ -767,7 +843,20 @@ class Queues:
                     tree.add_asked(name, tree.tracked(pods.asked))
         for uid, (name, _) in self._trying.items():
             if name in names and uid not in self._placed_in:
-                self._count_trying(uid, 1)
+                self._add_trying(tree, uid, 1)
+
+    def _count_firm(self, name: str, priority: int | None) -> None:
+        if priority == self._firm.get(name):
+            return
+        if priority is None:
+            del self._firm[name]
+        else:
+            self._firm[name] = priority
+        if (pods := self._pods.get(name)) is not None:
+            pods.firm.clear()
+            for pod in pods.placed.values():
+                if self._is_firm(name, pod):
+                    add_amounts(pods.firm, amounts_of(pod))
 
     def may_use(self, queue: str, namespaces: LabelSelector) -> None:
         if self._membership.select(queue, namespaces):
@@ -794,13 +883,28 @@ class Queues:
 
     def _hold(self, name: str, pod: PodInfo, sign: int, *, demand: bool) -> None:
         amounts, tree = {r: sign * amount for r, amount in amounts_of(pod).items()}, self._structure.current
-        add_amounts(self._pods[name].held, amounts)
+        pods, firm = self._pods[name], name in self._firm and pod.priority >= self._firm[name]
+        add_amounts(pods.held, amounts)
+        if firm:
+            add_amounts(pods.firm, amounts)
         if pod.terminating:
-            add_amounts(self._pods[name].going, amounts)
+            add_amounts(pods.going, amounts)
+        if sign < 0:
+            user = pods.user_of.pop(pod.uid, "")
+        else:
+            user = self._membership.user_of(pod) if self._membership.first_labels else pod.labels.get(USER_LABEL, "")
+        if user:
+            add_amounts(pods.users.setdefault(user, {}), amounts)
+            if sign > 0:
+                pods.user_of[pod.uid] = user
+            elif not pods.users[user]:
+                del pods.users[user]
         if tree is not None and name in tree:
             tree.add_held(name, tree.tracked(amounts), demand=demand)
             if pod.terminating:
                 tree.add_going(name, tree.tracked(amounts))
+            if firm:
+                tree.add_firm(name, tree.tracked(amounts))
             self._touched.add(name)
 
     def _ask(self, name: str, pod: PodInfo, sign: int, *, demand: bool = True) -> None:
@@ -816,9 +920,19 @@ class Queues:
                 self._touched.add(name)
 
     def _count_trying(self, uid: str, sign: int) -> None:
-        name, amounts = self._trying[uid]
+        name, pod = self._trying[uid]
+        if user := self._membership.user_of(pod):
+            sums = self._tried_by.setdefault((name, user), {})
+            add_amounts(sums, {r: sign * amount for r, amount in amounts_of(pod).items()})
+            if not sums:
+                del self._tried_by[name, user]
         if (tree := self._structure.current) is not None and name in tree:
-            tree.add_trying(name, {r: sign * amount for r, amount in tree.tracked(amounts).items()})
+            self._add_trying(tree, uid, sign)
+
+    def _add_trying(self, tree: QueueTree, uid: str, sign: int) -> None:
+        name, pod = self._trying[uid]
+        amounts = {r: sign * amount for r, amount in tree.tracked(amounts_of(pod)).items()}
+        tree.add_trying(name, amounts, firm=self._is_firm(name, pod))
 
     def _nominated(self, pod: PodInfo, sign: int) -> None:
         """The pod is nominated to a node (1), or no longer (-1)."""

@@ -27,6 +27,14 @@ class QueueRules(QueueSpec):
     """For how long a pod runs before a pod of its own queue may preempt it."""
     reclaim_min_runtime: float = 0.0
     """For how long a pod runs before another queue may reclaim what it holds."""
+    max_runtime: float = 0.0
+    """A pod that has run for longer is a victim for any pod of its queue, and for pods of others that stay within their
+    shares, whatever its own queue has. 0: never."""
+    user_limits: Mapping[str, int] = field(default_factory=dict)
+    """By resource: the most that the pods of one user may request in this queue. Their label USER_LABEL names the user."""
+    firm_priority: int | None = None
+    """Pods of at least this priority are never evicted for a pod of a queue. Together they stay within the guarantee of
+    their queue, and within those that queues above have. None: there are no such pods."""
     gather_after: float = 0.0
     """After this time, room is held for a gang at the head of the queue that has not started. 0: never."""
     usage_half_life: float = 0.0

@@ -44,6 +44,8 @@ class Structure:
         """What keeps a declared queue out of the tree, or as it last was there."""
         self.shut: frozenset[str] = frozenset()
         """The queues in which no pod may start, because of their state or that of one above."""
+        self.timed: set[str] = set()
+        """The queues that bound the runtime of their pods."""
         self.current: QueueTree | None = None
         """The tree; None if it must be built."""
         self.paths = 0
@@ -94,6 +96,7 @@ class Structure:
         """There are no queues."""
         for known in (self.declared, self.valid, self.invalid, self._below, self._noted, self._overcommitted):
             known.clear()
+        self.timed.clear()
         self.current = None
 
     def restorer(self) -> Callable[[], None]:
@@ -133,6 +136,7 @@ class Structure:
         shut = [name for name, rules in self.valid.items() if rules.state != "Open"]
         self.shut = tree.below(shut) if shut else frozenset()
         self._overcommitted.clear()
+        self.timed = {name for name, rules in self.valid.items() if rules.max_runtime}
         for name, rules in self.valid.items():
             self._check_guarantees(tree, name)
             if kept := _kept(rules):
@@ -153,6 +157,7 @@ class Structure:
             return False
         tree.add(spec)
         self.paths += 1
+        self.valid[spec.name] = spec
         self._pods.count_pods_of(tree, [spec.name])
         self._put(tree, spec)
         return True
@@ -160,7 +165,9 @@ class Structure:
     def _replaced_by(self, before: QueueRules, spec: QueueRules) -> bool:
         """Replaces a queue in the tree. False if the tree must be built."""
         tree = self._changeable(before, spec)
-        if tree is None or self.valid.get(spec.name) is not before or before.state != spec.state:
+        if tree is None or self.valid.get(spec.name) is not before:
+            return False
+        if (before.state, before.firm_priority) != (spec.state, spec.firm_priority):
             return False
         if before.parent != spec.parent:
             if self.invalid or spec.name in self.shut or not self._has_place(tree, spec):
@@ -182,12 +189,16 @@ class Structure:
         tree.drop(name)
         self.paths += 1
         del self.valid[name]
+        self.timed.discard(name)
         self._overcommitted.pop(name, None)
         self._check_guarantees(tree, spec.parent)
         return True
 
     def _put(self, tree: QueueTree, spec: QueueRules) -> None:
         self.valid[spec.name] = spec
+        self.timed.discard(spec.name)
+        if spec.max_runtime:
+            self.timed.add(spec.name)
         self._check_guarantees(tree, spec.name)
         self._check_guarantees(tree, spec.parent)
         self._pods.may_use(spec.name, spec.namespaces)

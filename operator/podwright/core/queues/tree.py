@@ -66,6 +66,8 @@ class Queue:
     __slots__ = (
         "asked",
         "children",
+        "firm",
+        "firm_trying",
         "going",
         "guaranteed",
         "held",
@@ -91,6 +93,10 @@ class Queue:
         """By resource: what its pods, and those of the queues below, have on nodes."""
         self.going: dict[str, int] = {}
         """The part of it that terminating pods have."""
+        self.firm: dict[str, int] = {}
+        """The part of it that pods have that are never evicted for a pod of a queue."""
+        self.firm_trying: dict[str, int] = {}
+        """What such pods request that are tried again."""
         self.promised: dict[str, int] = {}
         """By resource: what its pods request that are nominated to a node, but not on it yet."""
         self.trying: dict[str, int] = {}
@@ -274,6 +280,8 @@ class QueueTree:
                 (above.going, queue.going),
                 (above.promised, queue.promised),
                 (above.trying, queue.trying),
+                (above.firm, queue.firm),
+                (above.firm_trying, queue.firm_trying),
             ):
                 add_amounts(sums, {resource: sign * amount for resource, amount in own.items()})
             if above is not self.top:
@@ -357,15 +365,22 @@ class QueueTree:
         for queue in (*self._queues[name].path(), self.top):
             add_amounts(queue.going, amounts)
 
+    def add_firm(self, name: str, amounts: Mapping[str, int]) -> None:
+        """The same for those of these pods that are never evicted for a pod of a queue."""
+        for queue in (*self._queues[name].path(), self.top):
+            add_amounts(queue.firm, amounts)
+
     def add_promised(self, name: str, amounts: Mapping[str, int]) -> None:
         """The same for nominated pods, whose demand counts while they wait."""
         for queue in (*self._queues[name].path(), self.top):
             add_amounts(queue.promised, amounts)
 
-    def add_trying(self, name: str, amounts: Mapping[str, int]) -> None:
+    def add_trying(self, name: str, amounts: Mapping[str, int], *, firm: bool) -> None:
         """The same for pods that are tried again, whose demand counts while they wait."""
         for queue in (*self._queues[name].path(), self.top):
             add_amounts(queue.trying, amounts)
+            if firm:
+                add_amounts(queue.firm_trying, amounts)
 
     def add_asked(self, name: str, amounts: Mapping[str, int], *, demand: bool = True) -> None:
         """The same for its pods that wait for a node."""

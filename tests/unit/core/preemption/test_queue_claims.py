@@ -13,7 +13,7 @@ from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import Quota
 from podwright.core.state.transaction import CacheTransaction
 from support.costs.operation_counts import own_calls
-from support.objects.builders import make_node
+from support.objects.builders import in_group, make_node
 from support.queues.reclaims import GPU, QueuedCluster, queue
 
 
@@ -200,6 +200,78 @@ class TestMinimumRuntimes:
         assert cluster.victims(cluster.waits("other", "y")) == []
         cluster.queues.remove_waiting("default/other")
         assert len(cluster.victims(cluster.waits("same", "x2"))) == 1
+
+
+class TestMaximumRuntime:
+    @pytest.mark.parametrize("claimant", ["a", "b"], ids=["for another queue", "for its own queue"])
+    def test_a_pod_that_has_run_for_too_long_goes_whatever_its_queue_has(self, claimant):
+        queues = [queue("a", gpu={"guarantee": 2}), queue("b", gpu={"guarantee": 2}, max_runtime=600.0)]
+        cluster = QueuedCluster([2], queues)
+        cluster.runs("b1", "b", "n0", since=600, priority=9)
+        cluster.runs("b2", "b", "n0", since=599, priority=0)
+        waiting = cluster.waits("a1", claimant)
+        assert cluster.victims(waiting) == []
+        cluster.now += 0.5
+        assert cluster.victims(waiting) == ["b1"]
+
+    def test_the_bound_of_a_department_holds_for_its_teams(self):
+        guaranteed = {"guarantee": 1}
+        queues = [queue("x", max_runtime=600.0), queue("x1", "x", gpu=guaranteed), queue("y", gpu=guaranteed)]
+        cluster = QueuedCluster([1], queues)
+        cluster.runs("one", "x1", "n0", since=601)
+        assert cluster.victims(cluster.waits("other", "y")) == ["one"]
+
+    def test_a_queue_above_its_share_takes_nothing(self):
+        """What it took would be taken back at once."""
+        cluster = QueuedCluster([2], [queue("a"), queue("b", max_runtime=600.0)])
+        cluster.runs("a1", "a", "n0")
+        cluster.runs("b1", "b", "n0", since=900)
+        assert cluster.victims(cluster.waits("a2", "a")) == []
+
+    def test_the_minimum_runtime_and_a_limit_hold_nevertheless(self):
+        options = {"max_runtime": 60.0, "preempt_min_runtime": 120.0}
+        cluster = QueuedCluster([8], [queue("a", gpu={"limit": 1}, **options)])
+        cluster.runs("old", "a", "n0", since=100)
+        waiting = cluster.waits("next", "a")
+        assert cluster.victims(waiting) == []
+        cluster.now += 20
+        assert cluster.victims(waiting) == ["old"]
+
+    def test_a_pod_waits_for_its_victim_of_equal_priority(self):
+        cluster = QueuedCluster([1], [queue("a", max_runtime=60.0)])
+        old = cluster.runs("old", "a", "n0")
+        waiting = cluster.waits("next", "a")
+        cluster.cache.nominator.add(waiting, "n0")
+        cluster.terminates(old)
+        assert "terminating pod on the nominated node" in cluster.decide(waiting).message
+
+    def test_pods_that_might_be_too_old_are_tried_again(self):
+        cluster = QueuedCluster([1], [queue("a", max_runtime=60.0, gpu={"weight": 0}), queue("b")])
+        cluster.runs("old", "a", "n0", since=1)
+        waiting = cluster.waits("next", "a")
+        assert cluster.queues.due_claims() == [waiting.uid]
+
+
+class TestFirmPods:
+    def test_they_are_never_victims_of_queues(self):
+        cluster = QueuedCluster([2], [queue("a"), queue("b", firm_priority=100)])
+        cluster.runs("firm", "b", "n0", priority=100)
+        cluster.runs("high", "b", "n0", priority=99)
+        cluster.waits("b-more", "b", priority=0)
+        assert cluster.victims(cluster.waits("a1", "a")) == ["high"]
+        cluster.runs("high", "b", "n0", priority=100)
+        assert cluster.victims(cluster.waits("a1", "a")) == []
+        assert cluster.victims(cluster.waits("b3", "b", priority=2_000_000_000)) == []
+
+    def test_a_gang_with_one_stays_as_a_whole(self):
+        cluster = QueuedCluster([2], [queue("a"), queue("b", firm_priority=100)])
+        cluster.group("g", 2)
+        for name, priority in (("g1", 100), ("g2", 0)):
+            cluster.runs(name, "b", "n0", priority=priority, spec=in_group("g"))
+        cluster.queues.set(queue("a", gpu={"guarantee": 2}))
+        assert cluster.victims(cluster.waits("a1", "a")) == []
+        cluster.queues.set(queue("b"))
+        assert cluster.victims(cluster.waits("a1", "a")) == ["g1", "g2"]
 
 
 def test_a_victim_whose_eviction_violates_a_budget_is_spared():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +19,7 @@ from podwright.core.plugins import PLUGINS
 from podwright.core.queue import SchedulingQueue
 from podwright.core.queue.scheduling_queue import POD_LEFT
 from podwright.core.queues import tree
-from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
+from podwright.core.queues.queues import QUEUE_LABEL, USER_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
 from podwright.simulator.world import World
 from support.objects.builders import make_node, make_pod
@@ -37,9 +38,10 @@ def _shares_at_once():
 
 
 class Team:
-    """Pods of queues at their limits, on a node with `gpus`."""
+    """Pods of queues at their limits, on a node with `gpus`. With a guarantee, that is also the limit of each user."""
 
-    def __init__(self, gpus: int = 1000, **limits: int) -> None:
+    def __init__(self, gpus: int = 1000, guarantee: int = 0, **limits: int) -> None:
+        self.guarantee = guarantee
         self.clock = Clock()
         self.world = World(clock=self.clock)
         self.cache = self.world.cache
@@ -58,13 +60,18 @@ class Team:
 
     def limit(self, name: str, gpus: int) -> None:
         parent = "" if name == "all" else "all"
-        self.queues.set(QueueRules(name, parent, quotas={GPU: Quota(limit=gpus)}))
+        quotas = {GPU: Quota(limit=gpus, guarantee=self.guarantee)}
+        firm = 1 if self.guarantee else None
+        limits = {GPU: self.guarantee} if self.guarantee else {}
+        self.queues.set(QueueRules(name, parent, quotas=quotas, user_limits=limits, firm_priority=firm))
         self.queue.move(ClusterEvent(QUEUE, Action.UPDATE_OTHER))
 
-    def submit(self, name: str, queue: str, gpus: int = 1, *, nowhere: bool = False, priority: int = 0) -> PodInfo:
-        spec = {"nodeSelector": {"no": "node"}} if nowhere else {}
+    def submit(
+        self, name: str, queue: str, gpus: int = 1, *, nowhere: bool = False, priority: int = 0, user: str = ""
+    ) -> PodInfo:
+        spec: dict[str, Any] = {"nodeSelector": {"no": "node"}} if nowhere else {}
         spec["preemptionPolicy"] = "Never"
-        labels = {QUEUE_LABEL: queue}
+        labels = {QUEUE_LABEL: queue, **({USER_LABEL: user} if user else {})}
         pod = parse_pod(make_pod(name, labels=labels, requests={GPU: str(gpus)}, spec=spec, priority=priority))
         self.cache.groups.add_waiting(pod)
         self.queue.add(pod)
@@ -194,6 +201,27 @@ def test_a_pod_for_which_room_is_held_does_not_wait_for_its_turn():
     assert team.run() == ["claimant"]
 
 
+@pytest.mark.parametrize("whose", ["eve's", "firm"])
+def test_bounds_of_some_pods_of_a_queue_hold_back_no_others(whose):
+    """Others that request the same wait beside 20 pods at the limit of one user, or at the guarantee for firm pods."""
+    team = Team(a=2)
+    rules = QueueRules("a", "all", quotas={GPU: Quota(guarantee=1, limit=2)}, user_limits={GPU: 1}, firm_priority=5)
+    team.queues.set(rules)
+    some = {"user": "eve"} if whose == "eve's" else {"priority": 5}
+    team.submit("first", "a", **some)
+    team.submit("second", "a", user="bob")
+    team.run()
+    for number in range(20):
+        team.submit(f"some{number:02}", "a", **some)
+        team.clock.now += 1
+    team.submit("other", "a", user="ann")
+    team.run()
+    team.leave("default/second")
+    assert team.run() == ["other"]
+    team.leave("default/first")
+    assert team.run() == ["some00"]
+
+
 class TestForgetsNone:
     """After whatever happens, each pod that waits for a bound is held back by one."""
 
@@ -201,13 +229,17 @@ class TestForgetsNone:
     @given(st.integers(0, 2**32))
     def test_over_generated_histories(self, seed):
         choose = random.Random(seed)
-        team = Team(gpus=12, all=choose.choice([-1, 6, 8]), a=3, b=4)
+        team = Team(gpus=12, guarantee=choose.choice([0, 3]), all=choose.choice([-1, 6, 8]), a=3, b=4)
         count = 0
         for _ in range(examples(60)):
             match choose.randrange(6):
                 case 0 | 1 | 2:
                     count += 1
-                    options = {"nowhere": choose.random() < 0.3, "priority": choose.randrange(2)}
+                    options = {
+                        "nowhere": choose.random() < 0.3,
+                        "priority": choose.randrange(2),
+                        "user": choose.choice(["", "ann", "bob"]),
+                    }
                     team.submit(f"p{count}", choose.choice("ab"), choose.randrange(1, 4), **options)
                 case 3 if team.placed:
                     team.leave(choose.choice(team.placed))

@@ -8,7 +8,7 @@ from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.selectors import parse_label_selector
-from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
+from podwright.core.queues.queues import QUEUE_LABEL, USER_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
 from podwright.core.state.cache import Cache
 from podwright.core.state.transaction import CacheTransaction
@@ -39,9 +39,9 @@ def queues(cache):
     return made
 
 
-def a_pod(name, queue="red", namespace="stranger"):
-    raw = make_pod(name, namespace=namespace, labels={QUEUE_LABEL: queue} if queue else {}, requests={GPU: "1"})
-    return parse_pod(raw)
+def a_pod(name, queue="red", namespace="stranger", user=""):
+    labels = {**({QUEUE_LABEL: queue} if queue else {}), **({USER_LABEL: user} if user else {})}
+    return parse_pod(make_pod(name, namespace=namespace, labels=labels, requests={GPU: "1"}))
 
 
 def shares(queues):
@@ -115,3 +115,39 @@ def test_pods_join_and_leave_a_queue_when_their_namespace_or_the_queue_changes(c
     assert queues.bound(waiting).message == "queue red does not exist"
     queues.set(QueueRules("red", quotas={GPU: Quota(limit=4)}))
     assert (queues.usage("red"), queues.waiting("red")) == ({GPU: 1}, {GPU: 1})
+
+
+class TestUsers:
+    """In queue blue, a user may have two GPUs."""
+
+    @pytest.fixture(autouse=True)
+    def _limits(self, queues):
+        queues.set(QueueRules("blue", quotas={GPU: Quota()}, user_limits={GPU: 2}))
+
+    def test_one_user_waits_at_the_limit_and_others_do_not(self, cache, queues):
+        for name in "ab":
+            cache.assume(a_pod(name, "blue", user="eve"), "n0")
+        found = queues.bound(a_pod("c", "blue", user="eve"))
+        assert (found.message, found.held, found.limit) == ("user eve holds 2 of 2 nvidia.com/gpu in blue", 2, 2)
+        assert queues.bound(a_pod("c", "blue", user="bob")) is None
+        assert queues.bound(a_pod("c", "blue")) is None
+        assert queues.bound(a_pod("c", "red", "red", user="eve")) is None
+        cache.forget("stranger/a")
+        assert queues.bound(a_pod("c", "blue", user="eve")) is None
+
+    @pytest.mark.parametrize("user", ["", "bob"])
+    def test_a_new_label_gives_no_running_pod_to_another_user(self, cache, queues, user):
+        for name in "ab":
+            cache.set_pod(a_pod(name, "blue", user="eve").on("n0"))
+            cache.set_pod(a_pod(name, "blue", user=user).on("n0"))
+        assert queues.bound(a_pod("c", "blue", user="eve")) is not None
+        assert queues.bound(a_pod("c", "blue", user="bob")) is None
+        for name in "ab":
+            cache.remove_pod(f"stranger/{name}")
+        assert queues.bound(a_pod("c", "blue", user="eve")) is None
+
+    def test_a_larger_limit_counts_at_once(self, cache, queues):
+        for name in "ab":
+            cache.assume(a_pod(name, "blue", user="eve"), "n0")
+        queues.set(QueueRules("blue", quotas={GPU: Quota()}, user_limits={GPU: 3}))
+        assert queues.bound(a_pod("c", "blue", user="eve")) is None

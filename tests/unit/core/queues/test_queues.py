@@ -261,3 +261,42 @@ class TestDueClaims:
             else:
                 queues.add_waiting(a_pod("extra", "train"))
         assert {*asked} >= {f"default/a{number}" for number in range(5)}
+
+
+class TestFirmPods:
+    """Pods of priority 100 and above are never evicted, so they stay within guarantees: 4 of ml, 3 of train, 0 of serve."""
+
+    @pytest.fixture(autouse=True)
+    def _firm(self, queues):
+        queues.set(QueueRules("train", "ml", quotas=gpus(guarantee=3), firm_priority=100))
+        queues.set(QueueRules("serve", "ml", quotas=gpus(), firm_priority=100))
+        queues.set(QueueRules("web", "ml", quotas={"cpu": Quota()}, firm_priority=100))
+
+    @staticmethod
+    def firm(name, queue, count=1):
+        return replace(a_pod(name, queue, count), priority=100)
+
+    def test_they_wait_at_the_guarantee_of_their_queue_and_others_do_not(self, cache, queues):
+        cache.assume(self.firm("a", "train", 3), "n0")
+        assert queues.bound(self.firm("b", "train")).message == (
+            "train is guaranteed 3 nvidia.com/gpu, of which pods that are never evicted hold 3, and the pod, which is one"
+            " of these, requests 1"
+        )
+        assert queues.bound(replace(a_pod("b", "train"), priority=99)) is None
+        assert queues.bound(self.firm("b", "serve")).limit == 0
+
+    def test_they_wait_at_the_guarantee_of_a_queue_above(self, cache, queues):
+        cache.assume(self.firm("a", "web", 2), "n0")
+        found = queues.bound(self.firm("b", "train", 3))
+        assert (found.queue, found.held, found.limit) == ("ml", 2, 4)
+        assert queues.bound(self.firm("b", "train", 2)) is None
+
+    def test_which_pods_are_firm_changes_with_the_queue(self, cache, queues):
+        cache.assume(replace(a_pod("a", "train", 3), priority=50), "n0")
+        assert queues.bound(self.firm("b", "train")) is None
+        queues.set(QueueRules("train", "ml", quotas=gpus(guarantee=3), firm_priority=50))
+        assert queues.bound(self.firm("b", "train")) is not None
+        cache.forget("default/a")
+        assert queues.bound(self.firm("b", "train", 3)) is None
+        queues.set(QueueRules("train", "ml", quotas=gpus(guarantee=3)))
+        assert queues.bound(self.firm("b", "train", 4)) is None
