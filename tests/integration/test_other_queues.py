@@ -156,6 +156,25 @@ def test_the_quickstart_of_kai_and_a_queue_of_ours_with_one_name(kai):
         wait_until(lambda: says() == "True", 60, "KAI's queue counts again")
 
 
+def test_pods_of_kai_that_are_not_preemptible_stay_and_stay_within_the_quota(kai):
+    for name, value in (("train", 50), ("build", 100)):
+        priority = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+        kai.cluster.apply({**priority, "value": value})
+    with kit.reused(kai.cluster, "--pod-intake=watch"):
+        kai.queue("vision", resources=gpus(2))
+        kai.queue("audio", resources=gpus(6))
+        kai.pods("build", 3, in_queue("vision"), priorityClassName="build")
+        kai.wait_bound("build", 2)
+        kai.wait_message("vision is guaranteed 2 nvidia.com/gpu, of which pods that are never evicted hold 2")
+        kai.pods("train", 6, in_queue("vision"), priorityClassName="train")
+        kai.wait_bound("train", 6)
+        kai.pods("audio", 6, in_queue("audio"), priorityClassName="train")
+        kai.wait_bound("audio", 6)
+        assert (kai.bound("build"), kai.bound("train")) == (2, 0)
+        held = {"cpu": "200m", "memory": "1000Mi", GPU: "2"}
+        kai.wait_status("vision", allocated=held, allocatedNonPreemptible=held)
+
+
 def test_queues_of_volcano_bound_pods_by_annotation_and_lend_what_they_deserve(volcano):
     def pods(queue: str, count: int) -> None:
         volcano.pods(queue, count, {"annotations": {"scheduling.volcano.sh/queue-name": queue}})

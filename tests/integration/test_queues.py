@@ -56,6 +56,7 @@ def test_defaults_are_filled_in_and_quantities_stay_as_they_were_written(served)
         "reclaimMinRuntime": "0s",
         "usageHalfLife": "0s",
         "gatherAfter": "0s",
+        "maxRuntime": "0s",
         "resources": {"cpu": {"guarantee": "1500m", "limit": 2, "weight": 1}},
     }
     header, row = served.kubectl("get", "squeue", name).splitlines()

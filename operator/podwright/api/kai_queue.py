@@ -32,6 +32,8 @@ KAI_LABEL: Final = "kai.scheduler/queue"
 """On a pod: the name of its queue. Source: pkg/common/constants/constants.go."""
 KAI_SCHEDULER: Final = "kai-scheduler"
 KAI_GPU: Final = "nvidia.com/gpu"
+KAI_FIRM_PRIORITY: Final = 100
+"""Pods of at least this priority are not preemptible. Source: pkg/common/podgroup/preemptible.go."""
 ORPHAN: Final = "Orphan"
 OVER_QUOTA: Final = "OverQuota"
 
@@ -106,6 +108,7 @@ def parse_kai_queue(raw: Mapping[str, Any]) -> QueueRules:
         quotas=quotas,
         preempt_min_runtime=_seconds(spec.preempt_min_runtime),
         reclaim_min_runtime=_seconds(spec.reclaim_min_runtime),
+        firm_priority=KAI_FIRM_PRIORITY,
     )
 
 
@@ -135,6 +138,7 @@ def kai_status_of(report: QueueReport) -> dict[str, Any]:
         status = {
             "childQueues": sorted(queues.children(name)),
             "allocated": _texts(held),
+            "allocatedNonPreemptible": _texts(queues.firm_usage(name)),
             "requested": _texts(requested),
         }
         over = [

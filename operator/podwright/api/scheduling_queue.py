@@ -91,6 +91,14 @@ class QueueResource:
     )
 
 
+_NAMES_OF_RESOURCES: Final = (
+    Rule(
+        violations=lambda self: (key_path(key) for key in self if not is_qualified_name(key)),
+        message="is not the name of a resource",
+    ),
+)
+
+
 def _nanos(amount: QuotaAmount) -> int:
     return parse_exact_quantity(amount, "")
 
@@ -121,12 +129,7 @@ class SchedulingQueueSpec:
             "What the queue may have, by resource as in a container's requests, for example cpu, memory or "
             "nvidia.com/gpu. A resource that is "
             "not given has no guarantee, no limit, and weight 1.",
-            rules=[
-                Rule(
-                    violations=lambda self: (key_path(key) for key in self if not is_qualified_name(key)),
-                    message="is not the name of a resource",
-                )
-            ],
+            rules=_NAMES_OF_RESOURCES,
             maxProperties=64,
         ),
     )
@@ -163,6 +166,34 @@ class SchedulingQueueSpec:
         ),
     )
 
+    max_runtime: str = field(
+        default="0s",
+        metadata=describe(
+            "A pod of the queue that has run for longer may be evicted for any pod of the queue, and for those of other "
+            "queues that stay within their shares. A duration such as 24h. 0s: no bound.",
+            **_DURATION,
+        ),
+    )
+    non_preemptible_priority: int | None = field(
+        default=None,
+        metadata=describe(
+            "Pods of at least this priority are never evicted for pods of queues. So all of them together stay within "
+            "the guarantee of their queue, and of those above. Not given: there are no such pods.",
+            format="int32",
+            minimum=-(2**31),
+            maximum=2**31 - 1,
+        ),
+    )
+    user_limits: Mapping[str, QuotaAmount] = field(
+        default_factory=dict,
+        metadata=describe(
+            "The most that the pods of one user may request in this queue, by resource. A pod's label podwright.dev/user "
+            "names its user.",
+            rules=_NAMES_OF_RESOURCES,
+            maxProperties=64,
+            additionalProperties=QUANTITY,
+        ),
+    )
     gather_after: str = field(
         default="0s",
         metadata=describe(
@@ -190,6 +221,9 @@ class SchedulingQueueSpec:
             for key, amount in amounts.items():
                 if amount is not None and (problem := _amount_problem(name, amount)):
                     yield f"{where}.resources{key_path(name)}.{key}", problem
+        for name, amount in self.user_limits.items():
+            if problem := _amount_problem(name, amount):
+                yield f"{where}.userLimits{key_path(name)}", problem
 
     def rules(self, name: str) -> QueueRules:
         """The queue of this name, as the core has it."""
@@ -217,6 +251,9 @@ class SchedulingQueueSpec:
             },
             preempt_min_runtime=parse_duration(self.preempt_min_runtime),
             reclaim_min_runtime=parse_duration(self.reclaim_min_runtime),
+            max_runtime=parse_duration(self.max_runtime),
+            firm_priority=self.non_preemptible_priority,
+            user_limits={resource: _units(resource, amount) for resource, amount in self.user_limits.items()},
             gather_after=parse_duration(self.gather_after),
             usage_half_life=parse_duration(self.usage_half_life),
         )

@@ -33,7 +33,7 @@ def test_a_queue_in_units_of_kai():
         },
     )
     assert (found.name, found.parent, found.priority) == ("team-a", "research", 200)
-    assert (found.preempt_min_runtime, found.reclaim_min_runtime) == (20, 5400)
+    assert (found.preempt_min_runtime, found.reclaim_min_runtime, found.firm_priority) == (20, 5400, 100)
     assert found.quotas == {
         "cpu": Quota(2000, 4000, 1),
         "memory": Quota(4_096_000_000, 8_192_000_000, 2),

@@ -39,6 +39,13 @@ def test_quantities_become_the_units_of_requests():
     }
 
 
+def test_what_bounds_the_pods_of_a_queue_one_by_one():
+    found = parse(maxRuntime="1h", nonPreemptiblePriority=100, userLimits={"cpu": "1500m", "nvidia.com/gpu": 2})
+    assert (found.max_runtime, found.firm_priority) == (3600, 100)
+    assert found.user_limits == {"cpu": 1500, "nvidia.com/gpu": 2}
+    assert (parse().max_runtime, parse().firm_priority, parse().user_limits) == (0, None, {})
+
+
 def test_a_limit_of_0_is_a_limit():
     assert parse(resources={"cpu": {"limit": 0}}).quotas["cpu"].limit == 0
 
@@ -70,6 +77,11 @@ def test_the_operator_names_queue_and_field_of_what_is_wrong(path):
         ({"resources": {"memory": {"limit": "9e999"}}}, "'9e999' is more than 9223372036854775807"),
         ({"resources": {"cpu": {"guarantee": "10E", "limit": "10E"}}}, "is more than 9223372036854775807"),
         ({"resources": {"no resource": {}}}, "spec.resources[no resource]: is not the name of a resource"),
+        ({"userLimits": {"cpu": "1u"}}, "spec.userLimits.cpu: '1u' is finer than 1m"),
+        ({"userLimits": {"no resource": 1}}, "spec.userLimits[no resource]: is not the name of a resource"),
+        ({"userLimits": {"cpu": -1}}, "spec.userLimits.cpu: -1 is less than 0"),
+        ({"nonPreemptiblePriority": 2**31}, "spec.nonPreemptiblePriority: "),
+        ({"maxRuntime": "1 day"}, "spec.maxRuntime: "),
         ({"resources": {"cpu": {"lmit": 1}}}, "spec.resources.cpu.lmit: unknown field"),
         ({"resources": {"cpu": {"limit": True}}}, "spec.resources.cpu.limit: expected a whole number, got true"),
         ({"resources": {"cpu": {"limit": 1.5}}}, "spec.resources.cpu.limit: expected a whole number"),

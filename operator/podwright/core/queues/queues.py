@@ -349,6 +349,10 @@ class Queues:
         """By resource that any queue names: what the pods of the queue and of those below have on nodes."""
         return self._queue(name).held
 
+    def firm_usage(self, name: str) -> Mapping[str, int]:
+        """The part of it that pods have that are never evicted for a pod of a queue."""
+        return self._queue(name).firm
+
     def waiting(self, name: str) -> Mapping[str, int]:
         """By resource: what the pods of the queue and of those below request that are not placed and may start."""
         return self._queue(name).asked
@@ -531,7 +535,9 @@ class Queues:
             for above in queue.path():
                 quota = above.spec.quotas.get(resource, NO_QUOTA)
                 held, limit = above.firm.get(resource, 0), quota.guarantee
-                bounds = limit > 0 or (limit == 0 and above is queue and resource in queue.spec.quotas)
+                # A queue above without firm pods of its own may have no guarantees at all.
+                says_so = self._valid[above.spec.name].firm_priority is not None and resource in above.spec.quotas
+                bounds = limit > 0 or (limit == 0 and says_so)
                 if bounds and held + trying * above.firm_trying.get(resource, 0) + amount > limit:
                     held_text, limit_text = amount_text(resource, held), amount_text(resource, limit)
                     message = (

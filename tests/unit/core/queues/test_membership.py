@@ -6,7 +6,7 @@ import pytest
 
 from podwright.core.objects.compaction import compact_all
 from podwright.core.objects.node import parse_node
-from podwright.core.objects.pod import parse_pod
+from podwright.core.objects.pod import QUEUE_ANNOTATION, parse_pod
 from podwright.core.objects.selectors import parse_label_selector
 from podwright.core.queues.queues import QUEUE_LABEL, USER_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
@@ -88,6 +88,46 @@ def test_a_new_label_moves_no_running_pod(cache, queues, before, after):
     assert {name: dict(queues.usage(name)) for name in usage} == usage
     cache.remove_pod(running.uid)
     assert not any(queues.usage(name) for name in usage)
+
+
+KEYS = ("kai.scheduler/queue", QUEUE_ANNOTATION)
+
+
+def named(name, annotations=None, **labels):
+    return parse_pod(make_pod(name, labels=labels, requests={GPU: "1"}, metadata={"annotations": annotations or {}}))
+
+
+def test_labels_and_annotations_of_other_apis_count_while_they_are_in_use(cache, queues):
+    labelled = named("a", **{KEYS[0]: "blue"})
+    annotated = named("b", {QUEUE_ANNOTATION: "blue"})
+    both = named("c", {QUEUE_ANNOTATION: "red"}, **{KEYS[0]: "blue"})
+    ours = named("d", **{KEYS[0]: "red", QUEUE_LABEL: "blue"})
+    queues.pending = lambda: [labelled]
+    queues.add_waiting(labelled)
+    cache.set_pod(annotated.on("n0"))
+    assert (queues.waiting("blue"), queues.usage("blue")) == ({}, {})
+    assert [queues.queue_of(pod) for pod in (labelled, annotated, both, ours)] == ["", "", "", "blue"]
+    queues.name_by(KEYS)
+    assert (queues.waiting("blue"), queues.usage("blue")) == ({GPU: 1}, {GPU: 1})
+    assert [queues.queue_of(pod) for pod in (labelled, annotated, both, ours)] == ["blue"] * 4
+    assert [queues.source_of(pod) for pod in (labelled, annotated)] == ["label", "annotation"]
+    queues.name_by(())
+    assert (queues.waiting("blue"), queues.usage("blue")) == ({}, {})
+
+
+def test_a_new_annotation_moves_no_running_pod(cache, queues):
+    queues.name_by(KEYS)
+    running = named("a", {QUEUE_ANNOTATION: "blue"}).on("n0")
+    cache.set_pod(running)
+    cache.set_pod(replace(running, queue="other"))
+    assert queues.usage("blue") == {GPU: 1}
+
+
+@pytest.mark.parametrize("value", ["blue/", 3, "x" * 10_000])
+def test_an_annotation_that_names_no_queue_harms_nothing(queues, value):
+    queues.name_by(KEYS)
+    pod = named("a", {QUEUE_ANNOTATION: value})
+    assert queues.queue_of(pod) == {"blue/": "blue", 3: ""}.get(value, "x" * 253 + "…")
 
 
 def test_a_pod_that_lost_its_node_belongs_to_the_queue_of_its_new_label(cache, queues):

@@ -10,6 +10,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.queues.shares import UNBOUNDED, Claim, share_out
 from podwright.core.queues.tree import QueueSpec, QueueTree, Quota
 
+WEIGHT = st.integers(-1, 7) | st.sampled_from([0.5, 1.5, 0.3, 5e-324, 1e300])
 AMOUNT = st.integers(0, 40) | st.sampled_from([997, 10**9 + 7, 2**62])
 
 
@@ -45,7 +46,7 @@ def reference(room, claims):
 @st.composite
 def claims(draw):
     bounded = AMOUNT | st.just(UNBOUNDED)
-    values = draw(st.lists(st.tuples(st.sampled_from([50, 100]), bounded, st.integers(-1, 7), AMOUNT), max_size=7))
+    values = draw(st.lists(st.tuples(st.sampled_from([50, 100]), bounded, WEIGHT, AMOUNT), max_size=7))
     return [Claim(f"q{i}", *value) for i, value in enumerate(values)]
 
 

@@ -77,6 +77,29 @@ async def test_queues_of_kai_bound_its_pods_and_have_its_status():
         assert it.rig.recorder.events == []
 
 
+async def test_pods_of_priority_100_stay_within_the_quota_of_every_queue():
+    async with queues() as it:
+        it.serve("kai-scheduler")
+        it.begin(KAI_QUEUES)
+        it.rig.node("n", allocatable={GPU: "8", "cpu": "16", "memory": "64Gi"})
+        it.put_other(KAI_QUEUES, "research", resources=gpus(quota=1))
+        it.put_other(KAI_QUEUES, "vision", parentQueue="research", resources=gpus(quota=2))
+        it.rig.confirm(kai_pod(it, "train", "vision", "2", priority=50), "n")
+        it.rig.confirm(kai_pod(it, "build", "vision", priority=100), "n")
+        kai_pod(it, "more", "vision", priority=99)
+        assert bound(it, "more") == ""
+        kai_pod(it, "inference", "vision", priority=125)
+        assert bound(it, "inference") == (
+            "research is guaranteed 1 nvidia.com/gpu, of which pods that are never evicted hold 1, and the pod, which is "
+            "one of these, requests 1"
+        )
+        it.put_other(KAI_QUEUES, "research", resources=gpus())
+        assert bound(it, "inference").startswith("research is guaranteed 0 nvidia.com/gpu")
+        await until(lambda: latest(it, KAI_QUEUES, "vision").get("allocated") == {GPU: "3"})
+        for name in ("vision", "research"):
+            await until(lambda name=name: latest(it, KAI_QUEUES, name).get("allocatedNonPreemptible") == {GPU: "1"})
+
+
 async def test_a_queue_without_a_limit_of_gpus_may_use_none():
     async with queues() as it:
         it.serve("kai-scheduler")
