@@ -6,6 +6,7 @@ import pytest
 
 from podwright.testing import ControlPlane
 from support.control_plane import operator_process
+from support.kueue import stand_in
 
 
 @pytest.fixture(scope="module")
@@ -26,3 +27,19 @@ def _reused_operators() -> Iterator[None]:
     """Other modules start without operators."""
     yield
     operator_process.stop_reused()
+
+
+@pytest.fixture(scope="module")
+def kueue_installed(installed: ControlPlane) -> ControlPlane:
+    """The control plane with Kueue's CRDs, and the account and rights of the admission check."""
+    operator_process.wait_listed(installed, "reservations")
+    stand_in.install(installed)
+    return installed
+
+
+@pytest.fixture
+def kueue(kueue_installed: ControlPlane, empty_cluster: ControlPlane, namespace: str) -> Iterator[stand_in.Kueue]:
+    """Kueue in a new namespace of the cluster without nodes. Its Workloads and all Reservations are deleted."""
+    yield stand_in.Kueue(empty_cluster, namespace)
+    empty_cluster.client.request("DELETE", f"{stand_in.API}/namespaces/{namespace}/workloads")
+    empty_cluster.client.request("DELETE", stand_in.RESERVATIONS)

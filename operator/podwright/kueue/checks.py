@@ -258,7 +258,8 @@ class Checks:
             await self._places.release(uid)
             if self._known.get(uid) is raw and not workload.has_quota:
                 del self._known[uid]
-                self._recorder.forget(uid)
+                if not workload.status:  # it was deleted
+                    self._recorder.forget(uid)
             return
         over = self._places.expired(uid)
         if workload.admitted:

@@ -143,8 +143,8 @@ def _why(transaction: CacheTransaction, framework: Framework, found: GangRejecti
     parts = [f"{len(fitting)} of {counted(count, 'pod')} fit{where}"]
     parts += [each.text for each in causes[:CAUSES]] or [found.message]
     rows = verdicts.nearest(NEAREST)
-    parts += [_nearest(transaction, framework, rejected, verdicts, rows)] if rows else []
-    return Lacks(". ".join(parts), not fitting and _lasting(verdicts))
+    nearest = f". {_nearest(transaction, framework, rejected, verdicts, rows)}" if rows else ""
+    return Lacks(f"{'; '.join(parts)}{nearest}", not fitting and _lasting(verdicts))
 
 
 def _nearest(
