@@ -21,7 +21,7 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.quantity import MAX_INT64, NANO, parse_exact_quantity
 from podwright.core.objects.resources import CPU, is_qualified_name
 from podwright.core.objects.selectors import EVERYTHING
-from podwright.core.queues.queues import QueueRules, Queues
+from podwright.core.queues.queues import QueueRules
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import DEFAULT_PRIORITY, Quota
 
@@ -292,19 +292,6 @@ def parse_queue(raw: Mapping[str, Any]) -> QueueRules:
     except PolicyError as error:
         where, _, problem = error.message.partition(": ")
         raise InvalidObjectError(where, problem).in_object(QUEUE_KIND, name) from error
-
-
-def take_queue(queues: Queues, raw: Mapping[str, Any], *, known: bool = False) -> None:
-    """Takes a SchedulingQueue object into the core. One that is invalid by itself stays as it last was: as it was taken
-    before, or, if it was not `known`, as its status says. Raises InvalidObjectError, or what else is wrong with it.
-    """
-    if not known and (last := last_accepted(raw)) is not None:
-        queues.remember(last)
-    try:
-        queues.set(parse_queue(raw))
-    except Exception:
-        queues.keep(identity_of(raw)[0])
-        raise
 
 
 def last_accepted(

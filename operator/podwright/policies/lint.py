@@ -29,8 +29,8 @@ from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.validation import Problem
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.similar_names import did_you_mean, similar_name
-from podwright.core.queues.queues import QueueRules
-from podwright.core.queues.validity import valid_specs
+from podwright.core.queues.queues import QueueRules, Queues
+from podwright.core.state.cache import Cache
 from podwright.kube.bounded_files import read_at_most
 from podwright.policies.findings import Finding, Level
 from podwright.policies.positions import Place, Position, positions, repeated_keys
@@ -225,7 +225,10 @@ def _queue_findings(given: Sequence[_Policy]) -> Iterator[Finding]:
             if queue.parent not in named:
                 problem = f"whether queue {queue.parent!r} exists is not checked: it is in no file"
                 yield found[queue.name].finding("note", "Parent", "spec.parent", problem)
-    for name, problem_of_tree in valid_specs(rules, {})[1].items():
+    tree = Queues(Cache())
+    for queue in rules.values():
+        tree.set(queue)
+    for name, problem_of_tree in tree.problems.items():
         yield from _errors(found[name], problem_of_tree)
 
 

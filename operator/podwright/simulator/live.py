@@ -24,6 +24,7 @@ from podwright.kube.client import access
 from podwright.kube.client.credentials import credentials
 from podwright.kube.client.errors import ConfigError, status_of
 from podwright.kube.kinds import (
+    KAI_QUEUE,
     LOCAL_POLICY,
     PLUGINS_POD_GROUPS,
     POD_GROUPS,
@@ -31,13 +32,14 @@ from podwright.kube.kinds import (
     QUEUE,
     REQUIRED,
     VOLCANO_POD_GROUPS,
+    VOLCANO_QUEUE,
     WATCHED,
     Resource,
     params_in,
 )
 from podwright.simulator import params
 from podwright.simulator.redaction import redacted
-from podwright.simulator.snapshot import CLAIM_TEMPLATE, NOT_SERVED, Snapshot, SnapshotError, group_kind
+from podwright.simulator.snapshot import CLAIM_TEMPLATE, NOT_SERVED, Snapshot, SnapshotError
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient
@@ -59,6 +61,8 @@ _KINDS: Final[Sequence[Sequence[Resource]]] = (
     (POLICY,),
     (LOCAL_POLICY,),
     (QUEUE,),
+    (KAI_QUEUE,),
+    (VOLCANO_QUEUE,),
     POD_GROUPS,
     PLUGINS_POD_GROUPS,
     VOLCANO_POD_GROUPS,
@@ -175,8 +179,8 @@ async def _numbers(connection: Connection, nodes: int) -> tuple[Numbers, Mapping
 
 def _name(versions: Sequence[Resource]) -> str:
     """The kind, with its group where two groups have a kind of this name."""
-    kind = versions[0].kind
-    return group_kind(versions[0].group) if kind == POD_GROUPS[0].kind else kind
+    kind, group = versions[0].kind, versions[0].group
+    return f"{kind}.{group}" if kind in (POD_GROUPS[0].kind, KAI_QUEUE.kind) else kind
 
 
 def _listed_first(

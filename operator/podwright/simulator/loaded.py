@@ -20,7 +20,6 @@ from podwright.api.permissions import OFFLINE_SETTINGS, PolicySettings
 from podwright.api.policy_result import NONE_IN_FORCE, ApplyResult
 from podwright.api.policy_status import says_accepted
 from podwright.api.scheduler_policy import GROUP, KIND
-from podwright.api.scheduling_queue import QUEUE_KIND, take_queue
 from podwright.api.spec.signals import Definitions
 from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.observer import NO_OBSERVER
@@ -46,8 +45,11 @@ from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.engine.policies.policy_plugins import Conduct
 from podwright.engine.queue_changes import let_policies_choose
+from podwright.kube.queues.kinds import QUEUE_KINDS, SCHEDULING_QUEUES
+from podwright.kube.queues.names import QueueNames
 from podwright.simulator import params
 from podwright.simulator.evaluations.cases import NOW
+from podwright.simulator.queue_objects import QUEUE_OBJECTS, begin, queue_kind_of, take
 from podwright.simulator.snapshot import CLAIM_TEMPLATE, NOT_SERVED, Snapshot, group_kind
 from podwright.simulator.world import World
 
@@ -117,6 +119,8 @@ class LoadedCluster:
     """The SchedulerPolicies as they were written, by name."""
     queue_objects: dict[str, Raw]
     """The valid SchedulingQueues as they were written, by name."""
+    queue_names: QueueNames
+    """Which object is the queue of a name."""
     problems: Sequence[str]
     """The errors in objects. Each names the object and the field."""
     refused: Sequence[ApplyResult]
@@ -148,6 +152,7 @@ class LoadedCluster:
     def policies_changed(self) -> None:
         """To be called after any policy has changed."""
         self.policies.check_due()
+        self.queue_names.refresh()
         let_policies_choose(self.queues, self.policies)
 
     def policy_for(self, pod: PodInfo) -> ActivePolicy:
@@ -160,11 +165,12 @@ class LoadedCluster:
     @property
     def missing_notes(self) -> Sequence[str]:
         """Which kinds count as empty, for each reason why they could not be read. A kind that the API server does not
-        serve is not mentioned, because there can be no objects of it.
+        serve is not mentioned, because there can be no objects of it, nor are queues that would not count.
         """
         by_reason: dict[str, list[str]] = {}
+        others = {each.key for each in QUEUE_KINDS if each.scheduler_name and not self.queue_names.counts(each)}
         for kind, why in self.missing.items():
-            if why != NOT_SERVED:
+            if why != NOT_SERVED and kind not in others:
                 by_reason.setdefault(why, []).append(kind)
         return [f"without {', '.join(kinds)}: {_of(why, len(kinds))}" for why, kinds in by_reason.items()]
 
@@ -217,6 +223,7 @@ def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluste
         claim_templates=reading.claim_templates,
         policy_objects=reading.policy_objects,
         queue_objects=reading.queue_objects,
+        queue_names=reading.queue_names,
         problems=reading.problems,
         refused=reading.refused,
         accepted_by_operator=reading.accepted_by_operator,
@@ -257,6 +264,7 @@ class _Reading:
         self._world = world
         self._cache = world.cache
         self._policies = policies
+        self.queue_names = QueueNames(queues_of(world.cache), policies.serves)
 
     def take(self, snapshot: Snapshot) -> None:
         by_kind: dict[str, list[Raw]] = {}
@@ -284,8 +292,10 @@ class _Reading:
             self._take(LOCAL_KIND, raw, self._local_policy)
         queues = queues_of(self._cache)
         let_policies_choose(queues, self._policies)
-        for raw in by_kind.pop(QUEUE_KIND, ()):
-            self._take(QUEUE_KIND, raw, self._queue)
+        begin(self.queue_names)
+        for kind in QUEUE_OBJECTS:
+            for raw in by_kind.pop(kind, ()):
+                self._take(kind, raw, self._queue)
         self.problems += map(str, queues.problems.values())
         for raw in by_kind.pop(POD_KIND.kind, ()):
             self._take("Pod", raw, self._pod)
@@ -372,11 +382,13 @@ class _Reading:
         self._note_refusal(self._policies.apply_local(raw), raw)
 
     def _queue(self, raw: Raw) -> None:
-        if str(raw.get("apiVersion") or "").partition("/")[0] != GROUP:
-            self.ignored[QUEUE_KIND] += 1
+        kind = queue_kind_of(raw)
+        if kind is None:
+            self.ignored[str(raw["kind"])] += 1
             return
-        take_queue(queues_of(self._cache), raw)
-        self.queue_objects[str(raw["metadata"]["name"])] = raw
+        take(self.queue_names, kind, raw)
+        if kind is SCHEDULING_QUEUES:
+            self.queue_objects[str(raw["metadata"]["name"])] = raw
 
     def _note_refusal(self, result: ApplyResult, raw: Raw) -> None:
         if result.accepted:

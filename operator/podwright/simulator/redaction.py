@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from podwright.core.objects.pod import QUEUE_ANNOTATION
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
 
 Raw = Mapping[str, Any]
@@ -24,6 +25,7 @@ KEPT_ANNOTATIONS: Final = (
     "kubernetes.io/config.source",
     "resource.kubernetes.io/*",
     "podwright.dev/*",
+    QUEUE_ANNOTATION,
 )
 """Annotations that scheduling, or the drain of a node, depends on."""
 
@@ -259,7 +261,7 @@ _KINDS: Final[Mapping[str, Callable[[Raw, Sequence[str]], dict[str, Any]]]] = {
     "Node": _node,
     "Namespace": _namespace,
     "Service": _service,
-    **dict.fromkeys(("SchedulerPolicy", "LocalSchedulerPolicy", "SchedulingQueue"), _policy),
+    **dict.fromkeys(("SchedulerPolicy", "LocalSchedulerPolicy", "SchedulingQueue", "Queue"), _policy),
     "ResourceClaimTemplate": _claim_template,
     **dict.fromkeys(
         ("ReplicationController", "ReplicaSet", "StatefulSet", "Deployment", "DaemonSet", "Job"), _workload

@@ -29,6 +29,7 @@ from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.object_store import key_of
 from podwright.core.state.transaction import CacheTransaction
+from podwright.kube.queues.kinds import SCHEDULING_QUEUES
 from podwright.simulator.carrying import permitted
 from podwright.simulator.claims import Change, free_claims, take_back, with_claims, write_reserved
 from podwright.simulator.loaded import LoadedCluster, spec_of_template, template_key
@@ -180,14 +181,19 @@ class Trial:
 
     def set_queue(self, raw: Raw) -> None:
         """Adds or replaces a SchedulingQueue. Raises InvalidObjectError, also for what other queues make invalid."""
-        queues, known = self.cluster.queues, self.cluster.queue_objects
+        queues, known, names = self.cluster.queues, self.cluster.queue_objects, self.cluster.queue_names
         rules = parse_queue(raw)
         name = rules.name
         restore, raw_before = queues.restorer(), known.get(name)
-        queues.set(rules)
+        before = names.claimed(SCHEDULING_QUEUES, name)
+        names.claim(SCHEDULING_QUEUES, name, rules)
         known[name] = raw
 
         def undo() -> None:
+            if before is None:
+                names.release(SCHEDULING_QUEUES, name)
+            else:
+                names.claim(SCHEDULING_QUEUES, name, before)
             restore()
             if raw_before is None:
                 del known[name]

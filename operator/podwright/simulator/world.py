@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from podwright.api.scheduling_queue import take_queue
+from podwright.api.scheduling_queue import parse_queue
 from podwright.api.spec.signals import Definitions
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import Cluster, ClusterError, EventType, WaitingPod
@@ -95,7 +95,7 @@ class World:
         for raw in objects_of(objects.get("nodes"), "nodes"):
             self.cache.set_node(parse_known_node(raw)[0])
         for raw in objects_of(objects.get("schedulingQueues"), "schedulingQueues"):
-            take_queue(queues_of(self.cache), raw)
+            queues_of(self.cache).set(parse_queue(raw))
         for raw in objects_of(objects.get("pods"), "pods"):
             self.set_pod(raw)
 

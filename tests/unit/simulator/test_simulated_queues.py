@@ -2,13 +2,16 @@
 
 import pytest
 
+from podwright.api.kai_queue import KAI_LABEL
 from podwright.core.framework.features import Features
-from podwright.core.objects.pod import parse_pod
+from podwright.core.objects.pod import QUEUE_ANNOTATION, parse_pod
 from podwright.core.plugins import PLUGINS
 from podwright.core.queues.queues import QUEUE_LABEL
 from podwright.simulator.evaluations.cases import run_case
 from podwright.simulator.evaluations.dump import EvaluationOptions, evaluate_pod
 from podwright.simulator.hypotheses.hypothesis import Hypothesis, HypothesisError
+from podwright.simulator.loaded import load
+from podwright.simulator.queue_rows import rows_of
 from podwright.simulator.redaction import redacted
 from podwright.simulator.replay.run import BUILT_IN, Candidate, replay
 from podwright.simulator.replay.stream import Arrival, Stream
@@ -237,3 +240,84 @@ def test_a_policy_chooses_the_queue_in_all_of_these():
     stream = Stream(initial=[node("a"), limited(limit="1")], events=arrivals, start=0.0, end=100.0)
     (card,) = replay(stream, [Candidate("p", [chooses])])
     assert card.waiting.longest == 20
+
+
+# Queues of other APIs
+
+
+def kai(name, limit, **spec):
+    amount = {"quota": 0, "limit": limit, "overQuotaWeight": 1}
+    open_ended = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+    resources = {"cpu": {**amount, "limit": limit * 1000}, "memory": open_ended, "gpu": open_ended}
+    return {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {"resources": resources, **spec},
+    }
+
+
+def volcano(name, cpu):
+    spec = {"capability": {"cpu": cpu}}
+    return {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+
+
+def in_kai(name, queue_name):
+    return pod(name, labels={KAI_LABEL: queue_name}, spec={"schedulerName": "kai-scheduler"})
+
+
+def test_queues_of_kai_count_while_a_policy_serves_their_scheduler():
+    serves = make_policy("kai", schedulerName="kai-scheduler")
+    pods = [in_kai(f"p{i}", "team") for i in range(3)]
+    cluster = loaded(node("a"), kai("team", 1), *pods)
+    before = copy_of(cluster)
+    assert len(simulate(cluster, Hypothesis()).landed) == 3
+    result = simulate(cluster, Hypothesis(policies=[serves]))
+    assert len(result.landed) == 1
+    assert "team holds 1 of 1 cpu" in next(iter(messages(result).values()))
+    assert copy_of(cluster) == before
+    assert len(simulate(loaded(node("a"), kai("team", 1), serves, *pods), Hypothesis()).landed) == 1
+    answer = answered(node("a"), kai("team", 0), serves, asked=in_kai("one", "team"))
+    assert answer["prefilterStatus"]["reasons"] == ["team holds 0 of 0 cpu"]
+
+
+def test_queues_of_volcano_are_below_their_root():
+    served = make_policy("v", schedulerName="volcano")
+    raw = pod("one", spec={"schedulerName": "volcano"}, metadata={"annotations": {QUEUE_ANNOTATION: "team"}})
+    cluster = loaded(node("a"), volcano("team", "1"), served, raw)
+    assert [row.name for row in rows_of(cluster.queues)] == ["root", "team"]
+    assert placed(simulate(cluster, Hypothesis())) == ["one"]
+    assert cluster.queues.queue_of(next(iter(cluster.pending.values()))) == "team"
+    assert redacted("Pod", raw)["metadata"]["annotations"] == {QUEUE_ANNOTATION: "team"}
+
+
+def test_a_scheduling_queue_goes_before_one_of_its_name_also_in_a_trial():
+    served = make_policy("kai", schedulerName="kai-scheduler")
+    cluster = loaded(node("a"), kai("team", 3), served, *[in_kai(f"p{i}", "team") for i in range(4)])
+    before = copy_of(cluster)
+    assert len(simulate(cluster, Hypothesis()).landed) == 3
+    assert len(simulate(cluster, Hypothesis(objects=[limited("team", "1")])).landed) == 1
+    assert copy_of(cluster) == before
+    assert len(simulate(cluster, Hypothesis()).landed) == 3
+
+
+def test_an_invalid_queue_of_kai_is_named_and_other_kinds_of_queues_are_left_out():
+    bad = kai("team", 1, parentQueue=7)
+    other = {"apiVersion": "example.com/v1", "kind": "Queue", "metadata": {"name": "jobs"}}
+    cluster = loaded(node("a"), bad, other)
+    assert "Queue team: spec.parentQueue" in cluster.problems[0]
+    assert cluster.ignored == {"Queue": 1}
+
+
+def test_queues_that_cannot_be_read_are_mentioned_only_if_they_would_count():
+    missing = {
+        "Queue.scheduling.run.ai": "RBAC does not let you list it",
+        "SchedulingQueue": "RBAC does not let you list it",
+    }
+
+    def notes(*objects):
+        return load(Snapshot(objects=[node("a"), *objects], missing=missing)).missing_notes
+
+    assert notes() == ["without SchedulingQueue: RBAC does not let you list it"]
+    (note,) = notes(make_policy("kai", schedulerName="kai-scheduler"))
+    assert note == "without Queue.scheduling.run.ai, SchedulingQueue: RBAC does not let you list them"

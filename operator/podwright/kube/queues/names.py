@@ -70,6 +70,10 @@ class QueueNames:
         if not claims:
             self._claims.pop(name, None)
 
+    def claimed(self, kind: QueueKind, name: str) -> QueueRules | None:
+        """What the valid object of this API and name says."""
+        return self._claims.get(name, {}).get(_RANKS[kind])
+
     def counts(self, kind: QueueKind) -> bool:
         """True if objects of this API can be queues now."""
         return kind in self._counting

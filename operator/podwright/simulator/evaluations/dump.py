@@ -16,7 +16,7 @@ from podwright.api.permissions import OFFLINE_SETTINGS, PolicySettings
 from podwright.api.policy_result import ApplyResult
 from podwright.api.policy_set import PolicySet
 from podwright.api.scheduler_policy import GROUP, KIND, PLURAL, identity_of
-from podwright.api.scheduling_queue import QUEUE_KIND, QUEUE_PLURAL, take_queue
+from podwright.api.scheduling_queue import QUEUE_KIND, QUEUE_PLURAL
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.features import Features, missing_api
 from podwright.core.framework.framework import Framework
@@ -29,9 +29,13 @@ from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, STORED_KIN
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
 from podwright.core.queues.queues import QUEUE_LABEL, queues_of
 from podwright.core.state.object_store import Object, ObjectStore, key_of
+from podwright.kube.queues.kinds import QUEUE_KINDS
+from podwright.kube.queues.names import QueueNames
 from podwright.simulator.evaluations.cases import NOW, CaseError
 from podwright.simulator.evaluations.evaluation import Expectation, evaluate
 from podwright.simulator.params import label_of, lacking, take
+from podwright.simulator.queue_objects import begin, queue_kind_of
+from podwright.simulator.queue_objects import take as take_queue
 from podwright.simulator.snapshot import CLAIM_TEMPLATE
 from podwright.simulator.world import World, objects_of
 
@@ -64,6 +68,7 @@ def dump_kinds(minor: int, served: Collection[str] = ()) -> Sequence[str]:
         LOCAL_PLURAL,
         CLAIM_TEMPLATE.plural,
         QUEUE_PLURAL,
+        *(f"{kind.resource.plural}.{kind.resource.group}" for kind in QUEUE_KINDS if kind.scheduler_name),
     )
     names = {*served, *(name.partition(".")[0] for name in served)}
     return [kind for kind in kinds if not served or kind in names]
@@ -114,10 +119,10 @@ def _evaluate(items: Sequence[Object], raw_pod: Mapping[str, Any], options: Eval
     store = _RecordingStore()
     world = World(options.features, clock=lambda: NOW, store=store, signals=options.settings.signal_definitions)
     pod = parse_pod(raw_pod, keep_raw=True)
-    bad_queues = _take_queues(items, world)
     world.fill(_lists_of(items))
     unread = _take_params(items, world, options.settings.namespace)
     policies, refused = _policies(items, world, options)
+    bad_queues = _take_queues(items, world, policies)
     labels = world.cache.namespace_labels(pod.namespace)
     queues = queues_of(world.cache)
     if any(policy.spec.queue is not None for policy in policies.active):
@@ -166,13 +171,15 @@ def _take_params(items: Sequence[Object], world: World, namespace: str) -> Mappi
     return {config_map: problem for config_map, problem in problems.items() if problem}
 
 
-def _take_queues(items: Sequence[Object], world: World) -> Mapping[str, str]:
-    """Takes the SchedulingQueues into the cluster. Returns what is wrong with some, by name."""
+def _take_queues(items: Sequence[Object], world: World, policies: PolicySet) -> Mapping[str, str]:
+    """Takes the queues into the cluster. Returns what is wrong with some, by name."""
     queues, problems = queues_of(world.cache), dict[str, str]()
+    names = QueueNames(queues, policies.scheduler_names.__contains__)
+    begin(names)
     for raw in items:
-        if _is_of(raw, QUEUE_KIND):
+        if (kind := queue_kind_of(raw)) is not None:
             try:
-                take_queue(queues, raw)
+                take_queue(names, kind, raw)
             except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
                 problems[identity_of(raw)[0]] = (
                     str(error) if isinstance(error, InvalidObjectError) else described(error)

@@ -1,0 +1,44 @@
+"""Queues in simulations: objects of all APIs of queues become queues of the core as in the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from podwright.api.scheduler_policy import identity_of
+from podwright.api.scheduling_queue import last_accepted
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.kube.queues.kinds import QUEUE_KINDS, QueueKind
+from podwright.kube.queues.names import QueueNames
+
+Raw = Mapping[str, Any]
+
+QUEUE_OBJECTS: Final = frozenset(kind.resource.kind for kind in QUEUE_KINDS)
+"""The kinds of queues. Other groups have kinds of the same name."""
+
+
+def queue_kind_of(raw: Raw) -> QueueKind | None:
+    """The API of queues to which the object belongs; None for another object."""
+    kind, group = raw.get("kind"), str(raw.get("apiVersion") or "").partition("/")[0]
+    return next((each for each in QUEUE_KINDS if (each.resource.kind, each.resource.group) == (kind, group)), None)
+
+
+def begin(names: QueueNames) -> None:
+    """All APIs are served, as far as there are objects of them."""
+    for kind in QUEUE_KINDS:
+        names.begin(kind)
+
+
+def take(names: QueueNames, kind: QueueKind, raw: Raw) -> None:
+    """Takes a queue. One that is invalid stays as its status says that it last was valid. Raises InvalidObjectError, or
+    what else is wrong with it.
+    """
+    name, last = identity_of(raw)[0], last_accepted(raw, kind.parse)
+    if kind.implied is not None and name != kind.implied.name and names.claimed(kind, kind.implied.name) is None:
+        names.claim(kind, kind.implied.name, kind.implied)
+    try:
+        names.claim(kind, name, kind.parse(raw), last)
+    except InvalidObjectError as error:
+        if last is not None:
+            names.claim(kind, name, last, last)
+        raise error if error.kind else error.in_object(kind.resource.kind, name) from error
