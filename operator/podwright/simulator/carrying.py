@@ -5,6 +5,7 @@ do the same to the ResourceClaims of the pods: see `claims`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from podwright.core.cycle import Placement
@@ -54,7 +55,7 @@ class Committed:
 
     def place(self, framework: Framework, placement: Placement) -> Status | None:
         cache, pod, state = self._cache, placement.pod, placement.state
-        cache.assume(pod, placement.node_name)
+        cache.assume(replace(pod, start_time=self._cluster.clock.now), placement.node_name)
         try:
             refused = framework.reserve(state, pod, placement.node_name)
             if refused is None:

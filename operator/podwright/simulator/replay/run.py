@@ -166,7 +166,9 @@ class _Replay:
         self._waits: list[float] = []
         self._placed = 0
         self._departures: list[tuple[float, int, str, bool]] = []
-        """(time, a number that keeps their order, the pod's uid, only if it waits then): pods that will leave."""
+        """(time, a number that keeps their order, the pod's uid, only if it waits then): pods that will leave. Without a
+        uid: the shortest time for which a pod of a queue runs is over, so that others may take its place.
+        """
         self._reasons: Counter[str] = Counter()
         """The reasons of pods that left without a node, with how many."""
         self._number = 0
@@ -203,7 +205,10 @@ class _Replay:
             self._advance(at)
             while departures and departures[0][0] == at:
                 _, _, uid, if_pending = heapq.heappop(departures)
-                self._leave(uid, if_pending=if_pending)
+                if uid:
+                    self._leave(uid, if_pending=if_pending)
+                else:
+                    self._retry_claims()
             self._schedule()
 
     def _advance(self, to: float) -> None:
@@ -260,6 +265,20 @@ class _Replay:
             self._scheduling.happened(ASSIGNED_POD_DELETE, pod.on(info.name), None)
             self._scheduling.claims_changed(freed)
             self._parked.node_changed(info.name)
+
+    def _retry_claims(self) -> None:
+        """Tries pods again that may take room back now, which no event tells."""
+        for uid in self._cluster.queues.due_claims():
+            self._scheduling.queue.activate(uid)
+
+    def _protections_of(self, pod: PodInfo) -> Iterable[float]:
+        """For how long the pod runs before its own queue, or another one, may take its place. The longest of its queue and
+        of those above it counts.
+        """
+        queues = self._cluster.queues
+        above = [rules for name in queues.path(queues.queue_of(pod)) if (rules := queues.get(name)) is not None]
+        times = [(each.preempt_min_runtime, each.reclaim_min_runtime) for each in above]
+        return {max(found) for found in zip(*times, strict=True)} - {0.0}
 
     def _give_up(self, uid: str) -> None:
         """The pod leaves without a node."""
@@ -334,6 +353,8 @@ class _Replay:
             self._placed += 1
         if job.arrival.runs_for is not None:
             self._departs(now + job.arrival.runs_for, landed.pod.uid)
+        for seconds in self._protections_of(landed.pod) if self._cluster.queues.active else ():
+            self._departs(now + seconds, "")
         self._parked.gone(landed.pod.uid, landed.node_name)
         # Decisions that are kept would grow with the stream.
         self._scheduling.outcome.landed.pop(landed.pod.uid, None)

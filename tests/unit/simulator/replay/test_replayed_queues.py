@@ -92,3 +92,24 @@ def test_the_resource_is_one_that_queues_name():
     gpu = {"example.com/gpu": {"limit": "1"}}
     (card,) = play([queue("a", resources=gpu)], comes(0, "one", "a", 20))
     assert card.queues[0].resource == "example.com/gpu"
+
+
+def test_room_is_taken_back_when_pods_have_run_for_long_enough():
+    """No event says that. Pods that start later are protected for longer."""
+    protected = queue("b", resources={"cpu": {}}, reclaimMinRuntime="30s")
+    full = [comes(0, "b0", "b"), *[comes(20, f"b{i}", "b") for i in range(1, 4)]]
+    (card,) = play([cpus("a", 2), protected], *full, comes(25, "a0", "a"), comes(25, "a1", "a"))
+    a, b = card.queues
+    assert b.preempted == 2
+    assert a.waiting.curve[0][0] == 5, "b0 is protected until 30"
+    assert a.waiting.longest == 25, "the others until 50"
+
+
+def test_the_longest_time_of_a_queue_and_those_above_counts():
+    tree = [
+        queue("top", resources={"cpu": {}}, reclaimMinRuntime="40s"),
+        queue("b", parent="top", reclaimMinRuntime="10s"),
+    ]
+    full = [comes(0, f"b{i}", "b") for i in range(4)]
+    (card,) = play([cpus("a", 1), *tree], *full, comes(5, "a0", "a"))
+    assert card.queues[0].waiting.longest == 35
