@@ -73,6 +73,16 @@ QUEUE_SITUATIONS = (
         ),
     ),
     Situation(
+        "a limit, no room, and priorities that do not have to change",
+        cluster(
+            [node("one", allocatable={GPU: "4"})], [runs("a1", "a", "2"), runs("other", "", "2")], [limit("a", "2")]
+        ),
+        waits("a", "1"),
+        "QueueLimit",
+        "a holds 2 of 2",
+        ("from 2 to 3 and one more node like one", "have a PriorityClass of at least 1, to preempt 1 pod: default/a1"),
+    ),
+    Situation(
         "a queue that does not exist",
         cluster(NODES, [], [limit("research")]),
         waits("reserach"),

@@ -150,6 +150,18 @@ def test_a_raised_limit_lets_more_pods_start():
     assert len(simulate(cluster, Hypothesis(objects=[limited(limit="2")])).landed) == 2
 
 
+def test_a_queue_below_its_share_goes_first():
+    """Otherwise the older pod would take the room, and the other one would have to evict it."""
+    made = {
+        name: {"creationTimestamp": f"2026-01-0{day}T00:00:00Z"} for day, name in enumerate(("old", "new"), start=1)
+    }
+    queues = (queue("a", resources={"cpu": {}}), queue("b", resources={"cpu": {}}))
+    running = [of(f"a{i}", "a", on="n") for i in range(2)]
+    cluster = loaded(node("n", cpu="3"), *queues, *running, of("old", "a", metadata=made["old"]), of("new", "b", metadata=made["new"]))  # fmt: skip
+    result = simulate(cluster, Hypothesis())
+    assert (placed(result), result.preempted) == (["new"], [])
+
+
 def test_a_guarantee_takes_room_back():
     queues = (queue("a", resources={"cpu": {}}), queue("b", priority=50, resources={"cpu": {}}))
     cluster = loaded(node("n"), *queues, *[of(f"a{i}", "a", on="n") for i in range(4)], of("waits", "b"))

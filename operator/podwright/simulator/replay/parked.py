@@ -55,7 +55,7 @@ class Parked:
 
     def joins(self, pod: PodInfo) -> bool:
         """Parks a pod that has just come if there is a line of such pods. Returns whether there is one."""
-        if not self._lines or pod.gates or self._cluster.queues.active:
+        if not self._lines or pod.gates:
             return False
         key, _ = self._key(pod, self._cluster.policy_for(pod))
         if key not in self._lines:
