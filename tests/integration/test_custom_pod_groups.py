@@ -121,7 +121,11 @@ def test_the_custom_resource_can_be_installed_and_removed_while_the_operator_run
         case.wait_placed("train", 3)
         case.wait_phase(group, "Scheduled")
         remove_crd(case.cluster)
-        wait_until(lambda: "pod groups of scheduling.x-k8s.io are gone" in operator.log(), 90, "the operator detects its removal")
+        wait_until(
+            lambda: "pod groups of scheduling.x-k8s.io are gone" in operator.log(),
+            90,
+            "the operator detects its removal",
+        )
         case.members("late", range(2), custom=True)
         case.wait_placed("late", 2)
     install_crd(case.cluster)

@@ -75,15 +75,13 @@ def memory(used: str, pods: str) -> Series:
     }
 
 
-def queue(share: str, allocated: str, pending: str, name: str = "ml") -> Series:
-    """A queue as the leader A and the standby B see it."""
+def owed(a: str, b: str = "0x40") -> Series:
+    """Whether a queue is owed room, as the leader A and the standby B see it."""
     return {
         **leader("1x40", "0x40"),
-        f'podwright_queue_share{{{A}, queue="{name}", resource="cpu"}}': share,
-        f'podwright_queue_share{{{B}, queue="{name}", resource="cpu"}}': "99x40",
-        f'podwright_queue_allocated{{{A}, queue="{name}", resource="cpu"}}': allocated,
-        f'podwright_queue_pending_pods{{{A}, queue="{name}"}}': pending,
-        f'podwright_queue_pending_pods{{{A}, queue="web"}}': "0x40",
+        f'podwright_queue_owed{{{A}, queue="ml"}}': a,
+        f'podwright_queue_owed{{{B}, queue="ml"}}': b,
+        f'podwright_queue_owed{{{A}, queue="web"}}': "0x40",
     }
 
 
@@ -227,15 +225,10 @@ CASES: Mapping[str, Case] = {
     "PodwrightQueueBelowShare": Case(
         at="15m",
         not_yet="5m",
-        fires=queue("8x40", "5x40", "3x40"),
-        labels={"queue": "ml", "resource": "cpu"},
-        summary="Pods of queue ml wait, although it has 3 cpu less than its share.",
-        quiet=(
-            queue("8x40", "8x40", "3x40"),
-            queue("8x40", "5x40", "0x40"),
-            queue("8x40", "5 5 5 8 5 5 5 5 5 5x40", "3x40", name="other"),
-            queue("8x40", "5x10 8x40", "3x40"),
-        ),
+        fires=owed("1x40"),
+        labels={"queue": "ml"},
+        summary="Pods of queue ml wait, although it has less than its share.",
+        quiet=(owed("0x40", "1x40"), owed("1x8 0 1x40")),
     ),
     "PodwrightWatchBlind": Case(
         at="6m",

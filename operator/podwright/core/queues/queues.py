@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from math import inf
 from typing import Any, Final
 
@@ -57,6 +58,8 @@ QUEUE_LABEL: Final = LABEL
 _PARTS: Final = 2**20
 """Dominant shares are compared in these parts of the capacity."""
 
+FIRST_PODS: Final = 16
+"""How many waiting pods of a queue `is_owed` looks at."""
 CLAIMS_AT_ONCE: Final = 32
 """The most pods that `due_claims` returns."""
 QUEUES_AT_ONCE: Final = 1000
@@ -402,6 +405,24 @@ class Queues:
         """How many pods of the queue and of those below wait for a node, without those that a gate holds back."""
         names = self._built().below([name])
         return sum(self._pods[each].asked.get(PODS, 0) for each in names if each in self._pods)
+
+    def is_owed(self, name: str) -> bool:
+        """True if one of the first pods that wait could start, and the queue and those above it would still have no more
+        than they are entitled to, by the shares as they were last computed.
+        """
+        pods, queue = self._pods.get(name), self._built().get(name)
+        if pods is None or queue is None or self.shut_by(name):
+            return False
+        first = islice(pods.waiting.items(), FIRST_PODS)
+        waiting = [pod for uid, pod in first if uid not in self._placed_in and not pod.gates]
+        return any(
+            all(
+                above.held.get(resource, 0) + amount <= above.entitled(resource)
+                for resource, amount in self._built().tracked(amounts_of(pod)).items()
+                for above in queue.path()
+            )
+            for pod in waiting
+        )
 
     def first_bound(self, name: str) -> tuple[PodInfo, Bound] | None:
         """The first waiting pod of the queue, and the bound that holds it back. None if no bound does."""

@@ -18,6 +18,7 @@ from podwright.engine.metrics.queues import (
     QUEUE_ALLOCATED,
     QUEUE_GUARANTEE,
     QUEUE_LIMIT,
+    QUEUE_OWED,
     QUEUE_PENDING,
     QUEUE_SHARE,
 )
@@ -57,7 +58,8 @@ def compute_queue_gauges(metrics: Metrics, queues: Queues) -> None:
         (QUEUE_LIMIT, limit),
     ):
         metrics.compute(gauge, partial(_amounts, queues, read))
-    metrics.compute(QUEUE_PENDING, partial(_pending, queues))
+    metrics.compute(QUEUE_PENDING, partial(_of_leaves, queues, queues.waiting_below))
+    metrics.compute(QUEUE_OWED, partial(_of_leaves, queues, queues.is_owed))
 
 
 def _amounts(queues: Queues, read: Callable[[str, QueueRules], Amounts]) -> Steps[Mapping[tuple[str, str], float]]:
@@ -72,12 +74,13 @@ def _amounts(queues: Queues, read: Callable[[str, QueueRules], Amounts]) -> Step
     return {key: amount / 1000 if key[1] == CPU else amount for key, amount in total.items()}
 
 
-def _pending(queues: Queues) -> Steps[Mapping[tuple[str], float]]:
+def _of_leaves(queues: Queues, read: Callable[[str], int]) -> Steps[Mapping[tuple[str], float]]:
+    """Numbers of queues without queues below them."""
     total: Counter[tuple[str]] = Counter()
     for names in _in_parts(queues):
         for label, name, _ in names:
             if not queues.children(name):
-                total[(label,)] += queues.waiting_below(name)
+                total[(label,)] += read(name)
         yield
     return total
 

@@ -22,5 +22,10 @@ QUEUE_LIMIT: Final = Gauge(
 QUEUE_PENDING: Final = Gauge(
     "podwright_queue_pending_pods", "Pods of a queue without queues below it that wait for a node.", ("queue",)
 )
+QUEUE_OWED: Final = Gauge(
+    "podwright_queue_owed",
+    "1 if pods of a queue wait although it would have no more than its share with one of them.",
+    ("queue",),
+)
 
 QUEUE_METRICS: Final = tuple(each for each in list(globals().values()) if isinstance(each, Gauge))

@@ -79,7 +79,8 @@ def _of_queues(card: Scorecard) -> Mapping[str, Plot]:
     resource, scale = card.queues[0].resource, 1000 if card.queues[0].resource == CPU else 1
     has = {name: [(each.time - start, each.allocated[name] / scale) for each in card.queue_samples] for name in names}
     fair = {name: [(each.time - start, each.share[name] / scale) for each in card.queue_samples] for name in names}
-    waiting = {figures.queue: figures.waiting.curve for figures in card.queues if figures.queue in has}
+    curves = {figures.queue: figures.waiting.curve for figures in card.queues}
+    waiting = {name: curves[name] for name in names}
     return {
         "allocation": Plot(f"{resource} that queues have under {card.policy}", "time", has, seconds=True),
         "share": Plot(f"{resource} that is fair under {card.policy}", "time", fair, seconds=True),

@@ -32,7 +32,7 @@ class QueueFigures:
     allocated: float
     share: float
     below_share: float
-    """The part of the time in which it had less than its share while pods of it waited."""
+    """The part of the time in which a pod of it waited with which it would have had no more than its share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class QueueMeter:
             share = self._queues.last_share(name).get(self._resource, 0)
             self._allocated[name] += has
             self._shares[name] += share
-            self._below[name] += has < share and self._queues.waiting_below(name) > 0
+            self._below[name] += self._queues.is_owed(name)
             if len(allocated) < MOST_PLOTTED:
                 allocated[name], shares[name] = has, share
         self.samples.append(QueueSample(time, allocated, shares))

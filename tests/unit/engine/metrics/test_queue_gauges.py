@@ -66,6 +66,7 @@ def test_amounts_are_in_cores_and_a_queue_without_a_limit_has_none(gauges):
         "guarantee": {("ml", "cpu"): 2, ("a", "cpu"): 0},
         "limit": {("ml", "cpu"): 8},
         "pending_pods": {("a",): 2},
+        "owed": {("a",): 1},
     }
 
 
@@ -112,3 +113,29 @@ def test_a_queue_that_goes_while_the_gauge_is_read_is_left_out(gauges):
         if seen == 3:
             gauges.queues.remove(f"q{AT_ONCE:03}")
     assert seen > 3
+
+
+def test_a_queue_is_owed_room_only_for_a_whole_pod_within_its_share(gauges):
+    """Three queues share 8 CPUs. Each has 2 of its share of 2.6, and its pods want one CPU: nothing is owed."""
+    gauges.cache.set_node(parse_node(make_node("n", allocatable={"cpu": "8", "pods": "100"})))
+    for name in ("a", "b", "c"):
+        gauges.queues.set(QueueRules(name, quotas={"cpu": Quota()}))
+        for index in range(2):
+            gauges.runs(f"{name}{index}", name)
+        for index in range(4):
+            gauges.waits(f"{name}-waits-{index}", name)
+    assert gauges.read()["owed"] == {("a",): 0, ("b",): 0, ("c",): 0}
+    gauges.cache.remove_pod("default/a0")
+    assert gauges.read()["owed"] == {("a",): 1, ("b",): 0, ("c",): 0}
+    gauges.queues.set(QueueRules("a", quotas={"cpu": Quota(guarantee=8000)}, state="Hold"))
+    assert gauges.read()["owed"]["a",] == 0, "its pods wait because it is shut"
+
+
+def test_what_a_queue_above_is_entitled_to_bounds_what_is_owed(gauges):
+    gauges.cache.set_node(parse_node(make_node("n", allocatable={"cpu": "4", "pods": "100"})))
+    gauges.queues.set(QueueRules("ml", quotas={"cpu": Quota(limit=2000)}))
+    for name in ("a", "b"):
+        gauges.queues.set(QueueRules(name, parent="ml", quotas={"cpu": Quota(guarantee=2000)}))
+    gauges.runs("b0", "b", "2")
+    gauges.waits("a0", "a")
+    assert gauges.read()["owed"]["a",] == 0
