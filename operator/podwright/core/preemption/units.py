@@ -43,10 +43,16 @@ def priority_of(pod: PodInfo, groups: PodGroups) -> int:
 
 def victims_are_going(pod: PodInfo, priority: int, node: NodeInfo, cache: Cache) -> bool:
     """True if victims that the pod, or its group of this priority, may have are still terminating on the node, so that
-    it does not preempt again.
+    it does not preempt again. For a pod of a queue, pods without a queue count as gone, too, once they terminate.
     """
-    pods = node.pods.values()
-    return any(other.preempted and other.terminating and may_evict(pod, priority, other, cache) for other in pods)
+    queues = queues_of(cache)
+    queued = queues.active and bool(queues.queue_of(pod))
+    return any(
+        other.preempted
+        and other.terminating
+        and (may_evict(pod, priority, other, cache) or (queued and not queues.queue_of(other)))
+        for other in node.pods.values()
+    )
 
 
 def may_evict(pod: PodInfo, priority: int, other: PodInfo, cache: Cache) -> bool:

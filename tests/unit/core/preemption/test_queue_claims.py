@@ -8,6 +8,7 @@ import pytest
 
 from podwright.core.cycle import Placement, Rejection
 from podwright.core.objects.node import parse_node
+from podwright.core.objects.pod_group import WORKLOAD_API, group_key
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import Quota
@@ -322,6 +323,29 @@ def test_pods_on_deleted_nodes_count_as_gone():
     assert cluster.queues.usage("b")["nvidia.com/gpu"] == 4
     cluster.queues.set(queue("b", gpu={"guarantee": 2}))
     assert cluster.victims(cluster.waits("a2", "a")) == []
+
+
+class TestNominationsOutlastTheirVictims:
+    """A pod without a queue still terminates, which the plan has counted as gone, too."""
+
+    def test_of_a_pod(self):
+        cluster = QueuedCluster([2], [queue("a"), queue("b")])
+        cluster.runs("stays", "", "n0")
+        cluster.terminates(cluster.runs("plain", "", "n0"))
+        claimant = cluster.waits("a0", "a")
+        cluster.cache.nominator.add(claimant, "n0")
+        assert cluster.decide(claimant).nominated_node is None
+
+    def test_of_a_gang(self):
+        cluster = QueuedCluster([3], [queue("a"), queue("b")])
+        cluster.runs("stays", "", "n0")
+        cluster.terminates(cluster.runs("plain", "", "n0"))
+        members = cluster.cache.groups.members(group_key(WORKLOAD_API, "default", cluster.gang("g", "a", 2))).unplaced()
+        for member in members:
+            cluster.cache.nominator.add(member, "n0")
+        preemption = cluster.decide_gang("g").preemption
+        assert preemption is not None
+        assert (preemption.victims, preemption.nominations) == ((), {member.uid: "n0" for member in members})
 
 
 def test_room_that_becomes_free_anyway_is_preferred():
