@@ -531,18 +531,31 @@ class Queues:
         return behind
 
     def _kept(self, name: str, pod: PodInfo, trying: bool) -> Bound | None:
-        """What other queues do not lend of their guarantees."""
+        """What other queues do not lend of their guarantees, and what nominated pods have been promised of the rest."""
         capacity = self.capacity()
+        nominated = bool(self._cache.nominator.node_of(pod.uid))
+        behind: Mapping[str, int] | None = None
         for resource, amount in self._built().tracked(amounts_of(pod)).items():
             for above, kept in self._built().kept_from(name, resource):
                 quota, held = above.spec.quotas.get(resource, NO_QUOTA), above.held.get(resource, 0)
                 limit = capacity[resource] if above.parent is None else quota.limit
-                if kept and UNBOUNDED != limit < held + kept + amount + trying * above.trying.get(resource, 0):
+                if not kept or limit == UNBOUNDED:
+                    continue
+                tried = trying * above.trying.get(resource, 0)
+                promised = 0 if nominated else above.promised.get(resource, 0)
+                if promised and held + kept + tried + amount <= limit < held + kept + tried + promised + amount:
+                    behind = self.promised_behind((pod,)) if behind is None else behind
+                    promised -= behind.get(resource, 0)
+                if limit < held + kept + tried + promised + amount:
                     held_text, limit_text, kept_text = (amount_text(resource, each) for each in (held, limit, kept))
                     message = (
                         f"{above.spec.name or 'all queues'} hold{'s' * bool(above.spec.name)} {held_text} of {limit_text}"
                         f" {resource}, and {kept_text} are kept for queues that do not lend them"
                     )
+                    if promised:
+                        message += (
+                            f", {amount_text(resource, promised)} more is promised to pods that are nominated to nodes"
+                        )
                     return Bound(above.spec.name, message, resource, held=held, limit=limit, requested=amount)
         return None
 

@@ -177,6 +177,18 @@ def test_what_a_queue_does_not_lend_stays_free_for_it(cache):
     assert queues.bound(a_pod("b", "train", 9)) is not None
 
 
+def test_beside_what_is_kept_a_pod_leaves_what_is_promised_to_nominated_pods(cache, queues):
+    queues.set(QueueRules("serve", "ml", quotas=gpus(guarantee=3), lending={GPU: 0}))
+    cache.nominator.add(nominated := a_pod("a", "train"), "n0")
+    assert queues.bound(a_pod("b", "train", 3)).message == (
+        "ml holds 0 of 6 nvidia.com/gpu, and 3 are kept for queues that do not lend them, 1 more is promised to pods that "
+        "are nominated to nodes"
+    )
+    assert queues.bound(nominated) is None
+    assert queues.bound(a_pod("b", "train", 2)) is None
+    assert queues.bound(replace(a_pod("c", "train", 3), priority=1)) is None
+
+
 def test_a_limit_above_counts_what_is_kept_below_it(cache, queues):
     queues.set(QueueRules("serve", "ml", quotas=gpus(guarantee=3), lending={GPU: 1}))
     cache.assume(a_pod("a", "train", 4), "n0")
