@@ -1,4 +1,5 @@
-"""Generated histories of a cluster with queues: pods and gangs come, end and return, queues and nodes change.
+"""Generated histories of a cluster with queues: pods and gangs come, are resized, end and return; queues get other
+limits, parents and states; nodes come and go; the scheduler starts again and reads the objects.
 
 Victims end some rounds later, and each has a successor, as a controller would create it. Limits are checked after each
 placement, and what is promised to the victims and their queues after each eviction for a queue: on the pods themselves,
@@ -8,15 +9,16 @@ not on the sums of the scheduler.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from random import Random
+from typing import Any
 
 from podwright.core.cycle import Placement, Rejection, schedule
 from podwright.core.gangs.decisions import GangPlacement, GangRejection
 from podwright.core.gangs.plan import Planner, decide
-from podwright.core.objects.node import parse_node
+from podwright.core.objects.node import Node, parse_node
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.pod_group import KIND
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules
@@ -43,6 +45,8 @@ class History:
         self.waiting: dict[str, PodInfo] = {}
         self.ending: dict[str, int] = {}
         """By uid of terminating pods: the rounds that are left to them."""
+        self.objects: dict[tuple[str, str], Mapping[str, Any]] = {}
+        """By kind and name: pod groups and budgets."""
         self.holding: dict[str, str] = {}
         """By uid of pods for which others were evicted by the claim of their queue: the node where they hold room."""
         self.claimed: Counter[str] = Counter()
@@ -70,7 +74,7 @@ class History:
     def gang_waits(self, queue: str, size: int) -> None:
         """A gang of pods of one GPU is created. Its pods are evicted together."""
         name = self._name("g")
-        self.cache.set_object(KIND, make_pod_group(name, size, disruptionMode={"all": {}}))
+        self._object(KIND, make_pod_group(name, size, disruptionMode={"all": {}}))
         for _ in range(size):
             self.put(self._pod(queue, 1, 0, name))
 
@@ -81,8 +85,8 @@ class History:
     def step(self) -> None:
         """One thing happens."""
         actions = [self.add_pod, self.add_pod, self.add_pod, self.add_gang, self.end_pod, self.edit_queue]
-        rare = [self.add_node, self.remove_node, self.protect]
-        self.random.choice(actions if self.random.random() < 0.95 else rare)()
+        rare = [self.add_node, self.remove_node, self.cordon, self.protect, self.resize, self.move_queue, self.restart]
+        self.random.choice(actions if self.random.random() < 0.9 else rare)()
 
     def add_pod(self) -> None:
         self.put(self._pod(self._leaf(), self.random.choice([1, 1, 2, 4]), self.random.choice([0, 0, 5, 10])))
@@ -91,7 +95,7 @@ class History:
         name, size, leaf = self._name("g"), self.random.randint(2, 5), self._leaf()
         mode = {self.random.choice(["all", "single"]): {}}
         group = make_pod_group(name, self.random.randint(1, size), disruptionMode=mode)
-        self.cache.set_object(KIND, group)
+        self._object(KIND, group)
         gpus, priority = self.random.choice([1, 1, 2]), self.random.choice([0, 5])
         for _ in range(size):
             self.put(self._pod(leaf, gpus, priority, name))
@@ -109,14 +113,67 @@ class History:
         self.node(self.random.randint(2, 8))
 
     def remove_node(self) -> None:
-        if len(self.cache.nodes) > 1:
-            name = self.random.choice([*self.cache.nodes])
+        """A node is deleted. Its pods end before that, or some time later."""
+        nodes = self._nodes()
+        if len(nodes) > 1:
+            name, later = self.random.choice(nodes).name, self.random.random() < 0.5
             for pod in [*self.cache.nodes[name].pods.values()]:
-                self.drop(pod)
+                if later:
+                    self.ending.setdefault(pod.uid, self.random.randint(1, 3))
+                else:
+                    self.drop(pod)
             self.cache.remove_node(name)
 
+    def cordon(self) -> None:
+        """A node takes no new pods, or takes them again."""
+        node = self.random.choice(self._nodes())
+        self.cache.set_node(replace(node, unschedulable=not node.unschedulable))
+
     def protect(self) -> None:
-        self.cache.set_object("PodDisruptionBudget", budget("pdb", self.random.randint(0, 2), {"app": "db"}))
+        self._object("PodDisruptionBudget", budget("pdb", self.random.randint(0, 2), {"app": "db"}))
+
+    def resize(self) -> None:
+        """A pod requests more or less CPU. A kubelet grants no more than its node has."""
+        pods = [pod for pod in (*self.waiting.values(), *self._placed()) if pod.uid not in self.ending]
+        if not pods or "cpu" not in self.resources:
+            return
+        pod = self.random.choice(pods)
+        requests = {GPU: str(pod.requests.amounts.get(GPU, 0)), "cpu": str(self.random.randint(0, 4))}
+        resized = replace(pod, requests=parse_pod(make_pod("resized", requests=requests)).requests)
+        if pod.uid in self.waiting:
+            self.put(resized)
+        elif resized.requests.amounts.get("cpu", 0) - pod.requests.amounts.get("cpu", 0) <= self._free_cpu(pod):
+            self.cache.set_pod(resized)
+
+    def move_queue(self) -> None:
+        """A queue gets another parent, which may have pods."""
+        name = self.random.choice([*self.rules])
+        parents = ["", *(other for other in self.rules if name not in self.queues.path(other))]
+        self._set(replace(self.rules[name], parent=self.random.choice(parents)))
+
+    def restart(self) -> None:
+        """A new process reads the objects, those of each kind in no certain order. Pods keep their `nominatedNodeName`."""
+        before, now = self.cache, self.cluster.now
+        nominated = {uid: before.nominator.node_of(uid) for uid in self.waiting}
+        self.cluster = QueuedCluster([], [])
+        self.cluster.now = now
+        self.cache, self.queues = self.cluster.cache, self.cluster.queues
+        self.queues.pending = self.waiting.values
+        self.holding.clear()
+        pods = [pod.on(info.name) for info in before.nodes.values() for pod in info.pods.values()]
+        reads: list[tuple[Callable[[Any], object], Iterable[Any]]] = [
+            (self.cache.set_node, [info.node for info in before.nodes.values() if info.node is not None]),
+            (self.cache.set_pod, pods),
+            (self.queues.set, self.rules.values()),
+            (lambda item: self._object(item[0][0], item[1]), [*self.objects.items()]),
+        ]
+        self.random.shuffle(reads)
+        for read, items in reads:
+            for item in items:
+                read(item)
+        for pod in [*self.waiting.values()]:
+            self.put(pod)
+            self._nominate(pod, nominated[pod.uid])
 
     # What the scheduler does
 
@@ -192,8 +249,12 @@ class History:
         self.cache.groups.remove_waiting(pod.uid)
         held = self._held(self._placed())
         for name in self.queues.path(self.queues.queue_of(pod)):
-            limit = self.rules[name].quotas[GPU].limit
-            assert limit == UNBOUNDED or held[name, GPU] <= limit or not pod.requests.amounts.get(GPU), "above a limit"
+            assert self.rules[name].state == "Open", f"{pod.name} starts although {name} is not open"
+            for resource in self.resources:
+                limit = self._limit(name, resource)
+                assert not pod.requests.amounts.get(resource) or limit == UNBOUNDED or held[name, resource] <= limit, (
+                    f"{name} is above its limit of {resource}"
+                )
 
     def _nominate(self, pod: PodInfo, node_name: str) -> None:
         if node_name:
@@ -212,6 +273,12 @@ class History:
         fresh = [victim for victim in victims if not victim.terminating]
         if self.queues.queue_of(claimants[0]):
             self.claims += bool(fresh)
+            shut = [
+                name
+                for name in self.queues.path(self.queues.queue_of(claimants[0]))
+                if self.rules[name].state != "Open"
+            ]
+            assert not shut or not fresh, f"evictions for a pod of {shut}"
             self._check(claimants, victims, fresh)
             nominator = self.cache.nominator
             nominator.hold_room([pod.uid for pod in claimants])
@@ -236,7 +303,7 @@ class History:
     def _check(self, claimants: Sequence[PodInfo], victims: Sequence[PodInfo], fresh: Sequence[PodInfo]) -> None:
         own = self.queues.queue_of(claimants[0])
         evicted = {victim.uid for victim in fresh}
-        after = self._held(pod for pod in self._placed() if not pod.terminating and pod.uid not in evicted)
+        after = self._held(pod for pod in self._staying() if pod.uid not in evicted)
         claimed = self._held([*claimants, *self._nominated_first(claimants)])
         path = self.queues.path(own)
         requested = {r for pod in claimants for r, n in pod.requests.amounts.items() if n and r in self.resources}
@@ -244,14 +311,14 @@ class History:
             queue = self.queues.queue_of(victim)
             rules = [self.rules[name] for name in self.queues.path(queue)]
             runtime = self.cluster.now - (victim.start_time or 0)
+            assert queue, "a pod without a queue was evicted for a queue"
             firm = rules[0].firm_priority
             assert firm is None or victim.priority < firm
-            if queue == own:
+            below = [each for each in rules if each.name not in path]
+            if not below:  # its own queue, or one above, which had pods before it had queues below it
                 assert victim.priority < claimants[0].priority
                 assert runtime >= max(each.preempt_min_runtime for each in rules)
                 continue
-            assert queue, "a pod without a queue was evicted for a queue"
-            below = [each for each in rules if each.name not in path]
             assert runtime >= max(each.reclaim_min_runtime for each in below)
             common = next((name for name in path if name in self.queues.path(queue)), None)
             above = path[: path.index(common)] if common else path
@@ -287,15 +354,16 @@ class History:
         pdb = self.cache.store.get("PodDisruptionBudget", "pdb", "default")
         if pdb:
             assert sum("app" in victim.labels for victim in fresh) <= pdb["status"]["disruptionsAllowed"]
-        self._check_that_all_are_placed(claimants, victims)
+        if fresh or not self.queues.lends_less:  # else what terminates anyway may be kept for its queue
+            self._check_that_all_are_placed(claimants, victims)
 
     def _scarce(self, claimants: Sequence[PodInfo], evicted: set[str], common: Sequence[str]) -> set[str]:
         """The resources of which these pods request more than was free, in the cluster or below a common parent's limit."""
-        placed = self._placed()
+        nodes = [node for node in self._nodes() if not node.unschedulable]
+        placed = [pod for node in nodes for pod in self.cache.nodes[node.name].pods.values()]
         staying = [pod for pod in placed if not pod.terminating or not self.queues.queue_of(pod)]
-        nodes = [info.node for info in self.cache.nodes.values() if info.node is not None]
         wanting = [*claimants, *(pod for pod in self._nominated_first(claimants) if self.queues.queue_of(pod))]
-        held = self._held(pod for pod in placed if not pod.terminating)
+        held = self._held(self._staying())
         claimed = self._held(wanting)
         return {
             resource
@@ -324,7 +392,8 @@ class History:
 
     def _check_that_all_are_placed(self, claimants: Sequence[PodInfo], victims: Sequence[PodInfo]) -> None:
         with CacheTransaction(self.cache) as transaction:
-            gone = {pod.uid: pod for pod in (*victims, *(pod for pod in self._placed() if pod.terminating))}
+            on_nodes = [pod for node in self._nodes() for pod in self.cache.nodes[node.name].pods.values()]
+            gone = {pod.uid: pod for pod in (*victims, *(pod for pod in on_nodes if pod.terminating))}
             transaction.remove(gone.values())
             for pod in claimants:
                 found = schedule(
@@ -371,6 +440,24 @@ class History:
     def _placed(self) -> list[PodInfo]:
         return [pod for info in self.cache.nodes.values() for pod in info.pods.values()]
 
+    def _staying(self) -> list[PodInfo]:
+        """The pods that neither terminate nor are left over from a deleted node."""
+        infos = [info for info in self.cache.nodes.values() if info.node is not None]
+        return [pod for info in infos for pod in info.pods.values() if not pod.terminating]
+
+    def _nodes(self) -> list[Node]:
+        return [info.node for info in self.cache.nodes.values() if info.node is not None]
+
+    def _free_cpu(self, pod: PodInfo) -> int:
+        info = self.cache.placement(pod.uid)
+        if info is None or info.node is None:
+            return 0
+        return info.node.allocatable.get("cpu", 0) - sum(p.requests.amounts.get("cpu", 0) for p in info.pods.values())
+
+    def _object(self, kind: str, raw: Mapping[str, Any]) -> None:
+        self.objects[kind, raw["metadata"]["name"]] = raw
+        self.cache.set_object(kind, raw)
+
     def _name(self, prefix: str) -> str:
         self._names += 1
         return f"{prefix}{self._names}"
@@ -402,7 +489,7 @@ class History:
         quota = {
             resource: Quota(
                 guarantee=max(UNBOUNDED, random.choice([0, 0, 1, 2, 4, -1]) * (1000 if resource == "cpu" else 1)),
-                limit=random.choice([UNBOUNDED, UNBOUNDED, 4, 6]) if resource == GPU else UNBOUNDED,
+                limit=max(UNBOUNDED, random.choice([UNBOUNDED, UNBOUNDED, 4, 6]) * (1000 if resource == "cpu" else 1)),
                 weight=random.choice([0, 1, 1, 2, 3]),
             )
             for resource in self.resources
@@ -415,6 +502,8 @@ class History:
             preempt_min_runtime=random.choice([0.0, 0.0, 180.0]),
             reclaim_min_runtime=random.choice([0.0, 0.0, 180.0]),
             firm_priority=random.choice([None, None, 10]),
+            state=random.choice([*["Open"] * 12, "Hold", "Drain", "Closed"]),
+            lending={GPU: random.randint(0, 2)} if random.random() < 0.1 else {},
         )
         self._set(rules)
 

@@ -50,6 +50,7 @@ class QueuedWorld:
             self.try_out,
             self.relabel,
             self.relabel_pod,
+            self.resize,
             self.restart,
             lambda: self.set_node(self.random.randrange(3)),
         )
@@ -142,6 +143,24 @@ class QueuedWorld:
         if placed:
             pod = self.random.choice(placed)
             self.cache.set_pod(replace(pod, labels={QUEUE_LABEL: self.random.choice(NAMES)}))
+
+    def resize(self) -> None:
+        """A pod requests another amount of CPU."""
+        placed = [pod.on(info.name) for info in self.cache.nodes.values() for pod in info.pods.values()]
+        if not placed and not self.waiting:
+            return
+        pod = self.random.choice([*placed, *self.waiting.values()])
+        requests = {"cpu": f"{self.random.randrange(3000)}m", GPU: str(pod.requests.amounts.get(GPU, 0))}
+        resized = replace(pod, requests=parse_pod(make_pod("resized", requests=requests)).requests)
+        if pod.node_name:
+            self.cache.set_pod(resized)
+            self._edited()
+        else:
+            self.waiting[pod.uid] = resized
+            self.cache.groups.add_waiting(resized)
+            if pod.uid in self.active:
+                self.active.remove(pod.uid)
+                self._activate(resized)
 
     def set_node(self, number: int) -> None:
         if self.random.random() < 0.3:
