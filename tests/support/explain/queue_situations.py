@@ -10,16 +10,18 @@ from support.objects.builders import in_group, make_namespace, make_pod
 from support.objects.queues import queue
 
 GPU = "nvidia.com/gpu"
-LABEL = "podwright.dev/queue"
+LABEL, USER = "podwright.dev/queue", "podwright.dev/user"
 NODES = [node("one", allocatable={GPU: "8"}), node("two", allocatable={GPU: "8"})]
 
 
 def runs(name: str, of: str, gpus: str, on: str = "one", **options: Any) -> dict[str, Any]:
-    return make_pod(name, labels={LABEL: of} if of else {}, requests={GPU: gpus}, node=on, **options)
+    labels = options.pop("labels", {LABEL: of} if of else {})
+    return make_pod(name, labels=labels, requests={GPU: gpus}, node=on, **options)
 
 
 def waits(of: str, gpus: str = "1", name: str = "waiting", **options: Any) -> dict[str, Any]:
-    return waiting(name, labels={LABEL: of} if of else {}, requests={GPU: gpus}, **options)
+    labels = options.pop("labels", {LABEL: of} if of else {})
+    return waiting(name, labels=labels, requests={GPU: gpus}, **options)
 
 
 def limit(name: str, gpus: str | None = None, **spec: Any) -> dict[str, Any]:
@@ -81,6 +83,33 @@ QUEUE_SITUATIONS = (
         "QueueLimit",
         "a holds 2 of 2",
         ("from 2 to 3 and one more node like one", "have a PriorityClass of at least 1, to preempt 1 pod: default/a1"),
+    ),
+    Situation(
+        "what its user may have",
+        cluster(
+            NODES,
+            [
+                runs("a1", "a", "3", labels={LABEL: "a", USER: "eva"}),
+                runs("a2", "a", "4", labels={LABEL: "a", USER: "max"}),
+            ],
+            [queue("a", userLimits={GPU: 4})],
+        ),
+        waits("a", "2", labels={LABEL: "a", USER: "eva"}),
+        "QueueLimit",
+        "user eva holds 3 of 4 nvidia.com/gpu in a, and the pod requests 2",
+        ("request 1 nvidia.com/gpu less", "wait until default/a1 ends, which holds 3 nvidia.com/gpu of queue a"),
+    ),
+    Situation(
+        "what another queue does not lend",
+        cluster(
+            [node("one", allocatable={GPU: "8"})],
+            [runs("a1", "a", "4")],
+            [limit("a"), queue("b", resources={GPU: {"guarantee": 4, "lendingLimit": 1}})],
+        ),
+        waits("a", "2", spec={"preemptionPolicy": "Never"}),
+        "QueueLimit",
+        "3 are kept for queues that do not lend them",
+        ("wait until default/a1 ends, which holds 4 nvidia.com/gpu of all queues",),
     ),
     Situation(
         "a queue that does not exist",

@@ -272,13 +272,15 @@ class _Replay:
             self._scheduling.queue.activate(uid)
 
     def _protections_of(self, pod: PodInfo) -> Iterable[float]:
-        """For how long the pod runs before its own queue, or another one, may take its place. The longest of its queue and
-        of those above it counts.
-        """
+        """For how long the pod runs before its own queue, another one, or any pod may take its place."""
         queues = self._cluster.queues
-        above = [rules for name in queues.path(queues.queue_of(pod)) if (rules := queues.get(name)) is not None]
-        times = [(each.preempt_min_runtime, each.reclaim_min_runtime) for each in above]
-        return {max(found) for found in zip(*times, strict=True)} - {0.0}
+        path = queues.path(queues.queue_of(pod))
+        above = [rules for name in path if (rules := queues.get(name)) is not None]
+        times = {
+            max(found) for found in zip(*((r.preempt_min_runtime, r.reclaim_min_runtime) for r in above), strict=True)
+        }
+        longest = queues.max_runtime(path[0]) + 0.001 if path else math.inf  # it must have run for longer than that
+        return (times | {longest}) - {0.0, math.inf}
 
     def _give_up(self, uid: str) -> None:
         """The pod leaves without a node."""

@@ -113,3 +113,11 @@ def test_the_longest_time_of_a_queue_and_those_above_counts():
     full = [comes(0, f"b{i}", "b") for i in range(4)]
     (card,) = play([cpus("a", 1), *tree], *full, comes(5, "a0", "a"))
     assert card.queues[0].waiting.longest == 35
+
+
+def test_a_pod_that_has_run_for_too_long_goes_for_another_of_its_queue():
+    limited = queue("b", resources={"cpu": {"limit": "4"}}, maxRuntime="30s")
+    (card,) = play([limited], *[comes(0, f"b{i}", "b") for i in range(4)], comes(10, "next", "b"), end=35.0)
+    (b,) = card.queues
+    assert (b.preempted, b.placed) == (4, 5), "each of the four goes for the one before it, which comes again"
+    assert b.waiting.longest == pytest.approx(20, abs=0.1)

@@ -15,6 +15,7 @@ from podwright.api.scheduling_queue import QUEUE_KIND
 from podwright.core.framework.explaining import CLOSE, editable
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.wording import listed, quantity
+from podwright.core.queues.membership import USER_LABEL
 from podwright.core.queues.queues import QUEUE_LABEL, Queues, amount_text, amounts_of
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import NO_QUOTA
@@ -76,6 +77,16 @@ def shorts(queues: Queues, pods: Sequence[PodInfo], needed: int, nominated: bool
     return found
 
 
+def other_short(queues: Queues, pod: PodInfo) -> Sequence[Short]:
+    """The bound that holds the pod back if it is an amount other than a limit of a queue: what a user may have, what is kept
+    for queues that do not lend, or what pods that are never evicted may have.
+    """
+    found = queues.bound(pod)
+    if found is None or not found.resource:
+        return ()
+    return (Short(found.queue, found.resource, found.limit, found.held, found.requested),)
+
+
 def least(pods: Sequence[PodInfo], needed: int) -> Mapping[str, int]:
     """By resource: the least that so many of these pods request together."""
     amounts = [amounts_of(pod) for pod in pods]
@@ -94,6 +105,8 @@ def lifts(cluster: LoadedCluster, pods: Sequence[PodInfo], found: Sequence[Short
     if found:
         yield from _raised(cluster, found)
         yield from _ended(cluster, found[0])
+    elif others := other_short(cluster.queues, pods[0]):
+        yield from _ended(cluster, others[0], like=pods[0])
     else:
         yield from _opened(cluster, pods[0])
         yield from _admitted(cluster, pods[0])
@@ -138,9 +151,10 @@ def _set_queues(raws: Sequence[Mapping[str, Any]], trial: Trial) -> None:
         trial.set_queue(raw)
 
 
-def _ended(cluster: LoadedCluster, short: Short) -> Iterator[Lift]:
+def _ended(cluster: LoadedCluster, short: Short, like: PodInfo | None = None) -> Iterator[Lift]:
     """Pods of the queue whose end frees enough: some that are enough alone, those that are ending first, then the
-    smallest; then the greatest together.
+    smallest; then the greatest together. `like`: the bound is no limit of the queue, and may be one of this pod's user: the
+    greatest pods of that user come first.
     """
     holding = [pod for pod in _placed_below(cluster.queues, short.queue) if amounts_of(pod).get(short.resource)]
 
@@ -148,7 +162,11 @@ def _ended(cluster: LoadedCluster, short: Short) -> Iterator[Lift]:
         return amounts_of(pod)[short.resource]
 
     enough = [pod for pod in holding if amount(pod) >= short.over]
-    enough.sort(key=lambda pod: (not pod.terminating, amount(pod), pod.priority, pod.key))
+    if like is None:
+        enough.sort(key=lambda pod: (not pod.terminating, amount(pod), pod.priority, pod.key))
+    else:
+        user = like.labels.get(USER_LABEL)
+        enough.sort(key=lambda pod: (pod.labels.get(USER_LABEL) != user, not pod.terminating, -amount(pod), pod.key))
     for pod in enough[:SINGLES]:
         yield _end_of(short, [pod])
     holding.sort(key=lambda pod: (not pod.terminating, -amount(pod), pod.key))
@@ -166,7 +184,7 @@ def _end_of(short: Short, pods: Sequence[PodInfo]) -> Lift:
     end, hold = ("ends", "holds") if len(pods) == 1 else ("end", "hold")
     text = (
         f"wait until {listed([pod.key for pod in pods], OPTIONS)} {end}, which {hold} {held} {short.resource} of "
-        f"queue {short.queue}"
+        f"{f'queue {short.queue}' if short.queue else 'all queues'}"
     )
     edits = tuple(Edit(verb="delete", kind="Pod", name=pod.name, namespace=pod.namespace) for pod in pods)
     return Lift(text, edits, lambda trial: trial.evict(pods))

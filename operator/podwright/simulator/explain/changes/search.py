@@ -34,7 +34,15 @@ from podwright.simulator.explain.changes.moves import Moves, ending, moves_from
 from podwright.simulator.explain.changes.node_edits import creation, edit_for, patch_of, shapes
 from podwright.simulator.explain.changes.patches import difference, merged
 from podwright.simulator.explain.changes.pod_edits import OPTIONS, combined
-from podwright.simulator.explain.changes.queues import Lift, Short, lifts, other_queues, priorities_above, shorts
+from podwright.simulator.explain.changes.queues import (
+    Lift,
+    Short,
+    lifts,
+    other_queues,
+    other_short,
+    priorities_above,
+    shorts,
+)
 from podwright.simulator.explain.changes.rules import without_rule
 from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.changes.volumes import emptied, labels_reaching, lacking, remounted
@@ -150,7 +158,7 @@ class Search:
             return
         nominated = bool(self._cache.nominator.node_of(pod.uid))
         found = shorts(cluster.queues, [pod], 1, nominated) if cluster.queues.queue_of(pod) else []
-        yield from islice(self._of_less(found), 1)
+        yield from islice(self._of_less(found or other_short(cluster.queues, pod)), 1)
         yield from islice(self._above_others(priorities_above(cluster, pod)) if found else (), 1)
         kinds: set[str] = set()
         for lift in lifts(cluster, [pod], found):
