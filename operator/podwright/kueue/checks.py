@@ -20,13 +20,10 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
 from podwright.core.framework.interface import ClusterError
-from podwright.core.objects.errors import InvalidObjectError, described
-from podwright.core.objects.wording import counted
 from podwright.engine.engine import Engine
 from podwright.engine.planning.elsewhere import NoAnswerError
 from podwright.engine.ports import Recorder, Regarding
@@ -36,8 +33,9 @@ from podwright.kube.client.media_types import APPLY_PATCH, MERGE_PATCH
 from podwright.kube.client.retry import retry_until_answered
 from podwright.kube.client.times import rfc3339
 from podwright.kueue.decision import Fits, Lacks, beyond, decide
+from podwright.kueue.options import CheckOptions
 from podwright.kueue.places import APPLY, UID_LABEL, WORKLOAD_OF, Places
-from podwright.kueue.pod_sets import PLACE_LABEL, UNSEEN, PodSet, counts_of, flavors_of, pod_sets_of
+from podwright.kueue.pod_sets import PLACE_LABEL, counts_of, flavors_of
 from podwright.kueue.workload import (
     ADMISSION_CHECK,
     CONTROLLER,
@@ -79,21 +77,6 @@ _EVENTS: Final[Mapping[str, tuple[Literal["Normal", "Warning"], str]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckSettings:
-    """`first_retry`, `longest_retry`: seconds; each retry waits twice as long as the one before. `rejects`: reject what
-    can never fit, which Kueue deactivates.
-    """
-
-    first_retry: float
-    longest_retry: float
-    rejects: bool
-
-    def pause(self, retries: int) -> int:
-        """Seconds until the next attempt. `retries`: how many there were."""
-        return max(1, round(min(self.longest_retry, self.first_retry * 2.0 ** min(retries, 32))))
-
-
 class Checks:
     """See the module. `now`: seconds since the epoch."""
 
@@ -104,16 +87,15 @@ class Checks:
         places: Places,
         *,
         recorder: Recorder,
-        settings: CheckSettings,
+        options: CheckOptions,
         now: Callable[[], float],
     ) -> None:
         self._http = http
         self._engine = engine
         self._places = places
         self._recorder = recorder
-        self._settings = settings
+        self._options = options
         self._now = now
-        self._below = random.randrange  # a choice among equal nodes
         self._deciding = asyncio.Lock()
         self._ours: dict[str, Raw] = {}
         """The AdmissionChecks with our controller name, by name."""
@@ -262,16 +244,16 @@ class Checks:
                     self._recorder.forget(uid)
             return
         over = self._places.expired(uid)
-        if workload.admitted:
-            await (self._places.release(uid) if over else asyncio.sleep(0))
-        elif PENDING in states or over:
-            if over:
-                await self._places.release(uid)
+        if over:
+            await self._places.release(uid)
+        if not workload.is_true("Admitted") and (over or PENDING in states):
             outcome = await self._outcome(workload)
+            if isinstance(outcome, Lacks):
+                await self._places.release(uid)
             if self._known.get(uid) is raw:
                 await self._write(workload, ours, outcome)
 
-    async def _outcome(self, workload: Workload) -> _Fit | Lacks:
+    async def _outcome(self, workload: Workload) -> Fits | Lacks:
         """Raises ClusterError."""
         count, cache = sum(counts_of(workload).values()), self._engine.cache
         if count > MAX_PODS:
@@ -286,47 +268,42 @@ class Checks:
                 if not is_not_found(error):
                     raise
                 return Lacks(f'its ResourceFlavor "{name}" does not exist')
-        try:
-            pod_sets = pod_sets_of(workload, flavors)
-        except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
-            return Lacks(str(error) if isinstance(error, InvalidObjectError) else described(error), never=True)
-        found = await self._settled(workload, pod_sets)
-        if isinstance(found, Lacks):
-            await self._places.release(workload.uid)
-            return found
-        return _Fit(pod_sets, found.nodes)
+        return await self._settled(workload, flavors)
 
-    async def _settled(self, workload: Workload, pod_sets: Sequence[PodSet]) -> Fits | Lacks:
+    async def _settled(self, workload: Workload, flavors: Mapping[str, Raw]) -> Fits | Lacks:
         """Decides until the held place stays the same. Raises ClusterError."""
-        engine, uid = self._engine, workload.uid
+        engine, places, uid = self._engine, self._places, workload.uid
+        work = partial(decide, engine.cache, engine.policies, workload, flavors, random.randrange)
         for _ in range(ROUNDS):
             async with self._deciding:
                 try:
-                    found = await engine.elsewhere.ask(
-                        lambda: decide(engine.cache, engine.policies, pod_sets, self._below)
-                    )
+                    found = await engine.elsewhere.ask(work)
                 except NoAnswerError as error:
                     return Lacks(str(error))
-                if isinstance(found, Lacks) or not any(found.nodes) or self._places.is_at(uid, pod_sets, found.nodes):
+                if isinstance(found, Lacks):
                     return found
-                raws = self._places.reserve(workload, pod_sets, found.nodes)
-            await self._places.write(uid, raws)
+                raws = places.reservations(workload, found.placed)
+                if places.is_at(uid, raws):
+                    return found
+                places.reserve(uid, raws)
+            await places.write(raws)
             await asyncio.sleep(SETTLE_SECONDS)
             if self._known.get(uid) is not workload.raw:
                 return found  # which nobody writes: the new version is next
         return Lacks(f"other pods took its place {ROUNDS} times")
 
-    async def _write(self, workload: Workload, ours: Sequence[int], outcome: _Fit | Lacks) -> None:
+    async def _write(self, workload: Workload, ours: Sequence[int], outcome: Fits | Lacks) -> None:
         """Writes the states of our checks. A Workload that has changed comes again. Raises ClusterError."""
         change: dict[str, Any] = {"lastTransitionTime": rfc3339(self._now())}
-        if isinstance(outcome, _Fit):
+        if isinstance(outcome, Fits):
             change |= {"state": READY, "message": outcome.message}
-            if updates := outcome.pod_set_updates:
-                change["podSetUpdates"] = updates
-        elif outcome.never and self._settings.rejects:
+            if outcome.placed:
+                labelled = [{"name": each.name, "labels": {PLACE_LABEL: each.label}} for each in outcome.placed]
+                change["podSetUpdates"] = labelled
+        elif outcome.never and self._options.reject_what_never_fits:
             change |= {"state": REJECTED, "message": f"can never fit: {outcome.message}"[:MESSAGE]}
         else:
-            seconds = self._settings.pause(workload.retries(ours))
+            seconds = self._options.pause(workload.retries(ours))
             message = f"does not fit now: {outcome.message}"[:MESSAGE]
             change |= {"state": RETRY, "message": message, "requeueAfterSeconds": seconds}
         checks = [{**each, **change} if place in ours else each for place, each in enumerate(workload.checks)]
@@ -343,24 +320,3 @@ class Checks:
             workload.namespace, workload.name, workload.uid, "", CONTROLLER, WORKLOAD.kind, f"{GROUP}/{VERSION}"
         )
         self._recorder.record(regarding, kind, reason, "AdmissionCheck", change["message"])
-
-
-@dataclass(frozen=True, slots=True)
-class _Fit:
-    """A place that is held: by pod set, the nodes of its pods."""
-
-    pod_sets: Sequence[PodSet]
-    nodes: Sequence[Sequence[str]]
-
-    @property
-    def message(self) -> str:
-        count, nodes = sum(map(len, self.nodes)), {name for names in self.nodes for name in names}
-        if not count:
-            return "fits now: there are no pods to place"
-        unseen = f". {UNSEEN}" if any(each.partly for each in self.pod_sets) else ""
-        return f"fits now: {counted(count, 'pod')} on {counted(len(nodes), 'node')}, held for the pods{unseen}"
-
-    @property
-    def pod_set_updates(self) -> Sequence[Raw]:
-        """The labels by which the pods find their place."""
-        return [{"name": each.name, "labels": {PLACE_LABEL: each.place}} for each in self.pod_sets if each.pods]

@@ -4,7 +4,8 @@ in one transaction, so that each sees the ones before it. The transaction is rol
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,17 +16,19 @@ from podwright.core.framework.status import Code
 from podwright.core.gangs.decisions import GangPlacement, GangRejection
 from podwright.core.gangs.plan import Planner
 from podwright.core.gangs.simulation import reserve
+from podwright.core.objects.errors import InvalidObjectError, described
 from podwright.core.objects.pod import PodInfo, belongs_to_node
 from podwright.core.objects.pod_group import PLUGINS_API, PodGroup
 from podwright.core.objects.resources import PODS
-from podwright.core.objects.wording import counted
+from podwright.core.objects.wording import counted, quantity
 from podwright.core.plugins.gang_scheduling import args_of
 from podwright.core.plugins.node_affinity import NodeAffinity
 from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
 from podwright.core.state.cache import Cache
 from podwright.core.state.transaction import CacheTransaction
 from podwright.engine.policies.active_policies import ActivePolicies
-from podwright.kueue.pod_sets import PodSet
+from podwright.kueue.pod_sets import UNSEEN, PodSet, pod_sets_of
+from podwright.kueue.workload import Raw, Workload
 from podwright.simulator.explain.causes import causes_of, miss
 from podwright.simulator.explain.verdicts import Verdicts, grouped, verdicts_of
 
@@ -37,10 +40,32 @@ _LASTING: Final = frozenset((NodeResourcesFit.name, NodeAffinity.name))
 
 
 @dataclass(frozen=True, slots=True)
-class Fits:
-    """By pod set, the names of the nodes, one for each pod."""
+class Placed:
+    """The place of a pod set. `label`: the value of PLACE_LABEL. `slots`: by node, how many of its pods. `requests`:
+    quantities, of one of them.
+    """
 
-    nodes: Sequence[Sequence[str]]
+    name: str
+    label: str
+    slots: Mapping[str, int]
+    requests: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Fits:
+    """`placed`: the pod sets that have pods. `partly`: as in PodSet."""
+
+    placed: Sequence[Placed]
+    partly: bool = False
+
+    @property
+    def message(self) -> str:
+        count = sum(sum(each.slots.values()) for each in self.placed)
+        if not count:
+            return "fits now: there are no pods to place"
+        nodes = len({node for each in self.placed for node in each.slots})
+        unseen = f". {UNSEEN}" if self.partly else ""
+        return f"fits now: {counted(count, 'pod')} on {counted(nodes, 'node')}, held for the pods{unseen}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +82,32 @@ def beyond(cache: Cache, count: int) -> bool:
     return bool(table.count) and int(table.allocatable(PODS)[table.valid].sum()) < count
 
 
-def decide(cache: Cache, policies: ActivePolicies, pod_sets: Sequence[PodSet], below: RandomBelow) -> Fits | Lacks:
-    """Leaves the cache as it was."""
-    nodes: list[Sequence[str]] = []
+def decide(
+    cache: Cache, policies: ActivePolicies, workload: Workload, flavors: Mapping[str, Raw], below: RandomBelow
+) -> Fits | Lacks:
+    """Leaves the cache as it was. `flavors`: the assigned ResourceFlavors by name."""
+    try:
+        pod_sets = pod_sets_of(workload, flavors, cache.deadline.point)
+    except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
+        return Lacks(str(error) if isinstance(error, InvalidObjectError) else described(error), never=True)
+    placed = []
     with CacheTransaction(cache) as transaction:
         for pod_set in pod_sets:
-            found = _plan(transaction, policies, pod_set, below) if pod_set.pods else ()
+            if not pod_set.pods:
+                continue
+            found = _plan(transaction, policies, pod_set, below)
             if isinstance(found, Lacks):
                 return Lacks(f'pod set "{pod_set.name}": {found.message}', found.never)
-            nodes.append(found)
-    return Fits(nodes)
+            amounts = pod_set.pods[0].requests.amounts
+            requests = {name: quantity(name, amount) for name, amount in amounts.items() if amount}
+            placed.append(Placed(pod_set.name, pod_set.place, found, requests))
+    return Fits(placed, any(each.partly for each in pod_sets))
 
 
 def _plan(
     transaction: CacheTransaction, policies: ActivePolicies, pod_set: PodSet, below: RandomBelow
-) -> Sequence[str] | Lacks:
-    """Plans one pod set, and assumes its pods."""
+) -> Mapping[str, int] | Lacks:
+    """Plans one pod set, and assumes its pods. Returns how many are on each node."""
     first, cache = pod_set.pods[0], transaction.cache
     policy = policies.of(first) or policies.default
     if policy.refusal:
@@ -95,7 +130,7 @@ def _plan(
         _assume(transaction, framework, found.placements)
     except PluginError as error:
         return Lacks(f"{error.plugin}: {error}")
-    return [placement.node_name for placement in found.placements]
+    return dict(sorted(Counter(placement.node_name for placement in found.placements).items()))
 
 
 def _group(cache: Cache, pod_set: PodSet) -> PodGroup:

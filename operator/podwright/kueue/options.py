@@ -41,6 +41,10 @@ class CheckOptions:
         if self.longest_retry < self.first_retry:
             raise OptionsError("--longest-retry must not be less than --first-retry")
 
+    def pause(self, retries: int) -> int:
+        """Seconds until the next attempt. `retries`: how many there were."""
+        return max(1, round(min(self.longest_retry, self.first_retry * 2.0 ** min(retries, 32))))
+
 
 CHECK_OPTIONS: Final = tuple(definition(each.name, each.metadata) for each in fields(CheckOptions) if each.metadata)
 """The definitions of the command's own options."""

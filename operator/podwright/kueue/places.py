@@ -7,7 +7,6 @@ annotation WORKLOAD_OF says whose they are.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -16,8 +15,6 @@ from podwright.api.reservation import MAX_SLOTS, RESERVATION_KIND, parse_reserva
 from podwright.api.scheduler_policy import GROUP
 from podwright.core.framework.durations import format_duration
 from podwright.core.framework.interface import ClusterError
-from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.wording import quantity
 from podwright.engine.engine import Engine
 from podwright.kube.client.errors import is_not_found
 from podwright.kube.client.http import Http
@@ -25,23 +22,18 @@ from podwright.kube.client.media_types import APPLY_PATCH
 from podwright.kube.client.retry import retry_until_answered
 from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import RESERVATION
-from podwright.kueue.pod_sets import PLACE_LABEL, PodSet
+from podwright.kueue.decision import Placed
+from podwright.kueue.pod_sets import PLACE_LABEL
 from podwright.kueue.workload import Raw, Workload
-
-log = logging.getLogger(__name__)
 
 MANAGER: Final = "podwright-admission-check"
 APPLY: Final = {"fieldManager": MANAGER, "force": "true"}
 """The parameters of a server-side apply."""
-_OURS: Final = {"app.kubernetes.io/managed-by": MANAGER}
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+OURS: Final = f"{MANAGED_BY}={MANAGER}"
 WORKLOAD_OF: Final = "podwright.dev/workload"
 """The annotation of a Reservation with the Workload that it is for, as namespace/name."""
 UID_LABEL: Final = "podwright.dev/workload-uid"
-
-_PREFIX: Final = "kueue-"
-
-Nodes = Sequence[Sequence[str]]
-"""By pod set, the nodes of its pods."""
 
 
 class Places:
@@ -52,11 +44,8 @@ class Places:
         self._engine = engine
         self._duration = format_duration(seconds)
         self._now = now
-        self._held: dict[str, Sequence[str]] = {}
-        """The names of the Reservations of a Workload, by its uid."""
-
-    def __len__(self) -> int:
-        return len(self._held)
+        self._held: dict[str, dict[str, Any]] = {}
+        """By the uid of a Workload, the specs of its Reservations by name."""
 
     def holds(self, uid: str) -> bool:
         """True if this Workload has a place, or had one whose Reservations are still there."""
@@ -64,54 +53,39 @@ class Places:
 
     def expired(self, uid: str) -> bool:
         """True if the time of its place is over."""
-        reservations = self._engine.cache.reservations
-        return any(reservations.get(name) is None for name in self._held.get(uid, ()))
+        return any(self._engine.cache.reservations.get(name) is None for name in self._held.get(uid, ()))
 
-    def is_at(self, uid: str, pod_sets: Sequence[PodSet], nodes: Nodes) -> bool:
-        """True if its place is on these nodes."""
-        if not self.holds(uid):
-            return False
-        there = Counter[tuple[str, str]]()
-        for name in self._held[uid]:
-            found = self._engine.cache.reservations.get(name)
-            if found is None:
-                return False
-            place = name.removeprefix(_PREFIX).rpartition("-")[0]
-            there.update((place, slot.node) for slot in found.slots)
-        wanted = ((each.place, node) for each, names in zip(pod_sets, nodes, strict=True) for node in names)
-        return there == Counter(wanted)
+    def is_at(self, uid: str, raws: Sequence[Raw]) -> bool:
+        """True if its place is that of these objects, and its time is not over."""
+        held = self._held.get(uid, {})
+        return not self.expired(uid) and all(held.get(raw["metadata"]["name"]) == raw["spec"] for raw in raws)
 
     async def adopt(self) -> Sequence[Raw]:
         """Takes over the places that another instance has held. Returns the metadata of their Reservations."""
-        selector = ",".join(f"{key}={value}" for key, value in _OURS.items())
-        params = {"labelSelector": selector}
         listed = await retry_until_answered(
-            "places", lambda: self._http.call("GET", RESERVATION.collection, params=params)
+            "places", lambda: self._http.call("GET", RESERVATION.collection, params={"labelSelector": OURS})
         )
-        found = [each["metadata"] for each in listed["items"]]
-        for metadata in found:
-            uid = metadata["labels"].get(UID_LABEL, "")
-            self._held[uid] = (*self._held.get(uid, ()), metadata["name"])
-        return found
+        for raw in listed["items"]:
+            held = self._held.setdefault(raw["metadata"]["labels"][UID_LABEL], {})
+            held[raw["metadata"]["name"]] = raw["spec"]
+        return [raw["metadata"] for raw in listed["items"]]
 
-    def reserve(self, workload: Workload, pod_sets: Sequence[PodSet], nodes: Nodes) -> Sequence[Raw]:
-        """Holds the room in our cache, at once. Returns the objects to write."""
-        raws = [*_reservations(workload, pod_sets, nodes, self._duration)]
+    def reserve(self, uid: str, raws: Sequence[Raw]) -> None:
+        """Holds the room in our cache, at once."""
         created = {"creationTimestamp": rfc3339(self._now())}
         for raw in raws:
             self._engine.reservations.set(parse_reservation({**raw, "metadata": {**raw["metadata"], **created}}))
-        return raws
+            self._held.setdefault(uid, {})[raw["metadata"]["name"]] = raw["spec"]
 
-    async def write(self, uid: str, raws: Sequence[Raw]) -> None:
-        """Writes the objects. Raises ClusterError."""
-        self._held[uid] = [*dict.fromkeys((*self._held.get(uid, ()), *(each["metadata"]["name"] for each in raws)))]
-        for raw in raws:
-            path = RESERVATION.path(raw["metadata"]["name"])
-            try:
-                await self._http.call("PATCH", path, raw, APPLY_PATCH, APPLY)
-            except ClusterError:
+    async def write(self, raws: Sequence[Raw]) -> None:
+        """Writes the objects of a place that is reserved. Raises ClusterError; then the room is not held."""
+        try:
+            for raw in raws:
+                await self._http.call("PATCH", RESERVATION.path(raw["metadata"]["name"]), raw, APPLY_PATCH, APPLY)
+        except ClusterError:
+            for raw in raws:
                 self._engine.reservations.remove(raw["metadata"]["name"])
-                raise
+            raise
 
     async def release(self, uid: str) -> None:
         """Gives the place of this Workload back, if it has one. Raises ClusterError; then call it again."""
@@ -126,28 +100,33 @@ class Places:
                     raise
         self._held.pop(uid, None)
 
-
-def _reservations(workload: Workload, pod_sets: Sequence[PodSet], nodes: Nodes, duration: str) -> Iterator[Raw]:
-    for pod_set, names in zip(pod_sets, nodes, strict=True):
-        for part, start in enumerate(range(0, len(names), MAX_SLOTS)):
-            requests = _requests(pod_set.pods[0])
-            slots = Counter(names[start : start + MAX_SLOTS])
-            yield {
+    def reservations(self, workload: Workload, placed: Sequence[Placed]) -> Sequence[Raw]:
+        """The objects of a place."""
+        return [
+            {
                 "apiVersion": f"{GROUP}/v1alpha1",
                 "kind": RESERVATION_KIND,
                 "metadata": {
-                    "name": f"{_PREFIX}{pod_set.place}-{part}",
-                    "labels": {**_OURS, UID_LABEL: workload.uid},
+                    "name": f"kueue-{each.label}-{part}",
+                    "labels": {MANAGED_BY: MANAGER, UID_LABEL: workload.uid},
                     "annotations": {WORKLOAD_OF: workload.key},
                 },
                 "spec": {
                     "namespace": workload.namespace,
-                    "podSelector": {"matchLabels": {PLACE_LABEL: pod_set.place}},
-                    "slots": [{"node": node, "requests": requests, "count": count} for node, count in slots.items()],
-                    "duration": duration,
+                    "podSelector": {"matchLabels": {PLACE_LABEL: each.label}},
+                    "slots": [
+                        {"node": node, "requests": each.requests, "count": count} for node, count in slots.items()
+                    ],
+                    "duration": self._duration,
                 },
             }
+            for each in placed
+            for part, slots in enumerate(_parts(each.slots))
+        ]
 
 
-def _requests(pod: PodInfo) -> Mapping[str, Any]:
-    return {name: quantity(name, amount) for name, amount in pod.requests.amounts.items() if amount}
+def _parts(slots: Mapping[str, int]) -> Iterator[Mapping[str, int]]:
+    """The slots by node, in parts that one Reservation may have."""
+    nodes = [node for node, count in slots.items() for _ in range(count)]
+    for start in range(0, len(nodes), MAX_SLOTS):
+        yield Counter(nodes[start : start + MAX_SLOTS])

@@ -7,7 +7,7 @@ of its domain. Source: pkg/podset and pkg/controller/jobframework of Kueue v0.19
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, repeat
 from typing import Any, Final
@@ -15,6 +15,7 @@ from typing import Any, Final
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.raw import as_labels, as_list, as_mapping
+from podwright.core.state.deadline import never
 from podwright.kueue.workload import Raw, Workload
 
 PLACE_LABEL: Final = "podwright.dev/place"
@@ -42,11 +43,6 @@ class PodSet:
     partly: bool = False
 
 
-def place_of(workload: Workload, index: int) -> str:
-    """The place of the pod set at this position."""
-    return f"{workload.uid}-{index}"
-
-
 def counts_of(workload: Workload) -> Mapping[str, int]:
     """How many pods each pod set has, by its name."""
     given = {each["name"]: each.get("count") for each in workload.status["admission"].get("podSetAssignments") or ()}
@@ -64,9 +60,9 @@ def flavors_of(workload: Workload) -> frozenset[str]:
     return frozenset(str(name) for each in assignments for name in (each.get("flavors") or {}).values())
 
 
-def pod_sets_of(workload: Workload, flavors: Mapping[str, Raw]) -> Sequence[PodSet]:
-    """The pod sets with all their pods. `flavors`: the assigned ResourceFlavors by name. Raises InvalidObjectError
-    naming the pod set and the field.
+def pod_sets_of(workload: Workload, flavors: Mapping[str, Raw], point: Callable[[], None] = never) -> Sequence[PodSet]:
+    """The pod sets with all their pods. `flavors`: the assigned ResourceFlavors by name. `point`: see Deadline. Raises
+    InvalidObjectError naming the pod set and the field.
     """
     counts = counts_of(workload)
     assigned = {each["name"]: each for each in workload.status["admission"].get("podSetAssignments") or ()}
@@ -76,11 +72,11 @@ def pod_sets_of(workload: Workload, flavors: Mapping[str, Raw]) -> Sequence[PodS
         try:
             assignment = assigned.get(name, {})
             template = _template(workload, name, each["template"], assignment, flavors)
-            template["metadata"]["labels"][PLACE_LABEL] = place = place_of(workload, index)
+            template["metadata"]["labels"][PLACE_LABEL] = place = f"{workload.uid}-{index}"
             spec, partly = template["spec"], _without_made(template["spec"])
             domains = _domains(assignment.get("topologyAssignment"))
             selectors = (selector for selector, count in domains for _ in range(count))
-            pods = [*_pods(workload, name, template, selectors, counts[name])]
+            pods = [*_pods(workload, name, template, selectors, counts[name], point)]
         except InvalidObjectError as error:
             raise InvalidObjectError(f'pod set "{name}"', str(error)) from error
         request = each.get("topologyRequest") or {}
@@ -99,11 +95,17 @@ def pod_sets_of(workload: Workload, flavors: Mapping[str, Raw]) -> Sequence[PodS
 
 
 def _pods(
-    workload: Workload, name: str, template: dict[str, Any], selectors: Iterable[Raw], count: int
+    workload: Workload,
+    name: str,
+    template: dict[str, Any],
+    selectors: Iterable[Raw],
+    count: int,
+    point: Callable[[], None],
 ) -> Iterator[PodInfo]:
     """`selectors`: the node labels of the pods that have a domain. The others have none of their own."""
     stem, spec, last = f"{workload.name}-{name}", template["spec"], None
     for index, selector in enumerate(islice(chain(selectors, repeat(_ANYWHERE)), count)):
+        point()
         if last is None or last[0] != selector:
             metadata = {**template["metadata"], "name": stem}
             raw = {"metadata": metadata, "spec": {**spec, "nodeSelector": {**spec["nodeSelector"], **selector}}}

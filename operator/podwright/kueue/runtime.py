@@ -8,7 +8,7 @@ import time
 
 from podwright.kube.parts import Parts
 from podwright.kube.runtime import Runtime
-from podwright.kueue.checks import Checks, CheckSettings
+from podwright.kueue.checks import Checks
 from podwright.kueue.options import CheckOptions
 from podwright.kueue.places import Places
 from podwright.kueue.rights import CHECKING
@@ -41,11 +41,7 @@ class CheckRuntime(Runtime):
             parts.engine,
             Places(self._http, parts.engine, seconds=options.hold, now=time.time),
             recorder=parts.events,
-            settings=CheckSettings(
-                first_retry=options.first_retry,
-                longest_retry=options.longest_retry,
-                rejects=options.reject_what_never_fits,
-            ),
+            options=options,
             now=time.time,
         )
         parts.engine.first_idle.set()  # Kopf need not wait for a first burst of decisions

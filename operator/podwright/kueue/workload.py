@@ -87,10 +87,6 @@ class Workload:
             and self.spec.get("active") is not False
         )
 
-    @property
-    def admitted(self) -> bool:
-        return self.is_true("Admitted")
-
     def named(self, ours: Collection[str]) -> Sequence[int]:
         """The positions of our checks among its checks."""
         return [place for place, each in enumerate(self.checks) if each["name"] in ours]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from podwright.kueue.decision import Fits, Lacks, beyond, decide
-from podwright.kueue.pod_sets import pod_sets_of
 from support.engine.kit import Rig
 from support.kueue.stand_in import pod_set
 from support.kueue.workloads import workload
@@ -21,9 +20,7 @@ def rig():
 
 def answer(rig, *pod_sets, **options):
     before = {name: [*info.pods] for name, info in rig.engine.cache.nodes.items()}
-    found = decide(
-        rig.engine.cache, rig.engine.policies, pod_sets_of(workload(*pod_sets, **options), {}), lambda n: n - 1
-    )
+    found = decide(rig.engine.cache, rig.engine.policies, workload(*pod_sets, **options), {}, lambda n: n - 1)
     assert {name: [*info.pods] for name, info in rig.engine.cache.nodes.items()} == before
     return found
 
@@ -31,12 +28,13 @@ def answer(rig, *pod_sets, **options):
 def test_all_pod_sets_get_nodes_beside_one_another(rig):
     found = answer(rig, pod_set("a", 3, cpu="3"), pod_set("b", 5, cpu="1"))
     assert isinstance(found, Fits)
-    assert sorted(map(len, found.nodes)) == [3, 5]
-    cpu = dict.fromkeys(rig.engine.cache.nodes, 0)
-    for names, each in zip(found.nodes, (3, 1), strict=True):
-        for name in names:
-            cpu[name] += each
-    assert max(cpu.values()) <= 4
+    assert [(each.name, each.label, sum(each.slots.values()), each.requests) for each in found.placed] == [
+        ("a", "u-0", 3, {"cpu": "3"}),
+        ("b", "u-1", 5, {"cpu": "1"}),
+    ]
+    three, one = (each.slots for each in found.placed)
+    assert all(3 * three.get(name, 0) + one.get(name, 0) <= 4 for name in rig.engine.cache.nodes)
+    assert found.message == f"fits now: 8 pods on {len({*three, *one})} nodes, held for the pods"
 
 
 def test_the_message_names_the_pod_set_what_is_missing_the_nearest_node_and_what_helps(rig):
@@ -70,7 +68,7 @@ def test_only_what_no_node_can_take_as_it_is_can_never_fit(rig):
 def test_a_required_topology_is_kept(rig):
     rig.confirm(rig.pod("there", requests={"cpu": "3"}), "n0")
     found = answer(rig, pod_set(count=2, cpu="4", request={"required": "rack"}))
-    assert sorted(found.nodes[0]) == ["n2", "n3"]
+    assert found.placed[0].slots == {"n2": 1, "n3": 1}
     found = answer(rig, pod_set(count=3, cpu="4", request={"required": "rack"}))
     assert "in any domain of rack" in found.message
 
@@ -82,9 +80,34 @@ def test_a_policy_that_does_not_exist_is_named(rig):
 
 
 def test_no_pods_fit_anywhere_and_too_many_fit_nowhere(rig):
-    assert answer(rig, pod_set(count=0)) == Fits([()])
-    assert answer(Rig(), pod_set(count=0)) == Fits([()])
+    assert answer(rig, pod_set(count=0)) == answer(Rig(), pod_set(count=0)) == Fits([])
     assert isinstance(answer(Rig(), pod_set()), Lacks)
     assert beyond(rig.engine.cache, 41)
     assert not beyond(rig.engine.cache, 40)
     assert not beyond(Rig().engine.cache, 1)
+
+
+def test_pods_are_on_the_nodes_of_their_assigned_domains(rig):
+    domains = {
+        "domainCount": 2,
+        "valuesPerLevel": [{"individual": {"prefix": "r", "roots": ["0", "1"]}}],
+        "podCounts": {"individual": [1, 2]},
+    }
+    assigned = {"topologyAssignment": {"levels": ["rack"], "slices": [domains]}, "count": 3}
+    found = answer(rig, pod_set(count=3, cpu="3"), assignments={"main": assigned})
+    assert sum(found.placed[0].slots.get(name, 0) for name in ("n2", "n3")) == 2
+
+
+def test_what_cannot_be_understood_is_said_and_can_never_fit(rig):
+    broken = {"topologyAssignment": {"levels": ["rack"], "slices": [{"domainCount": 2_000_000_000}]}}
+    found = answer(rig, pod_set(), assignments={"main": broken})
+    assert (type(found), found.never) == (Lacks, True)
+    assert "valuesPerLevel" in found.message
+    assert answer(rig, pod_set(cpu="much")).never
+
+
+def test_a_topology_of_two_billion_domains_costs_no_more_than_its_pods(rig):
+    domains = {"domainCount": 2**31 - 1, "valuesPerLevel": [{"universal": "r0"}], "podCounts": {"universal": 2**31 - 1}}
+    assigned = {"topologyAssignment": {"levels": ["rack"], "slices": [domains]}, "count": 2}
+    found = answer(rig, pod_set(count=2), assignments={"main": assigned})
+    assert sum(found.placed[0].slots.get(name, 0) for name in ("n0", "n1")) == 2
