@@ -173,11 +173,13 @@ class Budgets:
     """The disruptions that budgets still allow, while pods are chosen as victims one by one.
 
     A pod without labels violates no budget. A budget does not apply to a pod if its selector is empty or invalid, or if
-    it already lists the pod in `disruptedPods`.
+    it already lists the pod in `disruptedPods`. The latter says nothing to the Eviction API (`by_eviction`): it refuses to
+    evict a pod again, for two minutes, that an interrupted request left there.
     """
 
-    def __init__(self, rules: BudgetRules) -> None:
+    def __init__(self, rules: BudgetRules, *, by_eviction: bool = False) -> None:
         self._rules = rules
+        self._by_eviction = by_eviction
         self._left: dict[str, NDArray[np.int32]] = {}
 
     def violations(self, pods: Iterable[PodInfo]) -> int:
@@ -194,8 +196,10 @@ class Budgets:
 
     def _violates(self, pod: PodInfo) -> bool:
         budgets = self._rules.of(pod.namespace) if pod.labels else None
-        applying = None if budgets is None else budgets.applying(pod)
-        if budgets is None or applying is None:
+        if budgets is None:
+            return False
+        applying = budgets.selected.by(pod.labels) if self._by_eviction else budgets.applying(pod)
+        if applying is None:
             return False
         first, mask = applying
         left = self._left.get(pod.namespace)

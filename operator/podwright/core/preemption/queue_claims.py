@@ -104,7 +104,7 @@ class QueueClaim:
         self._priority = priority
         self._now = now
         self._rules = budgets
-        self._budgets = Budgets(budgets)
+        self._budgets = Budgets(budgets, by_eviction=True)
         self._levels: dict[str, _Level] = {}
         self._reaches: dict[str, _Reach | None] = {}
         self._parts: dict[Unit, Sequence[_Part]] = {}
@@ -246,7 +246,7 @@ class QueueClaim:
         for unit in units:
             self._move(self._parts_of(unit), 1)
             del self.taken[unit]
-        self._budgets = Budgets(self._rules)
+        self._budgets = Budgets(self._rules, by_eviction=True)
         for unit in self.taken:
             self._within_budgets(unit)
 

@@ -14,6 +14,7 @@ from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import Quota
 from podwright.core.state.transaction import CacheTransaction
 from support.costs.operation_counts import own_calls
+from support.gangs.kit import budget
 from support.objects.builders import in_group, make_node
 from support.queues.reclaims import GPU, QueuedCluster, queue
 
@@ -273,6 +274,19 @@ class TestFirmPods:
         assert cluster.victims(cluster.waits("a1", "a")) == []
         cluster.queues.set(queue("b"))
         assert cluster.victims(cluster.waits("a1", "a")) == ["g1", "g2"]
+
+
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_a_pod_that_an_interrupted_eviction_left_in_its_budget_needs_the_budgets_consent(allowed):
+    """The Eviction API refuses it for two minutes, unless the budget allows another disruption."""
+    cluster = QueuedCluster([2], [queue("a"), queue("b")])
+    for name in ("b0", "b1"):
+        cluster.runs(name, "b", "n0", labels={"app": name})
+    interrupted = budget("b1", allowed, {"app": "b1"})
+    interrupted["status"]["disruptedPods"] = {"b1": "2026-01-01T00:00:00Z"}
+    cluster.cache.set_object("PodDisruptionBudget", interrupted)
+    cluster.allow("b0", 0)
+    assert cluster.victims(cluster.waits("a0", "a")) == ["b1"] * allowed
 
 
 def test_a_victim_whose_eviction_violates_a_budget_is_spared():
