@@ -14,7 +14,7 @@ import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
@@ -74,6 +74,8 @@ class Ledger:
         self.moved: list[str] = []
         self.deleted_at: dict[str, float] = {}
         self.nodes: dict[str, list[NodeChange]] = {}
+        self.listeners: list[Callable[[str, Mapping[str, Any]], object]] = []
+        """Called with the kind and the object of each event of a pod, in the ledger's thread."""
 
     def __enter__(self) -> Self:
         for plural in ("pods", "nodes"):
@@ -124,6 +126,8 @@ class Ledger:
         self._versions[plural] = listed["metadata"]["resourceVersion"]
 
     def _record_pod(self, kind: str, raw: Mapping[str, Any]) -> None:
+        for listener in self.listeners:
+            listener(kind, raw)
         uid, node = raw["metadata"]["uid"], raw["spec"].get("nodeName")
         now = time.monotonic()
         if kind == "DELETED":

@@ -1,7 +1,5 @@
 """Fair shares equal a slow reference in fractions, also after any changes of demand and capacity."""
 
-from fractions import Fraction
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,38 +7,10 @@ from hypothesis import strategies as st
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.queues.shares import UNBOUNDED, Claim, share_out
 from podwright.core.queues.tree import QueueSpec, QueueTree, Quota
+from support.queues.reference import reference
 
 WEIGHT = st.integers(-1, 7) | st.sampled_from([0.5, 1.5, 0.3, 5e-324, 1e300])
 AMOUNT = st.integers(0, 40) | st.sampled_from([997, 10**9 + 7, 2**62])
-
-
-def rising(room, rates, most):
-    """Weighted max-min as the definition says: all rise together until one is met or nothing is left."""
-    got = [Fraction(0)] * len(rates)
-    while room and (open_ := [i for i in range(len(got)) if rates[i] > 0 and got[i] < most[i]]):
-        step = min([(most[i] - got[i]) / rates[i] for i in open_] + [room / sum(rates[i] for i in open_)])
-        for i in open_:
-            got[i] += step * rates[i]
-        room -= step * sum(rates[i] for i in open_)
-    return got
-
-
-def reference(room, claims):
-    wants = [Fraction(claim.request) for claim in claims]
-    rates = [
-        want if claim.guarantee == UNBOUNDED else Fraction(claim.guarantee)
-        for claim, want in zip(claims, wants, strict=True)
-    ]
-    shares = rising(Fraction(room), rates, list(map(min, rates, wants)))
-    for priority in sorted({claim.priority for claim in claims}, reverse=True):
-        weights = [Fraction(max(0, claim.weight) * (claim.priority == priority)) for claim in claims]
-        more = rising(room - sum(shares), weights, [want - share for want, share in zip(wants, shares, strict=True)])
-        shares = list(map(sum, zip(shares, more, strict=True)))
-    whole = [int(share) for share in shares]
-    by_fraction = sorted(range(len(claims)), key=lambda i: (whole[i] - shares[i], claims[i].name))
-    for i in by_fraction[: int(sum(shares)) - sum(whole)]:
-        whole[i] += 1
-    return whole
 
 
 @st.composite
