@@ -24,6 +24,7 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.engine.engine import Engine
 from podwright.engine.planning.elsewhere import NoAnswerError
 from podwright.engine.ports import Recorder, Regarding
@@ -126,10 +127,12 @@ class Checks:
         """A raw event of a Workload, likewise."""
         deleted = event["type"] == "DELETED"
         workload = Workload(gone(event["object"]) if deleted else event["object"])
-        uid = workload.uid
-        if uid in self._known or workload.has_quota or self._places.holds(uid):
-            self._known[uid] = workload.raw
-            self._add(uid)
+        uid, before = workload.uid, self._known.get(workload.uid)
+        if before is None and not workload.has_quota and not self._places.holds(uid):
+            return
+        if before is None or deleted or Workload(before).version != workload.version:
+            self._known[uid] = workload.raw  # a decision about the same version goes on
+        self._add(uid)
 
     def _add(self, key: str) -> None:
         if key in self._in_hand:
@@ -200,7 +203,7 @@ class Checks:
         if raw is not None and Workload(raw).uid == uid:
             self.take_workload({"type": None, "object": raw})
         else:
-            metadata = {"namespace": namespace, "name": name, "uid": uid}
+            metadata = {"namespace": namespace, "name": name, "uid": uid, "resourceVersion": ""}
             self.take_workload({"type": "DELETED", "object": {"metadata": metadata}})
 
     async def _activate(self, name: str) -> None:
@@ -285,7 +288,10 @@ class Checks:
                 raws = places.reservations(workload, found.placed)
                 if places.is_at(uid, raws):
                     return found
-                places.reserve(uid, raws)
+                try:
+                    places.reserve(uid, raws)
+                except InvalidObjectError as error:  # more resources than a Reservation may have
+                    return Lacks(str(error), never=True)
             await places.write(raws)
             await asyncio.sleep(SETTLE_SECONDS)
             if self._known.get(uid) is not workload.raw:

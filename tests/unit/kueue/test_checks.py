@@ -1,0 +1,216 @@
+"""The checks: what is decided, held and written about each Workload, on an engine's cache and a scripted API server."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import orjson
+import pytest
+from aiohttp import web
+
+from podwright.kube.options.options import Options
+from podwright.kueue import checks
+from podwright.kueue.checks import Checks
+from podwright.kueue.options import CheckOptions
+from podwright.kueue.places import Places
+from support.engine.kit import Rig
+from support.http.kit import api
+from support.kueue.stand_in import CHECK, condition, pod_set
+from support.kueue.workloads import workload
+from support.waiting import until
+
+OURS = {"metadata": {"name": CHECK, "generation": 1}, "spec": {"controllerName": "podwright.dev/fits-now"}}
+PENDING = {"name": CHECK, "state": "Pending", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    monkeypatch.setattr(checks, "SETTLE_SECONDS", 0.2)
+    monkeypatch.setattr(checks, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(checks, "AUDIT_SECONDS", 0.002)
+
+
+class World:
+    """An API server with one Workload, and the checks in front of it."""
+
+    def __init__(self):
+        self.rig = Rig()
+        self.raw = {}
+        self.refusals = 0
+        """How many Reservations are still refused."""
+        self.written = []
+        self.held = {}
+
+    def put(self, *pod_sets, conditions=("QuotaReserved",), **options):
+        made = workload(*pod_sets, checks=[PENDING], **options).raw
+        status = {**made["status"], "conditions": [condition(each, True) for each in conditions]}
+        self.raw = {**made, "status": status}
+        self.report()
+
+    def report(self, kind=None):
+        self.checks.take_workload({"type": kind, "object": self.raw})
+
+    def change(self):
+        """Another writer changes the Workload."""
+        metadata = self.raw["metadata"]
+        version = str(int(metadata["resourceVersion"]) + 1)
+        self.raw = {**self.raw, "metadata": {**metadata, "resourceVersion": version}}
+
+    async def answer(self, request):
+        path, text = request.path, await request.read()
+        body = orjson.loads(text) if text else None
+        name = path.rpartition("/")[2]
+        if name == "slow":
+            await asyncio.sleep(0.05)
+            return web.json_response({"spec": {}})
+        if request.method == "GET":
+            listed = {"admissionchecks": [OURS], "reservations": [*self.held.values()]}
+            return web.json_response({"items": listed[name]} if name in listed else self.raw)
+        if "/reservations/" in path:
+            if self.refusals and request.method == "PATCH":
+                self.refusals -= 1
+                return web.json_response({"reason": "InternalError"}, status=500)
+            self.held.pop(name, None) if request.method == "DELETE" else self.held.update({name: body})
+        elif "/workloads/" in path:
+            if body["metadata"]["resourceVersion"] != self.raw["metadata"]["resourceVersion"]:
+                return web.json_response({"reason": "Conflict"}, status=409)
+            self.written.append(body["status"]["admissionChecks"])
+            self.raw = {**self.raw, "status": {**self.raw["status"], **body["status"]}}
+            self.change()
+            self.report("MODIFIED")
+        return web.json_response({})
+
+    @property
+    def nodes(self):
+        return [slot["node"] for raw in self.held.values() for slot in raw["spec"]["slots"]]
+
+
+@asynccontextmanager
+async def world():
+    made = World()
+    async with api(default=made.answer) as (http, script):
+        made.script = script
+        options = CheckOptions(
+            common=Options(), hold=60.0, first_retry=5.0, longest_retry=60.0, reject_what_never_fits=False
+        )
+        places = Places(http, made.rig.engine, seconds=60, now=lambda: made.rig.now)
+        made.checks = Checks(
+            http, made.rig.engine, places, recorder=made.rig.recorder, options=options, now=lambda: made.rig.now
+        )
+        running = asyncio.create_task(made.checks.run())
+        yield made
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_workload_is_read_again_all_the_time_and_that_disturbs_no_decision():
+    async with world() as it:
+        it.rig.node("n0", allocatable={"cpu": "4", "pods": "9"})
+        it.put(pod_set(), assignments={"main": {"flavors": {"cpu": "slow"}}})
+        await until(lambda: it.written)
+        assert [each[0]["state"] for each in it.written] == ["Ready"]
+        assert len([each for each in it.script.requests if each.method == "GET"]) > 10
+        assert len([each for each in it.script.asked if each.startswith("PATCH") and "reservations" in each]) == 1
+        await until(lambda: it.rig.recorder.events)
+        assert it.rig.recorder.events[-1][1] == "FitsNow"
+
+
+async def test_a_place_that_other_pods_take_meanwhile_is_left_for_another():
+    async with world() as it:
+        it.rig.node("n0", allocatable={"cpu": "1", "pods": "9"})
+        it.put(pod_set())
+        await until(lambda: it.nodes)
+        it.rig.node("n1", allocatable={"cpu": "1", "pods": "9"})
+        it.rig.confirm(it.rig.pod("fast", requests={"cpu": "1"}), "n0")
+        await until(lambda: it.written)
+        assert it.written[0][0]["state"] == "Ready"
+        assert it.nodes == ["n1"]
+
+
+async def test_a_place_that_other_pods_take_without_another_is_given_back():
+    async with world() as it:
+        it.rig.node("n0", allocatable={"cpu": "1", "pods": "9"})
+        it.put(pod_set())
+        await until(lambda: it.nodes)
+        it.rig.confirm(it.rig.pod("fast", requests={"cpu": "1"}), "n0")
+        await until(lambda: it.written)
+        assert (it.written[0][0]["state"], it.written[0][0]["requeueAfterSeconds"]) == ("Retry", 5)
+        assert (it.held, len(it.rig.engine.cache.reservations)) == ({}, 0)
+
+
+async def test_nothing_is_written_onto_another_version_than_was_decided_about():
+    async with world() as it:
+        it.rig.node("n0", allocatable={"cpu": "4", "pods": "9"})
+        it.put(pod_set())
+        await until(lambda: it.nodes)
+        it.change()
+        await until(lambda: it.written)
+        assert [each[0]["state"] for each in it.written] == ["Ready"]
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        pytest.param((), id="no quota"),
+        pytest.param(("QuotaReserved", "Evicted"), id="evicted, with quota until its job has stopped"),
+        pytest.param(("QuotaReserved", "Finished"), id="finished"),
+    ],
+)
+async def test_a_workload_that_may_not_start_is_not_answered(conditions):
+    async with world() as it:
+        it.rig.node("n0", allocatable={"cpu": "4", "pods": "9"})
+        it.put(pod_set(), conditions=conditions)
+        await asyncio.sleep(0.1)
+        assert (it.written, it.held) == ([], {})
+
+
+async def test_an_inactive_workload_is_not_answered():
+    async with world() as it:
+        it.put(pod_set(), active=False)
+        await asyncio.sleep(0.1)
+        assert it.written == []
+
+
+async def test_a_reservation_that_is_refused_is_written_again_before_anything_is_promised():
+    async with world() as it:
+        it.rig.node("n0", allocatable={"cpu": "4", "pods": "9"})
+        it.refusals = 2
+        it.put(pod_set())
+        await until(lambda: it.written)
+        assert it.written[0][0]["state"] == "Ready"
+        assert it.nodes == ["n0"]
+
+
+async def test_two_workloads_never_get_the_same_place():
+    async with world() as it:
+        it.rig.node("n0", allocatable={"cpu": "1", "pods": "9"})
+        it.put(pod_set())
+        second = {**it.raw, "metadata": {**it.raw["metadata"], "uid": "v", "name": "other"}}
+        it.checks.take_workload({"type": "ADDED", "object": second})
+        await until(lambda: it.written)
+        promised = [each[0]["state"] for each in it.written]
+        assert promised.count("Ready") <= 1
+        assert it.nodes == ["n0"]
+
+
+async def test_a_deleted_workload_is_forgotten_with_its_place():
+    async with world() as it:
+        it.rig.node("n0", allocatable={"cpu": "4", "pods": "9"})
+        it.put(pod_set())
+        await until(lambda: it.written)
+        it.report("DELETED")
+        await until(lambda: not it.held)
+        assert len(it.rig.engine.cache.reservations) == 0
+
+
+async def test_a_place_that_no_reservation_can_describe_is_said():
+    async with world() as it:
+        names = [f"example.com/r{number}" for number in range(33)]
+        it.rig.node("n0", allocatable={"cpu": "4", "pods": "9", **dict.fromkeys(names, "9")})
+        made = pod_set()
+        made["template"]["spec"]["containers"][0]["resources"]["requests"] |= dict.fromkeys(names, "1")
+        it.put(made)
+        await until(lambda: it.written)
+        assert it.written[0][0]["state"] == "Retry"
+        assert "spec.slots[0].requests" in it.written[0][0]["message"]
