@@ -239,6 +239,12 @@ def condition(raw: Object, *, monitoring: bool) -> str:
     }.get(raw["kind"], ".Values.leaderElection.enabled" if raw["metadata"]["name"] == "podwright-lease" else "")
 
 
+def _with_check(raw: Object) -> str:
+    """When the chart has an object of the admission check."""
+    enabled = ".Values.admissionCheck.enabled"
+    return f"and {enabled} .Values.networkPolicy.enabled" if raw["kind"] == "NetworkPolicy" else enabled
+
+
 # Writing templates
 
 
@@ -299,7 +305,7 @@ def files() -> dict[str, str]:
     base = [raw for raw in objects_of(BASE) if raw["kind"] != "Namespace"]
     own = {_key(raw) for raw in objects_of(BASE)}
     more = [raw for raw in objects_of(MONITORING) if _key(raw) not in own]
-    check = "".join(rendered(templated(raw), ".Values.admissionCheck.enabled") for raw in objects_of(KUEUE))
+    check = "".join(rendered(templated(raw), _with_check(raw)) for raw in objects_of(KUEUE))
     rights = [raw for raw in _documents(SIGNALS) if _key(raw) not in own]
     kinds = {"CustomResourceDefinition": "crds", "Deployment": "deployment"}
     groups: dict[str, list[Object]] = {"crds": [], "access": [], "deployment": [], "network": []}
