@@ -68,6 +68,7 @@ def kill_repeatedly(arena: Arena, kills: int) -> None:
     )
 
 
+@pytest.mark.timeout(600)
 def test_promises_to_queues_hold_although_the_operator_is_killed_under_reclaim(arena: Arena) -> None:
     kill_repeatedly(arena, 3)
 

@@ -215,7 +215,9 @@ class QueuedTeams:
         wait_until(at_rest, 120, "evictions and bindings end")
 
     def wait_shared(self) -> None:
-        """Wait until all queues have their shares. A pod whose queue may take more back is tried again every 30 s."""
+        """Wait until all queues have their shares. A pod whose queue may take more back is tried again every 30 s, and a
+        budget allows nothing for two minutes that an interrupted eviction has used up.
+        """
         with suppress(TimeoutError):
             wait_until(lambda: self._wanted() == self.wanted and not self.lacking(), 60, "queues have their shares")
         assert not (lacking := self.lacking()), f"held, guarantee and share of queues that lack something: {lacking}"
