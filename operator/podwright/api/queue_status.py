@@ -182,7 +182,7 @@ def usage_of(status: Any) -> Record | None:
             for key in ("average", "hours")
         )
         at = parse_time(usage["observedAt"], "")
-        valid = all(0 <= amount < 1e18 for amount in (*average.values(), *hours.values()))
+        valid = all(0 <= amount < 1e30 for amount in (*average.values(), *hours.values()))
     except (AttributeError, InvalidObjectError, KeyError, TypeError, ValueError):
         return None
     return Record(at, average, hours) if valid and at is not None else None

@@ -170,15 +170,12 @@ def _search(
     if outcome.status is not None:
         diagnosis.reject_all(outcome.status)
         return Search(_none(cache), diagnosis, 0)
-    name = pod.nominated_node_name
-    if not name and cache.reservations:
-        name = cache.reservations.node_for(pod)
-    nominated = cache.present(name)
+    nominated = cache.present(pod.nominated_node_name)
     if nominated is not None and within is not None and not within[nominated.slot]:
         nominated = None
-    taken = nominated if take_nominated else None
-    if taken is not None and framework.filter_node_with_nominated(state, pod, taken) is None:
-        return Search(_only(cache, taken.slot), diagnosis, 1)
+    for taken in _first_nodes(cache, pod, nominated, within) if take_nominated else ():
+        if framework.filter_node_with_nominated(state, pod, taken) is None:
+            return Search(_only(cache, taken.slot), diagnosis, 1)
     if outcome.node_names is not None:
         absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(outcome.narrowed_by)}]")
         # The nominated node is filtered even if PreFilter does not name it.
@@ -188,6 +185,16 @@ def _search(
         if len(infos) <= FEW_NODES:
             return _search_some(framework, cache, pod, state, infos, diagnosis)
     return _search_all(framework, cache, pod, state, diagnosis)
+
+
+def _first_nodes(cache: Cache, pod: PodInfo, nominated: NodeInfo | None, within: Bools | None) -> Sequence[NodeInfo]:
+    """The node that the pod is nominated to, else those where room is reserved for it."""
+    if nominated is not None:
+        return (nominated,)
+    if not cache.reservations:
+        return ()
+    infos = map(cache.present, cache.reservations.nodes_for(pod))
+    return [info for info in infos if info is not None and (within is None or within[info.slot])]
 
 
 def _search_all(

@@ -371,7 +371,7 @@ class Scheduling:
         for node_name in nodes:
             for lower in [p for p in nominator.behind(pod, node_name) if p.uid not in spared]:
                 if reservation_of(lower):
-                    self._cache.reservations.break_slot(lower)
+                    self._cache.reservations.give_way(lower, pod)
                     continue
                 self._carrier.nominate(lower, "")
                 queued = self.queue.get(lower.uid)

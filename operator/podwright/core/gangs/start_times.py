@@ -17,12 +17,14 @@ from podwright.core.state.transaction import CacheTransaction
 
 @dataclass(frozen=True, slots=True)
 class EarliestStart:
-    """`at`: seconds since the epoch; infinite if it depends on a pod whose end is not known. `nodes`: by uid of
-    member.
+    """`at`: seconds since the epoch; infinite if it depends on a pod whose end is not known. `nodes`: by uid of member.
+
+    `ended`: the uids of the pods that have ended then.
     """
 
     at: float
     nodes: Mapping[str, str]
+    ended: frozenset[str]
 
 
 def end_of(pod: PodInfo, now: float) -> float:
@@ -53,7 +55,8 @@ def earliest_start(
         return None
     count = _first(len(ending), fits)
     nodes = {placement.pod.uid: placement.node_name for placement in plans[count].placements}
-    return EarliestStart(end_of(ending[count - 1], now) if count else now, nodes)
+    at = end_of(ending[count - 1], now) if count else now
+    return EarliestStart(at, nodes, frozenset(pod.uid for pod in ending[:count]))
 
 
 def _first(high: int, fits: Callable[[int], bool]) -> int:

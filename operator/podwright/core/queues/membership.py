@@ -108,7 +108,8 @@ class Membership:
             self._of_namespace[namespace] = labels
         else:
             self._of_namespace.pop(namespace, None)
-        return before.get(LABEL) != labels.get(LABEL) or (bool(self._selectors) and before != labels)
+        read = bool(self._selectors) or self.choice_by_policy is not None
+        return before.get(LABEL) != labels.get(LABEL) or (read and before != labels)
 
     def waits(self, pod: PodInfo) -> None:
         """The pod has no node. Its labels may have changed since it was assumed on one."""

@@ -184,6 +184,8 @@ class Queues:
         if name not in self.declared:
             return
         self._structure.remove(name)
+        if name == VOLCANO_DEFAULT_QUEUE:
+            self.regroup()
         if not self.declared:
             self.active = self._attached = False
             self._cache.nominator.queue_of = self._cache.nominator.listener = None
@@ -977,7 +979,8 @@ class Queues:
     def _nominated(self, pod: PodInfo, sign: int) -> None:
         """The pod is nominated to a node (1), or no longer (-1)."""
         name = self.queue_of(pod) if sign > 0 else self._nominated_in.pop(pod.uid, "")
-        if not name:
+        # Finding the queue may have grouped all pods again, and this one with them.
+        if not name or (sign > 0 and pod.uid in self._nominated_in):
             return
         pods = self._pods.setdefault(name, _Pods())
         if sign > 0:

@@ -8,10 +8,11 @@ failed Binding, and the end of the pod are all the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from math import inf
-from typing import Protocol
+from typing import Final, Protocol
 
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.node import Node
@@ -20,6 +21,9 @@ from podwright.core.objects.selectors import EVERYTHING, LabelSelector
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.nominator import NO_RESERVATIONS, Nominator, reservation_of, slot_uid
 from podwright.core.state.observers import PlacementObserver
+
+MOST_TRIED: Final = 16
+"""How many nodes of free slots a pod tries first."""
 
 
 class Placements(Protocol):
@@ -108,6 +112,9 @@ class Reservations:
         """Adds or replaces a reservation. Returns the slots that are no longer held. Raises InvalidObjectError for
         requests that are no quantities.
         """
+        known = self._known.get(reservation.name)
+        if known is not None and known.reservation == reservation:
+            return ()  # only its status has changed
         slots = {slot.uid: slot for slot in _slots_of(reservation)}
         gone = self.remove(reservation.name)
         if not self._known:
@@ -143,10 +150,14 @@ class Reservations:
         self._now = now
         return [name for name, known in self._known.items() if known.reservation.until <= now]
 
-    def break_slot(self, slot: PodInfo) -> None:
-        """A more important pod takes the room of a free slot, for good."""
+    def give_way(self, slot: PodInfo, pod: PodInfo) -> None:
+        """The pod gets room on the node of a free slot. If it is more important, the slot is lost for good; not if the
+        room is for this pod, or the pod does not delay those that it is for.
+        """
         known = self._known.get(reservation_of(slot))
-        if known is not None and known.free.pop(slot.uid, None) is not None:
+        if known is None or pod.priority <= slot.priority or known.reservation.name in self.usable_by(pod):
+            return
+        if known.free.pop(slot.uid, None) is not None:
             known.broken += 1
             self._cache.nominator.remove(slot.uid)
 
@@ -159,12 +170,25 @@ class Reservations:
             found.update(name for name, each in self._known.items() if each.free and ends <= each.reservation.at)
         return frozenset(found) if found else NO_RESERVATIONS
 
-    def node_for(self, pod: PodInfo) -> str:
-        """The node of a free slot that is for this pod; "" if there is none."""
+    def nodes_for(self, pod: PodInfo) -> Collection[str]:
+        """Some nodes of free slots that are for this pod."""
+        found: dict[str, None] = {}
         for known in self._by_namespace.get(pod.namespace, ()):
             if known.free and known.reservation.is_for(pod):
-                return next(iter(known.free.values())).nominated_node_name
-        return ""
+                found.update(dict.fromkeys(slot.nominated_node_name for slot in known.free.values()))
+        return [*islice(found, MOST_TRIED)]
+
+    def restorer(self) -> Callable[[], None]:
+        """A function that makes free and taken slots what they are now, when pods are what they are now."""
+        saved = [(known, dict(known.free), dict(known.taken)) for known in self._known.values()]
+        nominations = self._cache.nominator.copy()
+
+        def restore() -> None:
+            for known, free, taken in saved:
+                known.free, known.taken = free, taken
+            self._cache.nominator.restore(nominations)
+
+        return restore
 
     # PlacementObserver
 
@@ -196,8 +220,14 @@ def _slots_of(reservation: Reservation) -> Iterable[PodInfo]:
     """The slots as nominated pods."""
     for index, slot in enumerate(reservation.slots):
         raw = {
-            "metadata": {"name": f"reservation {reservation.name}", "uid": slot_uid(reservation.name, index)},
+            # No namespace, policy or queue has such a slot.
+            "metadata": {
+                "name": f"reservation {reservation.name}",
+                "namespace": "/",
+                "uid": slot_uid(reservation.name, index),
+            },
             "spec": {
+                "schedulerName": "/",
                 "priority": reservation.priority,
                 "containers": [{"name": "slot", "resources": {"requests": dict(slot.requests)}}],
             },

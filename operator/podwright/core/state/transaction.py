@@ -137,6 +137,7 @@ class CacheTransaction:
             raise ValueError(f"pod {pod.key} was removed and must be added back")
         if pod.group:
             self._save_partial_groups()
+        self._save_reservations()
         self.cache.assume(pod, node_name)
         self._log.append(_Assumed(pod, node_name))
 
@@ -173,6 +174,7 @@ class CacheTransaction:
             self._save_group(key)
         for name in by_node:
             self._save_node(name)
+        self._save_reservations()
         self._assumed.update(cache.remove_pods(by_node))
         self._out.update(uids)
         self._log.append(_Removed(uids))
@@ -183,6 +185,7 @@ class CacheTransaction:
             raise ValueError("a pod that is to be added back was not removed")
         if self._any_in_group:
             self._save_partial_groups()
+        self._save_reservations()
         self._put(uids)
         self._log.append(_AddedBack(uids))
 
@@ -296,6 +299,11 @@ class CacheTransaction:
     def _save_partial_groups(self) -> None:
         if self._is_new("partial", ""):
             self._log.append(_PartialGroups(self.cache.groups.partially_placed_keys))
+
+    def _save_reservations(self) -> None:
+        """Pods take slots and give them back as they come and go, in an order of its own."""
+        if self.cache.reservations and self._is_new("reservations", ""):
+            self.on_rollback(self.cache.reservations.restorer())
 
     def _save_nominations(self) -> None:
         if self._is_new("nominations", ""):

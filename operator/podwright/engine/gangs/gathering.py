@@ -1,7 +1,8 @@
 """Gathering: a gang at the head of its queue that has found no room for long gets a reservation, so that smaller pods
 do not take the room again and again.
 
-The room is where the gang could start first (`core.gangs.start_times`). Other pods are placed there only if they
+Only a queue that will stay within its share, or its guarantee, gathers room. The room is
+where the gang could start first (`core.gangs.start_times`). Other pods are placed there only if they
 declare to end before. One gang of each queue gathers room at a time.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import inf
 from typing import Final
 
@@ -17,7 +18,8 @@ from podwright.core.gangs.plan import Planner
 from podwright.core.gangs.start_times import EarliestStart, earliest_start
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
-from podwright.core.queues.queues import QueueRules, amount_text, queues_of
+from podwright.core.queues.queues import QueueRules, amount_text, amounts_of, queues_of
+from podwright.core.queues.tree import add_amounts
 from podwright.core.state.reservations import Reservation, Slot
 from podwright.engine.log_fields import fields
 from podwright.engine.planning.elsewhere import Elsewhere, NoAnswerError
@@ -59,6 +61,8 @@ class Gathering:
         self._reservations = reservations
         self._gathering: dict[str, str] = {}
         """By queue: the key of the gang that gathers room."""
+        self._ended: dict[str, frozenset[str]] = {}
+        """By key of such a gang: the uids of the pods that will have ended."""
         self._vain: dict[str, float] = {}
         """By key of a gang that cannot start anywhere: when it is planned again."""
         self._task: asyncio.Task[None] | None = None
@@ -83,9 +87,11 @@ class Gathering:
         for queue, key in [*self._gathering.items()]:
             rules = self._queues.get(queue) if self._queues.active else None
             held = self._cache.reservations.get(_PREFIX + key) is not None
-            if rules is None or not rules.gather_after or not held or not self._cache.groups.members(key).unplaced():
+            waiting = self._cache.groups.members(key).unplaced()
+            wanted = held and waiting and rules is not None and rules.gather_after
+            if not wanted or not self._is_owed(queue, waiting, self._ended[key]):
                 self._reservations.remove(_PREFIX + key)
-                del self._gathering[queue]
+                del self._gathering[queue], self._ended[key]
 
     async def _gather(self) -> None:
         for queue in self._queues.names() if self._queues.active else ():
@@ -112,6 +118,27 @@ class Gathering:
             return None  # its victims are on their way out
         return None if self._queues.bound_together(members, needed) else (group, members[:needed])
 
+    def _is_owed(self, name: str, members: Sequence[PodInfo], ended: Collection[str]) -> bool:
+        """True if the queue and those above it stay within the larger of share and guarantee with these members, when
+        these pods have ended.
+        """
+        tree, amounts = self._queues.shared_out(), dict[str, int]()
+        for pod in members:
+            add_amounts(amounts, tree.tracked(amounts_of(pod)))
+        freed: dict[str, dict[str, int]] = {}
+        for uid in ended:
+            if (info := self._cache.placement(uid)) is not None:
+                pod = info.pods[uid]
+                for above in self._queues.path(self._queues.queue_of(pod)):
+                    add_amounts(freed.setdefault(above, {}), tree.tracked(amounts_of(pod)))
+        queue = tree.get(name)
+        return queue is not None and all(
+            above.held.get(resource, 0) - freed.get(above.spec.name, {}).get(resource, 0) + amount
+            <= above.entitled(resource)
+            for above in queue.path()
+            for resource, amount in amounts.items()
+        )
+
     async def _plan(self, queue: str, group: PodGroup, members: Sequence[PodInfo]) -> None:
         policy = self._policies.of(members[0])
         if policy is None or policy.refusal:
@@ -124,7 +151,7 @@ class Gathering:
         except NoAnswerError as error:
             log.info("cannot find where the pod group could start: %s", error, extra=fields(podGroup=group))
             found = None
-        if found is None:
+        if found is None or not self._is_owed(queue, members, found.ended):
             self._vain[group.key] = now + AGAIN_SECONDS
         elif self._cache.groups.get(group.key) == group and self._cache.groups.members(group.key).unplaced():
             self._hold(queue, group, members, found)
@@ -142,7 +169,7 @@ class Gathering:
             at=start.at if known else 0.0,
         )
         self._reservations.set(reservation)
-        self._gathering[queue] = group.key
+        self._gathering[queue], self._ended[group.key] = group.key, start.ended
         when = f"in {max(0, round(start.at - now))} s at the latest" if known else "when running pods end"
         nodes = len({slot.node for slot in slots})
         note = f"room for {len(slots)} pods is held on {nodes} nodes, where the pod group can start {when}"

@@ -124,7 +124,7 @@ class Preemptions:
         for node_name in nodes:
             for lower in [p for p in nominator.behind(pod, node_name) if p.uid not in spared]:
                 if reservation_of(lower):
-                    self._cache.reservations.break_slot(lower)
+                    self._cache.reservations.give_way(lower, pod)
                     continue
                 nominator.remove(lower.uid)
                 self._status.write(lower, None, "")

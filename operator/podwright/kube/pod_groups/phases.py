@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from podwright.api.volcano_queue import VOLCANO_SCHEDULER
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod_group import (
@@ -196,10 +197,14 @@ class PodGroupPhases:
             self._has_changes.set()
 
     def _is_ours(self, key: str) -> bool:
-        """True if no other scheduler owns the group: it has a member of ours, or no members."""
+        """True if no other scheduler owns the group: it has a member of ours, or no members, and if it is one of Volcano,
+        we schedule in its place.
+        """
         placed = self._by_group.get(key, {})
         waiting = self._engine.cache.groups.members(key).waiting
-        return bool(waiting) or not placed or any(member.ours for member in placed.values())
+        if waiting or any(member.ours for member in placed.values()):
+            return True
+        return not placed and (not key.startswith(VOLCANO_API) or self._engine.policies.serves(VOLCANO_SCHEDULER))
 
     def _write(self, group: PodGroup) -> None:
         uid, written = self._written.get(group.key, ("", {}))

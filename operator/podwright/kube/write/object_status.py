@@ -31,6 +31,8 @@ STATUS_SECONDS: Final = 1.0
 """The shortest time between two comparisons of all statuses."""
 SHARE: Final = 49.0
 """Comparisons pause for this many times as long as they took."""
+MOST_WRITES: Final = 25
+"""How many statuses are written before all are compared again."""
 AT_ONCE: Final = 16
 """How many statuses are compared in one step."""
 RETRY: Final = RetryPolicy(shortest=1.0, longest=60.0)
@@ -119,7 +121,8 @@ class ObjectStatuses(ABC):
                     await asyncio.sleep(0)
                 self._compare(name, due)
             took = clock() - started
-            for name in sorted(due, key=lambda name: not self._says_news(name, due[name])):
+            # Only some at a time, so that news need not wait for all others.
+            for name in sorted(due, key=lambda name: not self._says_news(name, due[name]))[:MOST_WRITES]:
                 await self._limit.take()
                 await self._write(name, due[name])
             await asyncio.sleep(max(STATUS_SECONDS, SHARE * took))

@@ -123,6 +123,8 @@ class TestQueues:
         assert cluster.queues.queue_of(pod) == ""
         cluster.queues.set(queue("default"))
         assert cluster.queues.queue_of(pod) == "default"
+        cluster.queues.remove("default")
+        assert cluster.queues.queue_of(pod) == ""
 
     def test_a_queue_that_does_not_exist_keeps_its_pods_waiting(self):
         cluster = self.cluster("red")

@@ -438,6 +438,17 @@ def test_a_nominated_pod_moves_to_the_queue_that_its_namespace_or_label_names():
     assert not isinstance(cluster.decide(higher), Placement)
 
 
+def test_a_nomination_counts_once_while_pods_are_to_be_grouped_again():
+    cluster = QueuedCluster([4], [queue("q", gpu={"limit": 4})])
+    pod = cluster.waits("p", "", 2)
+    cluster.queues.pending = lambda: [pod]
+    cluster.cache.set_object("Namespace", {"metadata": {"name": "default", "labels": {QUEUE_LABEL: "q"}}})
+    cluster.cache.nominator.add(pod, "n0")
+    assert cluster.queues.bound(cluster.waits("other", "q", 2)) is None
+    cluster.cache.nominator.remove(pod.uid)
+    assert cluster.queues.bound(cluster.waits("another", "q", 4)) is None
+
+
 class TestLimits:
     def test_a_higher_priority_frees_what_the_limit_forbids_on_any_node(self):
         cluster = QueuedCluster([2, 2], [queue("a", gpu={"limit": 2})])

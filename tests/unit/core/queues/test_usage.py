@@ -110,10 +110,17 @@ def test_the_status_carries_usage_over_a_restart(cluster):
         {"usage": {"observedAt": "2026-01-01T12:00:00Z", "hours": {GPU: "-1"}}},
         {"usage": {"observedAt": "2026-01-01T12:00:00Z", "average": {GPU: "nan"}}},
         {"usage": {"observedAt": "2026-01-01T12:00:00Z", "average": {GPU: "1e300"}}},
+        {"usage": {"observedAt": "2026-01-01T12:00:00Z", "average": {GPU: "inf"}}},
     ],
 )
 def test_a_usage_that_makes_no_sense_is_not_taken(status):
     assert usage_of(status) is None
+
+
+def test_byte_hours_of_years_are_read_back():
+    hours = {"memory": "4000000000000000000000"}
+    found = usage_of({"usage": {"observedAt": "2026-01-01T12:00:00Z", "hours": hours}})
+    assert found.hours == {"memory": 4e21}
 
 
 def test_the_usage_of_deleted_queues_is_forgotten(cluster):

@@ -8,6 +8,7 @@ import pytest
 
 from podwright.core.cycle import Placement, Rejection
 from podwright.core.objects.selectors import parse_label_selector
+from podwright.core.queues.queues import QUEUE_LABEL
 from podwright.core.state.reservations import Reservation, Slot
 from podwright.core.state.transaction import CacheTransaction
 from support.queues.reclaims import GPU, NOW, QueuedCluster, queue
@@ -94,9 +95,76 @@ def test_a_transaction_that_is_rolled_back_leaves_the_slots_as_they_were(cluster
     assert [slot.uid for slot in cache.nominator.on("n0")] == ["reservation/held/0"]
 
 
-def test_a_broken_slot_is_not_held_any_more(cluster):
+def test_a_slot_gives_way_only_to_a_more_important_pod_that_it_is_not_for(cluster):
     [slot] = cluster.cache.nominator.on("n0")
-    cluster.cache.reservations.break_slot(slot)
+    reservations = cluster.cache.reservations
+    reservations.give_way(slot, cluster.pod("equal", "", priority=1000))
+    reservations.give_way(slot, cluster.pod("ours", "", priority=2000, labels=IT))
+    assert reservations.counts("held") == (1, 0, 0)
+
+
+def test_a_slot_that_is_lost_stays_lost_when_the_same_reservation_comes_again(cluster):
+    [slot] = cluster.cache.nominator.on("n0")
+    reservations = cluster.cache.reservations
+    reservations.give_way(slot, cluster.pod("high", "", priority=2000))
+    assert reservations.set(reservation(("n0", 2))) == ()
+    assert reservations.counts("held") == (0, 0, 1)
+    reservations.set(reservation(("n0", 1)))
+    assert reservations.counts("held") == (1, 0, 0)
+
+
+def test_all_nodes_of_free_slots_are_tried():
+    cluster = QueuedCluster([2, 2, 2], [])
+    cluster.runs("full", "", "n0", 2)
+    cluster.cache.reservations.set(reservation(("missing", 2), ("n0", 2), ("n2", 2)))
+    assert node_of(cluster, cluster.pod("it", "", 2, labels=IT)) == "n2"
+
+
+def test_slots_count_for_no_queue():
+    cluster = QueuedCluster([4], [queue("q", gpu={"limit": 4})])
+    cluster.cache.set_object("Namespace", {"metadata": {"name": "default", "labels": {QUEUE_LABEL: "q"}}})
+    cluster.queues.choice_by_policy = lambda pod: "q" if pod.scheduler_name == "default-scheduler" else ""
+    cluster.cache.reservations.set(Reservation("held", "other", NOW + 60, [Slot("n0", {GPU: 4})]))
+    assert cluster.queues.bound(cluster.waits("p", "q", 4)) is None
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_transaction_leaves_slots_and_nominations_in_their_order(seed):
+    chance = random.Random(seed)
+    cluster = QueuedCluster([4, 4, 4], [])
+    cache, table = cluster.cache, cluster.cache.reservations
+    for number in range(chance.randint(1, 3)):
+        slots = [(f"n{chance.randrange(3)}", 1) for _ in range(chance.randint(1, 4))]
+        table.set(reservation(*slots, name=f"r{number}"))
+    for number in range(6):
+        cluster.runs(f"p{number}", "", f"n{chance.randrange(3)}", 1, labels=chance.choice([IT, {}]))
+
+    def state():
+        order = {name: [pod.uid for pod in cache.nominator.on(name)] for name in sorted(cache.nominator.nodes())}
+        return [table.counts(f"r{number}") for number in range(len(table))], order
+
+    before = state()
+    with CacheTransaction(cache) as transaction:
+        checkpoints = []
+        for step in range(12):
+            match chance.randrange(4):
+                case 0:
+                    placed = [pod for info in cache.nodes.values() for pod in info.pods.values()]
+                    transaction.remove(chance.sample(placed, min(len(placed), chance.randint(1, 3))))
+                case 1:
+                    transaction.assume(cluster.pod(f"new{step}", "", 1, labels=IT), f"n{chance.randrange(3)}")
+                case 2:
+                    checkpoints.append((transaction.checkpoint(), state()))
+                case 3 if checkpoints:
+                    point, then = checkpoints.pop()
+                    transaction.rollback(point)
+                    assert state() == then
+    assert state() == before
+
+
+def test_a_lost_slot_is_not_held_any_more(cluster):
+    [slot] = cluster.cache.nominator.on("n0")
+    cluster.cache.reservations.give_way(slot, cluster.pod("high", "", priority=2000))
     assert cluster.cache.reservations.counts("held") == (0, 0, 1)
     assert node_of(cluster, cluster.pod("a", "", 2)) in ("n0", "n1")
     assert not cluster.cache.nominator

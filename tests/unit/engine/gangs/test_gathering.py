@@ -7,6 +7,7 @@ import pytest
 from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
+from podwright.core.state.nominator import reservation_of
 from support.engine.kit import Rig, deciding, ours, settle
 
 GPU = "nvidia.com/gpu"
@@ -57,11 +58,9 @@ class Queued:
 
     @property
     def held(self):
-        return sorted(
-            slot.nominated_node_name
-            for name in self.engine.cache.nominator.nodes()
-            for slot in self.engine.cache.nominator.on(name)
-        )
+        nominator = self.engine.cache.nominator
+        slots = [pod for name in nominator.nodes() for pod in nominator.on(name) if reservation_of(pod)]
+        return sorted(slot.nominated_node_name for slot in slots)
 
     @property
     def placed(self):
@@ -126,6 +125,21 @@ async def test_a_gang_that_a_limit_forbids_gathers_no_room():
     it.gang("g", 2, 2)
     async with deciding(it.rig):
         await it.later(400)
+        assert it.held == []
+
+
+async def test_a_queue_gathers_no_room_that_others_are_owed():
+    it = Queued()
+    it.queues.set(QueueRules("owed", quotas={GPU: Quota(guarantee=8)}))
+    it.runs("a", "n0", 4, limit=1000)
+    it.runs("b", "n1", 4, limit=1000)
+    it.gang("g", 2, 2)
+    async with deciding(it.rig):
+        await it.later(400)
+        assert len(it.held) == 2
+        for index in range(2):
+            it.rig.pod(f"owed{index}", labels={QUEUE_LABEL: "owed"}, requests={GPU: "4"})
+        await it.later(5)
         assert it.held == []
 
 

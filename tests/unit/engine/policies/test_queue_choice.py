@@ -78,6 +78,14 @@ async def test_a_policy_that_comes_later_moves_its_pods_and_one_that_goes_gives_
     assert teams.queues.choice_by_policy is None
 
 
+async def test_pods_move_when_the_labels_of_their_namespace_change(teams):
+    teams.apply("p", queue=RED)
+    assert teams.queue_of("a") == "team-red"
+    labels = {"team": "named"}
+    teams.engine.objects("Namespace").put({"metadata": {"name": "default", "labels": labels, "resourceVersion": "2"}})
+    assert teams.queues.queue_of(teams.engine.queue.get("default/a").pod) == "team-named"
+
+
 async def test_a_pod_whose_expression_fails_waits_and_says_why(teams):
     teams.apply("p", queue={"expression": "pod.labels.team"})
     teams.rig.pod("a")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
-from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND
+from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND, VOLCANO_API, VOLCANO_KIND
 from podwright.kube.pod_groups import phases as module
 from podwright.kube.pod_groups.phases import Counts, PodGroupPhases, phase, volcano_phase
 from support.engine.kit import OURS, Rig
@@ -226,3 +227,22 @@ def test_an_invalid_pod_is_ignored():
         raw["metadata"] |= wrong
         setting.assigned.put(raw)
     assert setting.new_fields() is None
+
+
+async def test_groups_of_volcano_are_left_to_it_unless_its_scheduler_name_is_served():
+    rig, written = Rig(), []
+    writer = SimpleNamespace(fields_of=lambda _key: {}, set_fields=lambda _key, fields: written.append(fields["phase"]))
+    phases = PodGroupPhases(rig.engine, writer, lambda: 1_700_000_000.0)
+    rig.engine.cache.groups.serve(VOLCANO_API)
+
+    def put(count):
+        metadata = {"name": "job", "namespace": "ml", "uid": "job"}
+        rig.engine.cache.set_object(VOLCANO_KIND, {"metadata": metadata, "spec": {"minMember": count}})
+        phases.write_changes()
+
+    put(2)
+    assert written == []
+    policy = {"metadata": {"name": "v", "uid": "v", "generation": 1}, "spec": {"schedulerName": "volcano"}}
+    assert rig.engine.policies.apply(policy).accepted
+    put(3)
+    assert written == ["Inqueue"]
