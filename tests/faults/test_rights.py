@@ -19,12 +19,15 @@ import pytest
 import yaml
 
 from podwright.core.objects.devices.claims import FOR_EXTENDED_RESOURCES
+from podwright.kube.kinds import KAI_QUEUE, VOLCANO_QUEUE
 from podwright.testing import ControlPlane, node, pod, wait_until
 from podwright.testing.processes import free_port
 from support.control_plane import operator_process as kit
 from support.faults.proxy import RESPONSE_LOST, FaultProxy, Faults
+from support.gangs import volcano
 from support.objects.builders import make_policy
 from support.objects.devices import allocated, claiming, exactly, make_claim, make_class, make_device, make_slice
+from support.queues.other_crds import install
 
 OURS = "podwright"
 MERGE_PATCH = "application/merge-patch+json"
@@ -62,9 +65,9 @@ DELEGATED = {
 """The rights in Kubernetes' own roles that manifests/base/authentication.yaml binds, as far as we use them."""
 CHECKED_INSIDE = {("", "resource.k8s.io", "resourceclaims/binding", "", verb) for verb in ("update", "patch")}
 """Rights that the API server asks for within other requests, so that the audit log does not have them."""
-OF_QUEUES = {("", "", "pods/eviction", "", "create")}
-"""Rights that only queues need: there are none here."""
-IDLE = CHECKED_INSIDE | OF_QUEUES
+TO_TAKE_BACK = {("", "", "pods/eviction", "", "create")}
+"""Rights to take back what pods hold above the share of their queue: none do here."""
+IDLE = CHECKED_INSIDE | TO_TAKE_BACK
 VITAL = {("", "", plural, "", verb) for plural in ("nodes", "pods") for verb in ("list", "watch")}
 """Rights without which the operator ends."""
 
@@ -79,7 +82,7 @@ def words(right: Right) -> str:
 
 @pytest.fixture(scope="module")
 def cluster(binaries, tmp_path_factory) -> Iterator[ControlPlane]:
-    """A control plane that serves both APIs of pod groups and writes an audit log."""
+    """A control plane that serves all APIs of pod groups and queues, and writes an audit log."""
     folder = tmp_path_factory.mktemp("audit")
     (folder / "policy.yaml").write_text(yaml.safe_dump(AUDIT))
     flags = (
@@ -94,7 +97,9 @@ def cluster(binaries, tmp_path_factory) -> Iterator[ControlPlane]:
         runtime_config={"scheduling.k8s.io/v1beta1": True},
     ) as control_plane:
         kit.install(control_plane)
-        control_plane.apply(kit.CHECKOUT / "crds" / "gangs")
+        control_plane.apply(kit.CHECKOUT / "crds" / "gangs", volcano.CRD)
+        for resource in (KAI_QUEUE, VOLCANO_QUEUE):
+            install(control_plane, resource)
         yield control_plane
 
 
@@ -141,8 +146,8 @@ class FirstOfEach:
 
 
 def test_every_right_is_used(cluster, audit_log):
-    """One of everything: a Binding whose answer is lost, a pod that waits, a preemption, volumes, both kinds of gang,
-    policies, an election with a standby, and somebody who reads metrics."""
+    """One of everything: a Binding whose answer is lost, a pod that waits, a preemption, volumes, all kinds of gangs and
+    queues, a reservation, policies, an election with a standby, and somebody who reads metrics."""
     client = cluster.client
     direct = cluster.service_account_kubeconfig(*kit.ACCOUNT)
     token = yaml.safe_load(cluster.service_account_kubeconfig("monitoring", "reader").read_text())
@@ -171,6 +176,7 @@ def test_every_right_is_used(cluster, audit_log):
         for name in ("training-gang", "workload-gang"):
             cluster.apply(EXAMPLES / f"{name}.yaml")
         create_pods_with_devices(cluster)
+        create_queues(cluster)
         leader.get("/metrics", token["users"][0]["user"]["token"])
         wait_until(lambda: len(kit.events(cluster, "default", "FailedScheduling")) >= 1, 30, "a pod waits")
         standby = start_deployed(cluster, "standby", direct)
@@ -193,6 +199,22 @@ def test_every_right_is_used(cluster, audit_log):
             operator.process.stop(30)
     found = used(audit_log, known)
     assert (known - found, found - known) == (IDLE, set()), "idle rights, unknown rights"
+
+
+def create_queues(cluster):
+    """A reservation, a queue of each API, and a pod group of Volcano, with the policies that serve Volcano and KAI."""
+    for name in ("volcano", "kai-scheduler"):
+        cluster.apply(make_policy(name, schedulerName=name))
+    cluster.apply(
+        *(kit.CHECKOUT / "manifests" / "examples" / "queues" / f"{name}.yaml" for name in ("teams", "reservation"))
+    )
+    for resource in (KAI_QUEUE, VOLCANO_QUEUE):
+        version = f"{resource.group}/{resource.version}"
+        cluster.apply({"apiVersion": version, "kind": resource.kind, "metadata": {"name": "team"}, "spec": {}})
+    cluster.apply(volcano.group("job", "default", minMember=2))
+    member = pod("member", scheduler="volcano")
+    member["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "job"}
+    cluster.client.create(member)
 
 
 def create_pods_with_devices(cluster):

@@ -50,7 +50,9 @@ def secured(control_plane):
 def shell(control_plane, secured, tmp_path):
     """Runs a command in a copy of the checkout, as the administrator."""
     programs = {"kubectl": control_plane.binaries.path("kubectl")}
-    checkout = Checkout(tmp_path, control_plane.kubeconfig, programs, {"podwright": f"{sys.executable} -m podwright"})
+    command = f"{sys.executable} -m podwright"
+    scripts = {"podwright": command, "kubectl-podwright": command}
+    checkout = Checkout(tmp_path, control_plane.kubeconfig, programs, scripts)
     (checkout.folder / "scheduler.yaml").write_text(CONFIGURATION)
     (checkout.folder / "pod.yaml").write_text(yaml.safe_dump(pod("web")))
     return checkout
@@ -58,8 +60,11 @@ def shell(control_plane, secured, tmp_path):
 
 @pytest.fixture
 def installed(control_plane, empty_cluster):
-    """What the documents take for granted: the Deployment, a node, a pod, the Leases, and the right of Prometheus."""
+    """What the documents take for granted: the Deployment, a node, a pod, a queue, the Leases, and the right of
+    Prometheus.
+    """
     kit.install(control_plane)
+    control_plane.apply(kit.CHECKOUT / "manifests" / "examples" / "queues" / "teams.yaml")
     control_plane.client.create(node("worker"))
     control_plane.client.create(pod("web"))
     (binding,) = (

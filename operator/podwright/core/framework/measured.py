@@ -113,6 +113,7 @@ class _MeasuredFramework(Framework):
 
     def __init__(self, framework: Framework, observer: Observer) -> None:
         self.__dict__.update(vars(framework))
+        self.measured = None  # not the last attempt's, or each would keep the one before
         self.reports_to = observer
         for name, methods in _METHODS.items():
             plugins = [

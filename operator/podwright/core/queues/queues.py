@@ -475,10 +475,10 @@ class Queues:
             return Bound(name, f"namespace {pod.namespace} may not use queue {name}")
         if queue.children:
             return Bound(name, f"queue {name} has queues below it, so no pods start in it")
-        if shut := self.shut_by(name):
-            return Bound(name, shut)
+        if name in self._structure.shut:
+            return Bound(name, self.shut_by(name))
         return (
-            self._limit(queue, pod, trying)
+            self._limit(tree, queue, pod, trying)
             or (self._kept(name, pod, trying) if tree.keeping else None)
             or (self._beyond_guarantee(queue, pod, trying) if self._firm and self._is_firm(name, pod) else None)
             or (self._user_limit(name, pod, limits, trying) if (limits := self._valid[name].user_limits) else None)
@@ -617,11 +617,11 @@ class Queues:
         """True if any queue does not lend all of its guarantee, so that free room is a bound, too."""
         return self._built().keeping
 
-    def _limit(self, queue: Queue, pod: PodInfo, trying: bool) -> Bound | None:
+    def _limit(self, tree: QueueTree, queue: Queue, pod: PodInfo, trying: bool) -> Bound | None:
         # Nominated pods do not wait for each other.
         nominated = bool(self._cache.nominator.node_of(pod.uid))
         behind: Mapping[str, int] | None = None
-        for resource, amount in self._built().tracked(amounts_of(pod)).items():
+        for resource, amount in tree.tracked(amounts_of(pod)).items():
             for above in queue.path():
                 limit = above.spec.quotas.get(resource, NO_QUOTA).limit
                 held = above.held.get(resource, 0)
@@ -924,7 +924,9 @@ class Queues:
         return alike and tree is not None and self._open(tree, name)
 
     def _hold(self, name: str, pod: PodInfo, sign: int, *, demand: bool) -> None:
-        amounts, tree = {r: sign * amount for r, amount in amounts_of(pod).items()}, self._structure.current
+        amounts, tree = amounts_of(pod), self._structure.current
+        if sign < 0:
+            amounts = {resource: -amount for resource, amount in amounts.items()}
         pods, firm = self._pods[name], name in self._firm and pod.priority >= self._firm[name]
         add_amounts(pods.held, amounts)
         if firm:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -202,3 +204,11 @@ def test_unreserve_is_measured_under_its_own_name(recorder):
     measured(framework(), recorder).unreserve(fw.CycleState(), POD, "a")
     assert recorder.plugins == [("Chatty", "Unreserve", "Success")]
     assert recorder.points == [("Unreserve", "Success")]
+
+
+def test_an_attempt_keeps_nothing_of_the_attempts_before_it():
+    policys = framework()
+    earlier = weakref.ref(measured(policys, Recorder()))
+    measured(policys, Recorder())
+    gc.collect()
+    assert earlier() is None
