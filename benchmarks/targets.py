@@ -123,7 +123,7 @@ _QUEUES = {
         "4,000 jobs take the room of 4,000, s from the scheduler's start", "last_s", 90.0, "694 (KAI)",
     ),
     ("UnschedulableGang", "500Nodes"): (
-        "a gang that lacks one GPU is told so, s from its first creation", "last_s", 1.0, "249, mean (KAI)",
+        "a gang that lacks one GPU learns it, s after its first pod is created", "last_s", 1.0, "249, mean (KAI)",
     ),
     ("SchedulingGangs", "500x20"): (
         "500 gangs of 20 on 1,000 nodes, pods/s", "pods_per_s", 500.0, "540 (Volcano)",

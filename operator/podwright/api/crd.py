@@ -84,7 +84,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
             ReservationSpec,
             "Room on nodes that is held for pods to come, until a time.",
             ReservationStatus,
-            "Where how much room is held, for whom, and for how long.",
+            "The pods that the room is for, its nodes and amounts, and how long it is held.",
             "Whether the operator accepted the reservation, and what has become of its room.",
         ),
     )
