@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from podwright.core.plugins.resources import row_cache
 from podwright.core.plugins.resources.row_cache import RowCache
+from podwright.core.state.columns.change_log import ChangeLog
 from support.objects.builders import make_node
 from support.plugins.kit import make_cache
 
@@ -54,6 +57,15 @@ def test_the_arrays_are_bounded(arrays, monkeypatch, limit, value):
     assert keys_made(arrays, range(8)) == list(range(8))
     assert keys_made(arrays, [7, 6, 5]) == []
     assert keys_made(arrays, [4]) == [4]
+
+
+def test_as_many_templates_are_kept_on_100_000_nodes_as_on_few():
+    table = SimpleNamespace(size=100_000, usage_changes=ChangeLog())
+    arrays = RowCache(SimpleNamespace(table=table), np.int64)
+    made = []
+    for key in [*range(row_cache.MAX_ARRAYS)] * 2:
+        arrays.get(key, lambda key=key: made.append(key) or Constant(key))
+    assert made == [*range(row_cache.MAX_ARRAYS)]
 
 
 def test_the_least_recently_used_array_is_evicted(arrays, monkeypatch):
