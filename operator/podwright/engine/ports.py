@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Protocol, TypeVar
 from podwright.api.configuration.extenders import DefinedExtender
 from podwright.core.framework.interface import Cluster
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.pod_group import PLUGINS_API, VOLCANO_API, WORKLOAD_API, PodGroup
+from podwright.core.objects.pod_group import KAI_API, PLUGINS_API, VOLCANO_API, WORKLOAD_API, PodGroup
 from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.process.forks import Children, InProcess
 from podwright.engine.raw_objects import RawObjects
@@ -49,6 +49,7 @@ _GROUP_VERSIONS = {
     WORKLOAD_API: f"{WORKLOAD_API}/v1beta1",
     PLUGINS_API: f"{PLUGINS_API}/v1alpha1",
     VOLCANO_API: f"{VOLCANO_API}/v1beta1",
+    KAI_API: f"{KAI_API}/v2alpha2",
 }
 """The apiVersion of a group whose raw object, as listed, has none."""
 

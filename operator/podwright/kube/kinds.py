@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import quote
 
 from podwright.core.framework.interface import ClusterError
-from podwright.core.objects.pod_group import PLUGINS_API, VOLCANO_API, WORKLOAD_API
+from podwright.core.objects.pod_group import KAI_API, PLUGINS_API, VOLCANO_API, WORKLOAD_API
 from podwright.core.objects.watched_kinds import STORED_KINDS, WATCHED_KINDS, WatchedKind
 
 
@@ -104,6 +104,7 @@ PLUGINS_POD_GROUPS: Final = (Resource("PodGroup", PLUGINS_API, "v1alpha1", "podg
 """Versions of the custom resource of the scheduler-plugins project."""
 
 VOLCANO_POD_GROUPS: Final = (Resource("PodGroup", VOLCANO_API, "v1beta1", "podgroups", namespaced=True),)
+KAI_POD_GROUPS: Final = (Resource("PodGroup", KAI_API, "v2alpha2", "podgroups", namespaced=True),)
 
 WATCHED: Final = {watched.kind: _resource(watched) for watched in WATCHED_KINDS}
 """The resources of the registry of watched kinds, by kind."""

@@ -25,6 +25,7 @@ from podwright.kube.client.wire import BeforeWrite
 from podwright.kube.kinds import (
     CRD,
     EVENT,
+    KAI_POD_GROUPS,
     KAI_QUEUE,
     LOCAL_POLICY,
     NODE_METRICS,
@@ -107,7 +108,7 @@ def _reads(resources: Iterable[Resource], without: str, *, announced: bool = Fal
 
 CLAIM: Final = WATCHED["ResourceClaim"]
 _UPDATED: Final = tuple(WATCHED[kind.kind] for kind in STORED_KINDS if kind.updated)
-_GROUPS: Final = (POD_GROUPS[0], PLUGINS_POD_GROUPS[0], VOLCANO_POD_GROUPS[0])
+_GROUPS: Final = (POD_GROUPS[0], PLUGINS_POD_GROUPS[0], VOLCANO_POD_GROUPS[0], KAI_POD_GROUPS[0])
 _QUEUES: Final = (QUEUE, KAI_QUEUE, VOLCANO_QUEUE)
 _OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
     POLICY: (POLICY,),
@@ -117,6 +118,7 @@ _OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
     _GROUPS[0]: POD_GROUPS,
     _GROUPS[1]: PLUGINS_POD_GROUPS,
     _GROUPS[2]: VOLCANO_POD_GROUPS,
+    _GROUPS[3]: KAI_POD_GROUPS,
 }
 """Kinds that a cluster may lack, with all their versions. Where none is served, no right to them is needed."""
 _OWN_WRITES: Final = (f"{TOKEN_REVIEW.root}/", f"{ACCESS_REVIEW.root}/", f"{LEASE.root}/")

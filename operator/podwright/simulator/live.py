@@ -24,6 +24,7 @@ from podwright.kube.client import access
 from podwright.kube.client.credentials import credentials
 from podwright.kube.client.errors import ConfigError, status_of
 from podwright.kube.kinds import (
+    KAI_POD_GROUPS,
     KAI_QUEUE,
     LOCAL_POLICY,
     PLUGINS_POD_GROUPS,
@@ -66,6 +67,7 @@ _KINDS: Final[Sequence[Sequence[Resource]]] = (
     POD_GROUPS,
     PLUGINS_POD_GROUPS,
     VOLCANO_POD_GROUPS,
+    KAI_POD_GROUPS,
     *((resource,) for resource in WORKLOADS),
 )
 """Each kind in its versions, the best first."""

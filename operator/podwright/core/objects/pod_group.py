@@ -1,15 +1,16 @@
-"""PodGroup: pods that are scheduled together. One class for the PodGroups of three APIs.
+"""PodGroup: pods that are scheduled together. One class for the PodGroups of all APIs.
 
 `scheduling.k8s.io` is Kubernetes' Workload API (v1beta1 in 1.37, v1alpha2 in 1.36), whose pods name their group in
 `spec.schedulingGroup`. `scheduling.x-k8s.io` is the v1alpha1 custom resource of the scheduler-plugins project, whose
-pods name it in a label. `scheduling.volcano.sh` is Volcano's v1beta1, whose pods name it in an annotation. A PodGroup
-is never changed after parsing. Sources: the Kubernetes API reference, the documentation of both projects, and Volcano's
-`staging/src/volcano.sh/apis/pkg/apis/scheduling/v1beta1/types.go`.
+pods name it in a label. `scheduling.volcano.sh` is Volcano's v1beta1, and `scheduling.run.ai` KAI's v2alpha2; their
+pods name it in an annotation. A PodGroup is never changed after parsing. Sources: the Kubernetes API reference, the
+documentation of both projects, Volcano's `staging/src/volcano.sh/apis/pkg/apis/scheduling/v1beta1/types.go`, and KAI's
+`pkg/apis/scheduling/v2alpha2/podgroup_types.go` and `pkg/common/constants/constants.go` at v0.17.0-9-gd5bc503a.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,17 +21,28 @@ from podwright.core.objects.resources import resource_list
 WORKLOAD_API: Final = "scheduling.k8s.io"
 PLUGINS_API: Final = "scheduling.x-k8s.io"
 VOLCANO_API: Final = "scheduling.volcano.sh"
+KAI_API: Final = "scheduling.run.ai"
 KIND: Final = "PodGroup"
 """The Workload API's kind in the object store."""
 PLUGINS_KIND: Final = "podgroups.v1alpha1.scheduling.x-k8s.io"
 """The custom resource's kind in the object store, and its name in cluster events."""
 VOLCANO_KIND: Final = "podgroups.v1beta1.scheduling.volcano.sh"
-APIS: Final[Mapping[str, str]] = {KIND: WORKLOAD_API, PLUGINS_KIND: PLUGINS_API, VOLCANO_KIND: VOLCANO_API}
+KAI_KIND: Final = "podgroups.v2alpha2.scheduling.run.ai"
+APIS: Final[Mapping[str, str]] = {
+    KIND: WORKLOAD_API,
+    PLUGINS_KIND: PLUGINS_API,
+    VOLCANO_KIND: VOLCANO_API,
+    KAI_KIND: KAI_API,
+}
 
 GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 OLD_GROUP_LABEL: Final = "pod-group.scheduling.sigs.k8s.io"
-GROUP_ANNOTATIONS: Final = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
-"""By which pods name their group of Volcano's."""
+GROUP_ANNOTATIONS: Final = {
+    "scheduling.k8s.io/group-name": VOLCANO_API,
+    "scheduling.volcano.sh/group-name": VOLCANO_API,
+    "pod-group-name": KAI_API,
+}
+"""By which pods name their group of these APIs. The first that a pod has counts."""
 VOLCANO_DEFAULT_QUEUE: Final = "default"
 """Volcano's API server puts it into each group that names no queue."""
 
@@ -98,14 +110,14 @@ def group_of(spec: Mapping[str, Any], labels: Mapping[str, str], namespace: str,
     if name:
         return group_key(PLUGINS_API, namespace, name)
     if isinstance(annotations, Mapping):
-        for key in GROUP_ANNOTATIONS:
+        for key, api in GROUP_ANNOTATIONS.items():
             if (name := annotations.get(key)) and isinstance(name, str) and len(name) <= _LONGEST_NAME:
-                return group_key(VOLCANO_API, namespace, name)
+                return group_key(api, namespace, name)
     return ""
 
 
 def parse_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
-    """A PodGroup of either API; `kind` as in the object store. Raises InvalidObjectError naming the group and the
+    """A PodGroup of any API; `kind` as in the object store. Raises InvalidObjectError naming the group and the
     field.
     """
     metadata = as_mapping(raw.get("metadata"), "metadata")
@@ -150,7 +162,7 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
         priority=priority if api == WORKLOAD_API else None,
         preemption_policy=str(spec["preemptionPolicy"]) if spec.get("preemptionPolicy") else None,
         initially_scheduled=_was_scheduled(as_mapping(raw.get("status"), "status")),
-        queue=_queue(spec.get("queue")) if api == VOLCANO_API else "",
+        queue=_QUEUES[api](spec.get("queue")) if api in _QUEUES else "",
         raw=raw,
     )
 
@@ -158,7 +170,13 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
 def _queue(value: object) -> str:
     if value is not None and not isinstance(value, str):
         raise InvalidObjectError("spec.queue", "expected a string")
-    return value or VOLCANO_DEFAULT_QUEUE
+    return value or ""
+
+
+_QUEUES: Final[Mapping[str, Callable[[object], str]]] = {
+    VOLCANO_API: lambda value: _queue(value) or VOLCANO_DEFAULT_QUEUE,
+    KAI_API: _queue,
+}
 
 
 def _count_workload(spec: Mapping[str, Any]) -> tuple[bool, int]:
@@ -182,7 +200,20 @@ def _count_volcano(spec: Mapping[str, Any]) -> tuple[bool, int]:
     return True, max(1, least, 0 if count == 0 else as_positive(count, "spec.minMember"))
 
 
-_COUNTS: Final = {WORKLOAD_API: _count_workload, PLUGINS_API: _count_plugins, VOLCANO_API: _count_volcano}
+def _count_kai(spec: Mapping[str, Any]) -> tuple[bool, int]:
+    """A minimum of 0 asks for no gang."""
+    count = spec.get("minMember")
+    if count == 0 and type(count) is int:
+        return False, 1
+    return True, as_positive(1 if count is None else count, "spec.minMember")
+
+
+_COUNTS: Final = {
+    WORKLOAD_API: _count_workload,
+    PLUGINS_API: _count_plugins,
+    VOLCANO_API: _count_volcano,
+    KAI_API: _count_kai,
+}
 
 
 def _timeout(value: object) -> float | None:

@@ -18,6 +18,7 @@ from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import (
     APIS,
+    KAI_API,
     PLUGINS_API,
     VOLCANO_API,
     WORKLOAD_API,
@@ -78,7 +79,12 @@ class Members:
 
 
 _NO_MEMBERS = Members()
-_EVICTION_BY_DEFAULT: Final = {WORKLOAD_API: "AsDeclared", PLUGINS_API: "Whole", VOLCANO_API: "Whole"}
+_EVICTION_BY_DEFAULT: Final = {
+    WORKLOAD_API: "AsDeclared",
+    PLUGINS_API: "Whole",
+    VOLCANO_API: "Whole",
+    KAI_API: "Whole",
+}
 
 
 class PodGroups:

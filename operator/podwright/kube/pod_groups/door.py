@@ -8,16 +8,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from podwright.core.framework.features import Features
-from podwright.core.objects.pod_group import APIS, KIND, PLUGINS_KIND, VOLCANO_KIND, group_key
+from podwright.core.objects.pod_group import APIS, KAI_KIND, KIND, PLUGINS_KIND, VOLCANO_KIND, group_key
 from podwright.engine.engine import Engine
 from podwright.kube.client.object_metadata import conditions_of
-from podwright.kube.kinds import PLUGINS_POD_GROUPS, POD_GROUPS, VOLCANO_POD_GROUPS, Resource
+from podwright.kube.kinds import KAI_POD_GROUPS, PLUGINS_POD_GROUPS, POD_GROUPS, VOLCANO_POD_GROUPS, Resource
 from podwright.kube.pod_groups.group_status import PodGroupStatusWriter, was_scheduled
 
 _RESOURCES: Final[Mapping[str, Sequence[Resource]]] = {
     KIND: POD_GROUPS,
     PLUGINS_KIND: PLUGINS_POD_GROUPS,
     VOLCANO_KIND: VOLCANO_POD_GROUPS,
+    KAI_KIND: KAI_POD_GROUPS,
 }
 """By kind: the versions, best first."""
 

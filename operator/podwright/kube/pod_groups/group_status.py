@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from podwright.core.framework.interface import ClusterError
-from podwright.core.objects.pod_group import APIS, KIND, VOLCANO_KIND, PodGroup, group_key
+from podwright.core.objects.pod_group import APIS, KAI_KIND, KIND, VOLCANO_KIND, PodGroup, group_key
 from podwright.core.state.object_store import key_of
 from podwright.engine.ports import Verdict
 from podwright.kube.client.http import Http
@@ -21,6 +21,7 @@ from podwright.kube.client.media_types import MERGE_PATCH, STRATEGIC_PATCH
 from podwright.kube.client.object_metadata import conditions_of
 from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import Resource
+from podwright.kube.pod_groups import kai_conditions
 from podwright.kube.write.queued_status import QueuedStatusWriter
 
 log = logging.getLogger(__name__)
@@ -71,6 +72,8 @@ class _KnownGroup:
     conditions: dict[str, Mapping[str, Any]]
     fields: dict[str, Any]
     scheduled_once: bool
+    pool: str = ""
+    """The node pool of a group of KAI."""
     written: Mapping[str, Any] | None = None
     """The fields that we wrote last. A change by another client stays: two writers that both restore their value would
     never stop.
@@ -125,7 +128,11 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
         status = raw.get("status")
         fields = dict(status) if isinstance(status, Mapping) else {}
         fields.pop("conditions", None)
-        conditions = conditions_of(raw)
+        conditions, pool = conditions_of(raw), ""
+        if kind == KAI_KIND:
+            pool = kai_conditions.pool_of(raw)
+            waiting = kai_conditions.waiting_of(fields, pool)
+            conditions = {} if waiting is None else {SCHEDULED: waiting}
         before = self._known.get(key)
         known = _KnownGroup(
             kind=kind,
@@ -135,6 +142,7 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
             conditions=conditions,
             fields=fields,
             scheduled_once=was_scheduled(conditions),
+            pool=pool,
         )
         if before is not None and before.uid == uid:
             known.scheduled_once, known.written = known.scheduled_once or before.scheduled_once, before.written
@@ -189,6 +197,12 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
         known = self._known.get(key)
         if known is None or known.kind in self._without_conditions:
             return
+        if known.kind == KAI_KIND:
+            # KAI knows this condition alone, without a generation, and only while the group waits.
+            waits = condition.status != "True"
+            if kind != SCHEDULED or not (waits or known.conditions or key in self._queue):
+                return
+            condition = replace(condition, generation=0)
         if key in self._queue or not condition.equals(known.conditions.get(kind, {})):
             self._queued_change(key).conditions[kind] = condition
 
@@ -219,7 +233,9 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
         if not conditions and fields is None:
             return
         status = dict(fields or {})
-        if conditions:
+        if conditions and known.kind == KAI_KIND:
+            status[kai_conditions.FIELD] = kai_conditions.written(known.fields, known.pool, conditions[-1])
+        elif conditions:
             status["conditions"] = conditions
         body = {"metadata": {"uid": known.uid}, "status": status}
         path = resource.path(known.name, known.namespace, "status")
@@ -229,7 +245,7 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
         if self._known.get(key) is not known:
             return  # meanwhile the watch has shown a newer status, or a deletion
         self.seen(known.kind, answer)
-        if conditions and not conditions_of(answer) and known.kind not in self._without_conditions:
+        if "conditions" in status and not conditions_of(answer) and known.kind not in self._without_conditions:
             self._without_conditions.add(known.kind)
             log.info(
                 "%s has no conditions in its schema: only events and pods say why a group waits", resource.collection
@@ -257,6 +273,6 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
                 if same and before.get("lastTransitionTime")
                 else rfc3339(self._clock()),
             }
-        if not found or known.kind == KIND:
+        if not found or known.kind in (KIND, KAI_KIND):
             return list(found.values())
         return list({**known.conditions, **found}.values())

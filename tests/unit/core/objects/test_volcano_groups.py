@@ -9,6 +9,8 @@ from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import (
     GROUP_ANNOTATIONS,
     GROUP_LABEL,
+    KAI_API,
+    KAI_KIND,
     PLUGINS_API,
     VOLCANO_API,
     VOLCANO_KIND,
@@ -20,19 +22,20 @@ from support.objects.builders import in_group, make_pod
 from support.queues.reclaims import QueuedCluster, queue
 
 KEY = group_key(VOLCANO_API, "default", "job")
+ANNOTATIONS = [key for key, api in GROUP_ANNOTATIONS.items() if api == VOLCANO_API]
 
 
 def group(**spec):
     return {"metadata": {"name": "job", "namespace": "default", "uid": "job"}, "spec": spec}
 
 
-def member(name="p", annotation=GROUP_ANNOTATIONS[0], value="job", **options):
+def member(name="p", annotation=ANNOTATIONS[0], value="job", **options):
     raw = make_pod(name, **options)
     raw["metadata"]["annotations"] = {annotation: value}
     return parse_pod(raw, keep_raw=True)
 
 
-@pytest.mark.parametrize("annotation", GROUP_ANNOTATIONS)
+@pytest.mark.parametrize("annotation", ANNOTATIONS)
 def test_a_pod_names_its_group_in_an_annotation(annotation):
     assert member(annotation=annotation).group == KEY
 
@@ -79,6 +82,24 @@ def test_what_is_wrong_is_named(spec, field):
     with pytest.raises(InvalidObjectError) as caught:
         parse_pod_group(VOLCANO_KIND, group(**spec))
     assert field in str(caught.value)
+
+
+def test_a_pod_names_its_group_of_kai_in_an_annotation():
+    assert member(annotation="pod-group-name").group == group_key(KAI_API, "default", "job")
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param({}, (True, 1, ""), id="nothing"),
+        pytest.param({"minMember": None, "queue": "team"}, (True, 1, "team"), id="null"),
+        pytest.param({"minMember": 0}, (False, 1, ""), id="zero asks for no gang"),
+        pytest.param({"minMember": 5}, (True, 5, ""), id="members"),
+    ],
+)
+def test_a_group_of_kai(spec, expected):
+    found = parse_pod_group(KAI_KIND, group(**spec))
+    assert (found.gang, found.min_count, found.queue) == expected
 
 
 class TestQueues:

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from podwright.core.objects.pod_group import KIND, PLUGINS_KIND, parse_pod_group
+from podwright.core.objects.pod_group import KAI_KIND, KIND, PLUGINS_KIND, parse_pod_group
 from podwright.engine.ports import Verdict
-from podwright.kube.kinds import PLUGINS_POD_GROUPS, POD_GROUPS
+from podwright.kube.kinds import KAI_POD_GROUPS, PLUGINS_POD_GROUPS, POD_GROUPS
 from podwright.kube.pod_groups.group_status import PodGroupStatusWriter
 from podwright.kube.write import work_queue
 from support.http.kit import api, says
@@ -25,6 +25,7 @@ async def writing(*answers, version="v1beta1", default=None):
         writer = PodGroupStatusWriter(http, lambda: 1_700_000_000.0)
         writer.use_version(KIND, next(resource for resource in POD_GROUPS if resource.version == version))
         writer.use_version(PLUGINS_KIND, PLUGINS_POD_GROUPS[0])
+        writer.use_version(KAI_KIND, KAI_POD_GROUPS[0])
         task = asyncio.create_task(writer.run())
         try:
             yield writer, script
@@ -200,6 +201,28 @@ async def test_conditions_of_the_custom_resource_are_written_as_a_whole_list():
         writer.not_scheduled(parse_pod_group(PLUGINS_KIND, raw), NO_ROOM)
         await writer.flush(5)
         assert script.requests[0].body["status"]["conditions"] == [other, waiting(lastTransitionTime=NOW)]
+
+
+async def test_a_group_of_kai_says_that_it_waits_only_while_it_does():
+    of_another_pool = {"type": "UnschedulableOnNodePool", "nodePool": "other", "status": "True", "transitionID": "4"}
+    raw = group(schedulingConditions=[of_another_pool], resourcesStatus={"requested": {"cpu": "1"}})
+    async with writing() as (writer, script):
+        writer.seen(KAI_KIND, raw)
+        parsed = parse_pod_group(KAI_KIND, raw)
+        for _ in range(2):
+            writer.not_scheduled(parsed, NO_ROOM)
+            await writer.flush(5)
+        (request,) = script.requests
+        told = {"reason": NO_ROOM.reason, "message": NO_ROOM.message}
+        entry = {
+            "type": "UnschedulableOnNodePool", "nodePool": "default", "status": "True", "transitionID": "5",
+            **told, "reasons": [told], "lastTransitionTime": NOW,
+        }  # fmt: skip
+        assert request.body["status"] == {"schedulingConditions": [of_another_pool, entry]}
+        for _ in range(2):
+            writer.scheduled(parsed)
+            await writer.flush(5)
+        assert [each.body["status"] for each in script.requests[1:]] == [{"schedulingConditions": [of_another_pool]}]
 
 
 async def test_conditions_are_not_written_if_the_schema_lacks_them():

@@ -1,0 +1,46 @@
+"""Pod groups of KAI on the real API server: pods as its pod-grouper leaves them run as gangs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from podwright.testing import ControlPlane, node, wait_until
+from support.control_plane import operator_process as kit
+from support.gangs import kai
+from support.gangs.pod_groups import Case
+
+
+@pytest.fixture
+def case(cluster: ControlPlane, namespace: str) -> Iterator[Case]:
+    """A cluster with KAI's kind of groups, and an operator that serves KAI's scheduler name."""
+    cluster.apply(kai.CRD)
+    wait_until(lambda: cluster.client.raw("GET", kai.SERVED)[0] == 200, 30, "the API server serves KAI's groups")
+    policy = {"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulerPolicy", "metadata": {"name": "kai"}}
+    cluster.client.create({**policy, "spec": {"schedulerName": kai.SCHEDULER}})
+    with kit.running(cluster, "--pod-intake=watch"):
+        kit.wait_accepted(cluster, "kai")
+        yield Case(cluster, namespace)
+    cluster.kubectl("delete", "crd", kai.CRD["metadata"]["name"], "--wait=true")
+
+
+def conditions(case: Case, group: dict[str, Any]) -> list[dict[str, Any]]:
+    return case.status(group).get("schedulingConditions") or []
+
+
+def test_a_group_of_kai_is_scheduled_as_a_whole_without_an_edit(case):
+    case.nodes(1)
+    made = case.cluster.client.create(kai.group("train", case.namespace, minMember=3))
+    case.cluster.bulk.create([kai.member("train", f"train-{i}", case.namespace) for i in range(2)])
+    case.wait_passed_over("train")
+    case.cluster.bulk.create([kai.member("train", "train-2", case.namespace)])
+    wait_until(lambda: "Unschedulable" in str(conditions(case, made)), 60, "the status says why the group waits")
+    (waits,) = conditions(case, made)
+    assert (waits["type"], waits["nodePool"], waits["status"]) == ("UnschedulableOnNodePool", "default", "True")
+    assert waits["reasons"] == [{"reason": waits["reason"], "message": waits["message"]}]
+    assert case.places("train") == []
+    case.cluster.client.create(node("another", cpu="2"))
+    case.wait_placed("train", 3)
+    wait_until(lambda: conditions(case, made) == [], 60, "the group no longer waits")
