@@ -373,7 +373,7 @@ class Runtime:
         )
         if not self.options.shadow_only:
             self._start_tasks(
-                ("optional kinds", lambda: parts.served_kinds.run(crds_watchable=self._crds_watchable)),
+                ("optional kinds", parts.served_kinds.run),
                 ("local policies", parts.local_policies.run_relists),
                 ("local policy changes", parts.local_policies.run_changes),
                 ("newly served names", parts.newly_served.run),
@@ -381,6 +381,8 @@ class Runtime:
                 ("foreign pods", parts.foreign_pods.run),
                 ("params of local policies", parts.config_maps.run),
             )
+            if self._crds_watchable:
+                self._start_tasks(("CRDs", lambda: self._watch_crds(parts)))
         if parts.signal_reload is not None:
             self._start_tasks(
                 ("signals", lambda: self._read_signals(parts)), ("definitions of signals", parts.signal_reload.run)
@@ -390,6 +392,11 @@ class Runtime:
         """Only after the first list of nodes, because sources report numbers of nodes."""
         await self.watches.wait_until_synced()
         await parts.signals.run()
+
+    async def _watch_crds(self, parts: Parts) -> None:
+        """Only once the caches are complete: which kinds are served was just asked."""
+        await self.watches.wait_until_synced()
+        await parts.served_kinds.watch_crds()
 
     def _start_tasks(self, *tasks: tuple[str, Work]) -> None:
         for name, work in tasks:

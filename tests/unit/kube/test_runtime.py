@@ -94,6 +94,17 @@ class TestStart:
             await server.holds()
             await until(server.lists_of_pending)
 
+    async def test_crds_are_watched_only_once_the_caches_are_complete(self, server):
+        crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        server.hold(lists("nodes"))
+        async with running(server, started=False, pod_intake="watch") as runtime:
+            await server.holds()
+            await until(lambda: runtime.missing() == ["nodes"])
+            await settle()
+            assert crds not in {path for _, path, _ in server.asked}
+            server.release()
+            await until(lambda: crds in {path for _, path, _ in server.asked})
+
     async def test_a_new_leader_lists_pending_pods_while_its_watches_become_current(self, server):
         async with (
             running(server, pod_intake="watch", leader_elect=True) as leader,

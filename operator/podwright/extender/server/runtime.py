@@ -191,7 +191,7 @@ class ExtenderRuntime:
         if parts.local_policies.readable and await access.is_served(self._http, LOCAL_POLICY):
             self.watches.start("local policies", LOCAL_POLICY, PolicySink(parts.local_policies))
         for name, work in (
-            ("optional kinds", lambda: parts.served_kinds.run(crds_watchable=False)),
+            ("optional kinds", parts.served_kinds.run),
             ("policies", parts.policies.run_relists),
             ("policy changes", parts.policies.run_changes),
             ("local policies", parts.local_policies.run_relists),

@@ -108,21 +108,24 @@ class ServedKinds:
         changed = await asyncio.gather(*(self._discover(self._doors[kind]) for kind in asked))
         return [kind for kind, has_changed in zip(asked, changed, strict=True) if has_changed]
 
-    async def run(self, *, crds_watchable: bool) -> None:
-        """Runs discovery when a CRD changes, and regularly, until it is cancelled."""
+    async def watch_crds(self) -> None:
+        """Lets `run` know at once when a CRD changes, until it is cancelled. Needs the right to watch CRDs."""
         async with asyncio.TaskGroup() as tasks:
-            for kind, sink in self.crds.items() if crds_watchable else ():
+            for kind, sink in self.crds.items():
                 name = self._doors[kind].crd
                 crd = Reflector(self._http, CRD, sink=sink, field_selector=f"metadata.name={name}")
                 tasks.create_task(crd.run(), name=f"podwright CRD {name}")
-            while True:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(DISCOVERY_SECONDS):
-                        await self._crds_changed.wait()
-                try:
-                    await (self._follow_crds() if self._crds_changed.is_set() else self._discover_and_sync())
-                except ClusterError as error:
-                    log.info("cannot discover which kinds are served: %s", error)
+
+    async def run(self) -> None:
+        """Runs discovery when a CRD changes, and regularly, until it is cancelled."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DISCOVERY_SECONDS):
+                    await self._crds_changed.wait()
+            try:
+                await (self._follow_crds() if self._crds_changed.is_set() else self._discover_and_sync())
+            except ClusterError as error:
+                log.info("cannot discover which kinds are served: %s", error)
 
     async def _follow_crds(self) -> None:
         """Runs discovery until it agrees with the CRDs: a kind comes and goes a moment later than its CRD."""

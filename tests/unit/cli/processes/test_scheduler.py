@@ -117,6 +117,10 @@ async def test_kopf_is_imported_after_the_first_decisions(intake, tmp_path, monk
             id="without looking for garbage meanwhile",
         ),
         pytest.param(
+            "import os; from podwright.cli.main import main; main.get_command(None, 'run'); import numpy; assert os.listdir('/proc/self/task') == [str(os.getpid())]",
+            id="without threads of NumPy's, which spin meanwhile",
+        ),
+        pytest.param(
             "import podwright.cli.processes.scheduler as s; s.import_late(); found = set(sys.modules)\n"
             "from podwright.core.devices.compiling import compile_expression; compile_expression('device.driver == \"x\"')\n"
             "from podwright.core.plugins.rules.known_expressions import compiled; compiled('node.name == \"x\"', score=False)\n"

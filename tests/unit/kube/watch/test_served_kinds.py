@@ -152,7 +152,7 @@ async def test_discovery_follows_the_crd_at_once(monkeypatch):
     server = Server()
     crd = {"metadata": {"name": "podgroups.scheduling.x-k8s.io"}}
     async with discovering(server) as (apis, rig, _), patience():
-        running = asyncio.create_task(apis.run(crds_watchable=False))
+        running = asyncio.create_task(apis.run())
         apis.crds[PLUGINS_KIND].put(crd)
         await asyncio.sleep(0.05)
         server.served = {CUSTOM}
@@ -170,7 +170,7 @@ async def test_an_event_of_a_crd_in_use_triggers_no_requests():
     async with discovering(server) as (apis, _, _), patience():
         await apis.discover()
         asked = len(server.asked)
-        running = asyncio.create_task(apis.run(crds_watchable=False))
+        running = asyncio.create_task(apis.run())
         apis.crds[PLUGINS_KIND].put({})
         await until(lambda: not apis.crds[PLUGINS_KIND].changed.is_set())
         await asyncio.sleep(0.05)
