@@ -20,7 +20,7 @@ from podwright.core.framework.crowded_nodes import CrowdedNodes
 from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import Bools, CycleState, Feasible, FollowUp, Int64s, PostFilterResult, Slots
+from podwright.core.framework.interface import Bools, CycleState, Feasible, FollowUp, Int64s, PostFilterResult
 from podwright.core.framework.measured import measured
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import Code, Status, unresolvable
@@ -204,8 +204,7 @@ def _search_all(
     alive = framework.filter_all(state, pod, table, diagnosis)
     if cache.nominator:
         alive = _with_nominated(framework, cache, pod, state, diagnosis, alive)
-    slots = _all_rows(table.size) if alive is table.valid and table.full else np.flatnonzero(alive)
-    return Search(Feasible(table, slots), diagnosis, diagnosis.candidate_count)
+    return Search(Feasible.passing(table, alive), diagnosis, diagnosis.candidate_count)
 
 
 def _with_nominated(
@@ -422,16 +421,6 @@ def _rejecting(diagnosis: NodeDiagnosis, rejected: Mapping[str, int]) -> frozens
     return frozenset(rejected) | (
         frozenset((diagnosis.absent.plugin,)) if diagnosis.considered is not None else frozenset()
     )
-
-
-_ROWS: Slots = np.arange(1024)
-
-
-def _all_rows(size: int) -> Slots:
-    global _ROWS  # noqa: PLW0603 -- 0, 1, 2, …: a constant that grows with the table
-    if len(_ROWS) < size:
-        _ROWS = np.arange(2 * size)
-    return _ROWS[:size]
 
 
 def _none(cache: Cache) -> Feasible:

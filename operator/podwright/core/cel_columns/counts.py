@@ -88,7 +88,7 @@ def counted(cache: Cache, selector: str, key: str | None, variables: Mapping[str
     if key is None:
         return counter.column(cache.table.size).astype(np.int64)
     sums = index.sums(counter, key)
-    return sums.values[sums.domains.of_node].astype(np.int64)
+    return sums.domains.per_node(sums.values).astype(np.int64)
 
 
 def work_of(node: NodeView, selector: str) -> int:

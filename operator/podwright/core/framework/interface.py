@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Final, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,23 +185,52 @@ class FilterResult:
     explain: Callable[[], tuple[NDArray[Any], Sequence[Status]]]
 
 
+ROWS_PER_GAP: Final = 1024
+"""With at most one infeasible row in this many, to copy the runs of rows between them is faster than to pick rows."""
+_ROWS: Slots = np.arange(1024)
+
+
+def _all_rows(size: int) -> Slots:
+    global _ROWS  # noqa: PLW0603 -- 0, 1, 2, …: a constant that grows with the table
+    if len(_ROWS) < size:
+        _ROWS = np.arange(2 * size)
+    return _ROWS[:size]
+
+
 class Feasible:
     """The nodes that passed all filters. Scores are arrays aligned with `slots`."""
 
-    __slots__ = ("all_rows", "slots", "table")
+    __slots__ = ("_runs", "all_rows", "slots", "table")
 
-    def __init__(self, table: NodeTable, slots: Slots) -> None:
+    def __init__(self, table: NodeTable, slots: Slots, runs: Sequence[slice] = ()) -> None:
+        """`runs`: the same rows as slices, if these are few."""
         self.table = table
         self.slots = slots
+        self._runs = runs
         self.all_rows = len(slots) == table.size
         """True if all rows of the table are feasible, so that `take` need not copy."""
+
+    @classmethod
+    def passing(cls, table: NodeTable, alive: Bools) -> Feasible:
+        """The rows where `alive`, bool[nodes], is True."""
+        rows = _all_rows(table.size)
+        infeasible = 0 if alive is table.valid and table.full else table.size - int(np.count_nonzero(alive))
+        if not infeasible:
+            return cls(table, rows)
+        if infeasible * ROWS_PER_GAP > table.size:
+            return cls(table, np.flatnonzero(alive))
+        gaps = np.flatnonzero(~alive).tolist()
+        runs = [slice(start, end) for start, end in zip([0, *[gap + 1 for gap in gaps]], [*gaps, None], strict=True)]
+        return cls(table, np.concatenate([rows[run] for run in runs]), runs)
 
     def __len__(self) -> int:
         return len(self.slots)
 
     def take(self, column: NDArray[A]) -> NDArray[A]:
         """The feasible nodes' rows of the column. Read-only."""
-        return column if self.all_rows else column[self.slots]
+        if self.all_rows:
+            return column
+        return np.concatenate([column[run] for run in self._runs]) if self._runs else column[self.slots]
 
     def nodes(self) -> Sequence[Node]:
         """The feasible nodes, in the order of `slots`."""

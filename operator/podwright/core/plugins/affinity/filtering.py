@@ -234,13 +234,13 @@ class DomainCounts:
         found = self._find().get(key, ())
         changed = None if self._changes is None else self._changes.get(key)
         if len(found) == 1 and not changed:
-            return (found[0].values > 0)[domains.of_node]
+            return domains.per_node(found[0].values > 0)
         values = np.zeros(domains.count + 1, np.int64)
         for sums in found:
             values += sums.values
         for domain, delta in (changed or {}).items():
             values[domain] += delta
-        return (values > 0)[domains.of_node]
+        return domains.per_node(values > 0)
 
     def counted_mask(self) -> Bools | None:
         """bool[nodes]: whether one of the node's domains has a count above 0. None: no node's has."""

@@ -46,8 +46,8 @@ class PreScoreState:
             domains = self._index.domains(key)
             by_domain = np.zeros(domains.count + 1, np.int64)
             for sums, weight in weighted:
-                by_domain += sums.values.astype(np.int64) * weight
-            total += by_domain[feasible.take(domains.of_node)]
+                by_domain += sums.values if weight == 1 else sums.values.astype(np.int64) * weight
+            total += domains.per_node(by_domain, feasible.take)
         return total
 
 
@@ -84,5 +84,7 @@ def normalize(scores: Int64s) -> Int64s | int:
     lowest, highest = int(np.min(scores)), int(np.max(scores))
     if lowest == highest:
         return 0
-    normal: Int64s = (MAX_SCORE * ((scores - lowest) / (highest - lowest))).astype(np.int64)
+    shares = (scores - lowest) / (highest - lowest)
+    shares *= MAX_SCORE
+    normal: Int64s = shares.astype(np.int64)
     return normal

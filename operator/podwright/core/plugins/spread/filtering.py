@@ -197,7 +197,7 @@ class PreFilterState:
             fits = values <= limit
             fits[domains.count] = False
             verdicts.append((domains, fits))
-            fit = fits[domains.of_node]
+            fit = domains.per_node(fits)
             ok = fit if ok is None else ok & fit
         assert ok is not None
         return FilterResult(ok, lambda: (_codes(verdicts), STATUSES))
@@ -224,7 +224,7 @@ def _codes(verdicts: list[tuple[Domains, Bools]]) -> NDArray[np.int8]:
     codes = np.zeros(len(verdicts[0][0].of_node), np.int8)
     undecided = np.ones(len(codes), np.bool_)
     for domains, fits in verdicts:
-        fit = fits[domains.of_node]
+        fit = domains.per_node(fits)
         codes[undecided & ~fit & (domains.of_node != domains.count)] = 1
         undecided &= fit
     return codes

@@ -171,7 +171,7 @@ class PreScoreState:
         by_domain: Floats = np.multiply(sums.values, self._weights[i], dtype=np.float64)
         by_domain += added
         by_domain[domains.count] = 0.0
-        return by_domain[feasible.take(domains.of_node)]
+        return domains.per_node(by_domain, feasible.take)
 
     def _count(self, i: int, constraint: Constraint, node: NodeInfo) -> int:
         sums = self._sums[i]

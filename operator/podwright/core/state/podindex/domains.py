@@ -8,8 +8,8 @@ sums are recomputed. Until then, each added or removed pod changes one entry of 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ Bools = NDArray[np.bool_]
 Int32s = NDArray[np.int32]
 Rows = NDArray[np.intp]
 Counts = NDArray[np.int32] | NDArray[np.int64]
+A = TypeVar("A", bound=np.generic)
 
 _MAX_SUMS: Final = 8
 """The number of sums, by label key and eligibility, that are cached for one set of counts."""
@@ -59,7 +60,7 @@ class Domains:
     but `count` for nodes that are not eligible, too. `ids`: the domains with at least one eligible node.
     """
 
-    __slots__ = ("_distinct", "_ids", "count", "counted", "empty", "full", "of_node")
+    __slots__ = ("_distinct", "_ids", "_rows_alone", "count", "counted", "empty", "full", "of_node")
 
     def __init__(self, count: int, of_node: Rows, counted: Rows, empty: int) -> None:
         self.count = count
@@ -71,6 +72,9 @@ class Domains:
         """Every row has the label and is eligible."""
         self._ids: Rows | None = None
         self._distinct = -1
+        rows = len(of_node)
+        self._rows_alone = rows <= count and bool(np.array_equal(of_node, np.arange(rows)))
+        """Row i is domain i, as hostnames mostly are."""
 
     @property
     def ids(self) -> Rows:
@@ -79,6 +83,15 @@ class Domains:
             present[self.counted] = True
             self._ids = np.flatnonzero(present[: self.count])
         return self._ids
+
+    def per_node(self, values: NDArray[A], take: Callable[[NDArray[Any]], NDArray[Any]] | None = None) -> NDArray[A]:
+        """[nodes]: of values by domain, [domains + 1], that of each node's domain. Read-only. `take` picks the rows that
+        are wanted; None: all.
+        """
+        if self._rows_alone:
+            rows = values[: len(self.of_node)]
+            return rows if take is None else take(rows)
+        return values[self.of_node if take is None else take(self.of_node)]
 
     def distinct(self) -> int:
         """The number of domains of all nodes, including nodes that are not eligible."""
