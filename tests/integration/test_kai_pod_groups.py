@@ -44,3 +44,18 @@ def test_a_group_of_kai_is_scheduled_as_a_whole_without_an_edit(case):
     case.cluster.client.create(node("another", cpu="2"))
     case.wait_placed("train", 3)
     wait_until(lambda: conditions(case, made) == [], 60, "the group no longer waits")
+
+
+def test_the_sub_groups_of_a_group_of_kai_have_minimums_of_their_own(case):
+    case.nodes(1, cpu="3")
+    parts = [{"name": "leader", "minMember": 1}, {"name": "workers", "minMember": 2}]
+    made = case.cluster.client.create(kai.group("ray", case.namespace, subGroups=parts))
+    workers = [kai.member("ray", f"ray-w-{i}", case.namespace, "workers") for i in range(3)]
+    case.cluster.bulk.create(workers)
+    case.wait_passed_over("ray")
+    case.cluster.bulk.create([kai.member("ray", "ray-l0", case.namespace, "leader", cpu="1500m")])
+    wait_until(lambda: "Unschedulable" in str(conditions(case, made)), 60, "the leader has no room beside two workers")
+    assert case.places("ray") == []
+    case.cluster.client.create(node("another", cpu="1"))
+    case.wait_placed("ray", 3)
+    assert len(case.places("ray-w")) == 2

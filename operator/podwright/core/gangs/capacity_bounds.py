@@ -144,7 +144,7 @@ class CapacityBounds:
 def why_infeasible(group: PodGroup, cache: Cache, bounds: CapacityBounds, *, emptied: bool = False) -> str | None:
     """Why the bounds rule out a placement of the group's waiting members; None if they do not."""
     placed = cache.groups.placed(group.key)
-    if objection := minimum_out_of_reach(group, placed, bounds.members):
+    if objection := minimum_out_of_reach(group.min_count, placed, bounds.members):
         return objection
     if group.topology_key:
         domains = TopologyDomains(cache, group.topology_key)
@@ -155,7 +155,9 @@ def why_infeasible(group: PodGroup, cache: Cache, bounds: CapacityBounds, *, emp
         return None
     # The same text as that of a simulation, which stops when too few members remain.
     remaining = max(group.min_count - 1 - placed - most, 0)
-    text = minimum_out_of_reach(group, placed + most, remaining) or minimum_not_reached(group, placed + most)
+    text = minimum_out_of_reach(group.min_count, placed + most, remaining) or minimum_not_reached(
+        group.min_count, placed + most
+    )
     if not group.topology_key:
         return text
     return f"0/{len(domains)} placements are available, first placement status: {text}"

@@ -103,7 +103,7 @@ def _preempt(
         return unresolvable(_PREFIX + NO_VICTIMS)
     if args_of(framework.profile).min_resources == "Required" and shortage(group, cache):
         return unschedulable(_PREFIX + MIN_RESOURCES)
-    needed = group.min_count - cache.groups.placed(group.key)
+    needed = cache.groups.lacking(group)
     tries = _tries(cache, group, pods, needed) if queued else [_Try(pods)]
     found: GangPreemption | GangPlacement | Status = unschedulable()
     try:
@@ -268,7 +268,7 @@ def may_preempt(framework: Framework, cache: Cache, group: PodGroup, pods: Seque
     priority = _priority(group, pods)
     if not has_queue(cache, pods[0]):
         return any_lower_priority(priority, cache)
-    needed = max(1, group.min_count - cache.groups.placed(group.key))
+    needed = max(1, cache.groups.lacking(group))
     claim = claim_of(cache, pods[:needed], priority, BudgetRules(()), 0.0)
     return claim is not None and not claim.is_vain
 

@@ -19,10 +19,11 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, FollowUp
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import Code
+from podwright.core.gangs.branches import Filling, branch_of
 from podwright.core.gangs.capacity_bounds import CapacityBounds
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption, GangRejection
 from podwright.core.gangs.gang_preemption import preempt
-from podwright.core.gangs.rules import disagreement, minimum_not_reached, minimum_out_of_reach, shortage
+from podwright.core.gangs.rules import disagreement, minimum_out_of_reach, shortage
 from podwright.core.gangs.simulation import Simulation
 from podwright.core.gangs.topology_domains import (
     MAX_TRIED,
@@ -34,7 +35,7 @@ from podwright.core.gangs.topology_domains import (
     sum_by_domain,
 )
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.pod_group import PodGroup
+from podwright.core.objects.pod_group import WORKLOAD_API, PodGroup
 from podwright.core.plugins.gang_scheduling import GangScheduling, args_of
 from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
 from podwright.core.plugins.topology_placement_generator import TopologyPlacementGenerator
@@ -68,13 +69,12 @@ class Planner:
         problem = disagreement(self.group, pods, self.cache.groups.members(self.group.key).placed.values())
         if problem:
             return GangFault(self.group, "", problem)
-        if objection := minimum_out_of_reach(self.group, self._placed, len(pods)):
+        needed = self.cache.groups.lacking(self.group)
+        if needed > len(pods) and (objection := minimum_out_of_reach(self.group.min_count, self._placed, len(pods))):
             return GangRejection(self.group, objection, plugins=frozenset((GangScheduling.name,)))
-        if self.cache.refusals:
-            needed = self.group.min_count - self._placed
-            if (found := queues_of(self.cache).bound_together(pods, max(1, needed))) is not None:
-                plugins = frozenset((GangScheduling.name, QUEUE_QUOTA))
-                return GangRejection(self.group, found.message, plugins=plugins)
+        queues = queues_of(self.cache) if self.cache.refusals else None
+        if queues is not None and (found := queues.bound_together(pods, max(1, needed))) is not None:
+            return GangRejection(self.group, found.message, plugins=frozenset((GangScheduling.name, QUEUE_QUOTA)))
         bound = args_of(self.framework.profile).min_resources == "Required"
         if bound and (objection := shortage(self.group, self.cache)):
             # Events that free resources for a pod may free them for its group.
@@ -92,7 +92,6 @@ class Planner:
     # One simulation
 
     def _simulate(self, pods: Sequence[PodInfo], within: Bools | None = None) -> GangDecision:
-        already = self._placed
         with CacheTransaction(self.cache) as transaction:
             simulation = Simulation(
                 framework=self.framework,
@@ -101,18 +100,15 @@ class Planner:
                 within=within,
                 observer=self.observer,
             )
-            for index, pod in enumerate(pods):
-                self.cache.deadline.point()
-                decision = simulation.schedule(pod)
-                if isinstance(decision, Fault):
-                    text = f"failed to schedule other pod from a pod group: {decision.message}"
-                    return GangFault(self.group, decision.plugin, text)
-                remaining = len(pods) - index - 1
-                if objection := minimum_out_of_reach(self.group, already + simulation.placed, remaining):
-                    return self._rejection(simulation, objection)
-        if simulation.placed and already + simulation.placed >= self.group.min_count:
-            return GangPlacement(self.group, simulation.placements, simulation.rejections)
-        return self._rejection(simulation, minimum_not_reached(self.group, already + simulation.placed))
+            branch = branch_of(self.group, self.cache.groups.members(self.group.key), pods)
+            objection = Filling(simulation, minimums_first=self.group.api != WORKLOAD_API).fill(branch)
+            if isinstance(objection, Fault):
+                text = f"failed to schedule other pod from a pod group: {objection.message}"
+                return GangFault(self.group, objection.plugin, text)
+            if objection or not simulation.placed:
+                return self._rejection(simulation, objection)
+            simulation.reject_others(pods)
+        return GangPlacement(self.group, simulation.placements, simulation.rejections)
 
     def _count_fitting(self, pods: Sequence[PodInfo], within: Bools) -> int:
         """How many of the members fit on these nodes."""
@@ -177,7 +173,7 @@ class Planner:
         node_sums = dict(enumerate(sum_by_domain(bounds.per_node(), domains.codes, len(domains)).tolist()))
         most = dict(enumerate(bounds.per_domain(domains.codes, len(domains)).tolist()))
         tried = 0
-        for position in domains_to_try(node_sums, most, len(pods), self.group.min_count - self._placed):
+        for position in domains_to_try(node_sums, most, len(pods), self.cache.groups.lacking(self.group)):
             if best is not None and most[position] <= len(best.placements):
                 continue
             if tried == MAX_TRIED:

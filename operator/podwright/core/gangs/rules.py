@@ -47,18 +47,20 @@ def disagreement(group: PodGroup, waiting: Sequence[PodInfo], placed: Iterable[P
     return ""
 
 
-def minimum_out_of_reach(group: PodGroup, placed: int, remaining: int) -> str:
-    """Why the group cannot be placed even if all remaining members are; empty if it may."""
-    if placed + remaining >= group.min_count:
+def minimum_out_of_reach(minimum: int, placed: int, remaining: int) -> str:
+    """Why so many members cannot be placed even if all remaining ones are; empty if they may. Also of parts of a
+    group.
+    """
+    if placed + remaining >= minimum:
         return ""
-    return f"minCount ({group.min_count}) cannot be satisfied: {placed} scheduled, {remaining} remaining"
+    return f"minCount ({minimum}) cannot be satisfied: {placed} scheduled, {remaining} remaining"
 
 
-def minimum_not_reached(group: PodGroup, placed: int) -> str:
-    """Why the group is not placed after all members were tried; empty if it is."""
-    if placed >= group.min_count:
+def minimum_not_reached(minimum: int, placed: int) -> str:
+    """Why the minimum is not reached after all members were tried; empty if it is."""
+    if placed >= minimum:
         return ""
-    return f"minCount ({group.min_count}) is not yet satisfied: {placed} scheduled, 0 remaining"
+    return f"minCount ({minimum}) is not yet satisfied: {placed} scheduled, 0 remaining"
 
 
 def without_counts(message: str) -> str:

@@ -4,6 +4,7 @@ there.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from podwright.core.cycle import Decision, Fault, Placement, RandomBelow, Rejection, schedule
@@ -13,10 +14,11 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, CycleState
 from podwright.core.framework.measured import measured
 from podwright.core.framework.observer import Observer
-from podwright.core.framework.status import Code, Status
+from podwright.core.framework.status import Code, Status, unschedulable
 from podwright.core.objects.control_flow import ControlFlowError
 from podwright.core.objects.pod import PodInfo
-from podwright.core.state.transaction import CacheTransaction
+from podwright.core.plugins.gang_scheduling import WAITING, GangScheduling
+from podwright.core.state.transaction import CacheTransaction, Checkpoint
 
 
 @dataclass(slots=True)
@@ -32,12 +34,19 @@ class Simulation:
     """See CycleState."""
     attempts: dict[str, Placement | Rejection] = field(default_factory=dict)
     """By uid, in the order in which members were scheduled."""
-    placed: int = 0
-    """How many members got a node."""
+    assumed: dict[str, None] = field(default_factory=dict)
+    """The uids of the members that have a node, in the order in which they got it."""
+    undone: dict[str, str] = field(default_factory=dict)
+    """By uid of members that lost their node again, because the minimum of a part of the group was not reached: why."""
+
+    @property
+    def placed(self) -> int:
+        """How many members have a node."""
+        return len(self.assumed)
 
     @property
     def placements(self) -> tuple[Placement, ...]:
-        return tuple(attempt for attempt in self.attempts.values() if isinstance(attempt, Placement))
+        return tuple(attempt for attempt in map(self.attempts.get, self.assumed) if isinstance(attempt, Placement))
 
     @property
     def rejections(self) -> tuple[Rejection, ...]:
@@ -65,8 +74,24 @@ class Simulation:
             return self._rejected(pod, refused)
         # The pod now counts on this node, so it must not count on its nominated node as well.
         self.transaction.clear_nomination(pod.uid)
-        self.placed += 1
+        self.assumed[pod.uid] = None
         return placement
+
+    def undo(self, to: Checkpoint, placed: int, why: str) -> None:
+        """Members that got a node since then lose it again. `placed`: how many had one then."""
+        self.transaction.rollback(to)
+        for uid in list(self.assumed)[placed:]:
+            del self.assumed[uid]
+            self.undone[uid] = why
+
+    def reject_others(self, pods: Iterable[PodInfo]) -> None:
+        """Members that have no node, and were not rejected themselves, are rejected with the parts to which they belong."""
+        for pod in pods:
+            if pod.uid not in self.assumed and not isinstance(self.attempts.get(pod.uid), Rejection):
+                why = self.undone.get(pod.uid) or WAITING
+                rejected = self._rejected(pod, unschedulable(why).by(GangScheduling.name))
+                assert isinstance(rejected, Rejection)
+                self.attempts[pod.uid] = rejected
 
     def _rejected(self, pod: PodInfo, status: Status) -> Rejection | Fault:
         if not status.rejected:

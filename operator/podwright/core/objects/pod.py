@@ -33,6 +33,7 @@ from podwright.core.objects.pod_group import group_of
 from podwright.core.objects.raw import as_labels, as_list, as_mapping, shortened
 from podwright.core.objects.requests import follows_spec, limits_of, requests_of
 from podwright.core.objects.resources import Limits, Requests
+from podwright.core.objects.sub_groups import TASK_KEY
 from podwright.core.objects.taints import Tolerations, parse_tolerations
 
 KUBERNETES_DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
@@ -161,6 +162,8 @@ class PodInfo:
     """
     queue: str
     """The queue in its annotation scheduling.volcano.sh/queue-name, in the same way."""
+    task: str
+    """Its task of a group of Volcano, by its annotation volcano.sh/task-spec, in the same way."""
     raw: Mapping[str, Any] | None
     """The object as the API server sent it; None unless the pod is pending."""
 
@@ -321,6 +324,7 @@ def _parse(
         run_limit=parsed.run_limit,
         policy=_named(annotations, POLICY_ANNOTATION) if annotations else "",
         queue=_named(annotations, QUEUE_ANNOTATION) if annotations else "",
+        task=_named(annotations, TASK_KEY) if annotations else "",
         raw=raw if keep_raw else None,
     )
     return _frozen(made)

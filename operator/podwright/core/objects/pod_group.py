@@ -17,6 +17,7 @@ from typing import Any, Final
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.raw import as_list, as_mapping, as_positive
 from podwright.core.objects.resources import resource_list
+from podwright.core.objects.sub_groups import PartOf, SubGroup, kai_part, kai_tree, volcano_tree
 
 WORKLOAD_API: Final = "scheduling.k8s.io"
 PLUGINS_API: Final = "scheduling.x-k8s.io"
@@ -67,7 +68,7 @@ class PodGroup:
     gang: bool
     """False for the basic policy, under which each pod is scheduled alone."""
     min_count: int
-    """The number of members that must be placed together; 1 for the basic policy."""
+    """The number of members that must be placed together, at least; 1 for the basic policy."""
     min_resources: Mapping[str, int]
     """What the whole group needs, in the units of `Requests.amounts`; empty if not given."""
     schedule_timeout: float | None
@@ -83,6 +84,10 @@ class PodGroup:
     queue: str
     """The queue of its members that name none themselves; empty if the API has none."""
     raw: Mapping[str, Any]
+    tree: SubGroup | None = None
+    """Its parts, if they have minimums of their own."""
+    part_of: PartOf | None = None
+    """The part to which a member belongs."""
 
     @property
     def label(self) -> str:
@@ -141,7 +146,7 @@ def metadata_only_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
 
 def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namespace: str, name: str) -> PodGroup:
     spec = as_mapping(raw.get("spec"), "spec")
-    gang, min_count = _COUNTS[api](spec)
+    tree, part_of = _TREES[api](spec)
     priority = spec.get("priority")
     if priority is not None and type(priority) is not int:
         raise InvalidObjectError("spec.priority", "expected a whole number")
@@ -152,8 +157,8 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
         name=name,
         uid=str(metadata.get("uid") or ""),
         generation=generation if isinstance(generation := metadata.get("generation"), int) else 0,
-        gang=gang,
-        min_count=min_count,
+        gang=tree.least > 0,
+        min_count=max(1, tree.least),
         # Volcano compares minResources with its queues; here, queues count what members request.
         min_resources={} if api == VOLCANO_API else resource_list(spec.get("minResources"), "spec.minResources"),
         schedule_timeout=_timeout(spec.get("scheduleTimeoutSeconds")),
@@ -164,6 +169,8 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
         initially_scheduled=_was_scheduled(as_mapping(raw.get("status"), "status")),
         queue=_QUEUES[api](spec.get("queue")) if api in _QUEUES else "",
         raw=raw,
+        tree=tree if part_of else None,
+        part_of=part_of,
     )
 
 
@@ -179,40 +186,48 @@ _QUEUES: Final[Mapping[str, Callable[[object], str]]] = {
 }
 
 
-def _count_workload(spec: Mapping[str, Any]) -> tuple[bool, int]:
+Terms = tuple[SubGroup, PartOf | None]
+"""The minimums of a group, and to which of its parts a member belongs; None: the group is flat. Without a minimum, it
+is no gang.
+"""
+
+
+def _of_workload(spec: Mapping[str, Any]) -> Terms:
     policy = as_mapping(spec.get("schedulingPolicy"), "spec.schedulingPolicy")
     gang = policy.get("gang")
     if gang is None:
-        return False, 1
+        return SubGroup(), None
     where = "spec.schedulingPolicy.gang"
-    return True, as_positive(as_mapping(gang, where).get("minCount"), f"{where}.minCount")
+    return SubGroup(pods=as_positive(as_mapping(gang, where).get("minCount"), f"{where}.minCount")), None
 
 
-def _count_plugins(spec: Mapping[str, Any]) -> tuple[bool, int]:
-    return True, as_positive(spec.get("minMember", 1), "spec.minMember")
+def _of_plugins(spec: Mapping[str, Any]) -> Terms:
+    return SubGroup(pods=as_positive(spec.get("minMember", 1), "spec.minMember")), None
 
 
-def _count_volcano(spec: Mapping[str, Any]) -> tuple[bool, int]:
-    """The greater of minMember, and the sum of minTaskMember."""
-    tasks = as_mapping(spec.get("minTaskMember"), "spec.minTaskMember")
-    least = sum(as_positive(count, f"spec.minTaskMember.{name}") for name, count in tasks.items() if count != 0)
+def _of_volcano(spec: Mapping[str, Any]) -> Terms:
+    """Without a minimum, it is 1."""
     count = spec.get("minMember", 0)
-    return True, max(1, least, 0 if count == 0 else as_positive(count, "spec.minMember"))
+    tree, part_of = volcano_tree(spec, 0 if count == 0 else as_positive(count, "spec.minMember"))
+    return (tree, part_of) if tree.least else (SubGroup(pods=1), None)
 
 
-def _count_kai(spec: Mapping[str, Any]) -> tuple[bool, int]:
+def _of_kai(spec: Mapping[str, Any]) -> Terms:
     """A minimum of 0 asks for no gang."""
+    if spec.get("subGroups"):
+        tree = kai_tree(spec)
+        return tree, kai_part(tree)
     count = spec.get("minMember")
     if count == 0 and type(count) is int:
-        return False, 1
-    return True, as_positive(1 if count is None else count, "spec.minMember")
+        return SubGroup(), None
+    return SubGroup(pods=as_positive(1 if count is None else count, "spec.minMember")), None
 
 
-_COUNTS: Final = {
-    WORKLOAD_API: _count_workload,
-    PLUGINS_API: _count_plugins,
-    VOLCANO_API: _count_volcano,
-    KAI_API: _count_kai,
+_TREES: Final[Mapping[str, Callable[[Mapping[str, Any]], Terms]]] = {
+    WORKLOAD_API: _of_workload,
+    PLUGINS_API: _of_plugins,
+    VOLCANO_API: _of_volcano,
+    KAI_API: _of_kai,
 }
 
 

@@ -29,6 +29,7 @@ from podwright.core.state.object_store import key_of
 PERMIT_SECONDS: Final = 300.0
 """How long members wait for the others if the group does not set a timeout."""
 TOO_FEW: Final = "waiting for minCount pods from a gang to appear in scheduling queue"
+NO_PART: Final = "the pod's pod group has no such sub-group"
 WAITING: Final = "waiting for minCount pods from a gang to be scheduled"
 
 
@@ -79,6 +80,8 @@ class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
         group = groups.of(pod)
         if group is None:
             return unresolvable(group_missing(pod.group))
+        if group.tree is not None and groups.belongs_nowhere(pod):
+            return unresolvable(NO_PART)
         return None if not group.gang or groups.complete(pod) else unresolvable(TOO_FEW)
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
@@ -89,7 +92,7 @@ class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
         if group is None or not group.gang:
             return None, 0.0
         members = groups.members(group.key).placed
-        if len(members) < group.min_count:
+        if not groups.minimum_placed(group):
             return Status(Code.WAIT, (WAITING,)), group.schedule_timeout or PERMIT_SECONDS
         for waiting in self.handle.waiting_pods():
             if waiting.pod.uid in members:
@@ -133,8 +136,10 @@ def _group_changed(kind: str) -> Any:
         old, new = _parsed(kind, before), _parsed(kind, after)
         if new is None:
             return Hint.SKIP
-        helped = old is None or new.min_count < old.min_count or new.min_resources != old.min_resources
-        return Hint.QUEUE if helped else Hint.SKIP
+        if old is None or new.min_count < old.min_count:
+            return Hint.QUEUE
+        others = (new.tree, new.min_resources) != (old.tree, old.min_resources)
+        return Hint.QUEUE if others else Hint.SKIP
 
     return hint
 

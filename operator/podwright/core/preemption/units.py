@@ -8,7 +8,6 @@ groups.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -157,10 +156,13 @@ def partial_losses(victims: Iterable[PodInfo], groups: PodGroups) -> Sequence[tu
     """The gangs that keep fewer members than their minimum without these victims, but are not evicted as a whole, and
     how many they lose.
     """
-    lost = Counter(victim.group for victim in victims if victim.group and groups.is_member(victim))
-    found = [(group, count) for key, count in lost.items() if (group := groups.get(key)) is not None and group.gang]
+    lost: dict[str, list[str]] = {}
+    for victim in victims:
+        if victim.group and groups.is_member(victim):
+            lost.setdefault(victim.group, []).append(victim.uid)
+    found = [(group, uids) for key, uids in lost.items() if (group := groups.get(key)) is not None and group.gang]
     return [
-        (group, count)
-        for group, count in found
-        if groups.placed(group.key) - count < group.min_count and not groups.evicted_whole(group)
+        (group, len(uids))
+        for group, uids in found
+        if not groups.minimum_left(group, uids) and not groups.evicted_whole(group)
     ]

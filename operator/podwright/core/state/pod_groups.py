@@ -27,6 +27,7 @@ from podwright.core.objects.pod_group import (
     metadata_only_pod_group,
     parse_pod_group,
 )
+from podwright.core.state.levels import EXISTING, PLACED, Level, Levels
 from podwright.core.state.object_store import Object, ObjectStore, key_of
 from podwright.core.state.observers import Batch, PodsInRows, one_by_one
 
@@ -50,6 +51,10 @@ class Members:
     placed: dict[str, PodInfo] = field(default_factory=dict)
     assumed: int = 0
     """How many pods are in both."""
+    levels: Levels | None = None
+    """The parts of a group whose parts have minimums of their own."""
+    counted: dict[str, tuple[Level | None, bool]] = field(default_factory=dict)
+    """By uid, if there are levels: where the pod counts, and whether it counts as placed."""
 
     @property
     def total(self) -> int:
@@ -59,23 +64,57 @@ class Members:
         if pod.uid not in self.waiting:
             self.assumed += pod.uid in self.placed
         self.waiting[pod.uid] = pod
+        if self.levels is not None:
+            self._count(pod.uid, self.levels.of(pod))
 
     def remove_waiting(self, uid: str) -> None:
         if self.waiting.pop(uid, None) is not None:
             self.assumed -= uid in self.placed
+            self._recount(uid)
 
     def add_placed(self, pod: PodInfo) -> None:
         if pod.uid not in self.placed:
             self.assumed += pod.uid in self.waiting
         self.placed[pod.uid] = pod
+        if self.levels is not None:
+            self._count(pod.uid, self.levels.of(pod))
 
     def remove_placed(self, uid: str) -> None:
         if self.placed.pop(uid, None) is not None:
             self.assumed -= uid in self.waiting
+            self._recount(uid)
 
     def unplaced(self) -> list[PodInfo]:
         """Members without a node, in the order in which they were added."""
         return [pod for uid, pod in self.waiting.items() if uid not in self.placed]
+
+    def divide(self, levels: Levels | None) -> None:
+        """The group has these levels from now on."""
+        self.levels = levels
+        self.counted.clear()
+        if levels is not None:
+            for pod in (self.waiting | self.placed).values():
+                self._count(pod.uid, levels.of(pod))
+
+    def _recount(self, uid: str) -> None:
+        if self.levels is not None:
+            self._count(uid, self.counted[uid][0])
+
+    def _count(self, uid: str, level: Level | None) -> None:
+        """The pod counts at this level, if it is still here."""
+        assert self.levels is not None
+        before, was_placed = self.counted.pop(uid, (None, False))
+        if before is not None:
+            before.count(EXISTING, -1)
+            before.count(PLACED, -was_placed)
+        if uid in self.waiting or uid in self.placed:
+            placed = uid in self.placed
+            self.counted[uid] = level, placed
+            if level is not None:
+                level.count(EXISTING, 1)
+                level.count(PLACED, placed)
+        if before is not None:
+            self.levels.left(before)
 
 
 _NO_MEMBERS = Members()
@@ -167,12 +206,53 @@ class PodGroups:
     def complete(self, pod: PodInfo) -> bool:
         """True if the pod's group exists and has at least its minimum of members."""
         group = self.of(pod)
-        return group is not None and self.members(group.key).total >= group.min_count
+        return group is not None and self.has_minimum(group)
+
+    def has_minimum(self, group: PodGroup) -> bool:
+        """True if enough members exist."""
+        members = self.members(group.key)
+        return members.total >= group.min_count if members.levels is None else members.levels.root.is_met(EXISTING)
+
+    def minimum_placed(self, group: PodGroup) -> bool:
+        """True if enough members are bound or assumed."""
+        members = self.members(group.key)
+        return len(members.placed) >= group.min_count if members.levels is None else members.levels.root.is_met(PLACED)
+
+    def lacking(self, group: PodGroup, which: int = PLACED) -> int:
+        """How many more members must be placed, or exist, at least; 0 if there is the minimum."""
+        members = self.members(group.key)
+        if members.levels is None:
+            return max(0, group.min_count - (len(members.placed) if which == PLACED else members.total))
+        return members.levels.root.lacking(which)
+
+    def minimum_left(self, group: PodGroup, without: Collection[str]) -> bool:
+        """True if enough members would be placed without these placed members, by uid."""
+        members = self.members(group.key)
+        if members.levels is None:
+            return len(members.placed) - len(without) >= group.min_count
+        left = [level for uid in without if (level := members.counted[uid][0]) is not None]
+        for level in left:
+            level.count(PLACED, -1)
+        met = members.levels.root.is_met(PLACED)
+        for level in left:
+            level.count(PLACED, 1)
+        return met
+
+    def belongs_nowhere(self, pod: PodInfo) -> bool:
+        """True if the pod's group has parts, and the pod belongs to none of them."""
+        levels = self.members(pod.group).levels
+        return levels is not None and levels.of(pod) is None
 
     def just_completed(self, pod: PodInfo) -> bool:
-        """True if the pod's group exists and has exactly its minimum of members."""
+        """True if the pod's group exists and has its minimum of members, but not without the pod."""
         group = self.of(pod)
-        return group is not None and self.members(group.key).total == group.min_count
+        if group is None:
+            return False
+        members = self.members(group.key)
+        if members.levels is None:
+            return members.total == group.min_count
+        level, root = members.counted.get(pod.uid, (None, False))[0], members.levels.root
+        return level is not None and root.is_met(EXISTING) and not root.is_met_without(EXISTING, level)
 
     def placed(self, key: str) -> int:
         """How many members are bound or assumed."""
@@ -237,6 +317,7 @@ class PodGroups:
         for members in self._members.values():
             shrink(members.waiting)
             shrink(members.placed)
+            shrink(members.counted)
 
     # For transactions
 
@@ -266,26 +347,38 @@ class PodGroups:
         self._invalid.pop(key, None)
         if after is None:
             self._groups.pop(key, None)
+            if (members := self._members.get(key)) is not None:
+                members.divide(None)
+                if not members.waiting and not members.placed:
+                    del self._members[key]
         else:
             self._served.add(APIS[kind])
             try:
-                self._groups[key] = parse_pod_group(kind, after)
+                group = self._groups[key] = parse_pod_group(kind, after)
+                self._divide(group)
             except InvalidObjectError as error:
                 if self._on_invalid is not None:
                     self._on_invalid("PodGroup", f"{namespace}/{name}", error)
                 self._invalid[key] = (metadata_only_pod_group(kind, after), error)
         self._members_changed(key)
 
+    def _divide(self, group: PodGroup) -> None:
+        if group.tree is not None and group.part_of is not None:
+            members = self._members.setdefault(group.key, Members())
+            members.divide(Levels(group.tree, group.part_of))
+        elif (known := self._members.get(group.key)) is not None:
+            known.divide(None)
+
     def _drop_if_empty(self, key: str) -> None:
         members = self._members[key]
-        if not members.waiting and not members.placed:
+        if members.levels is None and not members.waiting and not members.placed:
             del self._members[key]
         self._members_changed(key)
 
     def _members_changed(self, key: str) -> None:
         self.changes += 1
         group = self._groups.get(key)
-        if group is not None and 0 < self.placed(key) < group.min_count:
+        if group is not None and self.placed(key) and not self.minimum_placed(group):
             self._partially_placed[key] = None
         else:
             self._partially_placed.pop(key, None)

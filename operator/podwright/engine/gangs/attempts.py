@@ -181,7 +181,7 @@ class Gangs:
             member.slow = seconds >= SLICE_SECONDS
         if isinstance(decision, GangPlacement):
             fitted = yield from self._placed(decision, members, policy, started, planned=planned)
-            placed = self._cache.groups.placed(decision.group.key) >= decision.group.min_count
+            placed = self._cache.groups.minimum_placed(decision.group)
             result = "scheduled" if placed else "unschedulable"
         elif isinstance(decision, GangRejection):
             self._not_scheduled(decision.group, Verdict(UNSCHEDULABLE, decision.message))
@@ -305,7 +305,7 @@ class Gangs:
                 now = found
             self._binding_executor.start(member, policy, now, started)
             begun.append(member.uid)
-        if self._cache.groups.placed(group.key) < group.min_count:
+        if not self._cache.groups.minimum_placed(group):
             # The others wait in Permit, so they can still be cancelled.
             for uid in begun:
                 self._binding_cycles.cancel(uid, NOT_TOGETHER)
@@ -327,7 +327,7 @@ class Gangs:
 
     def _not_scheduled(self, group: PodGroup, verdict: Verdict) -> None:
         self._groups.not_scheduled(group, verdict)
-        if self._cache.groups.placed(group.key) < group.min_count:
+        if not self._cache.groups.minimum_placed(group):
             self._groups.below_minimum(group, verdict)
 
     def _as_it_is_now(self, placement: Placement, group: PodGroup, policy: ActivePolicy) -> Placement | None:

@@ -110,7 +110,7 @@ class Gathering:
         if group is None or group.key in self._vain:
             return None
         members = [pod for pod in self._cache.groups.members(group.key).unplaced() if not pod.gates]
-        needed = group.min_count - self._cache.groups.placed(group.key)
+        needed = self._cache.groups.lacking(group)
         since = min((pod.creation for pod in members), default=inf)
         if not 0 < needed <= len(members) or self._sources.wall() < since + rules.gather_after:
             return None

@@ -14,6 +14,7 @@ from typing import Final
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.gang_scheduling import TOO_FEW, group_missing
+from podwright.core.state.levels import EXISTING
 from podwright.engine.intake.foreign_pods import ForeignPods
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
 from podwright.engine.ports import SCHEDULER_ERROR, UNSCHEDULABLE, Ports, Regarding, Verdict
@@ -53,7 +54,7 @@ class GroupChanges:
         changed, self._changed, self._scheduled = self._changed, set(), False
         for key in changed:
             group = self._cache.groups.get(key)
-            if group is not None and self._cache.groups.members(key).total >= group.min_count:
+            if group is not None and self._cache.groups.has_minimum(group):
                 self._complete.add(key)
             elif key in self._complete:
                 self._complete.discard(key)
@@ -93,7 +94,7 @@ class GroupChanges:
         groups = self._cache.groups
         total = groups.members(key).total
         waiting = total > groups.placed(key) and groups.invalid(key) is None and key.partition(":")[0] in groups.served
-        if not waiting or (group is not None and (not group.gang or total >= group.min_count)):
+        if not waiting or (group is not None and (not group.gang or groups.has_minimum(group))):
             self._incomplete.pop(key, None)
         elif self._incomplete.setdefault(key, self._clock()) == inf and group is not None and key not in self._reported:
             verdict = Verdict(UNSCHEDULABLE, self._why_incomplete(key))
@@ -104,7 +105,10 @@ class GroupChanges:
         group = self._cache.groups.get(key)
         if group is None:
             return group_missing(key)
-        return f"{TOO_FEW}: {self._cache.groups.members(key).total} of {group.min_count} exist"
+        members = self._cache.groups.members(key)
+        if members.levels is not None:
+            return f"{TOO_FEW}: {members.levels.root.why_unmet(EXISTING)}"
+        return f"{TOO_FEW}: {members.total} of {group.min_count} exist"
 
     def _group_changed(self, key: str) -> None:
         self._changed.add(key)

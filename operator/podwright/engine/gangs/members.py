@@ -40,7 +40,7 @@ class GangMembers:
         `first` if it is no longer a waiting member.
         """
         now = self._clock()
-        needed = group.min_count - self._cache.groups.placed(group.key)
+        needed = self._cache.groups.lacking(group)
         alone = needed <= 1 and not group.topology_key
         slowest = None if alone or _was_tried(first) else self._slowest_tried(group, first, now)
         due: list[QueuedPod] = []
@@ -61,7 +61,7 @@ class GangMembers:
         they are too few for the group's minimum.
         """
         members = self._cache.groups.members(group.key)
-        needed = group.min_count - len(members.placed)
+        needed = self._cache.groups.lacking(group)
         backing_off: list[QueuedPod] = []
         for uid in members.waiting:
             queued = None if uid in members.placed else self._queue.get(uid)

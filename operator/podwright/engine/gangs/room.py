@@ -66,7 +66,7 @@ class GangRoom:
         if group is None or not group.gang or policy is None or policy.refusal:
             return None
         members = groups.members(group.key)
-        waiting, needed = members.unplaced(), group.min_count - len(members.placed)
+        waiting, needed = members.unplaced(), groups.lacking(group)
         if needed <= 1 or len(waiting) < needed:
             return None  # members may be scheduled alone, or what is missing is not room
         if any(each.nominated_node_name or self._cache.nominator.node_of(each.uid) for each in waiting):

@@ -93,7 +93,7 @@ class Failures:
         change of them would begin a new series.
         """
         group = decision.group
-        if members and self._cache.groups.placed(group.key) < group.min_count:
+        if members and not self._cache.groups.minimum_placed(group):
             regarding = Regarding.group(group, members[0].pod.scheduler_name)
             note = without_counts(decision.message)
             policy = members[0].policy

@@ -67,7 +67,7 @@ class ForeignPodLister:
         mixed: set[str] = set()
         for group in groups.all():
             members = groups.members(group.key)
-            if members.waiting and members.total < group.min_count:
+            if members.waiting and not groups.has_minimum(group):
                 incomplete.add(group.namespace)
             if members.total and foreign_pods.of(group.key):
                 mixed.add(group.namespace)

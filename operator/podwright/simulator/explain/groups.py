@@ -15,6 +15,7 @@ from podwright.core.objects.wording import counted
 from podwright.core.plugins.gang_scheduling import TOO_FEW, GangScheduling
 from podwright.core.queues.queues import QUEUE_QUOTA
 from podwright.core.state.cache import Cache
+from podwright.core.state.levels import EXISTING
 from podwright.simulator.explain.changes.groups import for_rejected, for_too_few, planner_for
 from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.events import events_for
@@ -45,8 +46,7 @@ def explain_member(
             plugin=GangScheduling.name,
         )
         return replace(found, state=State.GATED, causes=(cause,), events=events_for(framework, (GangScheduling.name,)))
-    members = cache.groups.members(group.key)
-    if group.gang and members.total < group.min_count:
+    if group.gang and not cache.groups.has_minimum(group):
         return _too_few(cluster, framework, group, pod, found, trials)
     return _decided(cluster, framework, group, pod, found, trials)
 
@@ -59,12 +59,12 @@ def _too_few(
     found: Explanation,
     trials: Trials | None,
 ) -> Explanation:
-    total = cluster.cache.groups.members(group.key).total
-    lacking = group.min_count - total
-    text = (
-        f"its group {group.label} has {total} of {counted(group.min_count, 'member')}:"
-        f" {lacking} more {'is' if lacking == 1 else 'are'} needed before any is tried"
-    )
+    members = cluster.cache.groups.members(group.key)
+    lacking = cluster.cache.groups.lacking(group, EXISTING)
+    has = f"has {members.total} of {counted(group.min_count, 'member')}"
+    if members.levels is not None:
+        has = f"is incomplete: {members.levels.root.why_unmet(EXISTING)}"
+    text = f"its group {group.label} {has}: {lacking} more {'is' if lacking == 1 else 'are'} needed before any is tried"
     return replace(
         found,
         state=State.GATED,
@@ -146,7 +146,7 @@ def _no_room(cache: Cache, group: PodGroup, fitting: int, groups: Sequence[Rejec
     placed = cache.groups.placed(group.key)
     if placed:
         are = "1 member is" if placed == 1 else f"{placed:,} members are"
-        need = f"{group.min_count - placed:,} more"
+        need = f"{cache.groups.lacking(group):,} more"
         text = (
             f"of its group {group.label}, {are} placed already; it needs room for {need} at once, and only {fitting} "
             "fit"

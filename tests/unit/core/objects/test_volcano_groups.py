@@ -56,7 +56,10 @@ def test_an_annotation_that_is_no_name_names_no_group(value):
         pytest.param({}, 1, id="nothing"),
         pytest.param({"minMember": 0}, 1, id="zero"),
         pytest.param({"minMember": 3}, 3, id="members"),
-        pytest.param({"minMember": 3, "minTaskMember": {"head": 1, "worker": 4}}, 5, id="tasks need more"),
+        pytest.param({"minTaskMember": {"head": 1, "worker": 4}}, 5, id="tasks alone"),
+        pytest.param(
+            {"minMember": 3, "minTaskMember": {"head": 1, "worker": 4}}, 3, id="tasks need more: they do not count"
+        ),
         pytest.param({"minMember": 8, "minTaskMember": {"head": 1, "none": 0}}, 8, id="members need more"),
     ],
 )

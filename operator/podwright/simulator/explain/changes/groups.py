@@ -121,7 +121,7 @@ def _of_queue(
     queues, cluster = trials.cluster.queues, trials.cluster
     if QUEUE_QUOTA not in decision.plugins or len({queues.queue_of(each) for each in waiting}) > 1:
         return
-    needed = max(1, group.min_count - trials.cache.groups.placed(group.key))
+    needed = max(1, trials.cache.groups.lacking(group))
     found = shorts(queues, waiting, needed, nominated=False) if queues.queue_of(waiting[0]) else []
     less = {each.resource: -(-(each.wanted - each.free) // needed) for each in reversed(found)}
     planned = _with_less(trials, framework, group, pod, less) if less and PODS not in less else None
@@ -239,6 +239,8 @@ def _more_nodes(trials: Trials, framework: Framework, group: PodGroup, pod: PodI
 
 def _smaller(trials: Trials, framework: Framework, group: PodGroup, pod: PodInfo, fit: int = 0) -> Iterator[Change]:
     """A smaller minimum. `fit`: how many members would fit."""
+    if group.tree is not None or not group.raw["spec"].keys() & {"minMember", "schedulingPolicy"}:
+        return
     few = range(group.min_count - 1, max(0, group.min_count - 1 - _FEWER), -1)
     for minimum in dict.fromkeys([*([fit] if 0 < fit < group.min_count else []), *few]):
         changed = copy.deepcopy(dict(group.raw))

@@ -1,0 +1,150 @@
+"""Placing the parts of a pod group: of each, enough members for its minimum, or none.
+
+A group is a tree of branches, a flat group a single one. `Filling.fill` places the members of a branch in order; if its
+minimum is not reached, all of them lose their nodes again. Source of the rules:
+kube-scheduler 1.37's cycle of composite pod groups, `pkg/scheduler/schedule_one_podgroup.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
+
+from podwright.core.cycle import Fault, Placement
+from podwright.core.gangs.rules import minimum_not_reached, minimum_out_of_reach
+from podwright.core.gangs.simulation import Simulation
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod_group import PodGroup
+from podwright.core.state.levels import PLACED, Level
+from podwright.core.state.pod_groups import Members
+
+
+@dataclass(slots=True)
+class Branch:
+    """A part of a group: its minimum of pods, and of branches below whose minimum is placed."""
+
+    minimum: int
+    groups: int = 0
+    placed: int = 0
+    """How many of its pods have a node, also in branches below."""
+    untried: Sequence[PodInfo] = ()
+    """Its own pods, without those of branches below, that were not tried yet."""
+    children: Sequence[Branch] = ()
+    gained: int = 0
+    """How many of `placed` got their node from this plan."""
+    failed: bool = False
+
+    @property
+    def is_met(self) -> bool:
+        return self.placed >= self.minimum and (
+            not self.groups or sum(child.is_met for child in self.children) >= self.groups
+        )
+
+    @property
+    def lacking(self) -> int:
+        """How many more pods it needs at least."""
+        below = sum(nsmallest(self.groups, (child.lacking for child in self.children)))
+        return max(0, self.minimum - self.placed, below)
+
+    def gain(self, pods: int) -> None:
+        self.placed += pods
+        self.gained += pods
+
+    def lose(self) -> None:
+        """The pods that got their node from this plan lose it again."""
+        self.placed -= self.gained
+        self.gained = 0
+        for child in self.children:
+            child.lose()
+
+
+def branch_of(group: PodGroup, members: Members, pods: Sequence[PodInfo]) -> Branch:
+    """The group as a tree. `pods`: the waiting members to try."""
+    if members.levels is None:
+        return Branch(group.min_count, placed=len(members.placed), untried=pods)
+    by_level: dict[Level | None, list[PodInfo]] = {}
+    for pod in pods:
+        by_level.setdefault(members.counted[pod.uid][0], []).append(pod)
+
+    def branch(level: Level) -> Branch:
+        children = [branch(below) for below in level.below.values()]
+        return Branch(level.part.pods, level.part.groups, level.pods[PLACED], by_level.get(level, ()), children)
+
+    return branch(members.levels.root)
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """Places members of branches in one simulation. `minimums_first`: the minimums of all parts, before what is more
+    than the minimum of one of them could take their room.
+    """
+
+    simulation: Simulation
+    minimums_first: bool
+
+    def fill(self, branch: Branch, *, enough: bool = False) -> str | Fault:
+        """Places members of the branch. Returns why its minimum is not placed, or a Fault, which ends the simulation; an
+        empty string if it is placed. With `enough`, places only what the minimum needs.
+        """
+        before, placed = self.simulation.transaction.checkpoint(), self.simulation.placed
+        found = self._fill(branch, enough=enough) if branch.children else self._pods(branch, enough=enough)
+        if found and not isinstance(found, Fault):
+            self.simulation.undo(before, placed, found)
+            branch.lose()
+            branch.failed = True
+        return found
+
+    def _fill(self, branch: Branch, *, enough: bool) -> str | Fault:
+        if self.minimums_first:
+            found = self._children(branch, enough=True)
+            if found or (enough and branch.placed >= branch.minimum):
+                return found
+            # What follows may be more than the minimum of the parts below, but is still needed for that of this one.
+            found = self._pods(branch, enough=enough, part=True)
+            if isinstance(found, Fault) or (enough and branch.placed >= branch.minimum):
+                return found
+        found = self._children(branch, enough=False)
+        return found or minimum_not_reached(branch.minimum, branch.placed)
+
+    def _pods(self, branch: Branch, *, enough: bool, part: bool = False) -> str | Fault:
+        """The branch's own pods. `part`: its minimum counts those of branches below, too."""
+        pods, branch.untried = branch.untried, ()
+        minimum = 0 if part else branch.minimum
+        if objection := minimum_out_of_reach(minimum, branch.placed, len(pods)):
+            return objection
+        for index, pod in enumerate(pods):
+            if enough and branch.placed >= branch.minimum:
+                branch.untried = pods[index:]
+                return ""
+            self.simulation.transaction.cache.deadline.point()
+            decision = self.simulation.schedule(pod)
+            if isinstance(decision, Fault):
+                return decision
+            branch.gain(isinstance(decision, Placement))
+            if objection := minimum_out_of_reach(minimum, branch.placed, len(pods) - index - 1):
+                return objection
+        return minimum_not_reached(minimum, branch.placed)
+
+    def _children(self, branch: Branch, *, enough: bool) -> str | Fault:
+        """The branches below. With `enough`, only the minimums of so many as the branch needs."""
+        were_met = [child.is_met for child in branch.children]
+        met, left = sum(were_met), sum(not child.failed for child in branch.children) - sum(were_met)
+        children = [*zip(branch.children, were_met, strict=True)]
+        if enough and branch.groups < len(children):
+            children.sort(key=lambda each: each[0].lacking)
+        for child, was_met in children:
+            if objection := minimum_out_of_reach(branch.groups, met, left):
+                return objection
+            if enough and met >= branch.groups:
+                break
+            if child.failed or (enough and was_met):
+                continue
+            gained = child.gained
+            found = self.fill(child, enough=enough)
+            if isinstance(found, Fault):
+                return found
+            branch.gain(child.gained - gained)
+            if not was_met:
+                met, left = met + (not found), left - 1
+        return minimum_out_of_reach(branch.groups, met, left) or minimum_not_reached(branch.groups, met)

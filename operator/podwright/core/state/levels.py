@@ -1,0 +1,115 @@
+"""Level: the pods of a part of a pod group, counted as they come and go: whether its minimum exists, and is placed.
+
+Invariant: a level counts the pods of the levels below it. A pod that comes or goes costs as much as the tree is deep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.sub_groups import BELOW, PartOf, SubGroup, least_together
+
+EXISTING: Final = 0
+"""Pods that wait or have a node."""
+PLACED: Final = 1
+"""Pods that have a node, or are assumed."""
+
+
+class Level:
+    """See the module. `pods` and `met`: how many pods, and how many levels below whose minimum is met, by EXISTING and
+    PLACED.
+    """
+
+    __slots__ = ("above", "below", "met", "part", "pods")
+
+    def __init__(self, part: SubGroup, above: Level | None = None) -> None:
+        self.part = part
+        self.above = above
+        self.pods = [0, 0]
+        self.met = [0, 0]
+        self.below: dict[str, Level] = {}
+        for child in part.children:
+            level = self.below[child.name] = Level(child, self)
+            for which in (EXISTING, PLACED):
+                self.met[which] += level.is_met(which)
+
+    def is_met(self, which: int) -> bool:
+        """True if the minimum exists, or is placed."""
+        return self.pods[which] >= self.part.pods and self.met[which] >= self.part.groups
+
+    def count(self, which: int, by: int) -> None:
+        """So many more pods."""
+        level: Level | None = self
+        met = 0
+        while level is not None:
+            before = level.is_met(which)
+            level.pods[which] += by
+            level.met[which] += met
+            met = level.is_met(which) - before
+            level = level.above
+
+    def is_met_without(self, which: int, leaf: Level) -> bool:
+        """True if the minimum is met without one of the pods of a level below."""
+        leaf.count(which, -1)
+        met = self.is_met(which)
+        leaf.count(which, 1)
+        return met
+
+    def lacking(self, which: int) -> int:
+        """How many more pods must exist, or be placed, at least; 0 if the minimum is met."""
+        part = self.part
+        below = least_together((level.lacking(which) for level in self.below.values()), part) if part.groups else 0
+        return max(0, part.pods - self.pods[which], below)
+
+    def why_unmet(self, which: int) -> str:
+        """What the first part without its minimum has of it; empty if the minimum is met."""
+        if self.is_met(which):
+            return ""
+        for level in self.below.values() if self.part.groups else ():
+            if why := level.why_unmet(which):
+                return why
+        name = self.part.name.replace(BELOW, "/")
+        if self.met[which] < self.part.groups:
+            return f"{f'sub-group {name} has ' if name else ''}{self.met[which]} of {self.part.groups} sub-groups"
+        return f"{f'sub-group {name} has ' if name else ''}{self.pods[which]} of {self.part.pods} pods"
+
+    def leaves(self) -> Iterator[tuple[str, Level]]:
+        """By name: the levels without levels below, and this one as ""."""
+        yield "", self
+        for name, level in self.below.items():
+            if level.below:
+                yield from (leaf for leaf in level.leaves() if leaf[0])
+            else:
+                yield name, level
+
+
+class Levels:
+    """The levels of a group, and to which of them a pod belongs."""
+
+    def __init__(self, tree: SubGroup, part_of: PartOf) -> None:
+        self.root = Level(tree)
+        self._part_of = part_of
+        self._leaves = dict(self.root.leaves())
+
+    def of(self, pod: PodInfo) -> Level | None:
+        """None if the group has no such part."""
+        name = self._part_of(pod)
+        return None if name is None else self._leaves.get(name) or self._coming(name)
+
+    def _coming(self, name: str) -> Level | None:
+        """The level of a part that comes with its pods, see PartOf."""
+        above = self.root.below.get(name.partition(BELOW)[0])
+        if above is None or not above.part.each:
+            return None
+        level = above.below.get(name)
+        if level is None:
+            level = above.below[name] = Level(SubGroup(name, pods=above.part.each), above)
+        return level
+
+    def left(self, level: Level) -> None:
+        """A pod has left this level."""
+        above = level.above
+        if above is not None and above.part.each and not level.pods[EXISTING]:
+            del above.below[level.part.name]

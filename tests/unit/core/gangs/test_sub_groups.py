@@ -1,0 +1,288 @@
+"""Gangs whose parts have minimums of their own: enough of each part get a node, or nothing of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
+from podwright.api.kube_scheduler_configuration import default_profile
+from podwright.core.framework.framework import Framework
+from podwright.core.gangs.decisions import GangPlacement, GangRejection
+from podwright.core.gangs.plan import Planner
+from podwright.core.objects.node import parse_node
+from podwright.core.objects.pod import parse_pod
+from podwright.core.objects.pod_group import KAI_API, KAI_KIND, VOLCANO_API, VOLCANO_KIND, group_key
+from podwright.core.objects.sub_groups import KAI_SUB_GROUP_LABEL, SubGroup, leaves_of
+from podwright.core.plugins import PLUGINS
+from podwright.core.plugins.gang_scheduling import NO_PART, TOO_FEW, GangScheduling
+from podwright.simulator.world import World
+from support.objects.builders import make_node, make_pod
+from support.properties import examples
+
+METADATA = {"name": "gang", "namespace": "default", "uid": "gang"}
+
+
+class Divided:
+    """A node for `room` pods, and a group of KAI, or of Volcano, with waiting members."""
+
+    def __init__(self, spec: Mapping[str, Any], room: int, kind: str = KAI_KIND) -> None:
+        self.world = World()
+        self.world.fill({"nodes": [make_node("n", allocatable={"cpu": str(room), "pods": "1000"})]})
+        self.cache = self.world.cache
+        self.kind = kind
+        self.key = group_key(KAI_API if kind == KAI_KIND else VOLCANO_API, "default", "gang")
+        self.cache.set_object(kind, {"metadata": METADATA, "spec": dict(spec)})
+        self.cache.groups.serve(self.key.partition(":")[0])
+        self.framework = Framework(default_profile("podwright", PLUGINS, self.world.features), PLUGINS, self.world)
+
+    def pod(self, name: str, part: str = "", labels: Mapping[str, str] | None = None, node: str = "", task: str = ""):
+        annotation = "pod-group-name" if self.kind == KAI_KIND else "scheduling.k8s.io/group-name"
+        all_labels = {**({KAI_SUB_GROUP_LABEL: part} if part else {}), **(labels or {})}
+        raw = make_pod(name, requests={"cpu": "1"}, labels=all_labels, node=node)
+        raw["metadata"]["annotations"] = {annotation: "gang", **({"volcano.sh/task-spec": task} if task else {})}
+        return parse_pod(raw, keep_raw=True)
+
+    def waits(self, name: str, part: str = "", **options: Any) -> None:
+        self.cache.groups.add_waiting(self.pod(name, part, **options))
+
+    def plan(self) -> Any:
+        group = self.cache.groups.get(self.key)
+        assert group is not None
+        waiting = self.cache.groups.members(self.key).unplaced()
+        return Planner(self.framework, self.cache, group, lambda _n: 0).plan(waiting)
+
+    def placed(self) -> list[str]:
+        """The names of the members that the plan places."""
+        decision = self.plan()
+        assert isinstance(decision, GangPlacement), decision
+        names = sorted(placement.pod.name for placement in decision.placements)
+        others = {rejection.pod.name for rejection in decision.rejections}
+        assert others == {pod.name for pod in self.cache.groups.members(self.key).unplaced()} - {*names}
+        return names
+
+    def pre_enqueue(self, name: str, part: str = "") -> str:
+        plugin = next(each for each in self.framework.pre_enqueue_plugins if isinstance(each, GangScheduling))
+        status = plugin.pre_enqueue(self.pod(name, part))
+        return "" if status is None else status.message
+
+
+def sub_group(name: str, members: int | None = None, parent: str = "", groups: int | None = None) -> dict[str, Any]:
+    found = {"name": name, "minMember": members, "parent": parent or None, "minSubGroup": groups}
+    return {field: value for field, value in found.items() if value is not None}
+
+
+LEADER_AND_WORKERS = {"subGroups": [sub_group("leader", 1), sub_group("workers", 2)]}
+
+
+class TestKai:
+    def test_the_minimum_of_one_part_is_not_used_up_by_another(self):
+        cluster = Divided(LEADER_AND_WORKERS, room=3)
+        for index in range(3):
+            cluster.waits(f"l{index}", "leader")
+        for index in range(2):
+            cluster.waits(f"w{index}", "workers")
+        assert cluster.placed() == ["l0", "w0", "w1"]
+
+    def test_what_is_more_than_the_minimums_gets_what_is_left(self):
+        cluster = Divided(LEADER_AND_WORKERS, room=4)
+        for name in ("l0", "l1", "l2"):
+            cluster.waits(name, "leader")
+        for name in ("w0", "w1"):
+            cluster.waits(name, "workers")
+        assert cluster.placed() == ["l0", "l1", "w0", "w1"]
+
+    def test_nothing_is_placed_if_a_part_stays_below_its_minimum(self):
+        cluster = Divided(LEADER_AND_WORKERS, room=2)
+        cluster.waits("l0", "leader")
+        for name in ("w0", "w1"):
+            cluster.waits(name, "workers")
+        decision = cluster.plan()
+        assert isinstance(decision, GangRejection)
+        assert cluster.cache.pod_count == 0
+
+    def test_enough_parts_are_enough_and_no_part_is_placed_halfway(self):
+        replicas = [sub_group(f"r{index}", 2) for index in range(3)]
+        cluster = Divided({"minSubGroup": 2, "subGroups": replicas}, room=5)
+        for index in range(6):
+            cluster.waits(f"p{index}", f"r{index % 3}")
+        assert cluster.placed() == ["p0", "p1", "p3", "p4"]
+
+    def test_members_wait_until_each_part_has_its_minimum(self):
+        cluster = Divided(LEADER_AND_WORKERS, room=9)
+        for name in ("w0", "w1", "w2"):
+            cluster.waits(name, "workers")
+        assert cluster.pre_enqueue("w3", "workers") == TOO_FEW
+        cluster.waits("l0", "leader")
+        assert cluster.pre_enqueue("w3", "workers") == ""
+
+    def test_a_pod_that_names_no_part_of_its_group_waits(self):
+        cluster = Divided(LEADER_AND_WORKERS, room=9)
+        assert cluster.pre_enqueue("stray", "other") == NO_PART
+        assert cluster.pre_enqueue("stray") == NO_PART
+
+    def test_parts_that_are_placed_need_no_more(self):
+        cluster = Divided(LEADER_AND_WORKERS, room=3)
+        for name, part in (("l0", "leader"), ("w0", "workers")):
+            cluster.cache.set_pod(cluster.pod(name, part, node="n"))
+        group = cluster.cache.groups.get(cluster.key)
+        assert cluster.cache.groups.lacking(group) == 1
+        assert not cluster.cache.groups.minimum_placed(group)
+        cluster.waits("w1", "workers")
+        assert cluster.placed() == ["w1"]
+
+
+class TestVolcano:
+    def test_each_task_gets_its_minimum(self):
+        spec = {"minMember": 3, "minTaskMember": {"head": 1, "worker": 2}}
+        cluster = Divided(spec, room=3, kind=VOLCANO_KIND)
+        for index in range(3):
+            cluster.waits(f"h{index}", task="head")
+            cluster.waits(f"w{index}", labels={"volcano.sh/task-spec": "worker"})
+        assert cluster.placed() == ["h0", "w0", "w1"]
+
+    def test_tasks_whose_sum_is_more_than_the_minimum_have_none(self):
+        spec = {"minMember": 2, "minTaskMember": {"head": 1, "worker": 2}}
+        cluster = Divided(spec, room=2, kind=VOLCANO_KIND)
+        for name in ("w0", "w1"):
+            cluster.waits(name, task="worker")
+        assert cluster.placed() == ["w0", "w1"]
+
+    def test_the_minimum_of_the_group_may_be_more_than_that_of_its_tasks(self):
+        spec = {"minMember": 4, "minTaskMember": {"head": 1}}
+        cluster = Divided(spec, room=3, kind=VOLCANO_KIND)
+        for index in range(4):
+            cluster.waits(f"p{index}", task="head" if index == 3 else "")
+        assert isinstance(cluster.plan(), GangRejection)
+        cluster.cache.set_node(parse_node(make_node("n", allocatable={"cpu": "4", "pods": "1000"})))
+        assert len(cluster.placed()) == 4
+
+    def test_a_policy_makes_a_part_of_each_value_of_its_labels(self):
+        policy = {
+            "name": "slice",
+            "subGroupSize": 2,
+            "minSubGroups": 2,
+            "labelSelector": {"matchLabels": {"role": "worker"}},
+            "matchLabelKeys": ["slice"],
+        }
+        cluster = Divided({"minMember": 5, "subGroupPolicy": [policy]}, room=5, kind=VOLCANO_KIND)
+        cluster.waits("head", labels={"role": "head"})
+        for index in range(6):
+            cluster.waits(f"w{index}", labels={"role": "worker", "slice": str(index // 2)})
+        assert cluster.placed() == ["head", "w0", "w1", "w2", "w3"]
+
+    def test_a_part_that_came_with_its_pods_goes_with_them(self):
+        policy = {"name": "slice", "minSubGroups": 1, "matchLabelKeys": ["slice"]}
+        cluster = Divided({"minMember": 1, "subGroupPolicy": [policy]}, room=5, kind=VOLCANO_KIND)
+        for index in range(3):
+            cluster.waits(f"w{index}", labels={"slice": str(index)})
+            cluster.cache.groups.remove_waiting(f"default/w{index}")
+        cluster.waits("last", labels={"slice": "x"})
+        levels = cluster.cache.groups.members(cluster.key).levels
+        assert len(levels.root.below["slice"].below) == 1
+
+
+TREES = st.recursive(
+    st.integers(0, 3),
+    lambda children: st.tuples(st.integers(0, 3), st.lists(children, min_size=1, max_size=3)),
+    max_leaves=8,
+)
+
+
+def entries(tree: Any, parent: str, path: str, out: list[dict[str, Any]]) -> None:
+    """The sub-groups of a generated tree below `parent`: a number is a leaf's minimum of pods, else (groups, children)."""
+    if isinstance(tree, int):
+        out.append(sub_group(path, tree, parent))
+        return
+    groups, children = tree
+    out.append(sub_group(path, parent=parent, groups=min(groups, len(children))))
+    for index, child in enumerate(children):
+        entries(child, path, f"{path}-{index}", out)
+
+
+def least(part: SubGroup, pods: Mapping[str, int]) -> float:
+    """How many pods a part needs for its minimum, of those that exist."""
+    if not part.children:
+        return part.pods if pods[part.name] >= part.pods else float("inf")
+    return sum(sorted(least(child, pods) for child in part.children)[: part.groups])
+
+
+def check_whole(part: SubGroup, placed: Mapping[str, int]) -> tuple[int, bool]:
+    """How many pods of the part are placed, and whether its minimum is. Nothing of a part is placed without that."""
+    if not part.children:
+        count, met = placed[part.name], placed[part.name] >= part.pods
+    else:
+        found = [check_whole(child, placed) for child in part.children]
+        count, met = sum(each[0] for each in found), sum(each[1] for each in found) >= part.groups
+    assert met or count == 0, part
+    return count, met
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(TREES, st.integers(0, 12), st.lists(st.integers(0, 4), min_size=8, max_size=8))
+def test_a_tree_is_placed_if_and_only_if_its_cheapest_minimum_fits(tree, room, counts):
+    out: list[dict[str, Any]] = []
+    entries(tree, "", "s", out)
+    cluster = Divided({"subGroups": out}, room)
+    group = cluster.cache.groups.get(cluster.key)
+    assert group is not None
+    assert group.tree is not None
+    pods = Counter[str]()
+    for leaf, count in zip(leaves_of(group.tree), counts, strict=False):
+        pods[leaf.name] = count
+        for index in range(count):
+            cluster.waits(f"{leaf.name}-p{index}", leaf.name)
+    needed = least(group.tree, pods)
+    note(f"needs {needed}")
+    decision = cluster.plan()
+    if needed:
+        assert isinstance(decision, GangPlacement) == (needed <= room)
+    if isinstance(decision, GangPlacement):
+        check_whole(group.tree, Counter(each.pod.labels[KAI_SUB_GROUP_LABEL] for each in decision.placements))
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(("waits", "is placed", "leaves the queue", "leaves its node")), st.integers(0, 9)),
+    max_size=40,
+)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(TREES, STEPS)
+def test_the_counts_of_the_parts_follow_the_pods(tree, steps):
+    out: list[dict[str, Any]] = []
+    entries(tree, "", "s", out)
+    cluster = Divided({"subGroups": out}, room=100)
+    groups = cluster.cache.groups
+    group = groups.get(cluster.key)
+    assert group is not None
+    assert group.tree is not None
+    leaves = [leaf.name for leaf in leaves_of(group.tree)]
+    for what, number in steps:
+        pod = cluster.pod(f"p{number}", leaves[number % len(leaves)], node="n")
+        if what == "waits":
+            groups.add_waiting(pod)
+        elif what == "is placed":
+            groups.pod_added(pod, 0)
+        elif what == "leaves the queue":
+            groups.remove_waiting(pod.uid)
+        else:
+            groups.pod_removed(pod, 0)
+        members = groups.members(cluster.key)
+        part_of = {uid: each.labels[KAI_SUB_GROUP_LABEL] for uid, each in (members.waiting | members.placed).items()}
+        placed = Counter(part_of[uid] for uid in members.placed)
+        assert groups.lacking(group) == lacking(group.tree, placed)
+        assert groups.minimum_placed(group) == (lacking(group.tree, placed) == 0)
+        assert groups.has_minimum(group) == (lacking(group.tree, Counter(part_of.values())) == 0)
+        for uid, each in members.placed.items():
+            rest = placed - Counter([each.labels[KAI_SUB_GROUP_LABEL]])
+            assert groups.minimum_left(group, [uid]) == (lacking(group.tree, rest) == 0)
+
+
+def lacking(part: SubGroup, pods: Mapping[str, int]) -> int:
+    if not part.children:
+        return max(0, part.pods - pods[part.name])
+    return sum(sorted(lacking(child, pods) for child in part.children)[: part.groups])

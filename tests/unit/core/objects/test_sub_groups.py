@@ -1,0 +1,73 @@
+"""Trees of sub-groups: what is wrong with one is named, and a large one is read in one go."""
+
+from __future__ import annotations
+
+import pytest
+
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.pod_group import KAI_KIND, VOLCANO_KIND, parse_pod_group
+from podwright.core.objects.sub_groups import MAX_LEVELS
+
+
+def parsed(kind=KAI_KIND, **spec):
+    return parse_pod_group(kind, {"metadata": {"name": "g", "namespace": "default"}, "spec": spec})
+
+
+def chain(count):
+    return [{"name": f"s{i}", **({"parent": f"s{i - 1}"} if i else {})} for i in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        pytest.param([{"minMember": 1}], "spec.subGroups[0].name", id="no name"),
+        pytest.param([{"name": "a"}, {"name": "a"}], "spec.subGroups[1].name: 'a' is there twice", id="twice"),
+        pytest.param(
+            [{"name": "a", "parent": "b"}], "spec.subGroups[0].parent: there is no sub-group 'b'", id="parent"
+        ),
+        pytest.param(
+            [{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}, {"name": "c"}],
+            "parents form a circle",
+            id="circle",
+        ),
+        pytest.param(chain(MAX_LEVELS + 1), f"it is below more than {MAX_LEVELS} others", id="deep"),
+        pytest.param([{"name": "a", "minMember": -1}], "spec.subGroups[0].minMember", id="minimum"),
+        pytest.param([7], "spec.subGroups[0]", id="no object"),
+    ],
+)
+def test_what_is_wrong_is_named(spec, problem):
+    with pytest.raises(InvalidObjectError) as caught:
+        parsed(subGroups=spec)
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("policy", "problem"),
+    [
+        ({"subGroupSize": 0}, "spec.subGroupPolicy[0].subGroupSize"),
+        ({"minSubGroups": "2"}, "spec.subGroupPolicy[0].minSubGroups"),
+        ({"matchLabelKeys": [7]}, "spec.subGroupPolicy[0].matchLabelKeys[0]"),
+        (
+            {"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}},
+            "spec.subGroupPolicy[0].labelSelector",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_policy_of_volcano_is_named(policy, problem):
+    with pytest.raises(InvalidObjectError) as caught:
+        parsed(VOLCANO_KIND, minMember=1, subGroupPolicy=[policy])
+    assert problem in str(caught.value)
+
+
+def test_ten_thousand_leaves():
+    found = parsed(subGroups=[{"name": f"s{i}", "minMember": 2} for i in range(10_000)], minSubGroup=9_000)
+    assert (found.min_count, found.gang, len(found.tree.children)) == (18_000, True, 10_000)
+
+
+def test_a_minimum_above_the_number_of_parts_is_never_met():
+    assert parsed(subGroups=[{"name": "a", "minMember": 2}], minSubGroup=3).min_count == 4
+
+
+def test_parts_without_minimums_are_no_gang():
+    found = parsed(subGroups=[{"name": "a", "minMember": 0}], minSubGroup=0)
+    assert (found.gang, found.min_count) == (False, 1)
