@@ -114,12 +114,14 @@ profile: venv ## profile the operator under a workload: flame graph and top func
 CRD := crds/podwright.dev_schedulerpolicies.yaml
 LOCAL_CRD := crds/podwright.dev_localschedulerpolicies.yaml
 QUEUE_CRD := crds/podwright.dev_schedulingqueues.yaml
+VIEW_CRD := crds/podwright.dev_queueviews.yaml
 RESERVATION_CRD := crds/podwright.dev_reservations.yaml
 
 crds: venv ## generate the CRDs from operator/podwright/api
 	$(BIN)/python -m podwright.api.crd $(CRD)
 	$(BIN)/python -m podwright.api.crd --kind LocalSchedulerPolicy $(LOCAL_CRD)
 	$(BIN)/python -m podwright.api.crd --kind SchedulingQueue $(QUEUE_CRD)
+	$(BIN)/python -m podwright.api.crd --kind QueueView $(VIEW_CRD)
 	$(BIN)/python -m podwright.api.crd --kind Reservation $(RESERVATION_CRD)
 
 .PHONY: image image-test
@@ -144,6 +146,7 @@ verify: venv ## fail if a generated file is out of date
 	$(BIN)/python -m podwright.api.crd --check $(CRD)
 	$(BIN)/python -m podwright.api.crd --kind LocalSchedulerPolicy --check $(LOCAL_CRD)
 	$(BIN)/python -m podwright.api.crd --kind SchedulingQueue --check $(QUEUE_CRD)
+	$(BIN)/python -m podwright.api.crd --kind QueueView --check $(VIEW_CRD)
 	$(BIN)/python -m podwright.api.crd --kind Reservation --check $(RESERVATION_CRD)
 	$(BIN)/python -m podwright.cli.docs.options_page --check docs/options.md
 	$(BIN)/python charts/generate.py --check

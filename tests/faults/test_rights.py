@@ -202,7 +202,9 @@ def test_every_right_is_used(cluster, audit_log):
 
 
 def create_queues(cluster):
-    """A reservation, a queue of each API, and a pod group of Volcano, with the policies that serve Volcano and KAI."""
+    """A reservation, a queue of each API, a namespace that uses one and has a view of another, and a pod group of Volcano,
+    with the policies that serve Volcano and KAI.
+    """
     for name in ("volcano", "kai-scheduler"):
         cluster.apply(make_policy(name, schedulerName=name))
     cluster.apply(
@@ -215,6 +217,9 @@ def create_queues(cluster):
     member = pod("member", scheduler="volcano")
     member["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "job"}
     cluster.client.create(member)
+    view = {"metadata": {"name": "gone", "namespace": "kube-public"}, "spec": {"queue": "gone"}}
+    cluster.client.create({"apiVersion": "podwright.dev/v1alpha1", "kind": "QueueView", **view})
+    cluster.kubectl("label", "namespace", "kube-public", "podwright.dev/queue=team", "--overwrite")
 
 
 def create_pods_with_devices(cluster):

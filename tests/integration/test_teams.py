@@ -141,6 +141,31 @@ def test_a_queue_that_another_team_may_not_use_is_closed_to_its_pods(teams):
         teams.wait_bound("stranger", 1)
 
 
+def test_who_may_read_only_a_namespace_sees_the_queue_that_it_uses(teams):
+    cluster, namespace = teams.cluster, teams.namespace
+    cluster.apply(kit.CHECKOUT / "manifests" / "policy-api" / "roles.yaml")
+    login = cluster.service_account_kubeconfig(namespace, "tenant")
+    # Without its controllers, the API server aggregates no roles.
+    binding = ("rolebinding", "tenant", "--clusterrole=podwright-queue-viewer", f"--serviceaccount={namespace}:tenant")
+    cluster.kubectl("create", *binding, "-n", namespace)
+    kit.wait_listed(cluster, "queueviews")
+    with kit.reused(cluster, "--pod-intake=watch"):
+        teams.queue("red", resources={"cpu": {"limit": 2, "guarantee": 1}})
+        cluster.kubectl("label", "namespace", namespace, "podwright.dev/queue=red")
+        teams.pods("red", "", 3)
+        teams.wait_bound("red", 2)
+        shown = lambda: cluster.kubectl("get", "qview", "-n", namespace, "--no-headers", kubeconfig=login)
+        wait_until(lambda: "cpu 2 of 2" in shown() and f"{namespace}/red-" in shown(), 60, "the view has a status")
+        given = ["queues", "--kubeconfig", str(login)]
+        result = CliRunner().invoke(main, [*given, "-n", namespace])
+        assert result.output.splitlines()[1].split() == ["red", "Open", "1", "2", "2", "2", "1", "1", "1"]
+        assert "red holds 2 of 2 cpu" in result.output
+        refused = CliRunner().invoke(main, given)
+        assert (refused.exit_code, "With -n NAMESPACE" in refused.output) == (1, True)
+        teams.queue("red", namespaceSelector={"matchLabels": {"team": "red"}})
+        wait_until(lambda: "red" not in shown(), 30, "the view goes with the right to use the queue")
+
+
 def test_room_is_held_for_the_pods_of_a_reservation_also_after_a_restart(teams):
     reservation = {
         "apiVersion": "podwright.dev/v1alpha1",

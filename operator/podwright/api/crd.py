@@ -19,6 +19,7 @@ import yaml
 from podwright.api.local_policy import LOCAL_KIND, LOCAL_PLURAL, LocalPolicySpec
 from podwright.api.policy_status import PolicyStatus
 from podwright.api.queue_status import QueueStatus
+from podwright.api.queue_view import VIEW_KIND, VIEW_PLURAL, QueueViewSpec, QueueViewStatus
 from podwright.api.reservation import RESERVATION_KIND, RESERVATION_PLURAL, ReservationSpec, ReservationStatus
 from podwright.api.scheduler_policy import GROUP, KIND, PLURAL, VERSION, PolicySpec
 from podwright.api.scheduling_queue import OBJECT_RULE, QUEUE_KIND, QUEUE_PLURAL, SchedulingQueueSpec
@@ -75,6 +76,17 @@ _KINDS: Final[Mapping[str, _Kind]] = {
             "What the queue may have, and who may use it.",
             "Whether the operator accepted the queue, and what its pods have and wait for.",
             (OBJECT_RULE,),
+        ),
+        _Kind(
+            VIEW_KIND,
+            VIEW_PLURAL,
+            "qview",
+            "Namespaced",
+            QueueViewSpec,
+            "The status of a queue that this namespace uses, for those who may read only the namespace. Podwright makes it.",
+            QueueViewStatus,
+            "Which queue it is.",
+            "What the queue has, and what pods of this namespace wait for.",
         ),
         _Kind(
             RESERVATION_KIND,
@@ -216,6 +228,17 @@ def _queue_columns() -> list[dict[str, Any]]:
     ]
 
 
+def _view_columns() -> list[dict[str, Any]]:
+    return [
+        _column("State", ".status.state", "Whether pods of the queue are scheduled."),
+        _column("Allocated", ".status.summary", "What the queue has of each resource, and its limit or share."),
+        _column("Pending", ".status.pendingPods", "How many pods of the queue wait for a node.", kind="integer"),
+        _column("Waits", ".status.firstWaiting.pod", "The first pod of this namespace that a bound holds back."),
+        _column("For", ".status.firstWaiting.message", "The bound.", priority=1),
+        _AGE,
+    ]
+
+
 def _reservation_columns() -> list[dict[str, Any]]:
     return [
         _column("For", ".spec.namespace", "The namespace of the pods that the room is for."),
@@ -229,7 +252,7 @@ def _reservation_columns() -> list[dict[str, Any]]:
     ]
 
 
-_OWN_COLUMNS: Final = {QUEUE_KIND: _queue_columns, RESERVATION_KIND: _reservation_columns}
+_OWN_COLUMNS: Final = {QUEUE_KIND: _queue_columns, VIEW_KIND: _view_columns, RESERVATION_KIND: _reservation_columns}
 _AGE: Final = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 
 

@@ -7,8 +7,9 @@ quantities, as in a pod's requests.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from podwright.api.policy_status import (
@@ -37,7 +38,8 @@ MAX_RESOURCES: Final = 64
 """How many resources a status names."""
 
 
-def _amounts(description: str) -> Any:
+def described_amounts(description: str) -> Any:
+    """A field of amounts by resource."""
     return field(
         default_factory=dict,
         metadata=describe(description, maxProperties=MAX_RESOURCES, additionalProperties={"maxLength": 64}),
@@ -67,8 +69,8 @@ class FirstWaiting:
 @dataclass(frozen=True, slots=True)
 class UsageStatus:
     observed_at: str = field(metadata=describe("When it was counted.", format="date-time"))
-    average: Mapping[str, str] = _amounts("What the queue used on average, with its half-life, by resource.")
-    hours: Mapping[str, str] = _amounts(
+    average: Mapping[str, str] = described_amounts("What the queue used on average, with its half-life, by resource.")
+    hours: Mapping[str, str] = described_amounts(
         "What it has used since the record began, in CPU-hours, byte-hours, GPU-hours and so on, by resource."
     )
 
@@ -92,17 +94,21 @@ class QueueStatus:
             maxLength=1024,
         ),
     )
-    allocated: Mapping[str, str] = _amounts("What the pods of the queue that have a node request, by resource.")
-    share: Mapping[str, str] = _amounts(
+    allocated: Mapping[str, str] = described_amounts(
+        "What the pods of the queue that have a node request, by resource."
+    )
+    share: Mapping[str, str] = described_amounts(
         "The queue's fair share of the cluster now, by resource. It depends on what the queues request."
     )
-    borrowed: Mapping[str, str] = _amounts("How much of what it has is above its guarantee, by resource.")
-    lent: Mapping[str, str] = _amounts("How much of its guarantee it does not use, by resource.")
-    capacity: Mapping[str, str] = _amounts(
+    borrowed: Mapping[str, str] = described_amounts("How much of what it has is above its guarantee, by resource.")
+    lent: Mapping[str, str] = described_amounts("How much of its guarantee it does not use, by resource.")
+    capacity: Mapping[str, str] = described_amounts(
         "Of a queue at the top: what all queues share. It is what ready, untainted nodes offer, less what pods "
         "outside of queues have."
     )
-    pending: Mapping[str, str] = _amounts("What the pods of the queue that wait for a node request, by resource.")
+    pending: Mapping[str, str] = described_amounts(
+        "What the pods of the queue that wait for a node request, by resource."
+    )
     pending_pods: int = field(
         default=0, metadata=describe("How many pods of the queue wait for a node.", format="int32", minimum=0)
     )
@@ -142,9 +148,9 @@ def status_of(report: QueueReport) -> dict[str, Any]:
     accepted = UntimedCondition(
         ACCEPTED, not problem, "Invalid" if problem else "Accepted", problem or "The queue is valid."
     )
-    conditions = [accepted, _active(report, in_tree=in_tree)]
+    conditions = [accepted, active(report, in_tree=in_tree)]
     status = {
-        **encode(_amounts_of(queues, report.name) if in_tree else QueueStatus()),
+        **encode(amounts_in(queues, report.name) if in_tree else QueueStatus()),
         "observedGeneration": generation,
         "conditions": [timed(each, before.get(each.type), generation, report.now) for each in conditions],
     }
@@ -188,7 +194,8 @@ def usage_of(status: Any) -> Record | None:
     return Record(at, average, hours) if valid and at is not None else None
 
 
-def _active(report: QueueReport, *, in_tree: bool) -> UntimedCondition:
+def active(report: QueueReport, *, in_tree: bool) -> UntimedCondition:
+    """The condition Active."""
     shut = report.queues.shut_by(report.name)
     if not in_tree:
         return UntimedCondition(
@@ -201,16 +208,12 @@ def _active(report: QueueReport, *, in_tree: bool) -> UntimedCondition:
     return UntimedCondition(ACTIVE, True, "InForce", "Pods of the queue are scheduled.")
 
 
-def _amounts_of(queues: Queues, name: str) -> QueueStatus:
+def amounts_in(queues: Queues, name: str) -> QueueStatus:
     """What the queue has, of at most MAX_RESOURCES resources."""
     rules, held, share = queues.get(name), queues.usage(name), queues.last_share(name)
     assert rules is not None
     quotas = rules.quotas
-
-    def texts(amounts: Mapping[str, int]) -> dict[str, str]:
-        chosen = sorted(amounts, key=lambda resource: (resource not in quotas, resource))[:MAX_RESOURCES]
-        return {resource: amount_text(resource, amounts[resource]) for resource in chosen if amounts[resource]}
-
+    texts = partial(amount_texts, first=quotas)
     guarantees = {resource: quota.guarantee for resource, quota in quotas.items() if quota.guarantee != UNBOUNDED}
     first = queues.first_bound(name)
     return QueueStatus(
@@ -228,6 +231,12 @@ def _amounts_of(queues: Queues, name: str) -> QueueStatus:
         pending_pods=queues.waiting_below(name),
         first_waiting=None if first is None else FirstWaiting(first[0].key, first[1].message[:1024]),
     )
+
+
+def amount_texts(amounts: Mapping[str, int], first: Container[str] = ()) -> dict[str, str]:
+    """Those of at most MAX_RESOURCES resources that are not 0 or unbounded, the `first` ones first."""
+    chosen = sorted(amounts, key=lambda resource: (resource not in first, resource))[:MAX_RESOURCES]
+    return {resource: amount_text(resource, amounts[resource]) for resource in chosen if amounts[resource] > 0}
 
 
 def _of(quota: Quota, share: Mapping[str, int], resource: str) -> int:

@@ -90,6 +90,7 @@ LOCAL_POLICY: Final = Resource(
 QUEUE: Final = Resource("SchedulingQueue", "podwright.dev", "v1alpha1", "schedulingqueues", namespaced=False)
 KAI_QUEUE: Final = Resource("Queue", "scheduling.run.ai", "v2", "queues", namespaced=False)
 VOLCANO_QUEUE: Final = Resource("Queue", "scheduling.volcano.sh", "v1beta1", "queues", namespaced=False)
+QUEUE_VIEW: Final = Resource("QueueView", "podwright.dev", "v1alpha1", "queueviews", namespaced=True)
 RESERVATION: Final = Resource("Reservation", "podwright.dev", "v1alpha1", "reservations", namespaced=False)
 CRD: Final = Resource(
     "CustomResourceDefinition", "apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False
@@ -117,6 +118,6 @@ STORED: Final = tuple(WATCHED[watched.kind] for watched in STORED_KINDS)
 
 BY_KIND: Final = {
     **WATCHED,
-    **{resource.kind: resource for resource in (EVENT, POLICY, LOCAL_POLICY, QUEUE, RESERVATION, CRD)},
+    **{resource.kind: resource for resource in (EVENT, POLICY, LOCAL_POLICY, QUEUE, QUEUE_VIEW, RESERVATION, CRD)},
 }
 """All but pod groups and other queues, of which there are several."""

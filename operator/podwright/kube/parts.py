@@ -21,6 +21,7 @@ from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MI
 from podwright.core.framework.profile import ProfileError
 from podwright.core.framework.registry import RegistryError
 from podwright.core.objects.pod import PodInfo
+from podwright.core.queues.queues import queues_of
 from podwright.engine.engine import Engine
 from podwright.engine.engine_options import EngineOptions
 from podwright.engine.metrics.metrics import EVENTS_DROPPED, Metrics
@@ -47,6 +48,7 @@ from podwright.kube.policies.controller import PolicyController
 from podwright.kube.policies.kinds import PolicyKind
 from podwright.kube.queues.door import queue_doors
 from podwright.kube.queues.statuses import QueueStatuses, counts_of
+from podwright.kube.queues.views import QueueViewDoor, QueueViews
 from podwright.kube.reservations.door import ReservationDoor, ReservationStatuses
 from podwright.kube.watch.newly_served import NewlyServedNames
 from podwright.kube.watch.pending_audit import PendingAudit
@@ -99,6 +101,7 @@ class Parts:
     unseen_names: UnseenNames
     served_kinds: ServedKinds
     queue_statuses: Sequence[QueueStatuses]
+    queue_views: QueueViews
     reservation_statuses: ReservationStatuses
     group_phases: PodGroupPhases
     pending_audit: PendingAudit
@@ -142,10 +145,12 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
     doors_of_queues = queue_doors(http, engine, **status_options)
     queue_statuses = [door.statuses for door in doors_of_queues]
     metrics.compute(QUEUES, partial(counts_of, queue_statuses))
+    queue_views = QueueViews(http, queues_of(engine.cache), **status_options)
     reservation_statuses = ReservationStatuses(http, engine, **status_options)
     doors: list[Door] = [
         *pod_group_doors(engine, writers.group_status, features),
         *doors_of_queues,
+        QueueViewDoor(queue_views),
         ReservationDoor(engine, reservation_statuses),
     ]
     served_kinds = ServedKinds(http, doors, start=lambda name, reflector: base.tasks.start(name, reflector.run))
@@ -165,6 +170,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         unseen_names=unseen_names,
         served_kinds=served_kinds,
         queue_statuses=queue_statuses,
+        queue_views=queue_views,
         reservation_statuses=reservation_statuses,
         group_phases=PodGroupPhases(engine, writers.group_status, clock=wall),
         pending_audit=PendingAudit(

@@ -34,6 +34,7 @@ from podwright.kube.kinds import (
     POD_GROUPS,
     POLICY,
     QUEUE,
+    QUEUE_VIEW,
     REQUIRED,
     RESERVATION,
     STORED,
@@ -114,6 +115,7 @@ _OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
     POLICY: (POLICY,),
     LOCAL_POLICY: (LOCAL_POLICY,),
     **{kind: (kind,) for kind in _QUEUES},
+    QUEUE_VIEW: (QUEUE_VIEW,),
     RESERVATION: (RESERVATION,),
     _GROUPS[0]: POD_GROUPS,
     _GROUPS[1]: PLUGINS_POD_GROUPS,
@@ -125,6 +127,7 @@ _OWN_WRITES: Final = (f"{TOKEN_REVIEW.root}/", f"{ACCESS_REVIEW.root}/", f"{LEAS
 """The paths of writes that change nothing for anybody else."""
 _EXTRAS: Final = frozenset({*_OPTIONAL, CRD})
 """Kinds that kube-scheduler's roles do not know, so that their absence there is no mistake."""
+_NO_VIEWS: Final = "who may read only a namespace does not see its queues"
 
 SCHEDULING: Final = (
     *_reads(REQUIRED, "nothing can be scheduled", announced=True),
@@ -133,6 +136,7 @@ SCHEDULING: Final = (
     *_reads([LOCAL_POLICY], "policies of namespaces have no effect", announced=True),
     *_reads(_GROUPS, "the pods of groups are scheduled one by one"),
     *_reads(_QUEUES, "pods have no queues"),
+    *_reads([QUEUE_VIEW], _NO_VIEWS),
     *_reads([RESERVATION], "no room is held for reservations"),
     *_reads([CRD], "a kind that is installed later is noticed up to half a minute later"),
     Right(POD, "create", "no pod is bound", "binding"),
@@ -155,6 +159,8 @@ SCHEDULING: Final = (
     Right(LOCAL_POLICY, "patch", "policies of namespaces show no status", "status"),
     *(Right(kind, "patch", "pod groups show no status", "status") for kind in _GROUPS),
     *(Right(kind, "patch", "queues show no status", "status") for kind in _QUEUES),
+    *(Right(QUEUE_VIEW, verb, _NO_VIEWS) for verb in ("create", "delete")),
+    Right(QUEUE_VIEW, "patch", _NO_VIEWS, "status"),
     Right(RESERVATION, "patch", "reservations show no status", "status"),
 )
 """The rights of every instance."""
@@ -162,7 +168,7 @@ SHADOWING: Final = (
     *(
         each
         for each in SCHEDULING
-        if each.verb in access.READ and each.resource not in (LOCAL_POLICY, *_QUEUES, RESERVATION, *_GROUPS)
+        if each.verb in access.READ and each.resource not in (LOCAL_POLICY, *_QUEUES, QUEUE_VIEW, RESERVATION, *_GROUPS)
     ),
     next(each for each in SCHEDULING if each.resource is POLICY and each.verb == "patch"),
 )

@@ -437,6 +437,7 @@ class Runtime:
                 (f"statuses of {each.resource.plural} of {each.resource.group}", each.run)
                 for each in parts.queue_statuses
             ),
+            ("views of queues", lambda: parts.queue_views.run_after(self._pending_complete)),
             ("reservation statuses", parts.reservation_statuses.run),
         )
 

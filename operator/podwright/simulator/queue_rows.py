@@ -132,6 +132,24 @@ def rows_from(raws: Iterable[Raw]) -> Sequence[QueueRow]:
     return _as_tree(map(_of_object, raws))
 
 
+def rows_of_views(raws: Iterable[Raw]) -> Sequence[QueueRow]:
+    """The queues that a namespace uses, from its QueueViews."""
+    return _as_tree(map(_of_view, raws))
+
+
+def _of_view(raw: Raw) -> QueueRow:
+    status = _map(raw.get("status"))
+    bounds = {field: _map(status.get(field)) for field in ("guarantee", "limit")}
+    resources = {
+        name: {field: amounts.get(name) for field, amounts in bounds.items()}
+        for name in {*bounds["guarantee"], *bounds["limit"], *_map(status.get("share"))}
+    }
+    accepted = {"type": ACCEPTED, "status": "True"}
+    conditions = [*conditions_by_type(status).values(), *([accepted] if status else [])]
+    spec = {"state": status.get("state"), "resources": resources}
+    return _of_object({**raw, "spec": spec, "status": {**status, "conditions": conditions}})
+
+
 def _of_object(raw: Raw) -> QueueRow:
     spec, status = _map(raw.get("spec")), _map(raw.get("status"))
     quotas = {name: _map(quota) for name, quota in _map(spec.get("resources")).items()}

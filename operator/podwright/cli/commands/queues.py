@@ -15,11 +15,11 @@ from podwright.cli.printable import color_system, printable_texts
 from podwright.cli.reports.queues import queue_resources, queue_table
 from podwright.core.framework.interface import ClusterError
 from podwright.kube.client.errors import ConfigError, status_of
-from podwright.kube.kinds import QUEUE
+from podwright.kube.kinds import QUEUE, QUEUE_VIEW
 from podwright.simulator.evaluations.cases import CaseError, read_cases
 from podwright.simulator.evaluations.queue_shares import answer
 from podwright.simulator.live import Connection
-from podwright.simulator.queue_rows import QueueRow, rows_from
+from podwright.simulator.queue_rows import QueueRow, rows_from, rows_of_views
 from podwright.simulator.snapshot import SnapshotError, read_snapshot
 
 _WIDE: Final = 10_000
@@ -28,6 +28,13 @@ _WIDE: Final = 10_000
 
 @click.command()
 @with_source
+@click.option(
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    help="Only the queues that this namespace uses, as its QueueViews show them. For that, you need rights in the "
+    "namespace only.",
+)
 @click.option(
     "--resource",
     "resources",
@@ -55,11 +62,14 @@ def queues(
     *,
     files: tuple[str, ...],
     shares: tuple[str, ...],
+    namespace: str | None,
     resources: tuple[str, ...],
     output: str,
     **values: Any,
 ) -> None:
     """Show the tree of queues: what each is guaranteed, has and may have, and what its pods wait for.
+
+    With -n NAMESPACE, only the queues that a namespace uses, which needs no rights outside of it.
 
     Reads SchedulingQueues from the API server with your own permissions, with the status that the operator writes, or
     from FILES (see `podwright snapshot`). With --shares, the command contacts no API server: it prints one JSON line
@@ -68,7 +78,7 @@ def queues(
     if shares:
         sys.exit(_answer(shares))
     try:
-        rows = _rows(files, Connection(**values))
+        rows = _rows(files, Connection(**values), namespace)
     except (SnapshotError, ConfigError, ClusterError, OSError) as error:
         raise click.ClickException(str(error)) from error
     if output == "json":
@@ -80,16 +90,23 @@ def queues(
         _show(rows, resources or queue_resources(rows))
 
 
-def _rows(files: Sequence[str], connection: Connection) -> Sequence[QueueRow]:
+def _rows(files: Sequence[str], connection: Connection, namespace: str | None) -> Sequence[QueueRow]:
+    kind, rows_of = (QUEUE, rows_from) if namespace is None else (QUEUE_VIEW, rows_of_views)
+    if files and namespace is not None:
+        raise click.UsageError("-n reads the API server: FILES have no QueueViews")
     if files:
-        return rows_from(read_snapshot(files).of_kind(QUEUE.kind))
+        return rows_from(read_snapshot(files).of_kind(kind.kind))
     with connection.reader() as reader:
         try:
-            return rows_from([*reader.objects_at(QUEUE.collection)])
+            return rows_of(
+                [*reader.objects_at(kind.collection if namespace is None else kind.collection_in(namespace))]
+            )
         except ClusterError as error:
-            if status_of(error) != 404:
-                raise
-            raise SnapshotError(f"the API server does not serve {QUEUE.plural}.{QUEUE.group}") from error
+            if status_of(error) == 404:
+                raise SnapshotError(f"the API server does not serve {kind.plural}.{kind.group}") from error
+            if status_of(error) == 403 and namespace is None:
+                raise SnapshotError(f"{error}. With -n NAMESPACE you see the queues that a namespace uses") from error
+            raise
 
 
 def _show(rows: Sequence[QueueRow], resources: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ a quota, or fills that of others, by a new label.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final, Literal
@@ -80,6 +80,15 @@ class Membership:
         if selector is not None and not selector.matches(self._of_namespace.get(pod.namespace, _NO_LABELS)):
             return name + OUTSIDE
         return name
+
+    def allows(self, queue: str, namespace: str) -> bool:
+        """True if pods of the namespace may use the queue, as far as its selector is concerned."""
+        selector = self._selectors.get(queue)
+        return selector is None or selector.matches(self._of_namespace.get(namespace, _NO_LABELS))
+
+    def labelled(self) -> Iterator[tuple[str, str]]:
+        """The namespaces whose label names a queue, with its name."""
+        return ((namespace, labels[LABEL]) for namespace, labels in self._of_namespace.items() if LABEL in labels)
 
     def user_of(self, pod: PodInfo) -> str:
         """The user whose pod it is; empty if nobody is named."""

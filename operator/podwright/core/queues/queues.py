@@ -435,6 +435,25 @@ class Queues:
                 return None if bound is None else (pod, bound)
         return None
 
+    def namespaces_of(self, name: str) -> Mapping[str, PodInfo | None]:
+        """The namespaces of the queue's pods, each with its first pod that waits for a node and that no gate holds back."""
+        pods = self._pods.get(name)
+        if pods is None:
+            return {}
+        found: dict[str, PodInfo | None] = dict.fromkeys(pod.namespace for pod in pods.placed.values())
+        for uid, pod in pods.waiting.items():
+            if found.setdefault(pod.namespace) is None and uid not in self._placed_in and not pod.gates:
+                found[pod.namespace] = pod
+        return found
+
+    def named_by_namespaces(self) -> Iterator[tuple[str, str]]:
+        """The namespaces whose label names a queue, which may not exist, with its name."""
+        return self._membership.labelled()
+
+    def is_usable_in(self, name: str, namespace: str) -> bool:
+        """True if the queue is in the tree, and pods of the namespace may use it."""
+        return name in self._built() and self._membership.allows(name, namespace)
+
     def guarantee(self, name: str, resource: str) -> int:
         """The queue's guarantee of a resource; UNBOUNDED (-1) for all that it requests."""
         return self._queue(name).spec.quotas.get(resource, NO_QUOTA).guarantee

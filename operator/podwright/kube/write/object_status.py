@@ -110,6 +110,13 @@ class ObjectStatuses(ABC):
     def prepare(self) -> None:
         """Called before all statuses are computed."""
 
+    def place_of(self, name: str) -> tuple[str, str]:
+        """The name and the namespace of the object that is known by this name."""
+        return name, ""
+
+    async def settle(self) -> None:
+        """Called after each comparison of all statuses."""
+
     async def run(self) -> None:
         """Writes statuses until it is cancelled."""
         clock = asyncio.get_running_loop().time
@@ -125,6 +132,7 @@ class ObjectStatuses(ABC):
             for name in sorted(due, key=lambda name: not self._says_news(name, due[name]))[:MOST_WRITES]:
                 await self._limit.take()
                 await self._write(name, due[name])
+            await self.settle()
             await asyncio.sleep(max(STATUS_SECONDS, SHARE * took))
 
     def _compare(self, name: str, due: dict[str, Raw]) -> None:
@@ -163,7 +171,8 @@ class ObjectStatuses(ABC):
             {"op": "add", "path": "/status", "value": status},
         ]
         try:
-            answer = await self._http.call("PATCH", self.resource.path(name, subresource="status"), patch, JSON_PATCH)
+            path = self.resource.path(*self.place_of(name), subresource="status")
+            answer = await self._http.call("PATCH", path, patch, JSON_PATCH)
         except ClusterError as error:
             known.failures += 1
             known.not_before = asyncio.get_running_loop().time() + RETRY.pause(known.failures, error)
@@ -173,3 +182,5 @@ class ObjectStatuses(ABC):
             known.failures, known.status = 0, status
             newest = self._known.get(name, known)  # the watch may have been faster
             newest.written = status, answer.get("status") if isinstance(answer, Mapping) else None
+            if name in self._known:
+                self._known[name] = self._known.pop(name)  # the others come first now

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from podwright.cli.main import main
 from podwright.cli.reports.queues import branches, queue_resources
-from podwright.simulator.queue_rows import QueueAmounts, QueueRow, rows_from, rows_of
+from podwright.simulator.queue_rows import QueueAmounts, QueueRow, rows_from, rows_of, rows_of_views
 from support.objects.queues import queue
 from support.simulator.kit import loaded, node, pod
 
@@ -162,3 +162,19 @@ def test_a_loaded_cluster_gives_the_rows_that_its_status_would_have():
     _, row = rows_of(cluster.queues)
     assert row.of("cpu") == QueueAmounts(resource="cpu", guarantee=1000, limit=2000, share=2000, allocated=2000, pending=1000)  # fmt: skip
     assert (row.waiting, row.bound, row.pending_pods) == ("default/w", "a holds 2 of 2 cpu", 1)
+
+
+def test_the_view_of_a_namespace_is_a_row_with_what_its_status_says():
+    status = {
+        "state": "Hold", "guarantee": {GPU: "2"}, "limit": {GPU: "4"}, "share": {GPU: "3"}, "allocated": {GPU: "1"},
+        "conditions": [{"type": "Active", "status": "False", "reason": "NotOpen", "message": "Pods wait: it is on hold."}],
+    }  # fmt: skip
+    (row,) = rows_of_views([{"metadata": {"name": "ml", "namespace": "x"}, "status": status}])
+    assert (row.name, row.state, row.problem) == ("ml", "Hold", "Pods wait: it is on hold.")
+    assert row.of(GPU) == QueueAmounts(resource=GPU, guarantee=2, limit=4, share=3, allocated=1)
+    (new,) = rows_of_views([{"metadata": {"name": "ml", "namespace": "x"}}])
+    assert new.problem == "the operator has not checked it yet"
+
+
+def test_files_have_no_views(run):
+    assert run("-n", "x", code=1) == ""
