@@ -30,12 +30,14 @@ from podwright.core.objects.resources import CPU
 from podwright.core.queues.queues import Queues, amount_text
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import Quota
-from podwright.core.queues.usage import Record
+from podwright.core.queues.usage import MAX_USERS, Record
 
 USAGE_SECONDS: Final = 600.0
 """How old the usage in a status may be before it is written again."""
 MAX_RESOURCES: Final = 64
 """How many resources a status names."""
+USER_RESOURCES: Final = 8
+"""How many it names of each user."""
 
 
 def described_amounts(description: str) -> Any:
@@ -67,11 +69,28 @@ class FirstWaiting:
 
 
 @dataclass(frozen=True, slots=True)
+class UserUsage:
+    user: str = field(metadata=describe("The label podwright.dev/user of the user's pods.", maxLength=63))
+    hours: Mapping[str, str] = described_amounts(
+        "The part of the queue's hours that belongs to these pods, by resource."
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class UsageStatus:
     observed_at: str = field(metadata=describe("When it was counted.", format="date-time"))
     average: Mapping[str, str] = described_amounts("What the queue used on average, with its half-life, by resource.")
     hours: Mapping[str, str] = described_amounts(
         "What it has used since the record began, in CPU-hours, byte-hours, GPU-hours and so on, by resource."
+    )
+    since: str = field(default="", metadata=describe("When the record began. An RFC 3339 time.", maxLength=32))
+    users: tuple[UserUsage, ...] = field(
+        default=(),
+        metadata=describe(
+            "Those who have used most. What is left of the hours belongs to others, and to pods without a user.",
+            maxItems=MAX_USERS,
+            **unique_by("user"),
+        ),
     )
 
 
@@ -167,11 +186,23 @@ def _usage(record: Record | None, previous: Mapping[str, Any]) -> object:
     before = usage_of(previous)
     if record is None or not record.at or (before is not None and record.at - before.at < USAGE_SECONDS):
         return previous.get("usage")
-    return encode(UsageStatus(rfc3339(record.at), _decimals(record.average), _decimals(record.hours)))
+    users = [UserUsage(user, _decimals(record.users[user], USER_RESOURCES)) for user in record.largest_users()]
+    found: dict[str, Any] = encode(
+        UsageStatus(
+            observed_at=rfc3339(record.at),
+            average=_decimals(record.average),
+            hours=_decimals(record.hours),
+            since=rfc3339(record.since),
+            users=tuple(each for each in users if each.hours),
+        )
+    )
+    return found if found["users"] else {key: value for key, value in found.items() if key != "users"}
 
 
-def _decimals(amounts: Mapping[str, float]) -> dict[str, str]:
-    chosen = sorted(amounts, key=amounts.__getitem__, reverse=True)[:MAX_RESOURCES]
+def _decimals(amounts: Mapping[str, float], most: int = MAX_RESOURCES) -> dict[str, str]:
+    """Those that show, of at most so many resources: extended ones first."""
+    shown = [name for name, amount in amounts.items() if amount >= 0.00005 * _unit(name)]
+    chosen = sorted(shown, key=lambda name: ("/" not in name, -amounts[name]))[:most]
     return {name: f"{amounts[name] / _unit(name):.4f}".rstrip("0").rstrip(".") for name in sorted(chosen)}
 
 
@@ -183,15 +214,22 @@ def usage_of(status: Any) -> Record | None:
     """The usage that a status says, which may contain anything. None if it says none."""
     try:
         usage = status["usage"]
-        average, hours = (
-            {str(name): float(text) * _unit(name) for name, text in (usage.get(key) or {}).items()}
-            for key in ("average", "hours")
-        )
-        at = parse_time(usage["observedAt"], "")
-        valid = all(0 <= amount < 1e30 for amount in (*average.values(), *hours.values()))
+        average, hours = (_amounts(usage.get(key) or {}) for key in ("average", "hours"))
+        at, since = parse_time(usage["observedAt"], ""), parse_time(usage.get("since") or usage["observedAt"], "")
+        users = {str(each["user"]): _amounts(each["hours"]) for each in (usage.get("users") or ())[:MAX_USERS]}
     except (AttributeError, InvalidObjectError, KeyError, TypeError, ValueError):
         return None
-    return Record(at, average, hours) if valid and at is not None else None
+    if at is None or since is None:
+        return None
+    return Record(at, since, average, hours, users, users_at=at)
+
+
+def _amounts(texts: Any) -> dict[str, float]:
+    """Raises ValueError for amounts that nothing can have, and AttributeError and TypeError."""
+    found = {str(name): float(text) * _unit(name) for name, text in texts.items()}
+    if not all(0 <= amount < 1e30 for amount in found.values()):
+        raise ValueError(found)
+    return found
 
 
 def active(report: QueueReport, *, in_tree: bool) -> UntimedCondition:

@@ -383,7 +383,7 @@ class Engine:
             try:
                 self._minutes.tick()
                 self.reservations.expire()
-                self._queue_changes.sample_usage()
+                await self._queue_changes.sample_usage()
                 if self._started and not self._shadow_only:
                     self.gathering.begin()
                 self.history.sample()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from podwright.core.framework.cluster_events import QUEUE, Action, ClusterEvent
 from podwright.core.queues.queues import Queues, queues_of
 from podwright.engine.policies.active_policies import ActivePolicies
+from podwright.engine.process.steps import in_slices
 from podwright.engine.state import EngineState
 
 
@@ -32,10 +33,11 @@ class QueueChanges:
         """Other policies may choose the queues of pods now."""
         let_policies_choose(self._queues, self._policies)
 
-    def sample_usage(self) -> None:
-        """Counts what queues have as used since the last call."""
+    async def sample_usage(self) -> None:
+        """Counts what queues and their users have as used since the last call."""
         if self._queues.active:
             self._queues.sample_usage(self._wall())
+            await in_slices(self._queues.sample_users(self._wall()))
 
     def _changed(self) -> None:
         if self._queues.active is not self._ordered:

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from podwright.api.policy_status import ACCEPTED, ACTIVE, conditions_by_type
+from podwright.api.policy_status import ACCEPTED, ACTIVE, conditions_by_type, rfc3339
+from podwright.api.queue_status import usage_of
 from podwright.api.scheduler_policy import identity_of
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.quantity import NANO, parse_exact_quantity
@@ -17,6 +18,7 @@ from podwright.core.objects.resources import CPU
 from podwright.core.queues.queues import Queues, amount_text
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import NO_QUOTA
+from podwright.core.queues.usage import Record
 
 Raw = Mapping[str, Any]
 _AMOUNTS: Final = ("guarantee", "limit", "share", "allocated", "borrowed", "pending")
@@ -46,6 +48,22 @@ class QueueAmounts:
         return max(0, self.allocated - self.guarantee)
 
 
+@dataclass(frozen=True, slots=True)
+class QueueUsage:
+    """What a queue has used, by resource: on average, and in resource-hours since then, an RFC 3339 time."""
+
+    since: str = ""
+    average: Mapping[str, float] = field(default_factory=dict)
+    hours: Mapping[str, float] = field(default_factory=dict)
+    users: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """The parts of those who have used most. The others are "", with the pods without a user."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        users = [{"user": user, "hours": hours} for user, hours in self.users.items()]
+        return {"since": self.since, "average": self.average, "hours": self.hours, "users": users}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRow:
     """A queue. `depth`: how many queues are above it. `problem`: why its newest version is not in force, or not yet.
@@ -63,6 +81,7 @@ class QueueRow:
     resources: tuple[QueueAmounts, ...] = ()
     waiting: str = ""
     bound: str = ""
+    usage: QueueUsage | None = None
 
     def of(self, resource: str) -> QueueAmounts:
         """What there is of this resource."""
@@ -79,6 +98,7 @@ class QueueRow:
         named = {
             "problem": self.problem,
             "firstWaiting": {"pod": self.waiting, "message": self.bound} if self.waiting else {},
+            "usage": {} if self.usage is None else self.usage.as_json(),
         }
         return {
             "name": self.name,
@@ -172,7 +192,29 @@ def _of_object(raw: Raw) -> QueueRow:
         ),
         waiting=str(first.get("pod") or ""),
         bound=str(first.get("message") or ""),
+        usage=_usage(usage_of(status)),
     )
+
+
+def _usage(record: Record | None) -> QueueUsage | None:
+    if record is None:
+        return None
+    users = {user: _numbers(hours) for user, hours in record.users.items()}
+    left = {
+        resource: round(max(0.0, total - sum(hours.get(resource, 0.0) for hours in users.values())), 4)
+        for resource, total in _numbers(record.hours).items()
+    }
+    return QueueUsage(
+        since=rfc3339(record.since),
+        average=_numbers(record.average),
+        hours=_numbers(record.hours),
+        users={**users, "": left} if users else {},
+    )
+
+
+def _numbers(amounts: Mapping[str, float]) -> dict[str, float]:
+    """In whole units: CPUs, bytes, devices."""
+    return {resource: amount / (1000 if resource == CPU else 1) for resource, amount in amounts.items()}
 
 
 def _problem(status: Raw) -> str:

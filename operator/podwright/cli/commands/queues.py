@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import click
 import orjson
+from rich.console import RenderableType
 
 from podwright.cli.flags.cluster import with_source
 from podwright.cli.printable import color_system, printable_texts
-from podwright.cli.reports.queues import queue_resources, queue_table
+from podwright.cli.reports.queues import queue_resources, queue_table, usage_table
 from podwright.core.framework.interface import ClusterError
 from podwright.kube.client.errors import ConfigError, status_of
 from podwright.kube.kinds import QUEUE, QUEUE_VIEW
@@ -43,6 +44,11 @@ _WIDE: Final = 10_000
     help="The resource to show. Can be repeated. By default the extended resource that most queues name, or CPU.",
 )
 @click.option(
+    "--usage",
+    is_flag=True,
+    help="Show what queues and their users have used: the GPU-hours, or the hours of the first --resource.",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Choice(["table", "json"]),
@@ -64,6 +70,7 @@ def queues(
     shares: tuple[str, ...],
     namespace: str | None,
     resources: tuple[str, ...],
+    usage: bool,
     output: str,
     **values: Any,
 ) -> None:
@@ -87,7 +94,8 @@ def queues(
     elif not rows:
         click.echo("There are no queues.")
     else:
-        _show(rows, resources or queue_resources(rows))
+        shown = resources or queue_resources(rows)
+        _show(usage_table(printable_texts(rows), shown[0]) if usage else queue_table(printable_texts(rows), shown))
 
 
 def _rows(files: Sequence[str], connection: Connection, namespace: str | None) -> Sequence[QueueRow]:
@@ -109,13 +117,13 @@ def _rows(files: Sequence[str], connection: Connection, namespace: str | None) -
             raise
 
 
-def _show(rows: Sequence[QueueRow], resources: Sequence[str]) -> None:
+def _show(table: RenderableType) -> None:
     from rich.console import Console  # noqa: PLC0415 -- commands without tables start faster
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE
     console = Console(width=width, color_system=color_system(), highlight=False, emoji=False, markup=False)
     with console.capture() as captured:
-        console.print(queue_table(printable_texts(rows), resources))
+        console.print(table)
     for line in captured.get().splitlines():
         click.echo(line.rstrip())
 

@@ -10,11 +10,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from podwright.core.objects.resources import CPU
+from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from podwright.core.objects.wording import counted, readable
-from podwright.simulator.queue_rows import QueueAmounts, QueueRow
+from podwright.simulator.queue_rows import QueueAmounts, QueueRow, QueueUsage
 
 _COLUMNS: Final = ("GUARANTEE", "LIMIT", "SHARE", "ALLOCATED", "BORROWED", "PENDING")
+_IN_BYTES: Final = (MEMORY, EPHEMERAL_STORAGE)
 _NONE: Final = Text("-", style="dim")
 WAITING_SHOWN: Final = 10
 """How many bounds, and how many problems, are listed."""
@@ -52,6 +53,44 @@ def queue_table(rows: Sequence[QueueRow], resources: Sequence[str]) -> Renderabl
             table.add_row(*first, *names, *_cells(row.of(resource)), pods if not number else Text())
     note = "PODS wait." if several else f"Amounts are of {resources[0]}. PODS wait."
     return Group(table, Text(note, style="dim"), *_notes(rows))
+
+
+def usage_table(rows: Sequence[QueueRow], resource: str) -> RenderableType:
+    """The tree with what queues and their users have used of a resource; with users, the largest first."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in ("QUEUE", "USER", "HOURS", "PART", "AVERAGE", "NOW", "SINCE"):
+        table.add_column(column, justify="left" if column in ("QUEUE", "USER", "SINCE") else "right", no_wrap=True)
+    total = sum(_hours(row, resource) for row in rows if not row.depth)
+    for branch, row in zip(branches(rows), rows, strict=True):
+        name = Text.assemble((branch, "dim"), (row.name, "bold" if not row.depth else ""))
+        usage, hours = row.usage or QueueUsage(), _hours(row, resource)
+        average = _number(resource, usage.average.get(resource, 0.0))
+        now = Text(readable(resource, row.of(resource).allocated)) if row.of(resource).allocated else _NONE
+        since = Text(usage.since[:10], style="dim")
+        table.add_row(name, Text(), _number(resource, hours), _part(hours, total), average, now, since)
+        for user, used in usage.users.items():
+            if mine := used.get(resource, 0.0):
+                shown = Text(user) if user else Text("others", style="dim")
+                table.add_row(Text(_continued(branch), style="dim"), shown, _number(resource, mine), _part(mine, hours))
+    note = (
+        f"HOURS are {resource}-hours. PART: of all queues, and a user's of the queue. AVERAGE: with the half-life of the"
+        " queue."
+    )
+    return Group(table, Text(note, style="dim"))
+
+
+def _hours(row: QueueRow, resource: str) -> float:
+    return 0.0 if row.usage is None else row.usage.hours.get(resource, 0.0)
+
+
+def _number(resource: str, amount: float) -> Text:
+    if amount < 0.05:
+        return _NONE
+    return Text(readable(resource, round(amount)) if resource in _IN_BYTES else f"{amount:,.1f}")
+
+
+def _part(amount: float, total: float) -> Text:
+    return Text(f"{100 * amount / total:.0f} %", style="dim") if total and amount else _NONE
 
 
 def branches(rows: Sequence[QueueRow]) -> Sequence[str]:

@@ -11,7 +11,7 @@ invalid, the tree stays as it was when they last were valid. Read next: `members
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -388,6 +388,13 @@ class Queues:
                 self.records.setdefault(name, Record()).sample(queue.held, now, rules.usage_half_life)
                 if rules.usage_half_life:
                     self._touched.add(name)
+
+    def sample_users(self, now: float) -> Generator[None, None, None]:
+        """The same for the users of queues. Yields between two steps."""
+        for name, record in [*self.records.items()]:
+            pods = self._pods.get(name)
+            yield from record.sample_users({} if pods is None else pods.users, now)
+            yield
 
     # What is shown of queues
 

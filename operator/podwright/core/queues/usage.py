@@ -1,4 +1,4 @@
-"""What queues have used over time: an average with a half-life, and resource-hours.
+"""What queues have used over time: an average with a half-life, and resource-hours, also those of their users.
 
 Between two samples, a queue counts as using what it had at the second one. The caller passes the time in, in seconds
 since the epoch, and saves the record, so that it survives a restart.
@@ -6,26 +6,37 @@ since the epoch, and saves the record, so that it survives a restart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-HOUR = 3600.0
+HOUR: Final = 3600.0
+MAX_USERS: Final = 20
+"""Of how many users of a queue without pods the hours are known: those who have used most."""
+USERS_AT_ONCE: Final = 64
+"""How many are counted in one step."""
 
 
 @dataclass(slots=True)
 class Record:
-    """What one queue has used, by resource: on average, and in resource-hours since the record began. `at`: the time of
-    the last sample; 0 before the first one.
+    """What one queue has used, by resource: on average, and in resource-hours since the record began, at `since`. `at`:
+    the time of the last sample; 0 before the first one.
     """
 
     at: float = 0.0
+    since: float = 0.0
     average: dict[str, float] = field(default_factory=dict)
     hours: dict[str, float] = field(default_factory=dict)
+    users: dict[str, dict[str, float]] = field(default_factory=dict)
+    """By user: the part of the hours that belongs to the user's pods."""
+    users_at: float = 0.0
+    """The time of their last sample."""
 
     def sample(self, held: Mapping[str, int], now: float, half_life: float) -> None:
         """The queue has had these amounts since the last sample. `half_life`: in seconds; 0: there is no average."""
         seconds = max(0.0, now - self.at) if self.at else 0.0
         self.at = now
+        self.since = self.since or now
         for resource, amount in held.items():
             self.hours[resource] = self.hours.get(resource, 0.0) + amount * seconds / HOUR
         if not half_life:
@@ -38,3 +49,27 @@ class Record:
                 self.average.pop(resource, None)
             else:
                 self.average[resource] = value
+
+    def sample_users(self, held: Mapping[str, Mapping[str, int]], now: float) -> Generator[None, None, None]:
+        """The users of the queue have had these amounts since the last sample. Yields between two steps."""
+        seconds = max(0.0, now - self.users_at) if self.users_at else 0.0
+        self.users_at = now
+        for index, (user, amounts) in enumerate([*held.items()]):
+            hours = self.users.setdefault(user, {})
+            for resource in self.hours.keys() & amounts.keys():
+                hours[resource] = hours.get(resource, 0.0) + amounts[resource] * seconds / HOUR
+            if index % USERS_AT_ONCE == USERS_AT_ONCE - 1:
+                yield
+        if len(self.users) > MAX_USERS + len(held):
+            kept = {*held, *self.largest_users()}
+            self.users = {user: hours for user, hours in self.users.items() if user in kept}
+
+    def largest_users(self) -> Sequence[str]:
+        """The MAX_USERS users with the largest part of any resource, the largest first."""
+
+        def part(user: str) -> float:
+            return max(
+                (used / total for r, used in self.users[user].items() if (total := self.hours.get(r))), default=0.0
+            )
+
+        return sorted(self.users, key=lambda user: (-part(user), user))[:MAX_USERS]

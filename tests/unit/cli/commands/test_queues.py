@@ -178,3 +178,28 @@ def test_the_view_of_a_namespace_is_a_row_with_what_its_status_says():
 
 def test_files_have_no_views(run):
     assert run("-n", "x", code=1) == ""
+
+
+def test_usage_shows_the_hours_of_queues_and_users(run):
+    usage = {
+        "observedAt": "2026-01-02T12:00:00Z", "since": "2026-01-01T12:00:00Z", "average": {GPU: "7.5"},
+        "hours": {GPU: "1200", "cpu": "40.5"}, "users": [{"user": "ann", "hours": {GPU: "900"}}],
+    }  # fmt: skip
+    objects = [
+        shown("ml", {"usage": {**usage, "hours": {GPU: "1600"}, "users": []}}, resources={GPU: {"limit": 24}}),
+        shown("b", {"usage": usage, "allocated": {GPU: "2"}}, parent="ml"),
+        shown("c", parent="ml"),
+    ]
+    cells = [re.split(r"\s{2,}", line.strip()) for line in run("--usage", objects=objects).splitlines()]
+    assert cells[:6] == [
+        ["QUEUE", "USER", "HOURS", "PART", "AVERAGE", "NOW", "SINCE"],
+        ["ml", "1,600.0", "100 %", "7.5", "-", "2026-01-01"],
+        ["├ b", "1,200.0", "75 %", "7.5", "2", "2026-01-01"],
+        ["│", "ann", "900.0", "75 %"],
+        ["│", "others", "300.0", "25 %"],
+        ["└ c", "-", "-", "-", "-"],
+    ]
+    assert "HOURS are nvidia.com/gpu-hours" in cells[6][0]
+    assert "40.5" in run("--usage", "--resource", "cpu", objects=objects)
+    (_, row, _) = json.loads(run("-o", "json", objects=objects))["queues"]
+    assert row["usage"]["users"][0] == {"user": "ann", "hours": {GPU: 900.0}}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from podwright.api.queue_status import QueueReport, status_of, usage_of
-from podwright.core.queues.usage import Record
+from podwright.core.queues.membership import USER_LABEL
+from podwright.core.queues.usage import MAX_USERS, USERS_AT_ONCE, Record
 from support.queues.reclaims import GPU, NOW, QueuedCluster, queue
 
 HOUR = 3600.0
@@ -40,6 +41,50 @@ def test_a_clock_that_steps_back_counts_nothing():
     record.sample({GPU: 8}, NOW, HOUR)
     record.sample({GPU: 8}, NOW - HOUR, HOUR)
     assert (record.hours, record.average) == ({GPU: 0.0}, {})
+
+
+def count(queues, now):
+    queues.sample_usage(now)
+    return len([*queues.sample_users(now)])
+
+
+def test_hours_count_for_users_also_without_a_half_life():
+    it = QueuedCluster([8], [queue("a")])
+    count(it.queues, NOW)
+    it.runs("first", "a", "n0", 2, labels={USER_LABEL: "ann"})
+    it.runs("second", "a", "n0", 1, labels={USER_LABEL: "bob"})
+    it.runs("nobody", "a", "n0", 1)
+    count(it.queues, NOW + HOUR)
+    it.cache.remove_pod("default/first")
+    count(it.queues, NOW + 3 * HOUR)
+    record = it.queues.records["a"]
+    assert (record.average, record.hours[GPU]) == ({}, 8.0)
+    assert {user: hours[GPU] for user, hours in record.users.items()} == {"ann": 2.0, "bob": 3.0}
+    report = QueueReport(queues=it.queues, name="a", generation=1, spec={}, previous={}, now="2026-01-01T12:00:00Z")
+    usage = status_of(report)["usage"]
+    assert [(each["user"], each["hours"][GPU]) for each in usage["users"]] == [("bob", "3"), ("ann", "2")]
+    restored = usage_of({"usage": usage})
+    assert (restored.users.keys(), restored.hours[GPU], restored.since) == ({"ann", "bob"}, 8.0, NOW)
+
+
+def test_of_many_users_those_with_pods_and_the_largest_are_known():
+    record = Record()
+    record.hours[GPU] = 0.0
+    held = {f"u{index:03}": {GPU: index} for index in range(200)}
+    for now in (NOW, NOW + HOUR):
+        record.sample({GPU: sum(range(200))}, now, 0.0)
+        steps = len([*record.sample_users(held, now)])
+    assert (len(record.users), steps) == (200, 200 // USERS_AT_ONCE)
+    assert [*record.largest_users()] == [f"u{index:03}" for index in range(199, 199 - MAX_USERS, -1)]
+    [*record.sample_users({"u001": {GPU: 1}}, NOW + 2 * HOUR)]
+    assert record.users.keys() == {"u001", *record.largest_users()}
+    assert len(record.users) == MAX_USERS + 1
+
+
+@pytest.mark.parametrize("wrong", [[{}], [{"user": "a", "hours": {GPU: "-1"}}], [{"user": "a", "hours": 3}], {"a": 1}])
+def test_users_that_nobody_can_read_make_the_record_begin_again(wrong):
+    usage = {"observedAt": "2026-01-01T11:00:00Z", "hours": {GPU: "100"}, "users": wrong}
+    assert usage_of({"usage": usage}) is None
 
 
 @pytest.fixture

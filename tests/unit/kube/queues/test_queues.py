@@ -100,13 +100,18 @@ async def test_the_last_valid_generation_is_in_force_after_a_restart(wrong):
 
 async def test_usage_goes_on_after_a_restart_from_what_the_status_says():
     async with queues() as it:
-        usage = {"observedAt": "2026-01-01T11:00:00Z", "average": {GPU: "4"}, "hours": {GPU: "100"}}
+        users = [{"user": "ann", "hours": {GPU: "60"}}]
+        usage = {
+            "observedAt": "2026-01-01T11:00:00Z", "since": "2025-12-01T00:00:00Z", "average": {GPU: "4"},
+            "hours": {GPU: "100"}, "users": users,
+        }  # fmt: skip
         it.put("a", status={"usage": usage}, usageHalfLife="1h")
         it.core.sample_usage(NOON)
         assert it.core.records["a"].average == pytest.approx({GPU: 2.0})
         await until(lambda: it.written.get("a"))
         assert it.written["a"][-1]["usage"] == {
-            "observedAt": "2026-01-01T12:00:00Z", "average": {GPU: "2"}, "hours": {GPU: "100"},
+            "observedAt": "2026-01-01T12:00:00Z", "since": "2025-12-01T00:00:00Z", "average": {GPU: "2"},
+            "hours": {GPU: "100"}, "users": users,
         }  # fmt: skip
 
 
