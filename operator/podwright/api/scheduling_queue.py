@@ -15,12 +15,13 @@ from podwright.api.scheduler_policy import NAMELESS, PolicyError, check_kind, de
 from podwright.api.spec.match import Selector
 from podwright.core.framework.args import encode
 from podwright.core.framework.durations import parse_duration
-from podwright.core.framework.validation import Problem, Rule, describe, key_path
+from podwright.core.framework.validation import Problem, Rule, describe, key_path, unique_by
 from podwright.core.objects.affinity import interned_selector
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.quantity import MAX_INT64, NANO, parse_exact_quantity
 from podwright.core.objects.resources import CPU, is_qualified_name
 from podwright.core.objects.selectors import EVERYTHING
+from podwright.core.queues.flavors import of_flavor, parts_of
 from podwright.core.queues.queues import QueueRules
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import DEFAULT_PRIORITY, Quota
@@ -91,6 +92,11 @@ class QueueResource:
     )
 
 
+_FLAVOR_NAME: Final[Mapping[str, Any]] = {
+    "maxLength": 63,
+    "pattern": r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+}
+_LABEL_VALUE: Final[Mapping[str, Any]] = {"maxLength": 63, "pattern": r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"}
 _NAMES_OF_RESOURCES: Final = (
     Rule(
         violations=lambda self: (key_path(key) for key in self if not is_qualified_name(key)),
@@ -101,6 +107,42 @@ _NAMES_OF_RESOURCES: Final = (
 
 def _nanos(amount: QuotaAmount) -> int:
     return parse_exact_quantity(amount, "")
+
+
+_NAMES_OF_LABELS: Final = (
+    Rule(
+        violations=lambda self: (key_path(key) for key in self if not is_qualified_name(key)),
+        message="is not the name of a label",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFlavor:
+    name: str = field(
+        metadata=describe(
+            "The name of the flavor, such as h100. It means the same nodes in all queues.", **_FLAVOR_NAME
+        )
+    )
+    node_selector: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata=describe(
+            "The labels that the nodes of the flavor have. Not given: another queue says which. If queues say it "
+            "differently, the one nearest to the top counts, then the first by name.",
+            rules=_NAMES_OF_LABELS,
+            maxProperties=8,
+            additionalProperties=_LABEL_VALUE,
+        ),
+    )
+    resources: Mapping[str, QueueResource] = field(
+        default_factory=dict,
+        metadata=describe(
+            "What the queue may have on these nodes, by resource. It is part of what the queue has of the resource on all "
+            "nodes.",
+            rules=_NAMES_OF_RESOURCES,
+            maxProperties=16,
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +173,15 @@ class SchedulingQueueSpec:
             "not given has no guarantee, no limit, and weight 1.",
             rules=_NAMES_OF_RESOURCES,
             maxProperties=64,
+        ),
+    )
+    flavors: tuple[QueueFlavor, ...] = field(
+        default=(),
+        metadata=describe(
+            "Kinds of nodes, such as those with one GPU model, in the order in which pods of the queue are to use them: "
+            "first where the queue stays within its guarantees, then where it borrows. Not given: as in the queue above.",
+            maxItems=16,
+            **unique_by("name"),
         ),
     )
     namespace_selector: Selector | None = field(
@@ -216,11 +267,9 @@ class SchedulingQueueSpec:
 
     def validate(self, where: str) -> Iterator[Problem]:
         """The amounts that have no place in the units of core/objects/resources."""
-        for name, resource in self.resources.items():
-            amounts = {"guarantee": resource.guarantee, "limit": resource.limit, "lendingLimit": resource.lending_limit}
-            for key, amount in amounts.items():
-                if amount is not None and (problem := _amount_problem(name, amount)):
-                    yield f"{where}.resources{key_path(name)}.{key}", problem
+        yield from _resource_problems(f"{where}.resources", self.resources)
+        for index, flavor in enumerate(self.flavors):
+            yield from _resource_problems(f"{where}.flavors[{index}].resources", flavor.resources)
         for name, amount in self.user_limits.items():
             if problem := _amount_problem(name, amount):
                 yield f"{where}.userLimits{key_path(name)}", problem
@@ -228,6 +277,14 @@ class SchedulingQueueSpec:
     def rules(self, name: str) -> QueueRules:
         """The queue of this name, as the core has it."""
         selector = self.namespace_selector
+        resources = {
+            **self.resources,
+            **{
+                of_flavor(resource, flavor.name): quota
+                for flavor in self.flavors
+                for resource, quota in flavor.resources.items()
+            },
+        }
         return QueueRules(
             name=name,
             parent=self.parent,
@@ -238,7 +295,7 @@ class SchedulingQueueSpec:
                     limit=UNBOUNDED if quota.limit is None else _units(resource, quota.limit),
                     weight=quota.weight,
                 )
-                for resource, quota in self.resources.items()
+                for resource, quota in resources.items()
             },
             state=self.state,
             namespaces=EVERYTHING
@@ -246,9 +303,10 @@ class SchedulingQueueSpec:
             else interned_selector(encode(selector), "spec.namespaceSelector"),
             lending={
                 resource: _units(resource, quota.lending_limit)
-                for resource, quota in self.resources.items()
+                for resource, quota in resources.items()
                 if quota.lending_limit is not None
             },
+            flavors={flavor.name: dict(flavor.node_selector) for flavor in self.flavors},
             preempt_min_runtime=parse_duration(self.preempt_min_runtime),
             reclaim_min_runtime=parse_duration(self.reclaim_min_runtime),
             max_runtime=parse_duration(self.max_runtime),
@@ -259,9 +317,17 @@ class SchedulingQueueSpec:
         )
 
 
-def _unit(resource: str) -> int:
-    """The core's unit of a resource, in nano-units."""
-    return NANO // 1000 if resource == CPU else NANO
+def _resource_problems(where: str, resources: Mapping[str, QueueResource]) -> Iterator[Problem]:
+    for name, resource in resources.items():
+        amounts = {"guarantee": resource.guarantee, "limit": resource.limit, "lendingLimit": resource.lending_limit}
+        for key, amount in amounts.items():
+            if amount is not None and (problem := _amount_problem(name, amount)):
+                yield f"{where}{key_path(name)}.{key}", problem
+
+
+def _unit(name: str) -> int:
+    """The core's unit of a resource, or of one in a flavor, in nano-units."""
+    return NANO // 1000 if parts_of(name)[0] == CPU else NANO
 
 
 def _units(resource: str, amount: QuotaAmount) -> int:

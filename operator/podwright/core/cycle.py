@@ -174,7 +174,7 @@ def _search(
     if nominated is not None and within is not None and not within[nominated.slot]:
         nominated = None
     for taken in _first_nodes(cache, pod, nominated, within) if take_nominated else ():
-        if framework.filter_node_with_nominated(state, pod, taken) is None:
+        if _filter_one(framework, state, pod, taken) is None:
             return Search(_only(cache, taken.slot), diagnosis, 1)
     if outcome.node_names is not None:
         absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(outcome.narrowed_by)}]")
@@ -259,7 +259,7 @@ def _search_some(
     """Filters the nodes that PreFilter named, `infos`, one by one."""
     slots = []
     for info in sorted(infos, key=_slot):
-        status = framework.filter_node_with_nominated(state, pod, info)
+        status = _filter_one(framework, state, pod, info)
         if status is None:
             slots.append(info.slot)
         else:
@@ -285,7 +285,14 @@ def still_fits(
         return None
     if unchanged:
         state.skip_filter |= framework.only_node_filters
-    return None if framework.filter_node_with_nominated(state, pod, info) is not None else state
+    return None if _filter_one(framework, state, pod, info) is not None else state
+
+
+def _filter_one(framework: Framework, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+    """The first rejection of a node that is filtered by itself, or None."""
+    status = framework.filter_node_with_nominated(state, pod, node)
+    rules = framework.handle.cache.place_rules
+    return rules.refuse(pod, node.slot) if status is None and rules is not None else status
 
 
 def _slot(info: NodeInfo) -> int:
@@ -302,10 +309,13 @@ def place(
     *,
     extra: Int64s | None = None,
 ) -> Placement:
-    """Score, and the choice of a node, if there is at least one. `extra`: int64[feasible], to be added to the
-    scores.
+    """Score, and the choice of a node, if there is at least one: among those that the cache's place rules prefer.
+    `extra`: int64[feasible], to be added to the scores.
     """
-    feasible = search.feasible
+    feasible, found = search.feasible, len(search.feasible)
+    if cache.place_rules is not None and (kept := cache.place_rules.preferred(pod, feasible.slots)) is not None:
+        feasible = Feasible(cache.table, feasible.slots[kept])
+        extra = None if extra is None else extra[kept]
     count = len(feasible.slots)
     names = cache.table.names
     rejected = search.diagnosis.plugins() if search.diagnosis.stages or search.diagnosis.explicit else {}
@@ -318,7 +328,7 @@ def place(
             score=None,
             runner_up=None,
             evaluated=search.evaluated,
-            feasible=1,
+            feasible=found,
             rejected=rejected,
         )
     total = framework.score(state, pod, feasible)
@@ -334,7 +344,7 @@ def place(
         score=int(total[chosen]),
         runner_up=second,
         evaluated=search.evaluated,
-        feasible=count,
+        feasible=found,
         rejected=rejected,
     )
 

@@ -177,6 +177,11 @@ class Framework(BuiltPlugins):
             if left < count:
                 diagnosis.stages.append(Stage(plugin.name, alive, after, result))
                 alive, count = after, left
+        rules = self.handle.cache.place_rules
+        if rules is not None and count and (refused := rules.refuse_all(pod)) is not None:
+            after = alive & refused.ok
+            diagnosis.stages.append(Stage(rules.plugin, alive, after, refused))
+            alive = after
         return alive
 
     def _filter_each(self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, alive: Bools) -> FilterResult | None:

@@ -29,8 +29,10 @@ from podwright.core.objects.pod_group import VOLCANO_DEFAULT_QUEUE
 from podwright.core.objects.quantity import MAX_INT64, NANO, canonical
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, PODS
 from podwright.core.objects.selectors import LabelSelector
+from podwright.core.queues.flavors import NOWHERE, OF, Flavors, Labels, Place, parts_of
 from podwright.core.queues.least_first import Importance, LeastFirst
 from podwright.core.queues.membership import LABEL, OUTSIDE, USER_LABEL, Membership, Source, same_selector
+from podwright.core.queues.places import Places
 from podwright.core.queues.rules import QueueRules
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.structure import Structure
@@ -64,6 +66,9 @@ CLAIMS_AT_ONCE: Final = 32
 """The most pods that `due_claims` returns."""
 QUEUES_AT_ONCE: Final = 1000
 """Of how many queues it looks at the pods."""
+
+
+_NOTHING: Final[Mapping[str, int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +124,18 @@ class Queues:
         self.pending: Callable[[], Iterable[PodInfo]] = tuple
         """All pending pods, for the moment when the first queue is added. Whoever knows them sets it."""
         self._cache = cache
+        self.flavors = Flavors(cache.table)
+        self.places = Places(self, QUEUE_QUOTA)
         self._structure = Structure(self)
         self._pods: dict[str, _Pods] = {}
         self._placed_in: dict[str, str] = {}
         self._waiting_in: dict[str, str] = {}
-        self._nominated_in: dict[str, str] = {}
-        self._trying: dict[str, tuple[str, PodInfo]] = {}
-        """By uid: the pods that are tried again because their bounds let them start, each with where it counts."""
+        self._nominated_in: dict[str, tuple[str, Mapping[str, int]]] = {}
+        """By uid: the queue, and the amounts that count there."""
+        self._trying: dict[str, tuple[str, PodInfo, Mapping[str, int]]] = {}
+        """By uid: the pods that are tried again because their bounds let them start, each with where it counts, and for
+        what.
+        """
         self._tried_by: dict[tuple[str, str], dict[str, int]] = {}
         """By queue and user: what these request that have no node yet."""
         self._firm: dict[str, int] = {}
@@ -198,6 +208,7 @@ class Queues:
             for known in (self.records, self._firm, named, self._pods, self._placed_in, self._waiting_in):
                 known.clear()
             self._structure.clear()
+            self.flavors_are({}, ())
             self._membership.clear()
             self._trying.clear()
             self._tried_by.clear()
@@ -427,10 +438,11 @@ class Queues:
         return any(
             all(
                 above.held.get(resource, 0) + amount <= above.entitled(resource)
-                for resource, amount in self._built().tracked(amounts_of(pod)).items()
+                for resource, amount in amounts.items()
                 for above in queue.path()
             )
             for pod in waiting
+            for amounts in self._choices(pod)
         )
 
     def first_bound(self, name: str) -> tuple[PodInfo, Bound] | None:
@@ -474,10 +486,12 @@ class Queues:
             offering &= ~np.array(taken, np.bool_)[table.taints]
         most = MAX_INT64 // max(1, table.size)
         found: dict[str, int] = {}
-        for resource in tree.resources:
+        for name in tree.resources:
+            resource, flavor = parts_of(name)
             requested = table.pods if resource == PODS else table.requested(resource)
             free = np.clip(table.allocatable(resource) - requested, 0, most)
-            found[resource] = int(free[offering].sum()) + tree.top.held.get(resource, 0)
+            there = offering & self.flavors.nodes_of(flavor) if flavor else offering
+            found[name] = int(free[there].sum()) + tree.top.held.get(name, 0)
         return found
 
     # Decisions
@@ -504,10 +518,30 @@ class Queues:
         if name in self._structure.shut:
             return Bound(name, self.shut_by(name))
         return (
-            self._limit(tree, queue, pod, trying)
-            or (self._kept(name, pod, trying) if tree.keeping else None)
-            or (self._beyond_guarantee(queue, pod, trying) if self._firm and self._is_firm(name, pod) else None)
+            self._bound_of(tree, queue, pod, tree.tracked(amounts_of(pod)), trying)
             or (self._user_limit(name, pod, limits, trying) if (limits := self._valid[name].user_limits) else None)
+            or (self.places.bound(pod, trying=trying) if self.flavors.named else None)
+        )
+
+    def bound_at(self, pod: PodInfo, place: Place, *, trying: bool = False) -> Bound | None:
+        """What forbids the pod, which has a queue of the tree, to start on nodes of this place. Bounds that hold on all
+        nodes are not asked.
+        """
+        tree = self._built()
+        queue = tree.get(self.queue_of(pod))
+        if queue is None or pod.uid in self._placed_in:
+            return None
+        return self._bound_of(tree, queue, pod, self.flavors.taken(amounts_of(pod), place), trying)
+
+    def _bound_of(
+        self, tree: QueueTree, queue: Queue, pod: PodInfo, amounts: Mapping[str, int], trying: bool
+    ) -> Bound | None:
+        """The first bound on these amounts, which the pod would take."""
+        name = queue.spec.name
+        return (
+            self._limit(queue, pod, amounts, trying)
+            or (self._kept(name, pod, amounts, trying) if tree.keeping else None)
+            or (self._beyond_guarantee(queue, amounts, trying) if self._firm and self._is_firm(name, pod) else None)
         )
 
     def bound_together(self, pods: Sequence[PodInfo], needed: int, *, trying: bool = False) -> Bound | None:
@@ -519,7 +553,7 @@ class Queues:
         queue = tree.get(name)
         if queue is None or any(self.queue_of(pod) != name for pod in pods):
             return None
-        amounts = [tree.tracked(amounts_of(pod)) for pod in pods]
+        amounts = [tree.tracked(self.sure_amounts(pod)) for pod in pods]
         for resource in sorted({resource for each in amounts for resource in each}):
             least = sum(sorted(each.get(resource, 0) for each in amounts)[:needed])
             for above in queue.path() if least else ():
@@ -553,17 +587,16 @@ class Queues:
             rank = queue, min(pod.priority for pod in pods), usable
             first = {pod.uid for pod in self._cache.nominator.before_rank(rank, own.nominated.values())}
             first.difference_update(pod.uid for pod in pods)
-            for uid, pod in own.nominated.items():
-                if uid not in first:
-                    add_amounts(behind, amounts_of(pod))
+            for uid in own.nominated.keys() - first:
+                add_amounts(behind, self._nominated_in[uid][1])
         return behind
 
-    def _kept(self, name: str, pod: PodInfo, trying: bool) -> Bound | None:
+    def _kept(self, name: str, pod: PodInfo, amounts: Mapping[str, int], trying: bool) -> Bound | None:
         """What other queues do not lend of their guarantees, and what nominated pods have been promised of the rest."""
         capacity = self.capacity()
         nominated = bool(self._cache.nominator.node_of(pod.uid))
         behind: Mapping[str, int] | None = None
-        for resource, amount in self._built().tracked(amounts_of(pod)).items():
+        for resource, amount in amounts.items():
             for above, kept in self._built().kept_from(name, resource):
                 quota, held = above.spec.quotas.get(resource, NO_QUOTA), above.held.get(resource, 0)
                 limit = capacity[resource] if above.parent is None else quota.limit
@@ -591,9 +624,9 @@ class Queues:
         at = self._firm.get(name)
         return at is not None and pod.priority >= at
 
-    def _beyond_guarantee(self, queue: Queue, pod: PodInfo, trying: bool) -> Bound | None:
+    def _beyond_guarantee(self, queue: Queue, amounts: Mapping[str, int], trying: bool) -> Bound | None:
         """For a pod that is never evicted for others."""
-        for resource, amount in self._built().tracked(amounts_of(pod)).items():
+        for resource, amount in amounts.items():
             for above in queue.path():
                 quota = above.spec.quotas.get(resource, NO_QUOTA)
                 held, limit = above.firm.get(resource, 0), quota.guarantee
@@ -643,11 +676,11 @@ class Queues:
         """True if any queue does not lend all of its guarantee, so that free room is a bound, too."""
         return self._built().keeping
 
-    def _limit(self, tree: QueueTree, queue: Queue, pod: PodInfo, trying: bool) -> Bound | None:
+    def _limit(self, queue: Queue, pod: PodInfo, amounts: Mapping[str, int], trying: bool) -> Bound | None:
         # Nominated pods do not wait for each other.
         nominated = bool(self._cache.nominator.node_of(pod.uid))
         behind: Mapping[str, int] | None = None
-        for resource, amount in tree.tracked(amounts_of(pod)).items():
+        for resource, amount in amounts.items():
             for above in queue.path():
                 limit = above.spec.quotas.get(resource, NO_QUOTA).limit
                 held = above.held.get(resource, 0)
@@ -686,10 +719,12 @@ class Queues:
         if not waiting:
             return ""
         uid = pods.last_asked = min((uid for uid in waiting if uid > pods.last_asked), default=min(waiting))
-        amounts = tree.tracked(amounts_of(pods.waiting[uid]))
-        entitled = all(
-            queue.held.get(resource, 0) - queue.going.get(resource, 0) + amount <= queue.entitled(resource)
-            for resource, amount in amounts.items()
+        entitled = any(
+            all(
+                queue.held.get(resource, 0) - queue.going.get(resource, 0) + amount <= queue.entitled(resource)
+                for resource, amount in amounts.items()
+            )
+            for amounts in self._choices(pods.waiting[uid])
         )
         timed = self._valid[name].preempt_min_runtime or self.max_runtime(name) < inf
         return uid if entitled or timed else ""
@@ -713,13 +748,29 @@ class Queues:
             used = record.average
         above_share = above_guarantee = False
         for resource in [each for each in queue.asked if most.get(each)] or queue.asked:
+            if self.flavors.named and OF in resource:
+                continue
             has, guarantee = held.get(resource, 0), quotas.get(resource, NO_QUOTA).guarantee
             above_share = above_share or has >= share.get(resource, 0)
             above_guarantee = above_guarantee or UNBOUNDED != guarantee <= has
+        for names in self._asked_in_flavors(queue):
+            above_share = above_share or all(held.get(name, 0) >= share.get(name, 0) for name in names)
+            above_guarantee = above_guarantee or all(
+                UNBOUNDED != quotas.get(name, NO_QUOTA).guarantee <= held.get(name, 0) for name in names
+            )
         dominant = max(
             (int(amount * _PARTS) // (most.get(resource) or 1) for resource, amount in used.items()), default=0
         )
         return above_share, above_guarantee, -queue.spec.priority, dominant
+
+    def _asked_in_flavors(self, queue: Queue) -> Iterable[Sequence[str]]:
+        """By resource that its pods ask for: the resource in each flavor that has any of it."""
+        found: dict[str, list[str]] = {}
+        for name in queue.asked if self.flavors.named else ():
+            resource, flavor = parts_of(name)
+            if flavor and self._built().top.share.get(name):
+                found.setdefault(resource, []).append(name)
+        return found.values()
 
     # The order of active pods
 
@@ -781,7 +832,9 @@ class Queues:
         """The pod is tried again because its bounds let it start. Its room is not offered to others meanwhile."""
         name = self.queue_of(pod)
         if name and pod.uid not in self._trying:
-            self._trying[pod.uid] = name, pod
+            places = self.places.of(pod) if self.flavors.named else ()
+            place = next((each for each in places if self.bound_at(pod, each, trying=True) is None), NOWHERE)
+            self._trying[pod.uid] = name, pod, self.amounts_at(pod, place)
             if pod.uid not in self._placed_in:
                 self._count_trying(pod.uid, 1)
 
@@ -797,12 +850,13 @@ class Queues:
 
     # PlacementObserver
 
-    def pod_added(self, pod: PodInfo, _slot: int) -> None:
+    def pod_added(self, pod: PodInfo, slot: int) -> None:
         self._membership.arrives(pod)
         name, uid = self._membership.of(pod), pod.uid
         if not name:
             return
-        asks = self._waiting_in.get(uid) == name and self._demands_alike(name, pod)
+        place = self.flavors.at(slot) if self.flavors.named else NOWHERE
+        asks = self._waiting_in.get(uid) == name and self._demands_alike(name, pod, place)
         if uid in self._waiting_in:
             asking = self._waiting_in[uid]
             self._ask(asking, self._pods[asking].waiting[uid], -1, demand=not asks)
@@ -812,9 +866,9 @@ class Queues:
         pods = self._pods.setdefault(name, _Pods())
         pods.placed[uid] = pod
         pods.order.add(pod)
-        self._hold(name, pod, 1, demand=not asks)
+        self._hold(name, pod, place, 1, demand=not asks)
 
-    def pod_removed(self, pod: PodInfo, _slot: int) -> None:
+    def pod_removed(self, pod: PodInfo, slot: int) -> None:
         uid = pod.uid
         self._membership.leaves(pod)
         name = self._placed_in.pop(uid, "")
@@ -822,21 +876,79 @@ class Queues:
             return
         if uid in self._trying:
             self._count_trying(uid, 1)
-        asks = self._waiting_in.get(uid) == name and self._demands_alike(name, pod)
+        place = self.flavors.at(slot) if self.flavors.named else NOWHERE
+        asks = self._waiting_in.get(uid) == name and self._demands_alike(name, pod, place)
         pods = self._pods[name]
         pods.order.remove(uid)
-        self._hold(name, pods.placed.pop(uid), -1, demand=not asks)
+        self._hold(name, pods.placed.pop(uid), place, -1, demand=not asks)
         if uid in self._waiting_in:
             asking = self._waiting_in[uid]
             self._ask(asking, self._pods[asking].waiting[uid], 1, demand=not asks)
         self._drop_if_empty(name)
 
-    def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
-        """The capacity is read from the table of nodes."""
+    def node_set(self, slot: int, _before: Node | None, after: Node | None) -> None:
+        """The node may have other flavors now. The capacity is read from the table of nodes."""
+        if not self.flavors.named or self.flavors.at(slot) == (
+            NOWHERE if after is None else self.flavors.place_of(after.labels)
+        ):
+            return
+        name = self._cache.table.names[slot]
+        info, nominator = self._cache.present(name), self._cache.nominator
+        placed = [] if info is None else [*info.pods.values()]
+        nominated = [*nominator.on(name)]
+        for pod in placed:
+            self.pod_removed(pod, slot)
+        self.flavors.set_node(slot, after)
+        for pod in placed:
+            self.pod_added(pod, slot)
+        for pod in nominated:
+            nominator.add(pod, name)
 
     def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
         if self._membership.label(name, labels) and self._attached:
             self.regroup(name)
+
+    # What pods take
+
+    @staticmethod
+    def plain_amounts(pod: PodInfo) -> Mapping[str, int]:
+        """What the pod takes wherever it is."""
+        return amounts_of(pod)
+
+    def amounts_at(self, pod: PodInfo, place: Collection[str]) -> Mapping[str, int]:
+        """What the pod takes on nodes of these flavors."""
+        amounts = amounts_of(pod)
+        return {**amounts, **self.flavors.taken(amounts, place)} if place else amounts
+
+    def placed_amounts(self, pod: PodInfo) -> Mapping[str, int]:
+        """What a placed pod takes."""
+        info = self._cache.placement(pod.uid)
+        return amounts_of(pod) if info is None else self.amounts_at(pod, self.flavors.at(info.slot))
+
+    def sure_amounts(self, pod: PodInfo) -> Mapping[str, int]:
+        """What a waiting pod takes on any node where it may start."""
+        places = self.places.of(pod) if self.flavors.named else ()
+        return self.amounts_at(pod, places[0] if len(places) == 1 else NOWHERE)
+
+    def flavors_on(self, pod: PodInfo, node_name: str) -> Sequence[str]:
+        """The flavors of a node in which the pod takes something."""
+        return [*dict.fromkeys(parts_of(name)[1] for name in self._amounts_on(pod, node_name) if OF in name)]
+
+    def tree(self) -> QueueTree:
+        return self._built()
+
+    def _amounts_on(self, pod: PodInfo, node_name: str) -> Mapping[str, int]:
+        info = self._cache.present(node_name)
+        return amounts_of(pod) if info is None else self.amounts_at(pod, self.flavors.at(info.slot))
+
+    def _wanted(self, pod: PodInfo) -> Mapping[str, int]:
+        """What a waiting pod asks for: of flavors, in each where it may be."""
+        return self.amounts_at(pod, self.flavors.open_to(pod.node_affinity))
+
+    def _choices(self, pod: PodInfo) -> Iterator[Mapping[str, int]]:
+        """What a waiting pod would take in each of its places, of resources that queues name."""
+        for place in (self.places.of(pod) if self.flavors.named else ()) or (NOWHERE,):
+            yield self._built().tracked(self.amounts_at(pod, place))
 
     # Internals
 
@@ -909,7 +1021,7 @@ class Queues:
                 tree.add_promised(name, tree.tracked(pods.promised))
                 if self._open(tree, name):
                     tree.add_asked(name, tree.tracked(pods.asked))
-        for uid, (name, _) in self._trying.items():
+        for uid, (name, _, _) in self._trying.items():
             if name in names and uid not in self._placed_in:
                 self._add_trying(tree, uid, 1)
 
@@ -924,7 +1036,30 @@ class Queues:
             pods.firm.clear()
             for pod in pods.placed.values():
                 if self._is_firm(name, pod):
-                    add_amounts(pods.firm, amounts_of(pod))
+                    add_amounts(pods.firm, self.placed_amounts(pod))
+
+    def flavors_are(self, labels: Mapping[str, Labels], resources: Iterable[str]) -> None:
+        if not self.flavors.define(labels, resources):
+            return
+        self._cache.place_rules = self.places if self.flavors.named else None
+        for uid, (name, pod, _) in self._trying.items():
+            self._trying[uid] = name, pod, amounts_of(pod)
+        for name, pods in self._pods.items():
+            self._sum_up(name, pods)
+
+    def _sum_up(self, name: str, pods: _Pods) -> None:
+        """Sums up again what the pods of a queue take, because that has changed."""
+        for sums in (pods.held, pods.going, pods.firm, pods.promised, pods.asked):
+            sums.clear()
+        for pod in pods.placed.values():
+            _add_placed(pods, pod, self.placed_amounts(pod), firm=self._is_firm(name, pod))
+        for uid, pod in pods.nominated.items():
+            amounts = self._amounts_on(pod, self._cache.nominator.node_of(uid))
+            self._nominated_in[uid] = name, amounts
+            add_amounts(pods.promised, amounts)
+        for uid, pod in pods.waiting.items():
+            if uid not in self._placed_in and not pod.gates:
+                add_amounts(pods.asked, self._wanted(pod))
 
     def may_use(self, queue: str, namespaces: LabelSelector) -> None:
         if self._membership.select(queue, namespaces):
@@ -943,28 +1078,27 @@ class Queues:
         """True if pods may start in a queue of the tree."""
         return name in tree and name not in self._structure.shut
 
-    def _demands_alike(self, name: str, pod: PodInfo) -> bool:
+    def _demands_alike(self, name: str, pod: PodInfo, place: Place) -> bool:
         """True if the pod is the same part of its queue's demand while it waits and when it is placed."""
         waiting, tree = self._pods[name].waiting[pod.uid], self._structure.current
         alike = waiting.requests is pod.requests and not waiting.gates
+        if self.flavors.named and alike:
+            alike = self._wanted(waiting) == self.amounts_at(pod, place)
         return alike and tree is not None and self._open(tree, name)
 
-    def _hold(self, name: str, pod: PodInfo, sign: int, *, demand: bool) -> None:
-        amounts, tree = amounts_of(pod), self._structure.current
+    def _hold(self, name: str, pod: PodInfo, place: Place, sign: int, *, demand: bool) -> None:
+        amounts = self.amounts_at(pod, place) if place else amounts_of(pod)
+        tree = self._structure.current
         if sign < 0:
             amounts = {resource: -amount for resource, amount in amounts.items()}
         pods, firm = self._pods[name], name in self._firm and pod.priority >= self._firm[name]
-        add_amounts(pods.held, amounts)
-        if firm:
-            add_amounts(pods.firm, amounts)
-        if pod.terminating:
-            add_amounts(pods.going, amounts)
+        _add_placed(pods, pod, amounts, firm=firm)
         if sign < 0:
             user = pods.user_of.pop(pod.uid, "")
         else:
             user = self._membership.user_of(pod) if self._membership.first_labels else pod.labels.get(USER_LABEL, "")
         if user:
-            add_amounts(pods.users.setdefault(user, {}), amounts)
+            add_amounts(pods.users.setdefault(user, {}), {r: sign * amount for r, amount in amounts_of(pod).items()})
             if sign > 0:
                 pods.user_of[pod.uid] = user
             elif not pods.users[user]:
@@ -980,7 +1114,8 @@ class Queues:
     def _ask(self, name: str, pod: PodInfo, sign: int, *, demand: bool = True) -> None:
         if pod.gates:
             return
-        amounts, tree = {r: sign * amount for r, amount in amounts_of(pod).items()}, self._structure.current
+        wanted = self._wanted(pod) if self.flavors.named else amounts_of(pod)
+        amounts, tree = {r: sign * amount for r, amount in wanted.items()}, self._structure.current
         add_amounts(self._pods[name].asked, amounts)
         queue = tree.get(name) if tree is not None and self._open(tree, name) else None
         if tree is not None and queue is not None:
@@ -990,7 +1125,7 @@ class Queues:
                 self._touched.add(name)
 
     def _count_trying(self, uid: str, sign: int) -> None:
-        name, pod = self._trying[uid]
+        name, pod, _ = self._trying[uid]
         if user := self._membership.user_of(pod):
             sums = self._tried_by.setdefault((name, user), {})
             add_amounts(sums, {r: sign * amount for r, amount in amounts_of(pod).items()})
@@ -1000,23 +1135,24 @@ class Queues:
             self._add_trying(tree, uid, sign)
 
     def _add_trying(self, tree: QueueTree, uid: str, sign: int) -> None:
-        name, pod = self._trying[uid]
-        amounts = {r: sign * amount for r, amount in tree.tracked(amounts_of(pod)).items()}
+        name, pod, taken = self._trying[uid]
+        amounts = {r: sign * amount for r, amount in tree.tracked(taken).items()}
         tree.add_trying(name, amounts, firm=self._is_firm(name, pod))
 
     def _nominated(self, pod: PodInfo, sign: int) -> None:
         """The pod is nominated to a node (1), or no longer (-1)."""
-        name = self.queue_of(pod) if sign > 0 else self._nominated_in.pop(pod.uid, "")
+        name, taken = self._nominated_in.pop(pod.uid, ("", _NOTHING)) if sign < 0 else (self.queue_of(pod), _NOTHING)
         # Finding the queue may have grouped all pods again, and this one with them.
         if not name or (sign > 0 and pod.uid in self._nominated_in):
             return
         pods = self._pods.setdefault(name, _Pods())
         if sign > 0:
-            self._nominated_in[pod.uid] = name
+            taken = self._amounts_on(pod, self._cache.nominator.node_of(pod.uid))
+            self._nominated_in[pod.uid] = name, taken
             pods.nominated[pod.uid] = pod
         else:
             del pods.nominated[pod.uid]
-        amounts, tree = {r: sign * amount for r, amount in amounts_of(pod).items()}, self._structure.current
+        amounts, tree = {r: sign * amount for r, amount in taken.items()}, self._structure.current
         add_amounts(pods.promised, amounts)
         if tree is not None and name in tree:
             tree.add_promised(name, tree.tracked(amounts))
@@ -1026,6 +1162,14 @@ class Queues:
         pods = self._pods[name]
         if not pods.placed and not pods.waiting and not pods.nominated:
             del self._pods[name]
+
+
+def _add_placed(pods: _Pods, pod: PodInfo, amounts: Mapping[str, int], *, firm: bool) -> None:
+    add_amounts(pods.held, amounts)
+    if firm:
+        add_amounts(pods.firm, amounts)
+    if pod.terminating:
+        add_amounts(pods.going, amounts)
 
 
 def queues_of(cache: Cache) -> Queues:
@@ -1038,8 +1182,9 @@ def _alike(before: QueueRules, after: QueueRules) -> bool:
     return same_selector(before.namespaces, after.namespaces) and before == replace(after, namespaces=before.namespaces)
 
 
-def amount_text(resource: str, amount: int) -> str:
-    """An amount as Kubernetes writes it."""
+def amount_text(name: str, amount: int) -> str:
+    """An amount as Kubernetes writes it. `name`: of a resource, or of one in a flavor."""
+    resource, _ = parts_of(name)
     if resource == CPU and amount % 1000:
         return f"{amount}m"
     if resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith(HUGE_PAGES_PREFIX):

@@ -18,11 +18,14 @@ class QueueRules(QueueSpec):
 
     `state`: pods start only in an Open queue whose parents are Open, too. `namespaces`: whose pods may use the queue.
     `lending`: by resource, how much of the unused guarantee other queues may use; all that is not named here.
+    `flavors`: in the order in which the queue's pods are to use them, each with the labels of its nodes; empty: another
+    queue says which.
     """
 
     state: State = "Open"
     namespaces: LabelSelector = EVERYTHING
     lending: Mapping[str, int] = field(default_factory=dict)
+    flavors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     preempt_min_runtime: float = 0.0
     """For how long a pod runs before a pod of its own queue may preempt it."""
     reclaim_min_runtime: float = 0.0

@@ -7,16 +7,17 @@ the tree built again when it is next read, once for all changes until then. Sour
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.selectors import EVERYTHING, LabelSelector
+from podwright.core.queues.flavors import Labels
 from podwright.core.queues.rules import QueueRules
 from podwright.core.queues.tree import NO_QUOTA, QueueTree
-from podwright.core.queues.validity import MAX_DEPTH, overcommitted, valid_specs
+from podwright.core.queues.validity import MAX_DEPTH, flavor_problem, flavors_of, overcommitted, valid_specs
 
 
 class PodCounts(Protocol):
@@ -30,6 +31,9 @@ class PodCounts(Protocol):
 
     def restricted(self) -> AbstractSet[str]:
         """The queues that not all namespaces may use."""
+
+    def flavors_are(self, labels: Mapping[str, Labels], resources: Iterable[str]) -> None:
+        """The labels of the nodes of each flavor, and the resources that any queue names."""
 
 
 class Structure:
@@ -57,6 +61,9 @@ class Structure:
         self._noted: dict[str, QueueRules] = {}
         """Queues as they last were valid since the tree must be built."""
         self._overcommitted: dict[str, InvalidObjectError] = {}
+        """What else is wrong with queues of the tree."""
+        self._flavors: Mapping[str, tuple[str, Labels]] = {}
+        """By flavor: the queue that says which nodes have it, and their labels."""
         compact_regularly(self)
 
     def set(self, spec: QueueRules) -> None:
@@ -136,9 +143,11 @@ class Structure:
         shut = [name for name, rules in self.valid.items() if rules.state != "Open"]
         self.shut = tree.below(shut) if shut else frozenset()
         self._overcommitted.clear()
+        self._flavors = flavors_of(tree, self.valid)
+        self._pods.flavors_are({name: labels for name, (_, labels) in self._flavors.items()}, tree.resources)
         self.timed = {name for name, rules in self.valid.items() if rules.max_runtime}
         for name, rules in self.valid.items():
-            self._check_guarantees(tree, name)
+            self._check(tree, name)
             if kept := _kept(rules):
                 tree.keep(name, kept)
         self._pods.count_pods_of(tree, self.valid)
@@ -175,7 +184,7 @@ class Structure:
             self.paths += 1
         tree.replace(spec)
         self._put(tree, spec)
-        self._check_guarantees(tree, before.parent)
+        self._check(tree, before.parent)
         return True
 
     def _dropped(self, spec: QueueRules) -> bool:
@@ -191,7 +200,7 @@ class Structure:
         del self.valid[name]
         self.timed.discard(name)
         self._overcommitted.pop(name, None)
-        self._check_guarantees(tree, spec.parent)
+        self._check(tree, spec.parent)
         return True
 
     def _put(self, tree: QueueTree, spec: QueueRules) -> None:
@@ -199,19 +208,35 @@ class Structure:
         self.timed.discard(spec.name)
         if spec.max_runtime:
             self.timed.add(spec.name)
-        self._check_guarantees(tree, spec.name)
-        self._check_guarantees(tree, spec.parent)
+        self._check(tree, spec.name)
+        self._check(tree, spec.parent)
         self._pods.may_use(spec.name, spec.namespaces)
 
     def _changeable(self, before: QueueRules | None, after: QueueRules | None) -> QueueTree | None:
         """The tree, if it can be changed for this queue alone: no other queue keeps room for itself, and the same resources
-        are named by any queue as before.
+        are named by any queue as before, and the same flavors.
         """
         tree = self.current
         if tree is None or tree.keeping or (after is not None and _kept(after)):
             return None
+        if not self._keeps_flavors(before, after):
+            return None
         named = {} if before is None else before.quotas
         return tree if tree.names_alike(named, {} if after is None else after.quotas) else None
+
+    def _keeps_flavors(self, before: QueueRules | None, after: QueueRules | None) -> bool:
+        """True if the nodes of all flavors are the same after the change."""
+        if before is not None and after is not None and before.flavors == after.flavors:
+            return not before.flavors or before.parent == after.parent
+        said = () if before is None else before.flavors
+        if any(
+            self._flavors[flavor][0] == before.name for flavor in said if before is not None and flavor in self._flavors
+        ):
+            return False
+        known = {flavor: labels for flavor, (_, labels) in self._flavors.items()}
+        return after is None or all(
+            flavor in known and labels in ({}, known[flavor]) for flavor, labels in after.flavors.items()
+        )
 
     def _has_place(self, tree: QueueTree, spec: QueueRules) -> bool:
         """True if the queue may be below its parent, and pods may start there."""
@@ -221,9 +246,9 @@ class Structure:
         above = [queue.spec.name for queue in parent.path()]
         return spec.name not in above and len(above) + tree.height(spec.name) <= MAX_DEPTH
 
-    def _check_guarantees(self, tree: QueueTree, name: str) -> None:
+    def _check(self, tree: QueueTree, name: str) -> None:
         queue = tree.get(name)
-        error = None if queue is None else overcommitted(queue)
+        error = None if queue is None else overcommitted(queue) or flavor_problem(self.valid[name], self._flavors)
         if error is None:
             self._overcommitted.pop(name, None)
         else:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.queues.tree import Queue, QueueSpec
+from podwright.core.queues.flavors import Labels, field_of
+from podwright.core.queues.rules import QueueRules
+from podwright.core.queues.tree import Queue, QueueSpec, QueueTree
 
 MAX_DEPTH: Final = 100
 """The most levels of queues."""
@@ -84,7 +86,40 @@ def overcommitted(queue: Queue) -> InvalidObjectError | None:
     for resource, quota in queue.spec.quotas.items():
         amount = queue.guaranteed.get(resource, 0)
         if 0 < quota.guarantee < amount:
-            where = f"spec.resources[{resource}].guarantee"
+            where = f"{field_of(resource)}.guarantee"
             text = f"the queues right below are guaranteed {amount}, more than the {quota.guarantee} of this queue"
             return InvalidObjectError(where, text, kind="SchedulingQueue", name=queue.spec.name)
+    return None
+
+
+def flavors_of(tree: QueueTree, specs: Mapping[str, QueueRules]) -> dict[str, tuple[str, Labels]]:
+    """By flavor: the queue that says which nodes have it, and their labels. Of several, it is the one nearest to the top,
+    then the first by name.
+    """
+    found: dict[str, tuple[str, Labels]] = {}
+    level = tree.top.children if any(rules.flavors for rules in specs.values()) else []
+    while level:
+        for name in sorted(queue.spec.name for queue in level):
+            for flavor, labels in specs[name].flavors.items():
+                if labels:
+                    found.setdefault(flavor, (name, labels))
+        level = [child for queue in level for child in queue.children]
+    return found
+
+
+def flavor_problem(rules: QueueRules, flavors: Mapping[str, tuple[str, Labels]]) -> InvalidObjectError | None:
+    """What is wrong with a queue that names a flavor of which no queue says the nodes, or other nodes than another queue,
+    which counts.
+    """
+    for flavor, labels in rules.flavors.items():
+        queue, known = flavors.get(flavor, ("", {}))
+        if not known:
+            text = "a value is required: no other queue says which nodes have this flavor"
+        elif labels and labels != known:
+            said = ",".join(f"{key}={value}" for key, value in sorted(known.items()))
+            text = f"queue {queue} says that nodes of this flavor have the labels {said}, which counts"
+        else:
+            continue
+        where = f"spec.flavors[{flavor}].nodeSelector"
+        return InvalidObjectError(where, text, kind="SchedulingQueue", name=rules.name)
     return None

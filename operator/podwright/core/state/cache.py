@@ -79,6 +79,8 @@ class Cache:
         self.signals = signals or Signals()
         self.refusals: dict[str, Callable[[PodInfo], Any]] = {}
         """What PreFilter asks in every profile after its plugins, by the name of a plugin: a Status refuses the pod."""
+        self.place_rules: Any = None
+        """A `PlaceRules` of core/framework, which every profile follows; None: there is none."""
         self._changes = 0
         self._placed: dict[str, NodeInfo] = {}
         self._assumed: set[str] = set()

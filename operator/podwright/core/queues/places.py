@@ -1,0 +1,130 @@
+"""Places: which nodes a pod's queue lets it use, by their flavors, and which of them first. See `flavors`.
+
+A node is refused if a bound on a resource of its flavors forbids the pod to start there. Of the others, the pod gets
+one of the place that comes first: those where its queue stays within its guarantee, in the order of the queue's
+flavors, then those where it borrows, in the same order. The order is that of the nearest queue that names flavors, the
+pod's own or one above. Nodes without one of these flavors come last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from podwright.core.framework.interface import Bools, FilterResult, Slots
+from podwright.core.framework.status import Code, Status, unresolvable
+from podwright.core.objects.pod import PodInfo
+from podwright.core.queues.flavors import Place
+from podwright.core.queues.tree import Queue
+
+if TYPE_CHECKING:
+    from podwright.core.queues.queues import Bound, Queues
+
+MOST_TOLD: Final = 4
+"""Of how many places a message names the bound."""
+
+
+class Places:
+    """See the module. A `PlaceRules` of core/framework."""
+
+    def __init__(self, queues: Queues, plugin: str) -> None:
+        self.plugin = plugin
+        self._queues = queues
+        self._flavors = queues.flavors
+
+    def of(self, pod: PodInfo) -> Sequence[Place]:
+        """Where a pod of a queue may be, as far as labels say, in the order in which it uses them. Empty if it requests
+        nothing that any queue bounds in a flavor.
+        """
+        queue, amounts = self._queue_of(pod), self._queues.plain_amounts(pod)
+        requested = frozenset(resource for resource in self._flavors.named if amounts.get(resource))
+        if queue is None or not requested:
+            return ()
+        return sorted(self._flavors.places_for(pod.node_affinity, requested), key=self._rank(queue, amounts, requested))
+
+    def bound(self, pod: PodInfo, *, trying: bool) -> Bound | None:
+        """What forbids the pod to start in all its places. None if it may start in one of them."""
+        found: list[Bound] = []
+        for place in self.of(pod):
+            bound = self._queues.bound_at(pod, place, trying=trying)
+            if bound is None:
+                return None
+            found.append(bound)
+        messages = [*dict.fromkeys(bound.message for bound in found)][:MOST_TOLD]
+        return replace(found[0], message="; ".join(messages)) if found else None
+
+    # PlaceRules
+
+    def refuse_all(self, pod: PodInfo) -> FilterResult | None:
+        if not self._matters(pod):
+            return None
+        column, places = self._flavors.column()
+        statuses = [self._verdict(pod, place) for place in places]
+        if not any(statuses):
+            return None
+        passing = np.array([status is None for status in statuses], np.bool_)
+        told = [status or Status(Code.SUCCESS) for status in statuses]
+        return FilterResult(passing[column], lambda: (column, told))
+
+    def refuse(self, pod: PodInfo, slot: int) -> Status | None:
+        place = self._flavors.at(slot)
+        return self._verdict(pod, place) if place and self._matters(pod) else None
+
+    def preferred(self, pod: PodInfo, slots: Slots) -> Bools | None:
+        if not self._matters(pod):
+            return None
+        queue, amounts = self._queue_of(pod), self._queues.plain_amounts(pod)
+        assert queue is not None, "the pod has a queue"
+        requested = frozenset(resource for resource in self._flavors.named if amounts.get(resource))
+        column, places = self._flavors.column()
+        rank = self._rank(queue, amounts, requested)
+        used = np.unique(column[slots]).tolist()
+        first = min((rank(places[index])[:2] for index in used), default=None)
+        chosen = np.array([rank(place)[:2] == first for place in places], np.bool_)
+        return chosen[column[slots]]
+
+    # Internals
+
+    def _queue_of(self, pod: PodInfo) -> Queue | None:
+        return self._queues.tree().get(self._queues.queue_of(pod))
+
+    def _matters(self, pod: PodInfo) -> bool:
+        """True if the pod has a queue, and requests what any queue bounds in a flavor."""
+        amounts = self._queues.plain_amounts(pod)
+        return any(amounts.get(resource) for resource in self._flavors.named) and self._queue_of(pod) is not None
+
+    def _verdict(self, pod: PodInfo, place: Place) -> Status | None:
+        bound = self._queues.bound_at(pod, place) if place else None
+        return (
+            None
+            if bound is None
+            else unresolvable(f"node(s) of flavor {', '.join(place)}: {bound.message}").by(self.plugin)
+        )
+
+    def _rank(self, queue: Queue, amounts: Mapping[str, int], requested: frozenset[str]) -> Callable[[Place], Any]:
+        """A sort key: whether the queue borrows there, where its flavors are in the order, and their names."""
+        ordering, order = self._order(queue)
+        positions = {flavor: index for index, flavor in enumerate(order)}
+        plain = {resource: amounts[resource] for resource in requested}
+
+        def rank(place: Place) -> tuple[bool, int, Place]:
+            position = min((positions[flavor] for flavor in place if flavor in positions), default=len(order))
+            taken = self._flavors.taken(amounts, place) or plain
+            borrows = any(
+                ordering.held.get(resource, 0) + amount > ordering.guarantee(resource)
+                for resource, amount in taken.items()
+            )
+            return borrows, position, place
+
+        return rank
+
+    def _order(self, queue: Queue) -> tuple[Queue, Sequence[str]]:
+        """The nearest queue that names flavors, and these."""
+        for above in queue.path():
+            rules = self._queues.get(above.spec.name)
+            if rules is not None and rules.flavors:
+                return above, [*rules.flavors]
+        return queue, ()
