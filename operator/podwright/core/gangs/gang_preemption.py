@@ -37,6 +37,8 @@ from podwright.core.plugins.gang_scheduling import args_of
 from podwright.core.preemption.budgets import KIND, BudgetRules
 from podwright.core.preemption.queue_claims import claim_of, has_queue
 from podwright.core.preemption.units import Unit, victims_are_going
+from podwright.core.queues.flavors import NOWHERE, Place
+from podwright.core.queues.queues import queues_of
 from podwright.core.state.cache import Cache
 from podwright.core.state.deadline import Deadline
 from podwright.core.state.transaction import CacheTransaction
@@ -118,23 +120,31 @@ def _preempt(
 
 @dataclass(frozen=True, slots=True)
 class _Try:
-    """These members, with victims on these nodes (bool[nodes]; None: all). `splits_units`: see QueueClaim."""
+    """These members, with victims on these nodes (bool[nodes]; None: all). `splits_units`, `place`: see QueueClaim."""
 
     pods: Sequence[PodInfo]
     within: Bools | None = None
     splits_units: bool = False
+    place: Place = NOWHERE
 
 
 def _tries(cache: Cache, group: PodGroup, pods: Sequence[PodInfo], needed: int) -> Iterator[_Try]:
     """For a gang of a queue. What the queue may take is not enough to try all nodes and all members at once."""
     some = (pods, pods[:needed]) if 0 < needed < len(pods) else (pods,)
-    places: Sequence[Bools | None] = (None,)
+    nodes: Sequence[Bools | None] = (None,)
     if group.topology_key:
         domains = TopologyDomains(cache, group.topology_key)
-        places = [domains.nodes(position) for position in range(min(len(domains), MAX_TRIED))]
+        nodes = [domains.nodes(position) for position in range(min(len(domains), MAX_TRIED))]
+    places = [
+        (_both(within, there), place) for place, there in queues_of(cache).places.shared_by(pods) for within in nodes
+    ]
     for members in some:
-        yield from (_Try(members, within) for within in places)
-    yield from (_Try(some[-1], within, splits_units=True) for within in places)
+        yield from (_Try(members, within, place=place) for within, place in places)
+    yield from (_Try(some[-1], within, splits_units=True, place=place) for within, place in places)
+
+
+def _both(one: Bools | None, other: Bools | None) -> Bools | None:
+    return one if other is None else other if one is None else one & other
 
 
 def _try(
@@ -177,7 +187,7 @@ def _potential_victims(
     pods, within = attempt.pods, attempt.within
     if not has_queue(cache, pods[0]):
         return PotentialVictims(framework, cache, members=pods, priority=priority, bounds=bounds)
-    claim = claim_of(cache, pods, priority, BudgetRules(cache.store.list(KIND)), now)
+    claim = claim_of(cache, pods, priority, BudgetRules(cache.store.list(KIND)), now, attempt.place)
     if claim is None or (attempt.splits_units and not claim.may_split_units):
         return None
     if claim.is_vain:
@@ -233,8 +243,13 @@ def _refusal(transaction: CacheTransaction, placements: Sequence[Placement]) -> 
     before = transaction.checkpoint()
     try:
         for placement in placements:
+            found: Status | None
             for refuse in cache.refusals.values():
-                found: Status | None = refuse(placement.pod)
+                found = refuse(placement.pod)
+                if found is not None:
+                    return unschedulable(_PREFIX + found.message)
+            if cache.place_rules is not None:
+                found = cache.place_rules.refuse(placement.pod, cache.nodes[placement.node_name].slot)
                 if found is not None:
                     return unschedulable(_PREFIX + found.message)
             transaction.assume(placement.pod, placement.node_name)
@@ -269,8 +284,11 @@ def may_preempt(framework: Framework, cache: Cache, group: PodGroup, pods: Seque
     if not has_queue(cache, pods[0]):
         return any_lower_priority(priority, cache)
     needed = max(1, cache.groups.lacking(group))
-    claim = claim_of(cache, pods[:needed], priority, BudgetRules(()), 0.0)
-    return claim is not None and not claim.is_vain
+    claims = (
+        claim_of(cache, pods[:needed], priority, BudgetRules(()), 0.0, place)
+        for place, _ in queues_of(cache).places.shared_by(pods[:needed])
+    )
+    return any(claim is not None and not claim.is_vain for claim in claims)
 
 
 def _preempts(framework: Framework) -> bool:

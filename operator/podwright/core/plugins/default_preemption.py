@@ -16,6 +16,7 @@ from podwright.core.framework.cluster_events import ASSIGNED_POD, Action, Cluste
 from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.interface import (
+    Bools,
     CycleState,
     EnqueueExtensions,
     Handle,
@@ -37,9 +38,10 @@ from podwright.core.preemption.evaluator import (
     acceptable,
     select_victims,
 )
-from podwright.core.preemption.queue_claims import QueueClaim, claim_of
+from podwright.core.preemption.queue_claims import QueueClaim, claim_of, has_queue
 from podwright.core.preemption.units import Unit, victims_are_going
-from podwright.core.queues.queues import QUEUE_QUOTA
+from podwright.core.queues.flavors import NOWHERE
+from podwright.core.queues.queues import QUEUE_QUOTA, queues_of
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.transaction import CacheTransaction
 
@@ -130,20 +132,36 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         objection = self._not_eligible(pod, diagnosis)
         if objection:
             return None, unschedulable(objection)
-        claim = claim_of(self.handle.cache, (pod,), pod.priority, self._budgets.rules(), self.handle.now())
-        if claim is not None and claim.is_vain:
-            return PostFilterResult("", (), DryRun()), unschedulable(NO_VICTIMS)
-        if claim is not None and _is_at_limit(diagnosis, claim):
-            return self._preempt_at_limit(pod, claim)
-        return self._preempt_on_nodes(state, pod, diagnosis, claim)
+        cache = self.handle.cache
+        found: PostFilterResult | None = None
+        status = unschedulable()
+        for place, nodes in queues_of(cache).places.shared_by((pod,)) if has_queue(cache, pod) else ((NOWHERE, None),):
+            claim = claim_of(cache, (pod,), pod.priority, self._budgets.rules(), self.handle.now(), place)
+            if claim is not None and claim.is_vain:
+                found, status = PostFilterResult("", (), DryRun()), unschedulable(NO_VICTIMS)
+            elif claim is not None and (place or _is_refused(diagnosis)) and claim.bound_by_limit:
+                found, status = self._preempt_at_limit(pod, claim, nodes)
+            elif claim is not None and (bound := claim.bound) is not None:
+                found, status = PostFilterResult("", (), DryRun()), unschedulable(bound.message)
+            else:
+                found, status = self._preempt_on_nodes(state, pod, diagnosis, claim, nodes)
+            if found is None or found.nominated_node:
+                break
+        return found, status
 
     def _preempt_on_nodes(
-        self, state: CycleState, pod: PodInfo, diagnosis: NodeDiagnosis, claim: QueueClaim | None
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        diagnosis: NodeDiagnosis,
+        claim: QueueClaim | None,
+        within: Bools | None,
     ) -> tuple[PostFilterResult | None, Status]:
-        run = self._dry_run(state, pod, diagnosis, claim)
+        """`within`: bool[nodes], those where room is looked for; None: all."""
+        run = self._dry_run(state, pod, diagnosis, claim, within)
         if claim is not None and not run.candidates and claim.may_split_units:
             claim.splits_units = True
-            run = self._dry_run(state, pod, diagnosis, claim)
+            run = self._dry_run(state, pod, diagnosis, claim, within)
         if run.failures and not run.candidates:
             return None, Status(Code.ERROR, (_aggregated(run.failures),))
         if not run.candidates:
@@ -155,7 +173,9 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
             best = min(found, key=lambda candidate: claim.cost(candidate.victims))
         return _chosen(best, run)
 
-    def _preempt_at_limit(self, pod: PodInfo, claim: QueueClaim) -> tuple[PostFilterResult | None, Status]:
+    def _preempt_at_limit(
+        self, pod: PodInfo, claim: QueueClaim, within: Bools | None
+    ) -> tuple[PostFilterResult | None, Status]:
         """Frees what a limit forbids the pod, then looks for a node, if need be with further victims. If that is not
         possible, the pod's nomination ends, so that it holds no room in vain.
         """
@@ -171,18 +191,21 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
             outcome = framework.pre_filter(state, pod)
             if outcome.status is not None:
                 return PostFilterResult("", (), DryRun()), unschedulable(outcome.status.message)
+            if (bound := claim.bound) is not None:
+                return PostFilterResult("", (), DryRun()), unschedulable(bound.message)
             alive = framework.filter_all(state, pod, cache.table, diagnosis)
             if outcome.node_names is not None:
                 infos = [info for name in outcome.node_names if (info := cache.present(name)) is not None]
                 diagnosis.consider_only([info.slot for info in infos], unresolvable(NOT_HELPFUL))
                 alive = alive & diagnosis.considered_rows(frozenset(info.slot for info in infos))
+            alive = alive if within is None else alive & within
             nodes = [cache.node_at(int(slot)) for slot in np.flatnonzero(alive)]
             left = {transaction.removed_from(each.uid) for each in evicted}
             for node in sorted(nodes, key=lambda node: node.name not in left):
                 cache.deadline.point()
                 if framework.filter_node_with_nominated(state, pod, node) is None:
                     return _chosen(Candidate(node.name, tuple(evicted), 0), DryRun())
-            result, status = self._preempt_on_nodes(state, pod, diagnosis, claim)
+            result, status = self._preempt_on_nodes(state, pod, diagnosis, claim, within)
         if result is None or not result.nominated_node:
             return result, status
         return _chosen(Candidate(result.nominated_node, (*evicted, *result.victims), 0), DryRun())
@@ -200,7 +223,14 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
             return ""
         return TERMINATING if victims_are_going(pod, pod.priority, nominated, cache) else ""
 
-    def _dry_run(self, state: CycleState, pod: PodInfo, diagnosis: NodeDiagnosis, claim: QueueClaim | None) -> DryRun:
+    def _dry_run(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        diagnosis: NodeDiagnosis,
+        claim: QueueClaim | None,
+        within: Bools | None,
+    ) -> DryRun:
         assert self._runner is not None, "the framework attaches itself after building its plugins"
         cache = self.handle.cache
         budgets = self._budgets.rules()
@@ -209,6 +239,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
             self._verdicts.clear()
         cached = self._verdicts.of(self._runner.verdict_key(state, pod))
         slots = diagnosis.resolvable()
+        slots = slots if within is None else slots[within[slots]]
         wanted = self._enough(len(slots))
         run = DryRun()
         kept = 0
@@ -319,9 +350,9 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         return diagnosis.message()
 
 
-def _is_at_limit(diagnosis: NodeDiagnosis, claim: QueueClaim) -> bool:
-    """True if PreFilter has rejected the pod because of its queue's limit, or one above."""
-    return diagnosis.pre_filter is not None and diagnosis.pre_filter.plugin == QUEUE_QUOTA and claim.bound_by_limit
+def _is_refused(diagnosis: NodeDiagnosis) -> bool:
+    """True if PreFilter has rejected the pod because of a bound of its queue, or of one above."""
+    return diagnosis.pre_filter is not None and diagnosis.pre_filter.plugin == QUEUE_QUOTA
 
 
 def _chosen(best: Candidate, run: DryRun) -> tuple[PostFilterResult, Status]:

@@ -1,7 +1,7 @@
 """QueueQuota: pods wait while a bound of their queue, or of a queue above it, forbids them to start.
 
-It works in every profile and cannot be disabled. `Queues` refuses the pods in PreFilter; the plugin has the queueing
-hints. Members of a gang that a plan has assumed count, so a gang is within its limits as a whole or waits.
+It works in every profile and cannot be disabled. `Queues` refuses the pods in PreFilter, and `Places` nodes whose
+flavors have no room, after all filters; the plugin has the queueing hints. Members of a gang that a plan has assumed count, so a gang is within its limits as a whole or waits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _LEAVES: Final = Action.DELETE | Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_PO
 _MAY_START: Final = (
     ClusterEvent(QUEUE, Action.ALL),
     ClusterEvent(POD, Action.UPDATE_POD_LABEL | Action.UPDATE_POD_SCALE_DOWN),
-    ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_TAINT),
+    ClusterEvent(
+        NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_TAINT | Action.UPDATE_NODE_LABEL
+    ),
     ClusterEvent("Namespace", Action.ADD | Action.UPDATE_OTHER),
 )
 

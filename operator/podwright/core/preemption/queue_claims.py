@@ -23,8 +23,9 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.quantity import MAX_INT64
 from podwright.core.preemption.budgets import BudgetRules, Budgets
 from podwright.core.preemption.units import Unit, importance, priority_of, units_below
+from podwright.core.queues.flavors import NOWHERE, Place, judged
 from podwright.core.queues.least_first import Importance
-from podwright.core.queues.queues import amounts_of, queues_of
+from podwright.core.queues.queues import Bound, queues_of
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import NO_QUOTA, Queue, add_amounts
 from podwright.core.state.cache import Cache
@@ -93,11 +94,22 @@ class _Part:
 
 
 class QueueClaim:
-    """See the module. `pods`: of one queue, to be placed; `now`: seconds since the epoch."""
+    """See the module. `pods`: of one queue, to be placed; `now`: seconds since the epoch; `place`: the flavors of the
+    nodes where they are to be placed.
+    """
 
     def __init__(
-        self, cache: Cache, leaf: Queue, pods: Sequence[PodInfo], priority: int, budgets: BudgetRules, now: float
+        self,
+        cache: Cache,
+        leaf: Queue,
+        pods: Sequence[PodInfo],
+        priority: int,
+        budgets: BudgetRules,
+        now: float,
+        place: Place = NOWHERE,
     ) -> None:
+        self.place = place
+        self._first = pods[0]
         self._cache = cache
         self._queues = queues_of(cache)
         self._tree = self._queues.shared_out()
@@ -114,7 +126,7 @@ class QueueClaim:
         self._path = [self._level(queue) for queue in leaf.path()]
         self._request: dict[str, int] = {}
         for pod in pods:
-            add_amounts(self._request, self._amounts(pod))
+            add_amounts(self._request, self._tree.tracked(self._queues.amounts_at(pod, place)))
         behind = self._queues.promised_behind(pods)
         self._promised = {
             (queue.spec.name, resource): queue.promised.get(resource, 0) - behind.get(resource, 0)
@@ -125,13 +137,16 @@ class QueueClaim:
         self.taken: dict[Unit, None] = {}
         self._reclaimed = [0] * (len(self._path) + 1)
         """By number of the claim's levels below the common parent: how many parts of other queues are taken."""
-        lacking = self._lacking()
         over = [frozenset(self._over_limit(index)) for index in range(len(self._path))]
+        limited = frozenset[str]().union(*over)
+        self._judged = {**judged(self._request), **{name: self._request[name] for name in limited}}
+        """The part of the request by which it is judged what queues are entitled to."""
+        lacking = self._lacking()
         self._scarce = [lacking.union(*over[parent:]) for parent in range(len(self._path) + 1)]
         """By number of the claim's levels below a common parent: the resources of which the claim needs more than is
         free there. Empty if enough is free in sum, but not together.
         """
-        self._short = self._scarce[0] or frozenset(self._request)
+        self._short = self._scarce[0] or frozenset(self._judged)
         self._exact = next((i for i, level in enumerate(self._path) if self._is_rounded_up(level)), len(self._path))
         """How many levels of the claim do not need the unit by which their share was rounded up."""
         self._limits = [level for index, level in enumerate(self._path) if self._over_limit(index, going=True)]
@@ -251,6 +266,11 @@ class QueueClaim:
             self._within_budgets(unit)
 
     @property
+    def bound(self) -> Bound | None:
+        """What forbids the first of the pods to start in the place, besides what holds on all nodes."""
+        return self._queues.bound_at(self._first, self.place)
+
+    @property
     def within_limits(self) -> bool:
         """True if no limit forbids the claim, once what is taken and what terminates is gone."""
         return not any(self._over_limit(index) for index in range(len(self._path)))
@@ -311,7 +331,7 @@ class QueueClaim:
         return (
             level in self._path
             or self._queues.max_runtime(queue.spec.name) < inf
-            or any(level.left.get(resource, 0) > queue.entitled(resource) for resource in self._request)
+            or any(level.left.get(resource, 0) > queue.entitled(resource) for resource in self._judged)
         )
 
     def _lower_pods(self, name: str) -> Iterator[tuple[Importance, PodInfo]]:
@@ -357,7 +377,7 @@ class QueueClaim:
         kept = [
             all(level.keeps_share(resource, amount, rounded=rounded, split=split) for level in reach.below)
             for resource, amount in part.amounts.items()
-            if resource in (scarce or self._request)
+            if resource in (scarce or self._judged)
         ]
         return bool(kept) and (all(kept) if scarce else any(kept))
 
@@ -379,7 +399,7 @@ class QueueClaim:
         return not any(
             level.left.get(resource, 0) + self._promised_in(level.queue.spec.name, resource) + amount
             > level.queue.entitled(resource)
-            for resource, amount in self._request.items()
+            for resource, amount in self._judged.items()
         )
 
     def _is_rounded_up(self, level: _Level) -> bool:
@@ -388,7 +408,7 @@ class QueueClaim:
         return any(
             level.left.get(resource, 0) + self._promised_in(name, resource) + amount
             > level.queue.entitled(resource, -1)
-            for resource, amount in self._request.items()
+            for resource, amount in self._judged.items()
         )
 
     def _within_budgets(self, unit: Unit) -> bool:
@@ -413,7 +433,7 @@ class QueueClaim:
         top = self._tree.top
         return frozenset(
             resource
-            for resource, amount in self._request.items()
+            for resource, amount in self._judged.items()
             if amount + self._promised_in("", resource)
             > top.share.get(resource, 0) - top.held.get(resource, 0) + top.going.get(resource, 0)
         )
@@ -421,7 +441,7 @@ class QueueClaim:
     # Internals
 
     def _amounts(self, pod: PodInfo) -> Mapping[str, int]:
-        return self._tree.tracked(amounts_of(pod))
+        return self._tree.tracked(self._queues.placed_amounts(pod))
 
     def _promised_in(self, queue: str, resource: str) -> int:
         return self._promised[queue, resource]
@@ -511,14 +531,14 @@ def has_queue(cache: Cache, pod: PodInfo) -> bool:
 
 
 def claim_of(
-    cache: Cache, pods: Sequence[PodInfo], priority: int, budgets: BudgetRules, now: float
+    cache: Cache, pods: Sequence[PodInfo], priority: int, budgets: BudgetRules, now: float, place: Place = NOWHERE
 ) -> QueueClaim | None:
-    """The claim of these pods. None without a queue that exists, or with several. `priority`: theirs, or their
-    group's.
+    """The claim of these pods to nodes of this place. None without a queue that exists, or with several. `priority`:
+    theirs, or their group's.
     """
     if not has_queue(cache, pods[0]):
         return None
     queues = queues_of(cache)
     names = {queues.queue_of(pod) for pod in pods}
     queue = queues.shared_out().get(names.pop()) if len(names) == 1 else None
-    return None if queue is None else QueueClaim(cache, queue, pods, priority, budgets, now)
+    return None if queue is None else QueueClaim(cache, queue, pods, priority, budgets, now, place)

@@ -17,7 +17,7 @@ import numpy as np
 from podwright.core.framework.interface import Bools, FilterResult, Slots
 from podwright.core.framework.status import Code, Status, unresolvable
 from podwright.core.objects.pod import PodInfo
-from podwright.core.queues.flavors import Place
+from podwright.core.queues.flavors import NOWHERE, Place
 from podwright.core.queues.tree import Queue
 
 if TYPE_CHECKING:
@@ -44,6 +44,17 @@ class Places:
         if queue is None or not requested:
             return ()
         return sorted(self._flavors.places_for(pod.node_affinity, requested), key=self._rank(queue, amounts, requested))
+
+    def shared_by(self, pods: Sequence[PodInfo]) -> Sequence[tuple[Place, Bools | None]]:
+        """The places where all of these pods may be, in the order in which the first one uses them, each with its nodes,
+        bool[nodes]. Without any, one that has all nodes.
+        """
+        found = self.of(pods[0]) if self._flavors.named else ()
+        for pod in pods[1:] if found else ():
+            others = self.of(pod)
+            found = [place for place in found if place in others] if others else found
+        column, places = self._flavors.column()
+        return [(place, column == places.index(place)) for place in found] or [(NOWHERE, None)]
 
     def bound(self, pod: PodInfo, *, trying: bool) -> Bound | None:
         """What forbids the pod to start in all its places. None if it may start in one of them."""

@@ -29,7 +29,7 @@ from podwright.core.objects.pod_group import VOLCANO_DEFAULT_QUEUE
 from podwright.core.objects.quantity import MAX_INT64, NANO, canonical
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, PODS
 from podwright.core.objects.selectors import LabelSelector
-from podwright.core.queues.flavors import NOWHERE, OF, Flavors, Labels, Place, parts_of
+from podwright.core.queues.flavors import NOWHERE, OF, Flavors, Labels, Place, judged, parts_of
 from podwright.core.queues.least_first import Importance, LeastFirst
 from podwright.core.queues.membership import LABEL, OUTSIDE, USER_LABEL, Membership, Source, same_selector
 from podwright.core.queues.places import Places
@@ -946,9 +946,9 @@ class Queues:
         return self.amounts_at(pod, self.flavors.open_to(pod.node_affinity))
 
     def _choices(self, pod: PodInfo) -> Iterator[Mapping[str, int]]:
-        """What a waiting pod would take in each of its places, of resources that queues name."""
+        """By what a waiting pod takes in each of its places it is judged what its queue is entitled to."""
         for place in (self.places.of(pod) if self.flavors.named else ()) or (NOWHERE,):
-            yield self._built().tracked(self.amounts_at(pod, place))
+            yield judged(self._built().tracked(self.amounts_at(pod, place)))
 
     # Internals
 

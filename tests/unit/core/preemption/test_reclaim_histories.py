@@ -8,14 +8,18 @@ import os
 
 import pytest
 
-from support.queues.histories import History
+from support.queues.histories import IN_FLAVORS, History
 from support.queues.reclaims import GPU, queue
 
 HISTORIES = int(os.environ.get("PODWRIGHT_RECLAIMS", "5"))
 """Each has 100 steps, and rounds of the scheduler between them."""
 
 
-@pytest.mark.parametrize("resources", [(GPU,), (GPU, "cpu")], ids=["GPUs alone", "GPUs and CPU"])
+@pytest.mark.parametrize(
+    "resources",
+    [(GPU,), (GPU, "cpu"), IN_FLAVORS, (*IN_FLAVORS, GPU, "cpu")],
+    ids=["GPUs alone", "GPUs and CPU", "GPUs in flavors", "GPUs in flavors and of all nodes, and CPU"],
+)
 @pytest.mark.parametrize("seed", range(HISTORIES))
 def test_evictions_keep_the_promises_and_end(seed, resources):
     history = History(seed, resources)

@@ -252,3 +252,93 @@ class TestWhatIsSaidOfFlavors:
         it.queues.remove("z")
         it.queues.set(queue("a", h100={}, flavors={"h100": {MODEL: "L4"}}))
         assert (it.queues.problems, dict(it.queues.usage("a"))) == ({}, {})
+
+
+class TestReclaim:
+    """Each flavor is taken back by itself. Victims have run for an hour."""
+
+    def fill(self, it, queue, node, count, **options):
+        return [it.runs(f"{queue}-{node}-{i}", queue, node, **options) for i in range(count)]
+
+    def test_what_is_guaranteed_in_a_flavor_is_taken_back_although_the_queue_borrows_in_another(self):
+        it = Cluster(
+            {"h": ("H100", 4), "a": ("A100", 4)},
+            queue("x", h100={"guarantee": 2}, a100={"guarantee": 2}),
+            queue("y", h100={"guarantee": 2}, a100={"guarantee": 2}),
+        )
+        self.fill(it, "x", "h", 4)
+        self.fill(it, "y", "a", 4)
+        decision = it.decide(it.model("p", "x", "A100"))
+        assert (decision.nominated_node, len(decision.victims)) == ("a", 1)
+        assert it.victims(it.model("q", "x", "H100")) == []
+
+    def test_a_limit_of_the_resource_on_all_nodes_changes_nothing_about_that(self):
+        it = Cluster(
+            {"h": ("H100", 4), "a": ("A100", 4)},
+            queue("x", h100={"guarantee": 2}, a100={"guarantee": 2}, plain={"limit": 8}),
+            queue("y", a100={"guarantee": 2}),
+        )
+        self.fill(it, "x", "h", 4)
+        self.fill(it, "y", "a", 4)
+        assert len(it.victims(it.model("p", "x", "A100"))) == 1
+
+    def test_the_first_flavor_in_the_queues_order_in_which_it_may_take_something(self):
+        it = Cluster(
+            {"h": ("H100", 2), "a": ("A100", 2)},
+            queue("x", h100={}, a100={"guarantee": 1}, plain={"weight": 0}),
+            queue("y", h100={"guarantee": 2}, a100={}),
+        )
+        self.fill(it, "y", "h", 2)
+        self.fill(it, "y", "a", 2)
+        assert it.decide(it.waits("p", "x")).nominated_node == "a"
+
+    def test_a_guarantee_on_all_nodes_protects_in_each_flavor(self):
+        it = Cluster(
+            {"h": ("H100", 2)}, queue("x", h100={"guarantee": 2}), queue("y", plain={"guarantee": 2}, flavors={})
+        )
+        self.fill(it, "y", "h", 2)
+        assert it.victims(it.waits("p", "x")) == []
+
+    def test_at_the_limit_of_a_flavor_lower_priorities_of_the_queue_make_room_there(self):
+        it = Cluster({"h": ("H100", 8), "a": ("A100", 1)}, queue("x", h100={"limit": 2}, a100={"limit": 1}))
+        self.fill(it, "x", "h", 2)
+        self.fill(it, "x", "a", 1, priority=10)
+        decision = it.decide(it.waits("p", "x", priority=5))
+        assert (decision.nominated_node, len(decision.victims)) == ("h", 1)
+
+    def test_what_is_not_lent_is_not_taken_by_evicting_pods_of_the_own_queue(self):
+        lent = {"lending": {H100: 0}}
+        it = Cluster({"h": ("H100", 3)}, queue("x", h100={}), queue("y", h100={"guarantee": 2}, **lent))
+        self.fill(it, "x", "h", 3)
+        assert it.victims(it.waits("p", "x", priority=5)) == []
+
+    def test_a_gang_takes_its_room_in_one_flavor(self):
+        it = Cluster(
+            {"h": ("H100", 4), "a": ("A100", 4)},
+            queue("x", h100={}, a100={"guarantee": 3}),
+            queue("y", h100={"guarantee": 4}, a100={}),
+        )
+        self.fill(it, "y", "h", 4)
+        self.fill(it, "y", "a", 4)
+        preemption = it.decide_gang(it.gang("g", "x", 3)).preemption
+        assert {*preemption.nominations.values()} == {"a"}
+        assert len(preemption.victims) == 3
+
+    def test_a_gang_does_not_exceed_the_limit_of_a_flavor(self):
+        it = Cluster({"h": ("H100", 4), "a": ("A100", 4)}, queue("x", h100={"limit": 2}, a100={}))
+        placed = it.decide_gang(it.gang("g", "x", 5)).placements
+        assert sorted(placement.node_name for placement in placed) == ["a", "a", "a", "h", "h"]
+
+
+def test_pods_tried_again_are_counted_in_the_flavor_that_has_room():
+    it = Cluster(NODES, queue("ml", h100={"limit": 1}, a100={"limit": 1}))
+    it.cache.remove_node("n")
+    waiting = [it.waits(f"p{i}", "ml") for i in range(3)]
+    admitted = []
+    for pod in waiting:
+        if it.queues.admits(pod):
+            it.queues.try_again(pod)
+            admitted.append(pod.name)
+    assert admitted == ["p0", "p1"]
+    assert it.queues.tried("default/p0")
+    assert it.queues.admits(waiting[2])
