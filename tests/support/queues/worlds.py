@@ -13,16 +13,21 @@ from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.selectors import EVERYTHING, parse_label_selector
 from podwright.core.queue.fair_pods import FairPods
 from podwright.core.queue.queued_pod import QueuedPod
+from podwright.core.queues.flavors import of_flavor, parts_of
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import NO_QUOTA, QueueTree, Quota
 from podwright.core.state.cache import Cache
+from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.transaction import CacheTransaction
 from support.objects.builders import make_node, make_pod
 
 GPU = "nvidia.com/gpu"
 TEAM_A = parse_label_selector({"matchLabels": {"team": "a"}}, "")
 NAMES = ("a", "b", "c", "d", "e", "f")
+MODEL = "gpu.example.com/model"
+MODELS = ("x", "y")
+"""Flavors, and the values of the label MODEL of their nodes."""
 
 
 class QueuedWorld:
@@ -45,7 +50,7 @@ class QueuedWorld:
 
     def step(self) -> None:
         """Changes something."""
-        changes = (self.create, self.create, self.place, self.place, self.leave, self.retry, self.edit, self.drop)
+        changes = (self.create, self.create, self.create, self.place, self.place, self.leave, self.retry, self.edit, self.drop)
         more = (
             self.try_out,
             self.relabel,
@@ -62,22 +67,32 @@ class QueuedWorld:
         if len(self.waiting) > 30:
             return
         self.count += 1
-        queue = self.random.choice((*NAMES, "", "gone"))
+        open_ = [name for name in self.queues.names() if not self.queues.children(name)] if self.queues.active else []
+        queue = self.random.choice(open_ if open_ and self.random.random() < 0.7 else (*NAMES, "", "gone"))
         labels = {QUEUE_LABEL: queue} if queue else {}
         gates = [{"name": "held"}] * (self.random.random() < 0.1)
         requests = {"cpu": f"{self.random.randrange(3000)}m", GPU: str(self.random.randrange(3))}
-        pod = parse_pod(make_pod(f"p{self.count}", labels=labels, requests=requests, spec={"schedulingGates": gates}))
+        selector = {MODEL: self.random.choice(MODELS)} if self.random.random() < 0.3 else {}
+        spec = {"schedulingGates": gates, "nodeSelector": selector}
+        pod = parse_pod(make_pod(f"p{self.count}", labels=labels, requests=requests, spec=spec))
         self.waiting[pod.uid] = pod
         self.cache.groups.add_waiting(pod)
         self._activate(pod)
 
     def place(self) -> None:
-        """Pops a pod, and places it if nothing forbids that."""
+        """Pops some pods, and places them if nothing forbids that."""
+        for _ in range(3):
+            self.place_one()
+
+    def place_one(self) -> None:
         queued = self.active.pop()
         nodes = [name for name in self.cache.nodes if self.cache.present(name)]
         if queued is None or queued.pod.gates or not nodes:
             return
-        if self.queues.bound(queued.pod) is None:
+        rules = self.cache.place_rules
+        if rules is not None:
+            nodes = [name for name in nodes if rules.refuse(queued.pod, self.cache.nodes[name].slot) is None]
+        if nodes and self.queues.bound(queued.pod) is None:
             self.cache.assume(queued.pod, self.random.choice(nodes))
             self.labels[queued.uid] = queued.pod.labels
             if self.random.random() < 0.2:
@@ -110,15 +125,29 @@ class QueuedWorld:
                 limit=max(-1, self.random.choice((-1, 1, 2, 4, 8)) * unit),
                 weight=self.random.randrange(4),
             )
-            for resource, unit in (("cpu", 1000), (GPU, 1), ("pods", 1))
+            for resource, unit in (
+                ("cpu", 1000),
+                (GPU, 1),
+                ("pods", 1),
+                *((of_flavor(GPU, each), 1) for each in MODELS),
+            )
             if self.random.random() < 0.6
+        }
+        # Mostly, at least one queue says which nodes have a flavor.
+        flavors: dict[str, Any] = {
+            each: {MODEL: each} if self.random.random() < 0.5 else {}
+            for each in self.random.sample(MODELS, 2)
+            if of_flavor(GPU, each) in quotas
         }
         parent = self.random.choice(("", "", *NAMES))
         state: Any = self.random.choice(("Open",) * 8 + ("Hold", "Drain", "Closed"))
         name, priority = self.random.choice(NAMES), self.random.choice((100, 200))
-        lending = {GPU: self.random.randrange(3)} if self.random.random() < 0.2 else {}
+        lent = self.random.choice((GPU, of_flavor(GPU, "x")))
+        lending = {lent: self.random.randrange(3)} if self.random.random() < 0.2 else {}
         team = self.random.choice((EVERYTHING, EVERYTHING, TEAM_A))
-        self.queues.set(QueueRules(name, parent, priority, quotas, state, namespaces=team, lending=lending))
+        self.queues.set(
+            QueueRules(name, parent, priority, quotas, state, namespaces=team, lending=lending, flavors=flavors)
+        )
         self._edited()
 
     def drop(self) -> None:
@@ -167,7 +196,15 @@ class QueuedWorld:
             self.cache.remove_node(f"n{number}")
             return
         cordoned = self.random.random() < 0.3
-        self.cache.set_node(parse_node(make_node(f"n{number}", allocatable={GPU: "2"}, unschedulable=cordoned)))
+        model = self.random.choice((*MODELS, ""))
+        node = make_node(
+            f"n{number}",
+            labels={MODEL: model} if model else {},
+            allocatable={GPU: "2"} if self.random.random() < 0.8 else {},
+            unschedulable=cordoned,
+        )
+        self.cache.set_node(parse_node(node))
+        self._edited()
 
     def try_out(self) -> None:
         """A plan that is rolled back."""
@@ -175,7 +212,7 @@ class QueuedWorld:
         with CacheTransaction(self.cache) as transaction:
             transaction.remove(self.random.sample(placed, len(placed) // 2))
             for pod in self.waiting.values():
-                transaction.assume(pod, "n0")
+                transaction.assume(pod, self.random.choice(("n0", "n1")))
             self.check_usage()
 
     def restart(self) -> None:
@@ -220,6 +257,7 @@ class QueuedWorld:
         for name, resource, over in self._over_limits(self._held()):
             assert over <= self.allowed[name, resource], f"{name} is above its limit of {resource}"
         self.check_bounds()
+        self.check_capacity()
         self.check_shares()
         self.check_order()
 
@@ -231,11 +269,12 @@ class QueuedWorld:
             for resource, quota in self._rules(name).quotas.items():
                 guarantees[self._rules(name).parent, resource] += max(0, quota.guarantee)
         for name, rules in declared.items():
-            if (problem := str(problems.get(name, ""))) and "guaranteed" not in problem:
+            if (problem := str(problems.get(name, ""))) and "guaranteed" not in problem and "flavor" not in problem:
                 continue
             assert self.queues.get(name) == rules
             over = [r for r, quota in rules.quotas.items() if 0 < quota.guarantee < guarantees[name, r]]
-            assert bool(over) == bool(problem)
+            unknown = [flavor for flavor in rules.flavors if flavor not in self._known_flavors()]
+            assert bool(over or unknown) == bool(problem)
             assert [*self.queues.path(name)][1:] == [*self.queues.path(rules.parent)]
         if not problems:
             assert {*self.queues.names()} == {*declared}
@@ -269,20 +308,15 @@ class QueuedWorld:
         held = self._held()
         for pod in self.waiting.values():
             bound, path = self.queues.bound(pod), self.queues.path(self.queues.queue_of(pod))
-            over = {
-                (name, resource)
-                for name in path
-                for resource, amount in self._amounts(pod).items()
-                if amount and UNBOUNDED != self._limit(name, resource) < held[name, resource] + amount
-            }
-            kept = self._kept_over(path, pod, held)
+            choices = [self._over(path, amounts, held) for amounts in self._choices(pod)]
+            over = set[tuple[str, str]]().union(*choices)
             if bound is None:
-                assert not over
-                assert not kept
+                assert not all(choices)
                 assert not path or all(self._rules(name).state == "Open" for name in path)
                 assert bool(path) == self.queues.names_queue(pod)
             elif bound.resource:
-                assert (bound.queue, bound.resource) in over | kept
+                assert all(choices)
+                assert (bound.queue, bound.resource) in over
                 assert bound.held == held[bound.queue, bound.resource]
             else:
                 inner = path and self.queues.children(path[0])
@@ -296,8 +330,9 @@ class QueuedWorld:
         for pod in (*pods, *(pod for pod in self.waiting.values() if not self.cache.placement(pod.uid))):
             path = self.queues.path(self.queues.queue_of(pod))
             is_open = all(self._rules(name).state == "Open" for name in path)
-            if path and (self.cache.placement(pod.uid) or (is_open and not pod.gates)):
-                fresh.add_demand(path[0], fresh.tracked(self._amounts(pod)))
+            placed = self.cache.placement(pod.uid)
+            if path and (placed or (is_open and not pod.gates)):
+                fresh.add_demand(path[0], fresh.tracked(self._amounts(pod) if placed else self._asked(pod)))
         assert {name: dict(self.queues.share(name)) for name in self.queues.names()} == {
             name: dict(share) for name, share in fresh.shares().items()
         }
@@ -312,10 +347,88 @@ class QueuedWorld:
             siblings = {path[level] for path in paths.values() if path and path[:level] == chosen[:level]}
             assert self.queues.order_key(name) == min(map(self.queues.order_key, siblings))
 
-    def _kept_over(self, path: Sequence[str], pod: PodInfo, held: Counter[tuple[str, str]]) -> set[tuple[str, str]]:
-        """Where other queues keep what the pod would need, by queue and resource."""
+    def check_capacity(self) -> None:
+        """The capacity of a resource is what its nodes have free, and what pods of queues have of it."""
+        held = self._held()
+        for name, amount in self.queues.capacity().items():
+            resource, flavor = parts_of(name)
+            nodes = [each for each in self.cache.nodes.values() if each.node and not each.node.unschedulable]
+            free = sum(
+                max(0, info.node.allocatable.get(resource, 0) - info.requested.get(resource, 0))
+                if resource != "pods"
+                else max(0, info.node.allocatable.get("pods", 0) - len(info.pods))
+                for info in nodes
+                if info.node and (not flavor or self._flavor_of(info) == flavor)
+            )
+            assert amount == free + held["", name]
+
+    def _over(
+        self, path: Sequence[str], amounts: Mapping[str, int], held: Counter[tuple[str, str]]
+    ) -> set[tuple[str, str]]:
+        """The limits that these amounts would exceed, by queue and resource, and where other queues keep what is needed."""
+        over = {
+            (name, resource)
+            for name in path
+            for resource, amount in amounts.items()
+            if amount and UNBOUNDED != self._limit(name, resource) < held[name, resource] + amount
+        }
+        return over | self._kept_over(path, amounts, held)
+
+    def _choices(self, pod: PodInfo) -> list[dict[str, int]]:
+        """What the pod would take on the nodes that offer it GPUs, as far as their models say. Without any, what it takes
+        anywhere.
+        """
+        amounts = self._amounts(pod)
+        wanted = pod.node_affinity.node_selector.get(MODEL)
+        named = {parts_of(r)[1] for name in self.queues.names() for r in self._rules(name).quotas} & {
+            *self._known_flavors()
+        }
+        flavors = {
+            self._flavor_of(info)
+            for info in self.cache.nodes.values()
+            if info.node and info.node.allocatable.get(GPU) and (not wanted or info.node.labels.get(MODEL) == wanted)
+        }
+        if not amounts.get(GPU) or not named:
+            return [amounts]
+        found = {flavor if flavor in named else "" for flavor in flavors}
+        if (
+            wanted
+            and wanted not in named
+            and any(
+                info.node and info.node.allocatable.get(GPU) and self._flavor_of(info) not in named
+                for info in self.cache.nodes.values()
+            )
+        ):
+            found.add("")  # nodes without a flavor may have any labels
+        return [{**amounts, **self._in_flavor(amounts, flavor)} for flavor in found] or [amounts]
+
+    def _asked(self, pod: PodInfo) -> dict[str, int]:
+        """What a waiting pod asks for: in each flavor where it may be."""
+        amounts, found = self._amounts(pod), dict[str, int]()
+        for flavor in self._known_flavors():
+            if pod.node_affinity.node_selector.get(MODEL, flavor) == flavor:
+                found.update(self._in_flavor(amounts, flavor))
+        return {**amounts, **found}
+
+    def _known_flavors(self) -> set[str]:
+        return {
+            flavor for name in self.queues.names() for flavor, labels in self._rules(name).flavors.items() if labels
+        }
+
+    @staticmethod
+    def _in_flavor(amounts: Mapping[str, int], flavor: str) -> dict[str, int]:
+        return {of_flavor(GPU, flavor): amounts.get(GPU, 0)} if flavor else {}
+
+    def _flavor_of(self, info: NodeInfo) -> str:
+        model = info.node.labels.get(MODEL, "") if info.node else ""
+        return model if model in self._known_flavors() else ""
+
+    def _kept_over(
+        self, path: Sequence[str], amounts: Mapping[str, int], held: Counter[tuple[str, str]]
+    ) -> set[tuple[str, str]]:
+        """Where other queues keep what a pod would need, by queue and resource."""
         found, capacity = set(), self.queues.capacity() if path else {}
-        for resource, amount in self._amounts(pod).items():
+        for resource, amount in amounts.items():
             if resource not in capacity or not amount:
                 continue
             kept = 0
@@ -364,6 +477,7 @@ class QueuedWorld:
     def _limit(self, name: str, resource: str) -> int:
         return self._rules(name).quotas.get(resource, NO_QUOTA).limit
 
-    @staticmethod
-    def _amounts(pod: PodInfo) -> dict[str, int]:
-        return {**pod.requests.amounts, "pods": 1}
+    def _amounts(self, pod: PodInfo) -> dict[str, int]:
+        """What a pod takes: of a flavor, if it is placed."""
+        info, amounts = self.cache.placement(pod.uid), {**pod.requests.amounts, "pods": 1}
+        return amounts if info is None else {**amounts, **self._in_flavor(amounts, self._flavor_of(info))}

@@ -886,7 +886,7 @@ class Queues:
             self._ask(asking, self._pods[asking].waiting[uid], 1, demand=not asks)
         self._drop_if_empty(name)
 
-    def node_set(self, slot: int, _before: Node | None, after: Node | None) -> None:
+    def node_set(self, slot: int, before: Node | None, after: Node | None) -> None:
         """The node may have other flavors now. The capacity is read from the table of nodes."""
         if not self.flavors.named or self.flavors.at(slot) == (
             NOWHERE if after is None else self.flavors.place_of(after.labels)
@@ -894,7 +894,8 @@ class Queues:
             return
         name = self._cache.table.names[slot]
         info, nominator = self._cache.present(name), self._cache.nominator
-        placed = [] if info is None else [*info.pods.values()]
+        # Of a node that comes or goes, the pods do so by themselves.
+        placed = [] if info is None or before is None or after is None else [*info.pods.values()]
         nominated = [*nominator.on(name)]
         for pod in placed:
             self.pod_removed(pod, slot)
