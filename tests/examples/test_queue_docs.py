@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from podwright.api.queue_status import QueueReport, QueueStatus, status_of
-from podwright.api.scheduling_queue import QueueResource, SchedulingQueueSpec
+from podwright.api.scheduling_queue import QueueFlavor, QueueResource, SchedulingQueueSpec
 from podwright.cli.main import main
 from podwright.core.framework.args import key_of
 from podwright.simulator.loaded import load
@@ -49,6 +49,6 @@ def test_the_statuses_of_the_example_are_those_that_the_operator_would_write():
 def test_the_tables_have_every_field():
     listed = re.sub(r"resources\.NAME\.", "", " ".join(re.findall(r"^\| (`[^|]*) \|", PAGE, re.MULTILINE)))
     named = set(re.findall(r"`(\w+)`", listed))
-    own = {key_of(each) for kind in (SchedulingQueueSpec, QueueResource) for each in fields(kind)}
+    own = {key_of(each) for kind in (SchedulingQueueSpec, QueueResource, QueueFlavor) for each in fields(kind)}
     assert own - {"resources"} <= named
     assert {key_of(each) for each in fields(QueueStatus)} - {"observedGeneration", "summary"} <= named

@@ -68,7 +68,8 @@ def test_defaults_are_filled_in_and_quantities_stay_as_they_were_written(served)
 
 
 def test_the_example_is_accepted(served):
-    assert served.kubectl("apply", "--dry-run=server", "-f", str(files.EXAMPLE)).count("created") == 3
+    for path in files.EXAMPLES:
+        assert served.kubectl("apply", "--dry-run=server", "-f", str(path)).count("created") == 3
 
 
 @pytest.mark.parametrize("path", files.each(files.BAD))

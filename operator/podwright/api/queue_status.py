@@ -27,6 +27,7 @@ from podwright.core.framework.validation import describe, unique_by
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
 from podwright.core.objects.resources import CPU
+from podwright.core.queues.flavors import parts_of
 from podwright.core.queues.queues import Queues, amount_text
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import Quota
@@ -52,12 +53,15 @@ def described_amounts(description: str) -> Any:
 class QueueCondition(Condition):
     type: str = field(
         metadata=describe(
-            "Accepted (the newest generation is valid) or Active (pods of the queue are scheduled).", maxLength=316
+            "Accepted (the newest generation is valid) and Active (pods of the queue are scheduled). Only while they hold: "
+            "OverLimit (pods that run have more than a limit) and FlavorWithoutNodes (no node has the labels of a flavor).",
+            maxLength=316,
         )
     )
     reason: str = field(
         metadata=describe(
-            "Accepted: Accepted, Invalid. Active: InForce, LastGoodGeneration, NotAccepted, NotOpen.", maxLength=1024
+            "Accepted: Accepted, Invalid. Active: InForce, LastGoodGeneration, NotAccepted, NotOpen. Others: their type.",
+            maxLength=1024,
         )
     )
 
@@ -100,7 +104,7 @@ class QueueStatus:
         default=None, metadata=describe("The newest generation that the operator has checked.", minimum=0)
     )
     conditions: tuple[QueueCondition, ...] = field(
-        default=(), metadata=describe("Accepted and Active.", maxItems=16, **unique_by("type"))
+        default=(), metadata=describe("Accepted, Active, and warnings.", maxItems=16, **unique_by("type"))
     )
     last_accepted: LastAccepted | None = field(
         default=None,
@@ -167,7 +171,12 @@ def status_of(report: QueueReport) -> dict[str, Any]:
     accepted = UntimedCondition(
         ACCEPTED, not problem, "Invalid" if problem else "Accepted", problem or "The queue is valid."
     )
-    conditions = [accepted, active(report, in_tree=in_tree)]
+    warnings = queues.warnings(report.name) if in_tree else {}
+    conditions = [
+        accepted,
+        active(report, in_tree=in_tree),
+        *(UntimedCondition(kind, True, kind, str(warning)) for kind, warning in warnings.items()),
+    ]
     status = {
         **encode(amounts_in(queues, report.name) if in_tree else QueueStatus()),
         "observedGeneration": generation,
@@ -207,7 +216,7 @@ def _decimals(amounts: Mapping[str, float], most: int = MAX_RESOURCES) -> dict[s
 
 
 def _unit(resource: str) -> int:
-    return 1000 if resource == CPU else 1
+    return 1000 if parts_of(resource)[0] == CPU else 1
 
 
 def usage_of(status: Any) -> Record | None:

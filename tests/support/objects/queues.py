@@ -11,15 +11,15 @@ from podwright.kube.kinds import Resource
 from support.objects.policies import QUEUE_CRD as CRD
 from support.objects.policies import ROOT, each, load, wrong_field
 
-EXAMPLE = ROOT / "manifests" / "examples" / "queues" / "teams.yaml"
+EXAMPLES = tuple(ROOT / "manifests" / "examples" / "queues" / name for name in ("teams.yaml", "flavors.yaml"))
 BAD = tuple(sorted((ROOT / "tests" / "bad_input" / "queues").glob("*.yaml")))
 
-__all__ = ["BAD", "CRD", "EXAMPLE", "each", "examples", "load", "other_queue", "queue", "wrong_field"]
+__all__ = ["BAD", "CRD", "EXAMPLES", "each", "examples", "load", "other_queue", "queue", "wrong_field"]
 
 
 def examples() -> list[dict[str, Any]]:
-    """The queues of the example."""
-    return list(yaml.safe_load_all(EXAMPLE.read_text(encoding="utf-8")))
+    """The queues of the examples."""
+    return [raw for path in EXAMPLES for raw in yaml.safe_load_all(path.read_text(encoding="utf-8"))]
 
 
 def queue(name: str, generation: int = 1, **spec: Any) -> dict[str, Any]:

@@ -50,7 +50,17 @@ class QueuedWorld:
 
     def step(self) -> None:
         """Changes something."""
-        changes = (self.create, self.create, self.create, self.place, self.place, self.leave, self.retry, self.edit, self.drop)
+        changes = (
+            self.create,
+            self.create,
+            self.create,
+            self.place,
+            self.place,
+            self.leave,
+            self.retry,
+            self.edit,
+            self.drop,
+        )
         more = (
             self.try_out,
             self.relabel,

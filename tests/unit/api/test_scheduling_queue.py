@@ -39,6 +39,27 @@ def test_quantities_become_the_units_of_requests():
     }
 
 
+def test_what_a_queue_has_in_flavors_are_resources_of_their_own_in_the_order_of_the_flavors():
+    found = parse(
+        flavors=[
+            {
+                "name": "h100",
+                "nodeSelector": {"model": "H100"},
+                "resources": {"nvidia.com/gpu": {"limit": 8, "lendingLimit": 2}, "cpu": {"guarantee": "500m"}},
+            },
+            {"name": "a100"},
+        ],
+        resources={"nvidia.com/gpu": {"limit": 9}},
+    )
+    assert found.quotas == {
+        "nvidia.com/gpu": Quota(limit=9),
+        "nvidia.com/gpu@h100": Quota(limit=8),
+        "cpu@h100": Quota(guarantee=500),
+    }
+    assert [*found.flavors.items()] == [("h100", {"model": "H100"}), ("a100", {})]
+    assert found.lending == {"nvidia.com/gpu@h100": 2}
+
+
 def test_what_bounds_the_pods_of_a_queue_one_by_one():
     found = parse(maxRuntime="1h", nonPreemptiblePriority=100, userLimits={"cpu": "1500m", "nvidia.com/gpu": 2})
     assert (found.max_runtime, found.firm_priority) == (3600, 100)
@@ -77,6 +98,27 @@ def test_the_operator_names_queue_and_field_of_what_is_wrong(path):
         ({"resources": {"memory": {"limit": "9e999"}}}, "'9e999' is more than 9223372036854775807"),
         ({"resources": {"cpu": {"guarantee": "10E", "limit": "10E"}}}, "is more than 9223372036854775807"),
         ({"resources": {"no resource": {}}}, "spec.resources[no resource]: is not the name of a resource"),
+        ({"flavors": [{}]}, "spec.flavors[0].name: "),
+        ({"flavors": [{"name": "a@b"}]}, "spec.flavors[0].name: "),
+        ({"flavors": [{"name": "a"}, {"name": "a"}]}, "spec.flavors"),
+        (
+            {"flavors": [{"name": "a", "nodeSelector": {"no label": "x"}}]},
+            "nodeSelector[no label]: is not the name of a label",
+        ),
+        ({"flavors": [{"name": "a", "nodeSelector": {"model": "no value"}}]}, "spec.flavors[0].nodeSelector.model: "),
+        (
+            {"flavors": [{"name": "a", "resources": {"cpu": {"limit": "100u"}}}]},
+            "spec.flavors[0].resources.cpu.limit: '100u' is finer",
+        ),
+        (
+            {"flavors": [{"name": "a", "resources": {"cpu": {"guarantee": 2, "limit": 1}}}]},
+            "flavors[0].resources.cpu.guarantee: is above the limit",
+        ),
+        (
+            {"flavors": [{"name": "a", "resources": {"cpu": {"limit": -1}}}]},
+            "spec.flavors[0].resources.cpu.limit: -1 is less than 0",
+        ),
+        ({"flavors": [{"name": f"f{i}"} for i in range(17)]}, "spec.flavors: "),
         ({"userLimits": {"cpu": "1u"}}, "spec.userLimits.cpu: '1u' is finer than 1m"),
         ({"userLimits": {"no resource": 1}}, "spec.userLimits[no resource]: is not the name of a resource"),
         ({"userLimits": {"cpu": -1}}, "spec.userLimits.cpu: -1 is less than 0"),

@@ -49,6 +49,11 @@ def field_of(name: str) -> str:
     return f"spec.flavors[{flavor}].resources[{resource}]" if flavor else f"spec.resources[{resource}]"
 
 
+def labels_text(labels: Labels) -> str:
+    """Labels as kubectl writes them."""
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
 def judged(amounts: Mapping[str, int]) -> dict[str, int]:
     """The amounts by which it is judged what a queue is entitled to: what is of a flavor stands for the resource itself."""
     replaced = {parts_of(name)[0] for name in amounts if OF in name}

@@ -29,7 +29,7 @@ from podwright.core.objects.pod_group import VOLCANO_DEFAULT_QUEUE
 from podwright.core.objects.quantity import MAX_INT64, NANO, canonical
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, PODS
 from podwright.core.objects.selectors import LabelSelector
-from podwright.core.queues.flavors import NOWHERE, OF, Flavors, Labels, Place, judged, parts_of
+from podwright.core.queues.flavors import NOWHERE, OF, Flavors, Labels, Place, field_of, judged, labels_text, parts_of
 from podwright.core.queues.least_first import Importance, LeastFirst
 from podwright.core.queues.membership import LABEL, OUTSIDE, USER_LABEL, Membership, Source, same_selector
 from podwright.core.queues.places import Places
@@ -56,6 +56,8 @@ __all__ = [
 QUEUE_QUOTA: Final = "QueueQuota"
 """The plugin in whose name bounds refuse pods."""
 QUEUE_LABEL: Final = LABEL
+OVER_LIMIT: Final = "OverLimit"
+NO_NODES: Final = "FlavorWithoutNodes"
 
 _PARTS: Final = 2**20
 """Dominant shares are compared in these parts of the capacity."""
@@ -420,6 +422,24 @@ class Queues:
             if (state := self._valid[above.spec.name].state) != "Open":
                 return f"queue {above.spec.name} is in state {state}"
         return ""
+
+    def warnings(self, name: str) -> Mapping[str, InvalidObjectError]:
+        """What a queue of the tree says that does not agree with the cluster, by OVER_LIMIT or NO_NODES."""
+        queue, found = self._queue(name), dict[str, InvalidObjectError]()
+
+        def warn(kind: str, where: str, text: str) -> None:
+            found.setdefault(kind, InvalidObjectError(where, text).in_object("SchedulingQueue", name))
+
+        for resource, quota in queue.spec.quotas.items():
+            if UNBOUNDED != quota.limit < (held := queue.held.get(resource, 0)):
+                limit = amount_text(resource, quota.limit)
+                text = f"pods of the queue hold {amount_text(resource, held)}, more than this limit of {limit}"
+                warn(OVER_LIMIT, f"{field_of(resource)}.limit", text)
+        for flavor in self._valid[name].flavors:
+            if flavor in self.flavors.labels and not self.flavors.has_nodes(flavor):
+                where = f"spec.flavors[{flavor}].nodeSelector"
+                warn(NO_NODES, where, f"no node has the labels {labels_text(self.flavors.labels[flavor])}")
+        return found
 
     def waiting_below(self, name: str) -> int:
         """How many pods of the queue and of those below wait for a node, without those that a gate holds back."""
@@ -933,6 +953,9 @@ class Queues:
 
     def flavors_on(self, pod: PodInfo, node_name: str) -> Sequence[str]:
         """The flavors of a node in which the pod takes something."""
+        self._built()
+        if not self.flavors.named:
+            return ()
         return [*dict.fromkeys(parts_of(name)[1] for name in self._amounts_on(pod, node_name) if OF in name)]
 
     def tree(self) -> QueueTree:

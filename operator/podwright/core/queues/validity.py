@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.queues.flavors import Labels, field_of
+from podwright.core.queues.flavors import Labels, field_of, labels_text
 from podwright.core.queues.rules import QueueRules
 from podwright.core.queues.tree import Queue, QueueSpec, QueueTree
 
@@ -116,8 +116,7 @@ def flavor_problem(rules: QueueRules, flavors: Mapping[str, tuple[str, Labels]])
         if not known:
             text = "a value is required: no other queue says which nodes have this flavor"
         elif labels and labels != known:
-            said = ",".join(f"{key}={value}" for key, value in sorted(known.items()))
-            text = f"queue {queue} says that nodes of this flavor have the labels {said}, which counts"
+            text = f"queue {queue} says that nodes of this flavor have the labels {labels_text(known)}, which counts"
         else:
             continue
         where = f"spec.flavors[{flavor}].nodeSelector"

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from podwright.core.objects.resources import CPU
+from podwright.core.queues.flavors import parts_of
 from podwright.core.queues.queues import QueueRules, Queues
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.engine.metrics.metrics import Metrics
@@ -71,7 +72,7 @@ def _amounts(queues: Queues, read: Callable[[str, QueueRules], Amounts]) -> Step
                 if resource in resources:
                     total[label, resource] += amount
         yield
-    return {key: amount / 1000 if key[1] == CPU else amount for key, amount in total.items()}
+    return {key: amount / 1000 if parts_of(key[1])[0] == CPU else amount for key, amount in total.items()}
 
 
 def _of_leaves(queues: Queues, read: Callable[[str], int]) -> Steps[Mapping[tuple[str], float]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from podwright.api.queue_status import QueueReport
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.queues.queues import Queues
+from podwright.core.queues.queues import NO_NODES, OVER_LIMIT, Queues
 from podwright.kube.client.http import Http
 from podwright.kube.queues.kinds import SCHEDULING_QUEUES, QueueKind
 from podwright.kube.queues.names import QueueNames
@@ -60,6 +60,10 @@ class QueueStatuses(ObjectStatuses):
 
     def problem_of(self, name: str, seen: SeenObject, _status: Mapping[str, Any]) -> str:
         return self._problem(name, seen)[0] if self._names.counts(self._kind) else ""
+
+    def warnings_of(self, status: Mapping[str, Any]) -> Mapping[str, str]:
+        conditions = status.get("conditions", ()) if self._kind is SCHEDULING_QUEUES else ()
+        return {each["type"]: each["message"] for each in conditions if each["type"] in (OVER_LIMIT, NO_NODES)}
 
     def _problem(self, name: str, seen: SeenObject) -> tuple[str, bool]:
         """What is wrong with the queue, and whether it is its parent."""

@@ -38,13 +38,14 @@ AT_ONCE: Final = 16
 RETRY: Final = RetryPolicy(shortest=1.0, longest=60.0)
 
 Raw = Mapping[str, Any]
+_NONE: Final[Mapping[str, str]] = {}
 
 
 @dataclass(slots=True)
 class SeenObject:
     """An object as the API server has it. `problem`: what is wrong with this generation by itself.
 
-    `reported`: the problem that an event was about. The status is not written before `not_before`. `written`: the
+    `reported`: the problem that an event was about. `warned`: the reasons of warnings that events were about. The status is not written before `not_before`. `written`: the
     status that we wrote last, and what the API server made of it.
     """
 
@@ -54,6 +55,7 @@ class SeenObject:
     status: Raw
     problem: str
     reported: str = ""
+    warned: frozenset[str] = frozenset()
     failures: int = 0
     not_before: float = 0.0
     written: tuple[object, object] = (None, None)
@@ -91,7 +93,7 @@ class ObjectStatuses(ABC):
         before = self._known.get(name)
         if before is not None and before.uid == uid:
             known.reported, known.failures, known.not_before = before.reported, before.failures, before.not_before
-            known.written = before.written
+            known.written, known.warned = before.written, before.warned
         self._known[name] = known
 
     def forget(self, name: str) -> None:
@@ -106,6 +108,12 @@ class ObjectStatuses(ABC):
         """What is wrong with an object that has this status; empty for nothing. Its first condition is Accepted."""
         accepted = status["conditions"][0]
         return "" if accepted["status"] == "True" else str(accepted["message"])
+
+    def warnings_of(self, _status: Raw) -> Mapping[str, str]:
+        """What else an object with this status is warned of, by the reason of the event. There is one event for each reason,
+        until it is gone.
+        """
+        return _NONE
 
     def prepare(self) -> None:
         """Called before all statuses are computed."""
@@ -143,20 +151,27 @@ class ObjectStatuses(ABC):
         try:
             status = self.status_of(name, known, rfc3339(self._clock()))
             problem = self.problem_of(name, known, status)
+            warnings = self.warnings_of(status)
         except Exception:
             if not known.failures:
                 log.exception("cannot tell the status of %s %s", self.about, name)
             known.failures += 1
             return
         if problem and problem != known.reported:
-            kind, version = self.resource.kind, f"{self.resource.group}/{self.resource.version}"
-            regarding = Regarding("", name, known.uid, "", self._scheduler_name, kind, version)
-            self._recorder.record(regarding, "Warning", self.refused, "Scheduling", problem)
+            self._warn(name, known, self.refused, problem)
         known.reported = problem
+        for reason in warnings.keys() - known.warned:
+            self._warn(name, known, reason, warnings[reason])
+        known.warned = frozenset(warnings)
         # The schema of another API may have dropped a part of what we wrote.
         dropped = (status, known.status) == known.written
         if status != known.status and not dropped and asyncio.get_running_loop().time() >= known.not_before:
             due[name] = status
+
+    def _warn(self, name: str, known: SeenObject, reason: str, text: str) -> None:
+        kind, version = self.resource.kind, f"{self.resource.group}/{self.resource.version}"
+        regarding = Regarding("", name, known.uid, "", self._scheduler_name, kind, version)
+        self._recorder.record(regarding, "Warning", reason, "Scheduling", text)
 
     def _says_news(self, name: str, status: Raw) -> bool:
         known = self._known.get(name)

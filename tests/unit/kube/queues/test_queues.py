@@ -74,6 +74,38 @@ async def test_a_queue_without_parent_is_not_in_force():
         assert "lastAccepted" not in it.written["a"][-1]
 
 
+async def test_a_flavor_that_no_node_has_is_a_warning_until_one_has_it():
+    async with queues() as it:
+        it.put("ml", flavors=[{"name": "h100", "nodeSelector": {"model": "H100"}, "resources": {GPU: {"limit": 4}}}])
+        await until(lambda: it.written.get("ml"))
+        warning = it.condition("ml", "FlavorWithoutNodes")
+        assert (
+            warning["message"]
+            == "SchedulingQueue ml: spec.flavors[h100].nodeSelector: no node has the labels model=H100"
+        )
+        assert it.condition("ml")["status"] == it.condition("ml", "Active")["status"] == warning["status"] == "True"
+        assert it.rig.recorder.events == [("ml", "FlavorWithoutNodes", warning["message"])]
+        it.rig.node("n", labels={"model": "H100"}, allocatable={GPU: "8"})
+        await until(lambda: len(it.written["ml"][-1]["conditions"]) == 2)
+
+
+async def test_a_limit_under_what_runs_is_one_warning():
+    async with queues() as it:
+        it.rig.node("n", allocatable={GPU: "8", "cpu": "8"})
+        it.put("ml", resources={"cpu": {"limit": "4"}})
+        pods = [it.rig.pod(f"p{i}", labels={QUEUE_LABEL: "ml"}, requests={"cpu": "1500m"}) for i in range(2)]
+        for pod in pods:
+            it.rig.confirm(pod, "n")
+        it.put("ml", 2, resources={"cpu": {"limit": "1"}})
+        await until(lambda: it.written.get("ml"))
+        message = "SchedulingQueue ml: spec.resources[cpu].limit: pods of the queue hold {}, more than this limit of 1"
+        assert it.condition("ml", "OverLimit")["message"] == message.format("3")
+        assert it.core.get("ml").quotas["cpu"].limit == 1000
+        it.rig.engine.assigned.drop(pods[0]["metadata"]["uid"], pods[0])
+        await until(lambda: it.condition("ml", "OverLimit")["message"] == message.format("1500m"))
+        assert [reason for _, reason, _ in it.rig.recorder.events if reason == "OverLimit"] == ["OverLimit"]
+
+
 async def test_a_closed_queue_says_that_its_pods_wait():
     async with queues() as it:
         it.put("a", state="Closed")
