@@ -10,27 +10,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from podwright.core.framework.interface import Bools, FilterResult, Slots
 from podwright.core.framework.status import Code, Status, unresolvable
 from podwright.core.objects.pod import PodInfo
-from podwright.core.queues.flavors import NOWHERE, Place
-from podwright.core.queues.tree import Queue
-
-if TYPE_CHECKING:
-    from podwright.core.queues.queues import Bound, Queues
+from podwright.core.queues.bound import Bound
+from podwright.core.queues.flavors import NOWHERE, Flavors, Place
+from podwright.core.queues.rules import QueueRules
+from podwright.core.queues.tree import Queue, QueueTree
 
 MOST_TOLD: Final = 4
 """Of how many places a message names the bound."""
 
 
+class Bounds(Protocol):
+    """The bounds of the cluster's queues."""
+
+    flavors: Flavors
+
+    def tree(self) -> QueueTree:
+        """The tree of the valid queues."""
+
+    def queue_of(self, pod: PodInfo) -> str:
+        """The name of the pod's queue; empty if it has none."""
+
+    def get(self, name: str) -> QueueRules | None:
+        """A queue of the tree."""
+
+    def plain_amounts(self, pod: PodInfo) -> Mapping[str, int]:
+        """What the pod takes wherever it is."""
+
+    def bound_at(self, pod: PodInfo, place: Place, *, trying: bool = False) -> Bound | None:
+        """What forbids the pod to start on nodes of this place, besides what holds on all nodes."""
+
+
 class Places:
     """See the module. A `PlaceRules` of core/framework."""
 
-    def __init__(self, queues: Queues, plugin: str) -> None:
+    def __init__(self, queues: Bounds, plugin: str) -> None:
         self.plugin = plugin
         self._queues = queues
         self._flavors = queues.flavors

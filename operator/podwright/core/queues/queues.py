@@ -29,6 +29,7 @@ from podwright.core.objects.pod_group import VOLCANO_DEFAULT_QUEUE
 from podwright.core.objects.quantity import MAX_INT64, NANO, canonical
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, PODS
 from podwright.core.objects.selectors import LabelSelector
+from podwright.core.queues.bound import Bound
 from podwright.core.queues.flavors import NOWHERE, OF, Flavors, Labels, Place, field_of, judged, labels_text, parts_of
 from podwright.core.queues.least_first import Importance, LeastFirst
 from podwright.core.queues.membership import LABEL, OUTSIDE, USER_LABEL, Membership, Source, same_selector
@@ -71,21 +72,6 @@ QUEUES_AT_ONCE: Final = 1000
 
 
 _NOTHING: Final[Mapping[str, int]] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """Why a pod must not start now. `queue` is where the bound is: the pod's queue or one above it, "" for the cluster.
-
-    `held` and `limit` are amounts of `resource`, which is empty for a bound that is no amount.
-    """
-
-    queue: str
-    message: str
-    resource: str = ""
-    held: int = 0
-    limit: int = 0
-    requested: int = 0
 
 
 @dataclass(slots=True)

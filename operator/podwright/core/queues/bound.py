@@ -1,0 +1,20 @@
+"""Bound: why a pod must not start now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Why a pod must not start now. `queue` is where the bound is: the pod's queue or one above it, "" for the cluster.
+
+    `held` and `limit` are amounts of `resource`, which is empty for a bound that is no amount.
+    """
+
+    queue: str
+    message: str
+    resource: str = ""
+    held: int = 0
+    limit: int = 0
+    requested: int = 0
