@@ -115,6 +115,7 @@ def test_the_definitions_of_policies_outlive_the_chart(helm):
         "LocalSchedulerPolicy",
         "SchedulingQueue",
         "Reservation",
+        "RebalancePolicy",
     }
     assert {crd["metadata"]["annotations"][KEEP] for crd in crds} == {"keep"}
 

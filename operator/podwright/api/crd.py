@@ -20,6 +20,7 @@ from podwright.api.local_policy import LOCAL_KIND, LOCAL_PLURAL, LocalPolicySpec
 from podwright.api.policy_status import PolicyStatus
 from podwright.api.queue_status import QueueStatus
 from podwright.api.queue_view import VIEW_KIND, VIEW_PLURAL, QueueViewSpec, QueueViewStatus
+from podwright.api.rebalance_policy import REBALANCE_KIND, REBALANCE_PLURAL, RebalancePolicySpec, RebalanceStatus
 from podwright.api.reservation import RESERVATION_KIND, RESERVATION_PLURAL, ReservationSpec, ReservationStatus
 from podwright.api.scheduler_policy import GROUP, KIND, PLURAL, VERSION, PolicySpec
 from podwright.api.scheduling_queue import OBJECT_RULE, QUEUE_KIND, QUEUE_PLURAL, SchedulingQueueSpec
@@ -98,6 +99,17 @@ _KINDS: Final[Mapping[str, _Kind]] = {
             ReservationStatus,
             "The pods that the room is for, its nodes and amounts, and how long it is held.",
             "Whether the operator accepted the reservation, and what has become of its room.",
+        ),
+        _Kind(
+            REBALANCE_KIND,
+            REBALANCE_PLURAL,
+            "rebal",
+            "Cluster",
+            RebalancePolicySpec,
+            "Pods move to other nodes, to nodes that take them for certain and whose room is held for them.",
+            RebalanceStatus,
+            "Which pods may move, what for, and how many.",
+            "Whether the operator accepted the policy, its last plan, and what has become of it.",
         ),
     )
 }
@@ -252,7 +264,25 @@ def _reservation_columns() -> list[dict[str, Any]]:
     ]
 
 
-_OWN_COLUMNS: Final = {QUEUE_KIND: _queue_columns, VIEW_KIND: _view_columns, RESERVATION_KIND: _reservation_columns}
+def _rebalance_columns() -> list[dict[str, Any]]:
+    return [
+        _column("Mode", ".spec.mode", "Plan, Enforce or Stop."),
+        _column("Active", _condition("Active", "reason"), "Whether it plans, or why it does not."),
+        _column("Gain", ".status.plan.gain", "What the last plan is worth.", kind="integer"),
+        _column("Moves", ".status.plan.moves", "How many pods it moves.", kind="integer"),
+        _column("Moved", ".status.plan.moved", "How many of these have moved.", kind="integer"),
+        _column("Ended", ".status.plan.ended", "Why it ended before all was moved.", priority=1),
+        _column("Message", _condition("Accepted", "message"), "What is wrong with the newest generation.", priority=1),
+        _AGE,
+    ]
+
+
+_OWN_COLUMNS: Final = {
+    QUEUE_KIND: _queue_columns,
+    VIEW_KIND: _view_columns,
+    RESERVATION_KIND: _reservation_columns,
+    REBALANCE_KIND: _rebalance_columns,
+}
 _AGE: Final = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 
 

@@ -25,6 +25,8 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "policy lint": ("policy lint policy.yaml", "policy lint policy.yaml -o sarif"),
     "policy test": ("policy test test_policies.yaml",),
     "queues": ("queues --shares queues.yaml",),
+    "rebalance plan": ("rebalance plan", "rebalance plan --policy rebalance.yaml cluster.json.gz"),
+    "rebalance stop": ("rebalance stop",),
     "record": ("record -o day.jsonl.gz --seconds 86400",),
     "replay": ("replay day.jsonl.gz --policy built-in --policy pack.yaml",),
     "run": ("run --kubeconfig scheduler.conf", "run --scheduler-name team-scheduler --plugin-dir plugins"),

@@ -43,6 +43,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "plugin": ("podwright.cli.commands.plugin", "Write plugins and test them."),
     "policy": ("podwright.cli.commands.policy", "Check policies before they are applied."),
     "queues": ("podwright.cli.commands.queues", "Show the queues of teams: guarantees, shares and use."),
+    "rebalance": ("podwright.cli.commands.rebalance", "Show which pods would move to better places, and stop that."),
     "record": ("podwright.cli.commands.record", "Write down how nodes and pods come and go."),
     "replay": ("podwright.cli.commands.replay", "Compare policies on the same stream of pods."),
     "run": ("podwright.cli.commands.run", "Schedule pods until SIGTERM, SIGINT or SIGQUIT."),

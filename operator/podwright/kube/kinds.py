@@ -92,6 +92,9 @@ KAI_QUEUE: Final = Resource("Queue", "scheduling.run.ai", "v2", "queues", namesp
 VOLCANO_QUEUE: Final = Resource("Queue", "scheduling.volcano.sh", "v1beta1", "queues", namespaced=False)
 QUEUE_VIEW: Final = Resource("QueueView", "podwright.dev", "v1alpha1", "queueviews", namespaced=True)
 RESERVATION: Final = Resource("Reservation", "podwright.dev", "v1alpha1", "reservations", namespaced=False)
+REBALANCE_POLICY: Final = Resource(
+    "RebalancePolicy", "podwright.dev", "v1alpha1", "rebalancepolicies", namespaced=False
+)
 CRD: Final = Resource(
     "CustomResourceDefinition", "apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False
 )
@@ -118,6 +121,9 @@ STORED: Final = tuple(WATCHED[watched.kind] for watched in STORED_KINDS)
 
 BY_KIND: Final = {
     **WATCHED,
-    **{resource.kind: resource for resource in (EVENT, POLICY, LOCAL_POLICY, QUEUE, QUEUE_VIEW, RESERVATION, CRD)},
+    **{
+        resource.kind: resource
+        for resource in (EVENT, POLICY, LOCAL_POLICY, QUEUE, QUEUE_VIEW, RESERVATION, REBALANCE_POLICY, CRD)
+    },
 }
 """All but pod groups and other queues, of which there are several."""

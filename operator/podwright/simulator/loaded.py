@@ -19,7 +19,8 @@ from podwright.api.local_policy import LOCAL_KIND
 from podwright.api.permissions import OFFLINE_SETTINGS, PolicySettings
 from podwright.api.policy_result import NONE_IN_FORCE, ApplyResult
 from podwright.api.policy_status import says_accepted
-from podwright.api.scheduler_policy import GROUP, KIND
+from podwright.api.rebalance_policy import REBALANCE_KIND
+from podwright.api.scheduler_policy import GROUP, KIND, identity_of
 from podwright.api.spec.signals import Definitions
 from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.observer import NO_OBSERVER
@@ -119,6 +120,8 @@ class LoadedCluster:
     """The SchedulerPolicies as they were written, by name."""
     queue_objects: dict[str, Raw]
     """The valid SchedulingQueues as they were written, by name."""
+    rebalance_objects: Mapping[str, Raw]
+    """The RebalancePolicies as they were written, by name."""
     queue_names: QueueNames
     """Which object is the queue of a name."""
     problems: Sequence[str]
@@ -223,6 +226,7 @@ def load(snapshot: Snapshot, options: LoadOptions | None = None) -> LoadedCluste
         claim_templates=reading.claim_templates,
         policy_objects=reading.policy_objects,
         queue_objects=reading.queue_objects,
+        rebalance_objects=reading.rebalance_objects,
         queue_names=reading.queue_names,
         problems=reading.problems,
         refused=reading.refused,
@@ -260,6 +264,7 @@ class _Reading:
         self.claim_templates: dict[tuple[str, str], Raw] = {}
         self.policy_objects: dict[str, Raw] = {}
         self.queue_objects: dict[str, Raw] = {}
+        self.rebalance_objects: dict[str, Raw] = {}
         self.ignored: Counter[str] = Counter()
         self._world = world
         self._cache = world.cache
@@ -297,6 +302,8 @@ class _Reading:
             for raw in by_kind.pop(kind, ()):
                 self._take(kind, raw, self._queue)
         self.problems += map(str, queues.problems.values())
+        for raw in by_kind.pop(REBALANCE_KIND, ()):
+            self.rebalance_objects[identity_of(raw)[0]] = raw
         for raw in by_kind.pop(POD_KIND.kind, ()):
             self._take("Pod", raw, self._pod)
         arrived = sorted(self.pending.values(), key=lambda pod: (pod.creation, pod.key))

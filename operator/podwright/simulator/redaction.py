@@ -261,7 +261,9 @@ _KINDS: Final[Mapping[str, Callable[[Raw, Sequence[str]], dict[str, Any]]]] = {
     "Node": _node,
     "Namespace": _namespace,
     "Service": _service,
-    **dict.fromkeys(("SchedulerPolicy", "LocalSchedulerPolicy", "SchedulingQueue", "Queue"), _policy),
+    **dict.fromkeys(
+        ("SchedulerPolicy", "LocalSchedulerPolicy", "SchedulingQueue", "RebalancePolicy", "Queue"), _policy
+    ),
     "ResourceClaimTemplate": _claim_template,
     **dict.fromkeys(
         ("ReplicationController", "ReplicaSet", "StatefulSet", "Deployment", "DaemonSet", "Job"), _workload

@@ -30,7 +30,10 @@ SETTINGS = PolicySettings(
 """With the signals that examples name."""
 SCHEMA = crd.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 QUEUE_SCHEMA = crd.crd("SchedulingQueue")["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-EACH_SCHEMA = pytest.mark.parametrize("schema", [SCHEMA, QUEUE_SCHEMA], ids=["policies", "queues"])
+REBALANCE_SCHEMA = crd.crd("RebalancePolicy")["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+EACH_SCHEMA = pytest.mark.parametrize(
+    "schema", [SCHEMA, QUEUE_SCHEMA, REBALANCE_SCHEMA], ids=["policies", "queues", "rebalancing"]
+)
 
 
 @pytest.mark.parametrize(

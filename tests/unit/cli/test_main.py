@@ -64,7 +64,9 @@ def test_commands_are_listed_without_being_imported(program):
     assert done.stdout.endswith("\nFalse\n")
 
 
-@pytest.mark.parametrize("command", ["evaluate", "explain", "policy", "queues", "replay", "simulate", "snapshot"])
+@pytest.mark.parametrize(
+    "command", ["evaluate", "explain", "policy", "queues", "rebalance", "replay", "simulate", "snapshot"]
+)
 def test_no_client_is_imported_for_files(command):
     program = f"import sys; from podwright.cli.main import main; main.get_command(None, {command!r})"
     check = "sys.exit(', '.join({'aiohttp', 'kubernetes'} & sys.modules.keys()))"

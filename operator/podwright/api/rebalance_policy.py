@@ -1,0 +1,199 @@
+"""RebalancePolicy v1alpha1: which pods may move to other nodes, what for, and how many.
+
+Each field is declared once, in the dataclasses below: `parse_rebalance_policy` decodes and validates with them, and
+podwright/api/crd.py derives the CustomResourceDefinition from them. core/rebalance makes the plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from podwright.api.policy_status import Condition
+from podwright.api.scheduler_policy import NAMELESS, PolicyError, check_kind, decoded, identity_of
+from podwright.api.scheduling_queue import QUANTITY, QuotaAmount
+from podwright.api.spec.match import CompiledMatch, Match, Subject
+from podwright.core.framework.durations import parse_duration
+from podwright.core.framework.validation import SET, Problem, describe, unique_by
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.quantity import NANO, parse_exact_quantity
+from podwright.core.rebalance.movable import SYSTEM_NAMESPACES
+from podwright.core.rebalance.rules import GoalType, Mode, RebalanceRules
+
+REBALANCE_KIND: Final = "RebalancePolicy"
+REBALANCE_PLURAL: Final = "rebalancepolicies"
+_DURATION: Final[Mapping[str, Any]] = {"maxLength": 32, "pattern": r"^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h))+)$"}
+_OWNED_BY_NODE: Final = ("DaemonSet", "Node")
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceGoal:
+    type: GoalType = field(
+        metadata=describe(
+            "EmptyNodes: as many nodes as possible have no pods but those of DaemonSets. RepairViolations: pods that do "
+            "not pass their filters on their nodes any more get others."
+        )
+    )
+    weight: int = field(
+        default=1,
+        metadata=describe(
+            "What an emptied node, or a repaired pod, is worth.", format="int32", minimum=1, maximum=1_000_000
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RebalancePolicySpec:
+    goals: tuple[RebalanceGoal, ...] = field(
+        metadata=describe("What pods are moved for.", minItems=1, maxItems=8, **unique_by("type"))
+    )
+    mode: Mode = field(
+        default="Plan",
+        metadata=describe(
+            "Plan: the status says which moves there would be. Enforce: pods move. Stop: no plans, and no move begins."
+        ),
+    )
+    match: Match | None = field(
+        default=None,
+        metadata=describe(
+            "The pods that may move. All that is given must hold. Not given: all. Pods of the system's namespaces, and "
+            "system-critical ones, never move."
+        ),
+    )
+    owners: tuple[str, ...] = field(
+        default=("ReplicaSet", "StatefulSet", "ReplicationController"),
+        metadata=describe(
+            "The kinds of the controllers of these pods. Only controllers that create a deleted pod again belong here.",
+            minItems=1,
+            maxItems=32,
+            items={"minLength": 1, "maxLength": 63},
+            **SET,
+        ),
+    )
+    max_moves: int = field(
+        default=100, metadata=describe("The most moves in an hour.", format="int32", minimum=1, maximum=1_000)
+    )
+    max_moves_at_once: int = field(
+        default=1,
+        metadata=describe("The most moves that have begun and not ended.", format="int32", minimum=1, maximum=100),
+    )
+    min_gain: QuotaAmount = field(
+        default="50m",
+        metadata=describe(
+            "The least gain for each move. A quantity: with 50m, and a weight of 1, a node is worth 20 moves.",
+            **QUANTITY,
+        ),
+    )
+    cooldown: str = field(
+        default="1h",
+        metadata=describe(
+            "How old a pod must be to move. A pod that is created in place of a moved one is new. A duration.",
+            **_DURATION,
+        ),
+    )
+    hold_for: str = field(
+        default="5m",
+        metadata=describe(
+            "For how long the place of a moved pod is held for the one that its controller creates. A duration.",
+            **_DURATION,
+        ),
+    )
+    interval: str = field(default="10m", metadata=describe("The time between two plans. A duration.", **_DURATION))
+
+    def validate(self, where: str) -> Iterator[Problem]:
+        for name in self.match.namespaces if self.match is not None else ():
+            if name in SYSTEM_NAMESPACES:
+                yield f"{where}.match.namespaces", f"{name} is a namespace of the system, whose pods never move"
+        for kind in self.owners:
+            if kind in _OWNED_BY_NODE:
+                yield f"{where}.owners", f"pods of a {kind} belong to their nodes"
+
+    def rules(self, name: str, uid: str, created: float) -> RebalanceRules:
+        """The policy as the core has it. `created`: seconds since the epoch."""
+        match = CompiledMatch.of(self.match or Match())
+        return RebalanceRules(
+            name=name,
+            uid=uid,
+            created=created,
+            mode=self.mode,
+            weights={goal.type: goal.weight for goal in self.goals},
+            matches=lambda pod, labels: match.matches(Subject.of(pod, labels)),
+            owners=frozenset(self.owners),
+            max_moves=self.max_moves,
+            at_once=self.max_moves_at_once,
+            min_gain=parse_exact_quantity(self.min_gain, "spec.minGain") / NANO,
+            cooldown=parse_duration(self.cooldown),
+            hold_for=parse_duration(self.hold_for),
+            interval=parse_duration(self.interval),
+        )
+
+
+def parse_rebalance_policy(raw: Mapping[str, Any]) -> RebalanceRules:
+    """Decodes a RebalancePolicy object. Raises InvalidObjectError naming the policy and every field that is wrong."""
+    name, uid, _ = identity_of(raw)
+    try:
+        if name == NAMELESS:
+            raise PolicyError(name, "Invalid", [("metadata.name", "a name is required")])
+        check_kind(raw, REBALANCE_KIND)
+        found = decoded(raw, RebalancePolicySpec, raw.get("spec"))
+        return found.spec.rules(name, uid, found.created)
+    except PolicyError as error:
+        where, _, problem = error.message.partition(": ")
+        raise InvalidObjectError(where, problem).in_object(REBALANCE_KIND, name) from error
+
+
+def _count(description: str) -> int:
+    return field(default=0, metadata=describe(description, format="int32", minimum=0))
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceCondition(Condition):
+    type: str = field(metadata=describe("Accepted (the policy is valid) or Active (it plans).", maxLength=316))
+    reason: str = field(
+        metadata=describe(
+            "Accepted: Accepted, Invalid. Active: Planning, Enforcing, Stopped, Conflict, NotAccepted.", maxLength=1024
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMove:
+    pod: str = field(metadata=describe("namespace/name.", maxLength=512))
+    source: str = field(metadata=describe("Its node.", maxLength=253))
+    target: str = field(metadata=describe("The node that is to have it.", maxLength=253))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStatus:
+    time: str = field(default="", metadata=describe("When it was made. An RFC 3339 time.", maxLength=32))
+    gain: int = _count("What it is worth, by the weights of the goals.")
+    gained: int = _count("What it has been worth so far.")
+    empties: int = _count("How many nodes it empties.")
+    moves: int = _count("How many pods it moves.")
+    moved: int = _count("How many of these have moved.")
+    first: tuple[PlannedMove, ...] = field(
+        default=(), metadata=describe("The first of these moves.", maxItems=20, **unique_by("pod"))
+    )
+    held_back: tuple[str, ...] = field(
+        default=(),
+        metadata=describe("What else it might do, and why it does not.", maxItems=16, items={"maxLength": 1024}, **SET),
+    )
+    ended: str = field(
+        default="", metadata=describe("Why it ended before all was moved; empty if it did not.", maxLength=1024)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceStatus:
+    observed_generation: int | None = field(
+        default=None, metadata=describe("The newest generation that the operator has checked.", minimum=0)
+    )
+    conditions: tuple[RebalanceCondition, ...] = field(
+        default=(), metadata=describe("Accepted and Active.", maxItems=16, **unique_by("type"))
+    )
+    plan: PlanStatus | None = field(default=None, metadata=describe("The last plan."))
+    recent_moves: int = _count("How many moves there were since `since`.")
+    since: str = field(
+        default="", metadata=describe("When the hour of maxMoves began. An RFC 3339 time.", maxLength=32)
+    )

@@ -1,0 +1,131 @@
+"""`podwright rebalance`: which moves RebalancePolicies would make, and the switch that stops them all."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+import orjson
+
+from podwright.api.rebalance_policy import REBALANCE_KIND, parse_rebalance_policy
+from podwright.cli.flags.cluster import cluster_of, with_cluster
+from podwright.cli.flags.connection import AS_GROUPS, AS_USER, CONTEXT, KUBECONFIG
+from podwright.cli.printable import printable_texts
+from podwright.cli.reports.rebalance import plan_lines
+from podwright.core.framework.interface import ClusterError
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.rebalance.rules import RebalanceRules
+from podwright.kube.client.errors import ConfigError, status_of
+from podwright.kube.client.media_types import MERGE_PATCH
+from podwright.kube.kinds import REBALANCE_POLICY
+from podwright.simulator.live import Connection
+from podwright.simulator.loaded import LoadedCluster
+from podwright.simulator.manifests import ManifestError, read_manifests
+from podwright.simulator.rebalance import plan_of
+
+if TYPE_CHECKING:
+    from podwright.kube.client.http import Http
+
+Raw = Mapping[str, Any]
+
+
+@click.group()
+def rebalance() -> None:
+    """Show which pods would move to better places, and stop that."""
+
+
+@rebalance.command()
+@with_cluster
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="RebalancePolicies, instead of those of the cluster. Can be repeated.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json"]),
+    default="table",
+    show_default=True,
+    help="The output format. `wide` lists all steps.",
+)
+def plan(*, policies: tuple[str, ...], output: str, **values: Any) -> None:
+    """Show the moves that each RebalancePolicy would make now, each proved by a decision of the scheduler.
+
+    Reads the cluster from FILES (see `podwright snapshot`), or from its API server with your own permissions. Changes
+    nothing. The mode of a policy does not matter.
+    """
+    namespace = values["operator_namespace"]
+    cluster = cluster_of(values)
+    plans = [plan_of(cluster, rules, namespace) for rules in _rules(cluster, policies)]
+    if output == "json":
+        found = {"plans": [each.as_dict() for each in plans]}
+        sys.stdout.buffer.write(orjson.dumps(found, option=orjson.OPT_INDENT_2) + b"\n")
+        return
+    for number, each in enumerate(plans):
+        if number:
+            click.echo()
+        for line in plan_lines(printable_texts(each), wide=output == "wide"):
+            click.echo(line)
+
+
+def _rules(cluster: LoadedCluster, files: Sequence[str]) -> Sequence[RebalanceRules]:
+    """Raises ClickException."""
+    try:
+        given: Sequence[Raw] = [raw for path in files for raw in read_manifests(path)]
+        raws = given or [*cluster.rebalance_objects.values()]
+        if not raws:
+            raise click.ClickException(f"there is no {REBALANCE_KIND}; name a file of one with --policy")
+        return [parse_rebalance_policy(raw) for raw in raws]
+    except (InvalidObjectError, ManifestError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+@rebalance.command()
+@KUBECONFIG
+@CONTEXT
+@AS_USER
+@AS_GROUPS
+def stop(**values: Any) -> None:
+    """Set the mode of all RebalancePolicies to Stop: no move begins any more, and no place is held.
+
+    Pods that have been evicted already are scheduled like any others. Needs the rights to list and patch the policies.
+    """
+    connection = Connection(**values)
+    try:
+        names = asyncio.run(_stop_all(connection))
+    except (ClusterError, ConfigError, OSError) as error:
+        if isinstance(error, ClusterError) and status_of(error) == 404:
+            names = []
+        else:
+            raise click.ClickException(str(error)) from error
+    for name in names:
+        click.echo(f"rebalancepolicy {name} stopped")
+    if not names:
+        click.echo(f"There is no {REBALANCE_KIND}.")
+
+
+async def _stop_all(connection: Connection) -> Sequence[str]:
+    """The names of the policies. Raises ClusterError, ConfigError and OSError."""
+    from podwright.kube.client.http import Http  # noqa: PLC0415 -- the library takes long
+
+    http = Http(connection.credentials())
+    try:
+        return await stop_all(http)
+    finally:
+        await http.close()
+
+
+async def stop_all(http: Http) -> Sequence[str]:
+    """Stops all RebalancePolicies, and returns their names. Raises ClusterError."""
+    found = await http.call("GET", REBALANCE_POLICY.collection)
+    names = [str(raw["metadata"]["name"]) for raw in found["items"]]
+    for name in names:
+        await http.call("PATCH", REBALANCE_POLICY.path(name), {"spec": {"mode": "Stop"}}, MERGE_PATCH)
+    return names

@@ -1,0 +1,38 @@
+"""The report of `podwright rebalance plan` for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from podwright.core.rebalance.rules import Plan
+
+_SHOWN_STEPS = 20
+
+
+def plan_lines(plan: Plan, *, wide: bool) -> Iterator[str]:
+    """The lines about a plan. `wide`: all steps."""
+    nodes = sum(bool(step.empties) for step in plan.steps)
+    moves, repairs = len(plan.moves), len(plan.steps) - nodes
+    if not plan.steps:
+        yield click.style(f"{plan.policy}: no pod would move", bold=True)
+    else:
+        gains = [_count(nodes, "node") + " emptied"] if nodes else []
+        gains += [_count(repairs, "pod") + " repaired"] if repairs else []
+        yield click.style(f"{plan.policy}: {_count(moves, 'move')}, {' and '.join(gains)}", bold=True)
+    for step in plan.steps if wide else plan.steps[:_SHOWN_STEPS]:
+        yield ""
+        yield f"{step.why} ({_count(len(step.moves), 'move')})" if step.empties else step.why
+        width = max(len(move.pod) for move in step.moves)
+        yield from (f"  {move.pod:<{width}}  {move.source} -> {move.target}" for move in step.moves)
+    if not wide and len(plan.steps) > _SHOWN_STEPS:
+        yield f"and {len(plan.steps) - _SHOWN_STEPS:,} more steps; -o wide lists them"
+    if plan.held_back:
+        yield ""
+        yield "Held back"
+        yield from (f"  {each}" for each in plan.held_back)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,108 @@
+"""What a RebalancePolicy asks for, and what a plan is. A plan has only names, so it can be kept, sent and printed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+from podwright.core.objects.pod import PodInfo
+
+Mode = Literal["Plan", "Enforce", "Stop"]
+GoalType = Literal["EmptyNodes", "RepairViolations"]
+EMPTY_NODES: Final = "EmptyNodes"
+REPAIR_VIOLATIONS: Final = "RepairViolations"
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceRules:
+    """`matches`: whether the policy selects a pod, by the pod and the labels of its namespace. `weights`: what an
+    emptied node, or a repaired pod, is worth, by goal. Times are in seconds.
+    """
+
+    name: str
+    weights: Mapping[GoalType, int]
+    matches: Callable[[PodInfo, Mapping[str, str]], bool]
+    owners: frozenset[str]
+    """The kinds of controllers that create a pod again."""
+    max_moves: int
+    """The most moves in an hour, and of a plan."""
+    at_once: int = 1
+    """The most moves that have begun and not ended."""
+    min_gain: float = 0.0
+    """The least gain for each move of a step."""
+    cooldown: float = 3600.0
+    """How old a pod must be to move. What a controller creates in place of a moved pod is new."""
+    hold_for: float = 300.0
+    """For how long a place is held."""
+    interval: float = 600.0
+    """The time between two plans."""
+    mode: Mode = "Plan"
+    uid: str = ""
+    created: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The pod leaves `source`, and the one that its controller creates in its place goes to `target`."""
+
+    uid: str
+    pod: str
+    """namespace/name"""
+    owner: str
+    """Kind/name"""
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Moves that only together are worth something. `empties`: the node that has no pods to move afterwards; "" for a
+    repair.
+    """
+
+    moves: Sequence[Move]
+    gain: int
+    empties: str = ""
+
+    @property
+    def why(self) -> str:
+        return f"empties node {self.empties}" if self.empties else "its node does not pass its filters any more"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """So many nodes, or pods (`what`), stay as they are for this reason."""
+
+    what: Literal["node", "pod"]
+    count: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.count} {self.what}{'' if self.count == 1 else 's'}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The steps of a plan, in order. Each step is proved with all steps before it carried out."""
+
+    policy: str
+    steps: Sequence[Step] = ()
+    held_back: Sequence[HeldBack] = ()
+
+    @property
+    def moves(self) -> Sequence[Move]:
+        return [move for step in self.steps for move in step.moves]
+
+    @property
+    def gain(self) -> int:
+        return sum(step.gain for step in self.steps)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "policy": self.policy,
+            "gain": self.gain,
+            "moves": len(self.moves),
+            "steps": [{**asdict(step), "why": step.why} for step in self.steps],
+            "heldBack": [asdict(each) for each in self.held_back],
+        }

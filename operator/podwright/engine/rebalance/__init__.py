@@ -1,0 +1,1 @@
+"""Rebalancing: plans are made, and their moves carried out one after another. Start with `rebalancing`."""

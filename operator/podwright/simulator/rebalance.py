@@ -1,0 +1,31 @@
+"""Plans of rebalancing for a loaded cluster, made by the operator's planner. Nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from podwright.api.permissions import INSTALLED_NAMESPACE
+from podwright.core.rebalance.movable import SYSTEM_NAMESPACES, View
+from podwright.core.rebalance.planner import Planner
+from podwright.core.rebalance.rules import Plan, RebalanceRules
+from podwright.engine.rebalance.provable import provable_framework
+from podwright.simulator.loaded import LoadedCluster
+
+Raw = Mapping[str, Any]
+
+
+def plan_of(cluster: LoadedCluster, rules: RebalanceRules, namespace: str = INSTALLED_NAMESPACE) -> Plan:
+    """The plan that the operator would make now. `namespace`: the operator's."""
+    return Planner(cluster.cache, rules, view_of(cluster, namespace)).plan()
+
+
+def view_of(cluster: LoadedCluster, namespace: str = INSTALLED_NAMESPACE) -> View:
+    """What a planner needs to know beside the cache."""
+    return View(
+        framework_of=partial(provable_framework, cluster.policies),
+        now=cluster.clock.now,
+        waiting=[*cluster.pending.values()],
+        namespaces={*SYSTEM_NAMESPACES, namespace},
+    )

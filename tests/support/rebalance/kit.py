@@ -1,0 +1,163 @@
+"""Clusters to be rebalanced, and what must hold after each move of a plan."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from podwright.api.rebalance_policy import parse_rebalance_policy
+from podwright.core.objects.pod import belongs_to_node
+from podwright.core.rebalance.planner import Planner
+from podwright.core.rebalance.rules import Plan, RebalanceRules
+from podwright.simulator.loaded import LoadedCluster
+from podwright.simulator.rebalance import plan_of, view_of
+from support.simulator.kit import HOSTNAME, ZONE, item, loaded, node, pod
+
+LONG_AGO = "2023-11-01T00:00:00Z"
+"""Weeks before the time of a loaded cluster."""
+__all__ = ["HOSTNAME", "ZONE", "budget", "item", "loaded", "node", "old", "plan_of", "policy", "rules"]
+
+
+def policy(name: str = "tidy", **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "uid": f"uid-{name}", "generation": 1}
+    given = {"goals": [{"type": "EmptyNodes"}], "minGain": "1m", **spec}
+    return {"apiVersion": "podwright.dev/v1alpha1", "kind": "RebalancePolicy", "metadata": metadata, "spec": given}
+
+
+def rules(**spec: Any) -> RebalanceRules:
+    return parse_rebalance_policy(policy(**spec))
+
+
+def old(name: str, on: str, cpu: str = "1", **more: Any) -> dict[str, Any]:
+    """A pod of a ReplicaSet that has run for long."""
+    metadata = {"creationTimestamp": LONG_AGO, **more.pop("metadata", {})}
+    made = pod(name, on, cpu, status={"phase": "Running"}, **more)
+    made["metadata"] = {**made["metadata"], **metadata}
+    return made
+
+
+def budget(allowed: int, app: str = "web", name: str = "budget") -> dict[str, Any]:
+    return item(
+        "PodDisruptionBudget",
+        {
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"selector": {"matchLabels": {"app": app}}},
+            "status": {"disruptionsAllowed": allowed},
+        },
+        "policy/v1",
+    )
+
+
+def empty_nodes(cluster: LoadedCluster) -> int:
+    return sum(
+        all(belongs_to_node(pod) for pod in info.pods.values())
+        for info in cluster.cache.nodes.values()
+        if info.node is not None
+    )
+
+
+def overcommitted(cluster: LoadedCluster) -> list[str]:
+    return [
+        info.name
+        for info in cluster.cache.nodes.values()
+        for resource, amount in info.requested.items()
+        if info.node is not None and amount > info.allocatable(resource)
+    ]
+
+
+def carry_out(cluster: LoadedCluster, plan: Plan, asked: RebalanceRules) -> None:
+    """Moves the pods of a plan one after another for good. Each step is proved again before each of its moves, and no
+    node is over-committed at any time, while the old pod is still there.
+    """
+    cache = cluster.cache
+    full = set(overcommitted(cluster))
+    for step in plan.steps:
+        for number, move in enumerate(step.moves):
+            left = type(step)(step.moves[number:], step.gain, step.empties)
+            problem = Planner(cache, asked, view_of(cluster)).prove(left)
+            assert not problem, problem
+            info = cache.present(move.source)
+            there = info.pods[move.uid]
+            made = made_again(cluster, there)
+            cache.assume(made, move.target)
+            assert set(overcommitted(cluster)) <= full
+            cache.remove_pod(move.uid)
+            cache.set_pod(made.on(move.target))
+
+
+def made_again(cluster: LoadedCluster, pod: Any) -> Any:
+    from dataclasses import replace
+
+    uid = f"{pod.uid}+"
+    return replace(pod, uid=uid, name=f"{pod.name}+", key=f"{pod.key}+", node_name="", creation=cluster.clock.now)
+
+
+def generated(random: Random) -> LoadedCluster:
+    """A cluster that its controllers have filled node by node, some of whose pods are gone again."""
+    zones = "abc"[: random.randint(1, 3)]
+    nodes = [
+        node(
+            f"n{number}",
+            random.choice(zones),
+            str(random.choice((4, 8))),
+            unschedulable=random.random() < 0.05,
+            taints=[{"key": "team", "value": "x", "effect": "NoSchedule"}] if random.random() < 0.1 else [],
+        )
+        for number in range(random.randint(3, 10))
+    ]
+    free = {each["metadata"]["name"]: int(each["status"]["allocatable"]["cpu"]) * 1000 for each in nodes}
+    pods = []
+    for app in range(random.randint(1, 5)):
+        spec = _constraints(random, f"app{app}")
+        owner = random.choice(("ReplicaSet", "ReplicaSet", "StatefulSet", "Job", ""))
+        cpu = random.choice((250, 500, 1000, 2000))
+        for number in range(random.randint(1, 8)):
+            where = [name for name, left in free.items() if left >= cpu]
+            if where and random.random() < 0.8:
+                on = random.choice(where)
+                free[on] -= cpu
+                made = old(
+                    f"app{app}-{number}",
+                    on,
+                    f"{cpu}m",
+                    owner=f"app{app}" if owner else "",
+                    kind=owner or "ReplicaSet",
+                    labels={"app": f"app{app}"},
+                    spec=spec,
+                )
+                if random.random() < 0.1:
+                    made["metadata"]["creationTimestamp"] = "2023-11-14T22:13:00Z"  # seconds ago
+                pods.append(made)
+    pods += [
+        old(f"daemon-{name}", name, "0", owner="agent", kind="DaemonSet", labels={"app": "agent"}) for name in free
+    ]
+    if random.random() < 0.3:
+        pods.append(pod("waits", cpu=str(random.choice((1, 5, 100))), owner="waits", labels={"app": "waits"}))
+    budgets = [budget(random.randint(0, 3), f"app{app}", f"budget{app}") for app in range(5) if random.random() < 0.5]
+    return loaded(*nodes, *pods, *budgets)
+
+
+def _constraints(random: Random, app: str) -> dict[str, Any]:
+    selector = {"labelSelector": {"matchLabels": {"app": app}}}
+    match random.randrange(6):
+        case 0:
+            term = {"topologyKey": HOSTNAME, **selector}
+            return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+        case 1:
+            return {
+                "topologySpreadConstraints": [
+                    {
+                        "maxSkew": random.randint(1, 2),
+                        "topologyKey": ZONE,
+                        "whenUnsatisfiable": "DoNotSchedule",
+                        **selector,
+                    }
+                ]
+            }
+        case 2:
+            other = {"matchLabels": {"app": random.choice(("app0", app))}}
+            term = {"topologyKey": ZONE, "labelSelector": other}
+            return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+        case 3:
+            return {"tolerations": [{"key": "team", "operator": "Exists"}]}
+    return {}

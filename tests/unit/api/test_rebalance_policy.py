@@ -1,0 +1,65 @@
+"""RebalancePolicies: what is wrong with one is named with its field, by the parser as by the CRD."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from podwright.api import crd
+from podwright.api.rebalance_policy import parse_rebalance_policy
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.sandbox.schemas import Schema
+from support.control_plane.operator_process import CHECKOUT
+from support.rebalance.kit import policy
+
+SCHEMA = Schema(crd.crd("RebalancePolicy")["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+EMPTY = {"type": "EmptyNodes"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "by_schema"),
+    [
+        pytest.param({"goals": []}, "spec.goals", True, id="no goal"),
+        pytest.param({"goals": [{"type": "Everything"}]}, "spec.goals[0].type", True, id="an unknown goal"),
+        pytest.param({"goals": [EMPTY, {**EMPTY, "weight": 2}]}, "spec.goals", False, id="a goal twice"),
+        pytest.param({"goals": [{**EMPTY, "weight": 0}]}, "spec.goals[0].weight", True, id="a goal worth nothing"),
+        pytest.param({"maxMoves": 0}, "spec.maxMoves", True, id="no moves at all"),
+        pytest.param({"maxMovesAtOnce": 0}, "spec.maxMovesAtOnce", True, id="no move at a time"),
+        pytest.param({"mode": "Always"}, "spec.mode", True, id="an unknown mode"),
+        pytest.param({"minGain": "much"}, "spec.minGain", True, id="a gain that is no quantity"),
+        pytest.param({"cooldown": "a while"}, "spec.cooldown", True, id="a cooldown that is no duration"),
+        pytest.param({"owners": []}, "spec.owners", True, id="no owners"),
+        pytest.param({"owners": ["DaemonSet"]}, "spec.owners", False, id="owners whose pods belong to nodes"),
+        pytest.param({"match": {"namespaces": ["kube-system"]}}, "spec.match.namespaces", False, id="the system's pods"),
+        pytest.param({"match": {"podSelector": {"matchLabels": {"a b": "c"}}}}, "spec.match.podSelector", False, id="a selector"),
+        pytest.param({"moves": 3}, "spec.moves", False, id="an unknown field"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_its_field(spec, field, by_schema):
+    raw = policy(**spec)
+    with pytest.raises(InvalidObjectError) as caught:
+        parse_rebalance_policy(raw)
+    assert "RebalancePolicy tidy" in str(caught.value)
+    assert field in str(caught.value)
+    assert bool(SCHEMA.problems(raw)) >= by_schema
+
+
+def test_a_policy_needs_a_name():
+    raw = policy()
+    del raw["metadata"]["name"]
+    with pytest.raises(InvalidObjectError):
+        parse_rebalance_policy(raw)
+
+
+def test_the_example_is_valid():
+    raw = yaml.safe_load((CHECKOUT / "manifests" / "examples" / "rebalance" / "tidy.yaml").read_text())
+    assert SCHEMA.problems(raw) == []
+    assert parse_rebalance_policy(raw).min_gain == 0.1
+
+
+def test_defaults_are_careful():
+    raw = policy()
+    del raw["spec"]["minGain"]
+    found = parse_rebalance_policy(raw)
+    assert (found.mode, found.at_once, found.max_moves, found.cooldown) == ("Plan", 1, 100, 3600)
+    assert found.min_gain == 0.05

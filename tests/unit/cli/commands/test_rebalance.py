@@ -1,0 +1,77 @@
+"""`podwright rebalance`: plans as people and programs read them, and the switch that stops all."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from podwright.cli.commands.rebalance import stop_all
+from podwright.cli.main import main
+from support.http.kit import api, says
+from support.rebalance.kit import node, old, policy
+
+CLUSTER = [
+    *(node(name) for name in ("n0", "n1", "n2")),
+    old("a", "n0"),
+    old("b", "n0"),
+    old("c", "n1"),
+    old("bare", "n2", owner=""),
+]
+TIDY = policy()
+TABLE = """\
+tidy: 1 move, 1 node emptied
+
+empties node n1 (1 move)
+  default/c  n1 -> n0
+
+Held back
+  1 node: has a pod that has no controller of the given kinds, which would create it again
+"""
+
+
+@pytest.fixture
+def plan(tmp_path):
+    def invoke(*args, objects=(*CLUSTER, TIDY), code=0):
+        path = tmp_path / "cluster.json"
+        path.write_text(json.dumps({"kind": "List", "items": objects}))
+        result = CliRunner().invoke(main, ["rebalance", "plan", str(path), *args])
+        assert result.exit_code == code, result.output
+        return result.stdout if code == 0 else result.output
+
+    return invoke
+
+
+def test_a_plan_says_what_moves_where_and_why(plan):
+    assert plan() == TABLE
+
+
+def test_programs_get_the_same(plan):
+    (found,) = json.loads(plan("-o", "json"))["plans"]
+    assert (found["policy"], found["gain"], found["moves"]) == ("tidy", 1, 1)
+    assert found["steps"][0]["moves"][0]["target"] == "n0"
+    assert found["heldBack"][0]["what"] == "node"
+
+
+def test_a_policy_of_a_file_is_planned_instead(plan, tmp_path):
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps(policy("other", goals=[{"type": "RepairViolations"}])))
+    assert plan("--policy", str(file)) == "other: no pod would move\n"
+
+
+def test_without_a_policy_the_command_says_what_it_needs(plan):
+    assert "name a file of one with --policy" in plan(objects=CLUSTER, code=1)
+
+
+def test_an_invalid_policy_is_named_with_its_field(plan):
+    assert "RebalancePolicy tidy: spec.maxMoves" in plan(objects=[*CLUSTER, policy(maxMoves=0)], code=1)
+
+
+async def test_stop_sets_the_mode_of_all_policies():
+    answers = [says(200, {"items": [policy("a"), policy("b")]}), says(200, {}), says(200, {})]
+    async with api(*answers) as (http, script):
+        assert await stop_all(http) == ["a", "b"]
+    patches = [(each.method, each.path, each.body) for each in script.requests[1:]]
+    path = "/apis/podwright.dev/v1alpha1/rebalancepolicies"
+    assert patches == [("PATCH", f"{path}/{name}", {"spec": {"mode": "Stop"}}) for name in "ab"]

@@ -1,0 +1,206 @@
+"""Plans of rebalancing: what moves, what stays, and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from podwright.core.rebalance.planner import Planner
+from podwright.simulator.rebalance import view_of
+from support.rebalance.kit import HOSTNAME, ZONE, budget, loaded, node, old, plan_of, policy, rules
+from support.simulator.kit import copy_of, pod
+
+
+def three_nodes(*more, **spec):
+    """n0 has 2 of 4 CPUs free, n1 has 3, n2 has 3."""
+    return loaded(
+        *(node(name) for name in ("n0", "n1", "n2")),
+        old("a", "n0"),
+        old("b", "n0"),
+        old("c", "n1", **spec),
+        old("d", "n2"),
+        *more,
+    )
+
+
+def moves(plan):
+    return [(move.pod, move.source, move.target) for move in plan.moves]
+
+
+def reasons(plan):
+    return [str(each) for each in plan.held_back]
+
+
+def test_nodes_with_the_fewest_pods_are_emptied_onto_the_fullest():
+    cluster = three_nodes()
+    before = copy_of(cluster)
+    plan = plan_of(cluster, rules())
+    assert moves(plan) == [("default/c", "n1", "n0"), ("default/d", "n2", "n0")]
+    assert plan.gain == 2
+    assert [step.empties for step in plan.steps] == ["n1", "n2"]
+    assert copy_of(cluster) == before
+
+
+def test_a_full_cluster_has_no_plan():
+    cluster = loaded(node("n0"), node("n1"), old("a", "n0", "3"), old("b", "n1", "3"))
+    plan = plan_of(cluster, rules())
+    assert not plan.steps
+    assert reasons(plan) == ["2 nodes: no other node takes all of its pods"]
+
+
+def test_no_node_is_emptied_by_filling_an_empty_one():
+    cluster = loaded(node("n0"), node("n1"), old("a", "n0"))
+    assert reasons(plan_of(cluster, rules())) == ["1 node: the gain is too small"]
+
+
+@pytest.mark.parametrize(
+    ("change", "spec", "reason"),
+    [
+        pytest.param({"owner": ""}, {}, "has a pod that has no controller", id="a bare pod"),
+        pytest.param({"kind": "Job"}, {}, "has a pod that has no controller of the given kinds", id="a pod of a Job"),
+        pytest.param({"namespace": "kube-system"}, {}, "belongs to the system", id="a namespace of the system"),
+        pytest.param({"priority": 2_000_000_000}, {}, "belongs to the system", id="a critical pod"),
+        pytest.param({"namespace": "podwright-system"}, {}, "belongs to the system", id="the operator's own namespace"),
+        pytest.param({"labels": {"app": "db"}}, {"match": {"podSelector": {"matchLabels": {"app": "web"}}}}, "is not selected", id="not selected"),
+        pytest.param({"metadata": {"creationTimestamp": "2023-11-14T22:00:00Z"}}, {}, "is younger than the cooldown", id="a young pod"),
+        pytest.param({"spec": {"schedulerName": "other"}}, {}, "is of another scheduler", id="another scheduler's pod"),
+        pytest.param({"metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}}, {}, "is a member of a pod group", id="a member of a gang"),
+        pytest.param({"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]}}, {}, "has resource claims", id="a pod with devices"),
+        pytest.param({"spec": {"containers": [{"name": "c", "ports": [{"hostPort": 80, "containerPort": 80}]}]}}, {}, "has host ports", id="a pod with a host port"),
+    ],
+)  # fmt: skip
+def test_what_must_not_move_keeps_its_node(change, spec, reason):
+    cluster = loaded(node("n0"), node("n1"), old("a", "n0"), old("b", "n0"), old("c", "n1", **change))
+    plan = plan_of(cluster, rules(**spec))
+    assert all(move.pod != "default/c" for move in plan.moves)
+    assert any(reason in each for each in reasons(plan)), reasons(plan)
+
+
+def test_pods_of_daemon_sets_keep_no_node_from_being_emptied():
+    cluster = three_nodes(old("agent", "n1", owner="agent", kind="DaemonSet"))
+    assert {step.empties for step in plan_of(cluster, rules()).steps} == {"n1", "n2"}
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 2])
+def test_budgets_bound_the_moves(allowed):
+    plan = plan_of(three_nodes(budget(allowed)), rules())
+    assert len(plan.moves) == allowed
+    if allowed < 2:
+        assert f"{2 - allowed + (allowed == 0)} node" in reasons(plan)[0]
+
+
+def test_a_pod_of_two_budgets_stays():
+    plan = plan_of(three_nodes(budget(5), budget(5, name="second")), rules())
+    assert not plan.steps
+    assert "several PodDisruptionBudgets" in reasons(plan)[0]
+
+
+def test_moves_are_bounded():
+    plan = plan_of(three_nodes(), rules(maxMoves=1))
+    assert moves(plan) == [("default/c", "n1", "n0")]
+
+
+def test_a_node_must_be_worth_its_moves():
+    cluster = loaded(node("n0"), node("n1"), *(old(f"p{i}", "n1", "100m") for i in range(4)), old("a", "n0"))
+    plan = plan_of(cluster, rules(minGain="500m"))
+    assert [step.empties for step in plan.steps] == ["n0"]
+    assert reasons(plan)[0] == "1 node: has more pods than minGain allows to move"
+
+
+def test_nodes_that_are_about_to_be_removed_neither_take_nor_give():
+    leaving = [{"key": "DeletionCandidateOfClusterAutoscaler", "value": "", "effect": "PreferNoSchedule"}]
+    cluster = loaded(node("n0", taints=leaving), node("n1"), old("a", "n0"), old("b", "n0"), old("c", "n1"))
+    assert not plan_of(cluster, rules()).steps
+
+
+def test_cordoned_nodes_are_left_to_those_who_drain_them():
+    cluster = loaded(node("n0"), node("n1", unschedulable=True), old("a", "n0"), old("b", "n1"))
+    goals = [{"type": "EmptyNodes"}, {"type": "RepairViolations"}]
+    assert not plan_of(cluster, rules(goals=goals)).steps
+
+
+def test_no_node_is_emptied_that_a_waiting_pod_would_take():
+    cluster = three_nodes(pod("waits", cpu="4", owner="waits"))
+    plan = plan_of(cluster, rules())
+    assert not plan.steps
+    assert "2 nodes: pods wait that would take the room" in reasons(plan)
+
+
+def test_a_pod_that_waits_for_something_else_holds_nothing_back():
+    cluster = three_nodes(pod("waits", cpu="400", owner="waits"))
+    assert plan_of(cluster, rules()).gain == 2
+
+
+def test_pods_of_a_controller_that_waits_for_room_stay():
+    cluster = three_nodes(pod("waits", cpu="400"))
+    assert "its controller has a pod that waits" in reasons(plan_of(cluster, rules()))[0]
+
+
+def test_the_constraints_of_others_are_kept():
+    """c must be in the zone of d, so d does not leave it."""
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "db"}}}
+    near = {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    cluster = loaded(
+        node("n0", "a"),
+        node("n1", "b"),
+        node("n2", "b"),
+        old("a", "n0", owner=""),
+        old("d", "n1", owner="db", labels={"app": "db"}),
+        old("c", "n2", "4", owner="", spec=near),
+    )
+    plan = plan_of(cluster, rules())
+    assert not plan.steps
+    assert "1 node: a constraint of another pod would be broken" in reasons(plan)
+
+
+def test_pods_that_do_not_pass_their_filters_any_more_get_other_nodes():
+    new_taint = [{"key": "gpu", "value": "", "effect": "NoSchedule"}]
+    cluster = loaded(
+        node("n0", taints=new_taint),
+        node("n1"),
+        old("stays", "n1"),
+        old("moves", "n0"),
+        old("may", "n0", spec={"tolerations": [{"key": "gpu", "operator": "Exists"}]}),
+        old("bare", "n0", owner=""),
+    )
+    plan = plan_of(cluster, rules(goals=[{"type": "RepairViolations", "weight": 3}]))
+    assert moves(plan) == [("default/moves", "n0", "n1")]
+    assert plan.gain == 3
+    assert "1 pod: has no controller" in reasons(plan)[0]
+
+
+def test_two_pods_of_one_spread_are_not_moved_into_its_way():
+    spread = {"topologyKey": HOSTNAME, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    spec = {"topologySpreadConstraints": [{**spread, "labelSelector": {"matchLabels": {"app": "web"}}}]}
+    cluster = loaded(
+        *(node(name) for name in ("n0", "n1", "n2")), *(old(f"p{i}", f"n{i}", spec=spec) for i in range(3))
+    )
+    assert not plan_of(cluster, rules()).steps
+
+
+def proved(cluster, step, **spec):
+    return Planner(cluster.cache, rules(**spec), view_of(cluster)).prove(step)
+
+
+def test_a_step_is_refused_once_the_cluster_has_changed():
+    cluster = three_nodes()
+    step = plan_of(cluster, rules()).steps[0]
+    assert proved(cluster, step) == ""
+    cluster.cache.set_pod(_parsed(old("new", "n1")))
+    assert proved(cluster, step) == "other pods have come to node n1"
+    cluster.cache.remove_pod("default/new")
+    cluster.cache.set_pod(_parsed(old("big", "n0", "2")))
+    assert proved(cluster, step) == "node n0 is full"
+    cluster.cache.remove_pod("default/big")
+    assert proved(cluster, step) == ""
+    cluster.cache.remove_pod("default/c")
+    assert proved(cluster, step) == "pod default/c is not on node n1 any more"
+
+
+def _parsed(raw):
+    from podwright.core.objects.readable import parse_assigned_pod
+
+    return parse_assigned_pod(raw)[0]
+
+
+def test_the_name_of_a_policy_is_that_of_its_plan():
+    assert plan_of(three_nodes(), rules()).as_dict()["policy"] == policy()["metadata"]["name"]
