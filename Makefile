@@ -177,6 +177,10 @@ bench-core: venv ## measure decisions per second of the core alone, in-process (
 	$(BIN)/python -m benchmarks.core.devices
 	$(BIN)/python -m benchmarks.core.queues
 
+.PHONY: bench-scale
+bench-scale: venv ## measure the core alone on 5,000 to 100,000 nodes with 10 pods each, in-process: 8 minutes (ARGS="--only plain")
+	$(BIN)/python -m benchmarks.core.decisions --nodes 5000 20000 50000 100000 --placed-per-node 10 --pods 3000 $(ARGS)
+
 .PHONY: bench-beside
 bench-beside: venv ## measure how long ordinary pods wait beside hostile objects, in-process (ARGS=--help)
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.core.beside $(ARGS)

@@ -11,9 +11,10 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import resource
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -110,17 +111,21 @@ def filled(nodes: int, placed: int, kind: Callable[[int, str], Raw]) -> World:
     return world
 
 
-def measure(world: World, pods: list[PodInfo], rounds: Iterator[int]) -> float:
-    """Decisions per second of CPU time, which other processes do not affect. Uses one thread."""
+def measure(world: World, pods: list[PodInfo]) -> list[float]:
+    """The CPU time of each decision in seconds, which other processes hardly affect. Uses one thread."""
     framework = Framework(default_profile("podwright", PLUGINS, world.features), PLUGINS, world)
     below = random.Random(7).randrange
+    durations = []
     started = time.process_time()
-    for index in rounds:
-        decision = schedule(framework, world.cache, pods[index], below)
+    for pod in pods:
+        decision = schedule(framework, world.cache, pod, below)
         if not isinstance(decision, Placement):
-            raise TypeError(f"{pods[index].key} was not placed: {decision}")
-        world.cache.assume(pods[index], decision.node_name)
-    return len(pods) / (time.process_time() - started)
+            raise TypeError(f"{pod.key} was not placed: {decision}")
+        world.cache.assume(pod, decision.node_name)
+        ended = time.process_time()
+        durations.append(ended - started)
+        started = ended
+    return durations
 
 
 def compare(results: list[Raw]) -> list[Raw]:
@@ -133,11 +138,16 @@ def compare(results: list[Raw]) -> list[Raw]:
     ]
 
 
+def resident() -> float:
+    """The memory of the process in MB."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
+
+
 def memory(placed: int) -> float:
     """Memory in MB of `placed` pods in the cache, indexes included."""
     world = World(clock=time.time)
     world.fill({"nodes": [node(i) for i in range(5000)]})
-    measure(world, [parse_pod(spread(0, "first"))], iter(range(1)))
+    measure(world, [parse_pod(spread(0, "first"))])
     tracemalloc.start()
     for i in range(placed):
         raw = plain(i, "placed")
@@ -152,6 +162,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="*", default=[500, 1000, 1500, 5000, 15000])
     parser.add_argument("--placed", type=int, default=10000)
+    parser.add_argument("--placed-per-node", type=int, help="instead of --placed")
     parser.add_argument("--pods", type=int, default=2000)
     parser.add_argument("--only", help="only workloads whose name contains this")
     parser.add_argument("--memory", action="store_true", help="also measure the memory of 50,000 placed pods")
@@ -162,11 +173,18 @@ def main() -> None:
         if given.only and given.only not in workload:
             continue
         for nodes in given.nodes:
-            world = filled(nodes, given.placed, placed_kind)
+            placed = given.placed if given.placed_per_node is None else given.placed_per_node * nodes
+            world = filled(nodes, placed, placed_kind)
             pods = [parse_pod(pending_kind(i, "pending")) for i in range(given.pods)]
-            rate = measure(world, pods, iter(range(len(pods))))
+            durations = measure(world, pods)
+            rate = len(pods) / sum(durations)
+            late = sorted(durations)[int(len(pods) * 0.99)] * 1e3
             results.append({"workload": workload, "nodes": nodes, "decisions_per_s": round(rate)})
-            print(f"{workload:32} {nodes:6} nodes {rate:9.0f} decisions/s {1e6 / rate:8.0f} µs", flush=True)
+            print(
+                f"{workload:32} {nodes:6} nodes {placed:7} placed {rate:7.0f} decisions/s {1e6 / rate:6.0f} µs"
+                f"   p99 {late:6.2f} ms   longest {max(durations) * 1e3:7.2f} ms   {resident():5.0f} MB",
+                flush=True,
+            )
     for compared in compare(results):
         results.append(compared)
         print(f"{compared['workload']:32} 15,000 nodes to 1,500: {compared['cost_15000_to_1500']:.2f} x the cost")
