@@ -125,7 +125,7 @@ class PodAttempts:
 
     def _is_slowed(self, queued: QueuedPod, policy: ActivePolicy, account: Account) -> bool:
         """True if the pod goes to the lane first, because its local policy is over its budget or on trial."""
-        group = self._cache.groups.get(queued.pod.group) if queued.pod.group else None
+        group = self._cache.groups.of(queued.pod)
         pods = 1 if group is None else max(1, group.min_count)
         if self._budgets.begin(account, in_lane=queued.costly, pods=pods):
             return False

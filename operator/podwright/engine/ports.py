@@ -13,7 +13,15 @@ from typing import Any, Final, Literal, Protocol, TypeVar
 from podwright.api.configuration.extenders import DefinedExtender
 from podwright.core.framework.interface import Cluster
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.pod_group import KAI_API, PLUGINS_API, VOLCANO_API, WORKLOAD_API, PodGroup
+from podwright.core.objects.pod_group import (
+    COMPOSITE_API,
+    COMPOSITE_KIND,
+    KAI_API,
+    PLUGINS_API,
+    VOLCANO_API,
+    WORKLOAD_API,
+    PodGroup,
+)
 from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.process.forks import Children, InProcess
 from podwright.engine.raw_objects import RawObjects
@@ -42,11 +50,13 @@ class Regarding:
         metadata = group.raw.get("metadata") or {}
         version = str(group.raw.get("apiVersion") or _GROUP_VERSIONS[group.api])
         changed = str(metadata.get("resourceVersion") or "")
-        return cls(group.namespace, group.name, group.uid, changed, scheduler_name, "PodGroup", version)
+        kind = COMPOSITE_KIND if group.composite else "PodGroup"
+        return cls(group.namespace, group.name, group.uid, changed, scheduler_name, kind, version)
 
 
 _GROUP_VERSIONS = {
     WORKLOAD_API: f"{WORKLOAD_API}/v1beta1",
+    COMPOSITE_API: f"{WORKLOAD_API}/v1alpha3",
     PLUGINS_API: f"{PLUGINS_API}/v1alpha1",
     VOLCANO_API: f"{VOLCANO_API}/v1beta1",
     KAI_API: f"{KAI_API}/v2alpha2",

@@ -104,6 +104,9 @@ POD_GROUPS: Final = tuple(
     for version in ("v1beta1", "v1alpha3", "v1alpha2")
 )
 """Versions of the Workload API's PodGroup, newest first: Kubernetes 1.37 serves the first two, 1.36 the last."""
+COMPOSITE_POD_GROUPS: Final = (
+    Resource("CompositePodGroup", WORKLOAD_API, "v1alpha3", "compositepodgroups", namespaced=True),
+)
 PLUGINS_POD_GROUPS: Final = (Resource("PodGroup", PLUGINS_API, "v1alpha1", "podgroups", namespaced=True),)
 """Versions of the custom resource of the scheduler-plugins project."""
 

@@ -23,6 +23,7 @@ from podwright.kube.client.errors import ConfigError, UnreachableError
 from podwright.kube.client.http import Http
 from podwright.kube.client.wire import BeforeWrite
 from podwright.kube.kinds import (
+    COMPOSITE_POD_GROUPS,
     CRD,
     EVENT,
     KAI_POD_GROUPS,
@@ -110,6 +111,7 @@ def _reads(resources: Iterable[Resource], without: str, *, announced: bool = Fal
 CLAIM: Final = WATCHED["ResourceClaim"]
 _UPDATED: Final = tuple(WATCHED[kind.kind] for kind in STORED_KINDS if kind.updated)
 _GROUPS: Final = (POD_GROUPS[0], PLUGINS_POD_GROUPS[0], VOLCANO_POD_GROUPS[0], KAI_POD_GROUPS[0])
+_COMPOSITES: Final = COMPOSITE_POD_GROUPS[0]
 _QUEUES: Final = (QUEUE, KAI_QUEUE, VOLCANO_QUEUE)
 _OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
     POLICY: (POLICY,),
@@ -121,6 +123,7 @@ _OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
     _GROUPS[1]: PLUGINS_POD_GROUPS,
     _GROUPS[2]: VOLCANO_POD_GROUPS,
     _GROUPS[3]: KAI_POD_GROUPS,
+    _COMPOSITES: COMPOSITE_POD_GROUPS,
 }
 """Kinds that a cluster may lack, with all their versions. Where none is served, no right to them is needed."""
 _OWN_WRITES: Final = (f"{TOKEN_REVIEW.root}/", f"{ACCESS_REVIEW.root}/", f"{LEASE.root}/")
@@ -135,6 +138,7 @@ SCHEDULING: Final = (
     *_reads([POLICY], "the built-in policies decide about all pods", announced=True),
     *_reads([LOCAL_POLICY], "policies of namespaces have no effect", announced=True),
     *_reads(_GROUPS, "the pods of groups are scheduled one by one"),
+    *_reads([_COMPOSITES], "each pod group is scheduled alone"),
     *_reads(_QUEUES, "pods have no queues"),
     *_reads([QUEUE_VIEW], _NO_VIEWS),
     *_reads([RESERVATION], "no room is held for reservations"),
@@ -168,7 +172,8 @@ SHADOWING: Final = (
     *(
         each
         for each in SCHEDULING
-        if each.verb in access.READ and each.resource not in (LOCAL_POLICY, *_QUEUES, QUEUE_VIEW, RESERVATION, *_GROUPS)
+        if each.verb in access.READ
+        and each.resource not in (LOCAL_POLICY, *_QUEUES, QUEUE_VIEW, RESERVATION, *_GROUPS, _COMPOSITES)
     ),
     next(each for each in SCHEDULING if each.resource is POLICY and each.verb == "patch"),
 )

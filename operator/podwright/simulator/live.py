@@ -24,6 +24,7 @@ from podwright.kube.client import access
 from podwright.kube.client.credentials import credentials
 from podwright.kube.client.errors import ConfigError, status_of
 from podwright.kube.kinds import (
+    COMPOSITE_POD_GROUPS,
     KAI_POD_GROUPS,
     KAI_QUEUE,
     LOCAL_POLICY,
@@ -70,6 +71,7 @@ _KINDS: Final[Sequence[Sequence[Resource]]] = (
     PLUGINS_POD_GROUPS,
     VOLCANO_POD_GROUPS,
     KAI_POD_GROUPS,
+    COMPOSITE_POD_GROUPS,
     *((resource,) for resource in WORKLOADS),
 )
 """Each kind in its versions, the best first."""

@@ -26,7 +26,7 @@ from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MI
 from podwright.core.framework.observer import NO_OBSERVER
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
-from podwright.core.objects.pod_group import APIS, WORKLOAD_API
+from podwright.core.objects.pod_group import APIS, COMPOSITE_API, COMPOSITE_KIND, WORKLOAD_API
 from podwright.core.objects.pod_group import KIND as GROUP_KIND
 from podwright.core.objects.readable import parse_assigned_pod, parse_known_node
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, STORED_KINDS, trimmed
@@ -282,8 +282,9 @@ class _Reading:
         for raw in by_kind.pop(CONFIG_MAP, ()):
             self._take(CONFIG_MAP, raw, lambda each: self._config_map(each, relevant))
         self._serve_groups(snapshot)
-        for raw in by_kind.pop(GROUP_KIND, ()):
-            self._take("PodGroup", raw, self._group)
+        for kind in (GROUP_KIND, COMPOSITE_KIND):
+            for raw in by_kind.pop(kind, ()):
+                self._take(kind, raw, self._group)
         for kind in WORKLOAD_KINDS:
             for raw in by_kind.get(kind, ()):
                 self._take(kind, raw, self._workload)
@@ -345,7 +346,7 @@ class _Reading:
     def _serve_groups(self, snapshot: Snapshot) -> None:
         """A snapshot of a live cluster shows which APIs of pod groups are served, even if it contains no group."""
         for api in APIS.values() if snapshot.minor is not None else ():
-            if group_kind(api) in snapshot.missing:
+            if api == COMPOSITE_API or group_kind(api) in snapshot.missing:
                 continue
             if api != WORKLOAD_API or self._world.features.enabled("GenericWorkload"):
                 self._cache.groups.serve(api)
@@ -356,10 +357,12 @@ class _Reading:
         """
         group, gates = str(raw.get("apiVersion") or "").partition("/")[0], self._world.features
         kind = next((kind for kind, api in APIS.items() if api == group), None)
+        if raw.get("kind") == COMPOSITE_KIND:
+            kind = COMPOSITE_KIND
         if kind is None:
             raise InvalidObjectError("apiVersion", f"{raw.get('apiVersion')!r} is no API of pod groups")
-        if kind == GROUP_KIND and not gates.enabled("GenericWorkload"):
-            self.ignored["PodGroup"] += 1
+        if kind in (GROUP_KIND, COMPOSITE_KIND) and not gates.enabled("GenericWorkload"):
+            self.ignored[kind] += 1
             return
         _check_metadata(raw)
         if not gates.enabled("TopologyAwareWorkloadScheduling") and isinstance(raw.get("spec"), Mapping):

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+COMPOSITES = "scheduling.k8s.io/v1alpha3"
+"""The API version of CompositePodGroups."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkloadApi:
@@ -27,6 +30,12 @@ class WorkloadApi:
             "feature_gates": dict.fromkeys(self.feature_gates, True),
             "runtime_config": {self.version: True},
         }
+
+    @property
+    def composite_options(self) -> Mapping[str, Any]:
+        """The same, with CompositePodGroups, which 1.37 is the first to have."""
+        gates = dict.fromkeys((*self.feature_gates, "CompositePodGroup"), True)
+        return {"feature_gates": gates, "runtime_config": {self.version: True, COMPOSITES: True}}
 
 
 _BY_MINOR: Mapping[int, WorkloadApi] = {

@@ -51,6 +51,7 @@ GATES: Final[Mapping[str, Gate]] = {
     "TaintTolerationComparisonOperators": Gate(False, since=35),
     "GenericWorkload": Gate(False, automatic=True, since=36),
     "TopologyAwareWorkloadScheduling": Gate(False, automatic=True, since=36),
+    "CompositePodGroup": Gate(False, automatic=True, since=37),
     "DRANodeAllocatableResources": Gate(False, has_effect=False),
     "SchedulerAsyncAPICalls": Gate(False, has_effect=False),
     "SchedulerPreQueueingHints": Gate(False, has_effect=False),

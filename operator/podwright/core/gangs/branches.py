@@ -7,7 +7,7 @@ kube-scheduler 1.37's cycle of composite pod groups, `pkg/scheduler/schedule_one
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 
@@ -25,6 +25,7 @@ class Branch:
     """A part of a group: its minimum of pods, and of branches below whose minimum is placed."""
 
     minimum: int
+    name: str = ""
     groups: int = 0
     placed: int = 0
     """How many of its pods have a node, also in branches below."""
@@ -34,6 +35,8 @@ class Branch:
     gained: int = 0
     """How many of `placed` got their node from this plan."""
     failed: bool = False
+    why: str = ""
+    """Why its minimum was not placed when it was tried."""
 
     @property
     def is_met(self) -> bool:
@@ -68,10 +71,22 @@ def branch_of(group: PodGroup, members: Members, pods: Sequence[PodInfo]) -> Bra
         by_level.setdefault(members.counted[pod.uid][0], []).append(pod)
 
     def branch(level: Level) -> Branch:
-        children = [branch(below) for below in level.below.values()]
-        return Branch(level.part.pods, level.part.groups, level.pods[PLACED], by_level.get(level, ()), children)
+        children = [branch(below) for below in sorted(level.below.values(), key=lambda each: each.part.order)]
+        part = level.part
+        return Branch(part.pods, part.name, part.groups, level.pods[PLACED], by_level.get(level, ()), children)
 
     return branch(members.levels.root)
+
+
+def parts_of(branch: Branch, above: str = "") -> Iterator[tuple[str, str]]:
+    """By name of the branches without others below: why their minimum is not placed; "" if it is. What is not placed above
+    is not placed below.
+    """
+    why = branch.why or above
+    if not branch.children and not branch.groups:
+        yield branch.name, why or minimum_not_reached(branch.minimum, branch.placed)
+    for child in branch.children:
+        yield from parts_of(child, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +107,7 @@ class Filling:
         if found and not isinstance(found, Fault):
             self.simulation.undo(before, placed, found)
             branch.lose()
-            branch.failed = True
+            branch.failed, branch.why = True, found
         return found
 
     def _fill(self, branch: Branch, *, enough: bool) -> str | Fault:

@@ -20,6 +20,8 @@ class GangPlacement:
     group: PodGroup
     placements: tuple[Placement, ...]
     rejections: tuple[Rejection, ...]
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """Of a composite group: by key of the groups that pods name why their minimum is not placed; "" if it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class GangRejection:
     preemption: GangPreemption | None = None
     follow_ups: Mapping[str, Sequence[FollowUp]] = field(default_factory=dict)
     """The follow-ups of members that were tried, by uid. See CycleState."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """See GangPlacement."""
 
 
 @dataclass(frozen=True, slots=True)

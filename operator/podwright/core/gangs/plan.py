@@ -19,7 +19,7 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, FollowUp
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import Code
-from podwright.core.gangs.branches import Filling, branch_of
+from podwright.core.gangs.branches import Filling, branch_of, parts_of
 from podwright.core.gangs.capacity_bounds import CapacityBounds
 from podwright.core.gangs.decisions import GangDecision, GangFault, GangPlacement, GangPreemption, GangRejection
 from podwright.core.gangs.gang_preemption import preempt
@@ -35,7 +35,7 @@ from podwright.core.gangs.topology_domains import (
     sum_by_domain,
 )
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.pod_group import WORKLOAD_API, PodGroup
+from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins.gang_scheduling import GangScheduling, args_of
 from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
 from podwright.core.plugins.topology_placement_generator import TopologyPlacementGenerator
@@ -101,14 +101,15 @@ class Planner:
                 observer=self.observer,
             )
             branch = branch_of(self.group, self.cache.groups.members(self.group.key), pods)
-            objection = Filling(simulation, minimums_first=self.group.api != WORKLOAD_API).fill(branch)
+            objection = Filling(simulation, minimums_first=not self.group.composite).fill(branch)
             if isinstance(objection, Fault):
                 text = f"failed to schedule other pod from a pod group: {objection.message}"
                 return GangFault(self.group, objection.plugin, text)
+            parts = dict(parts_of(branch)) if self.group.composite else {}
             if objection or not simulation.placed:
-                return self._rejection(simulation, objection)
+                return self._rejection(simulation, objection, parts)
             simulation.reject_others(pods)
-        return GangPlacement(self.group, simulation.placements, simulation.rejections)
+        return GangPlacement(self.group, simulation.placements, simulation.rejections, parts)
 
     def _count_fitting(self, pods: Sequence[PodInfo], within: Bools) -> int:
         """How many of the members fit on these nodes."""
@@ -120,7 +121,7 @@ class Planner:
                 fitting += isinstance(simulation.schedule(pod), Placement)
             return fitting
 
-    def _rejection(self, simulation: Simulation, message: str) -> GangRejection:
+    def _rejection(self, simulation: Simulation, message: str, parts: Mapping[str, str]) -> GangRejection:
         rejections = simulation.rejections
         return GangRejection(
             group=self.group,
@@ -128,6 +129,7 @@ class Planner:
             attempts=simulation.attempts,
             plugins=frozenset().union((GangScheduling.name,), *(rejection.status_plugins for rejection in rejections)),
             pending_plugins=frozenset().union(*(rejection.pending_plugins for rejection in rejections)),
+            parts=parts,
         )
 
     # Several simulations

@@ -49,11 +49,9 @@ class PotentialVictims:
         ]
         self._find(cache, priority, useful, noticed)
         grouped = [pod for pod in self._found if pod.uid in self._units]
-        first: dict[str, str] = {}
-        for pod in grouped:
-            first.setdefault(pod.group, pod.uid)
+        order = {pod.uid: index for index, pod in enumerate(grouped)}
         for unit in units_below(priority, grouped, cache):
-            self._units[first[unit.whole.key] if unit.whole else unit.pods[0].uid] = unit
+            self._units[min((pod.uid for pod in unit.pods if pod.uid in order), key=order.__getitem__)] = unit
 
     def _find(
         self, cache: Cache, priority: int, useful: Bools | None, noticed: Sequence[Callable[[PodInfo], bool]]

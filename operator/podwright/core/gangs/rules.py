@@ -89,7 +89,7 @@ def shortage(group: PodGroup, cache: Cache) -> str:
         queue, _, usable = nominator.rank(next(iter(members.waiting.values())))
         nominated = nominator.before_rank((queue, priority, usable), nominated)
     for pod in nominated:
-        if pod.group != group.key:
+        if cache.groups.key_of(pod) != group.key:
             taken.subtract(dict(pod.requests.amounts))
     table = cache.table
     valid = table.valid

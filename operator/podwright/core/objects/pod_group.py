@@ -15,22 +15,26 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.raw import as_list, as_mapping, as_positive
+from podwright.core.objects.raw import as_list, as_mapping, as_optional_text, as_positive
 from podwright.core.objects.resources import resource_list
 from podwright.core.objects.sub_groups import PartOf, SubGroup, kai_part, kai_tree, volcano_tree
 
 WORKLOAD_API: Final = "scheduling.k8s.io"
+COMPOSITE_API: Final = "composite.scheduling.k8s.io"
+"""Not a group of the API: the prefix of the keys of CompositePodGroups, which are of the Workload API."""
 PLUGINS_API: Final = "scheduling.x-k8s.io"
 VOLCANO_API: Final = "scheduling.volcano.sh"
 KAI_API: Final = "scheduling.run.ai"
 KIND: Final = "PodGroup"
 """The Workload API's kind in the object store."""
+COMPOSITE_KIND: Final = "CompositePodGroup"
 PLUGINS_KIND: Final = "podgroups.v1alpha1.scheduling.x-k8s.io"
 """The custom resource's kind in the object store, and its name in cluster events."""
 VOLCANO_KIND: Final = "podgroups.v1beta1.scheduling.volcano.sh"
 KAI_KIND: Final = "podgroups.v2alpha2.scheduling.run.ai"
 APIS: Final[Mapping[str, str]] = {
     KIND: WORKLOAD_API,
+    COMPOSITE_KIND: COMPOSITE_API,
     PLUGINS_KIND: PLUGINS_API,
     VOLCANO_KIND: VOLCANO_API,
     KAI_KIND: KAI_API,
@@ -88,6 +92,15 @@ class PodGroup:
     """Its parts, if they have minimums of their own."""
     part_of: PartOf | None = None
     """The part to which a member belongs."""
+    parent: str = ""
+    """The key of the CompositePodGroup above it; empty if there is none."""
+    order: tuple[str, str] = ("", "")
+    """Where it stands among the groups beside it: when it was created, and its name."""
+
+    @property
+    def composite(self) -> bool:
+        """True for a CompositePodGroup, whose `min_count` is a number of groups directly below it."""
+        return self.api == COMPOSITE_API
 
     @property
     def label(self) -> str:
@@ -132,7 +145,8 @@ def parse_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
             raise InvalidObjectError("metadata.name", "a name is required")
         return _parse(APIS[kind], raw, metadata, namespace, name)
     except InvalidObjectError as error:
-        raise error.in_object("PodGroup", f"{namespace}/{name or '?'}") from error
+        object_kind = COMPOSITE_KIND if kind == COMPOSITE_KIND else KIND
+        raise error.in_object(object_kind, f"{namespace}/{name or '?'}") from error
 
 
 def metadata_only_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
@@ -164,13 +178,15 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
         schedule_timeout=_timeout(spec.get("scheduleTimeoutSeconds")),
         topology_key=_topology_key(spec),
         all_or_none=_all_or_none(spec.get("disruptionMode")),
-        priority=priority if api == WORKLOAD_API else None,
+        priority=priority if api in (WORKLOAD_API, COMPOSITE_API) else None,
         preemption_policy=str(spec["preemptionPolicy"]) if spec.get("preemptionPolicy") else None,
         initially_scheduled=_was_scheduled(as_mapping(raw.get("status"), "status")),
         queue=_QUEUES[api](spec.get("queue")) if api in _QUEUES else "",
         raw=raw,
         tree=tree if part_of else None,
         part_of=part_of,
+        parent=_parent(spec, namespace) if api in (WORKLOAD_API, COMPOSITE_API) else "",
+        order=(str(metadata.get("creationTimestamp") or ""), name),
     )
 
 
@@ -201,6 +217,21 @@ def _of_workload(spec: Mapping[str, Any]) -> Terms:
     return SubGroup(pods=as_positive(as_mapping(gang, where).get("minCount"), f"{where}.minCount")), None
 
 
+def _of_composite(spec: Mapping[str, Any]) -> Terms:
+    """Of a basic one, a group is placed even alone."""
+    policy = as_mapping(spec.get("schedulingPolicy"), "spec.schedulingPolicy")
+    gang = policy.get("gang")
+    if gang is None:
+        return SubGroup(pods=1), None
+    where = "spec.schedulingPolicy.gang"
+    return SubGroup(pods=as_positive(as_mapping(gang, where).get("minGroupCount"), f"{where}.minGroupCount")), None
+
+
+def _parent(spec: Mapping[str, Any], namespace: str) -> str:
+    name = as_optional_text(spec.get("parentCompositePodGroupName"), "spec.parentCompositePodGroupName")
+    return group_key(COMPOSITE_API, namespace, name) if name else ""
+
+
 def _of_plugins(spec: Mapping[str, Any]) -> Terms:
     return SubGroup(pods=as_positive(spec.get("minMember", 1), "spec.minMember")), None
 
@@ -225,6 +256,7 @@ def _of_kai(spec: Mapping[str, Any]) -> Terms:
 
 _TREES: Final[Mapping[str, Callable[[Mapping[str, Any]], Terms]]] = {
     WORKLOAD_API: _of_workload,
+    COMPOSITE_API: _of_composite,
     PLUGINS_API: _of_plugins,
     VOLCANO_API: _of_volcano,
     KAI_API: _of_kai,

@@ -51,6 +51,8 @@ class SubGroup:
     pods: int = 0
     groups: int = 0
     children: tuple[SubGroup, ...] = ()
+    order: tuple[str, str] = ("", "")
+    """Where it stands among the parts beside it; equal ones stand as given."""
     each: int = 0
     """Not 0: its pods are in parts that come with their pods. Each needs so many of them."""
 

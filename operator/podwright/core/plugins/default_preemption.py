@@ -106,7 +106,7 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if not self._preempting:
             return None
-        if pod.group in self._preempting:
+        if pod.group and self.handle.cache.groups.key_of(pod) in self._preempting:
             return unresolvable(GROUP_WAITING)
         return unresolvable(WAITING) if pod.uid in self._preempting else None
 

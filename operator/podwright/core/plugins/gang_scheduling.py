@@ -79,7 +79,7 @@ class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
             return None
         group = groups.of(pod)
         if group is None:
-            return unresolvable(group_missing(pod.group))
+            return unresolvable(group_missing(groups.key_of(pod)))
         if group.tree is not None and groups.belongs_nowhere(pod):
             return unresolvable(NO_PART)
         return None if not group.gang or groups.complete(pod) else unresolvable(TOO_FEW)
@@ -103,45 +103,49 @@ class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
         group_events = [
             EventHint(ClusterEvent(kind, action), hint)
             for kind in APIS
-            for action, hint in ((Action.ADD, _group_added(kind)), (Action.UPDATE, _group_changed(kind)))
+            for action, hint in ((Action.ADD, self._group_added(kind)), (Action.UPDATE, self._group_changed(kind)))
         ]
         return (
-            EventHint(ClusterEvent(UNSCHEDULED_POD, Action.ADD), _group_member_added),
+            EventHint(ClusterEvent(UNSCHEDULED_POD, Action.ADD), self._member_added),
             EventHint(ClusterEvent(POD, Action.UPDATE_POD_LABEL), _changed_group),
             *group_events,
         )
 
+    def _member_added(self, pod: PodInfo, _before: Any, after: Any) -> Hint:
+        key_of_group = self.handle.cache.groups.key_of
+        together = pod.group and after is not None and key_of_group(after) == key_of_group(pod)
+        return Hint.QUEUE if together else Hint.SKIP
 
-def _group_member_added(pod: PodInfo, _before: Any, after: Any) -> Hint:
-    return Hint.QUEUE if pod.group and after is not None and after.group == pod.group else Hint.SKIP
+    def _concerns(self, pod: PodInfo, kind: str, raw: Mapping[str, Any]) -> bool:
+        """True if the group is that of the pod, or in its hierarchy."""
+        groups = self.handle.cache.groups
+        return bool(pod.group) and groups.root_of(group_key(APIS[kind], *key_of(raw))) == groups.key_of(pod)
+
+    def _group_added(self, kind: str) -> Any:
+        def hint(pod: PodInfo, _before: Any, after: Mapping[str, Any]) -> Hint:
+            return Hint.QUEUE if self._concerns(pod, kind, after) else Hint.SKIP
+
+        return hint
+
+    def _group_changed(self, kind: str) -> Any:
+        """Helps if the group now needs fewer members, or other resources."""
+
+        def hint(pod: PodInfo, before: Mapping[str, Any], after: Mapping[str, Any]) -> Hint:
+            if not self._concerns(pod, kind, after):
+                return Hint.SKIP
+            old, new = _parsed(kind, before), _parsed(kind, after)
+            if new is None:
+                return Hint.SKIP
+            if old is None or new.min_count < old.min_count:
+                return Hint.QUEUE
+            others = (new.tree, new.min_resources) != (old.tree, old.min_resources)
+            return Hint.QUEUE if others else Hint.SKIP
+
+        return hint
 
 
 def _changed_group(_pod: PodInfo, before: PodInfo, after: PodInfo) -> Hint:
     return Hint.SKIP if before.group == after.group else Hint.QUEUE
-
-
-def _group_added(kind: str) -> Any:
-    def hint(pod: PodInfo, _before: Any, after: Mapping[str, Any]) -> Hint:
-        return Hint.QUEUE if group_key(APIS[kind], *key_of(after)) == pod.group else Hint.SKIP
-
-    return hint
-
-
-def _group_changed(kind: str) -> Any:
-    """Helps if the group now needs fewer members, or other resources."""
-
-    def hint(pod: PodInfo, before: Mapping[str, Any], after: Mapping[str, Any]) -> Hint:
-        if group_key(APIS[kind], *key_of(after)) != pod.group:
-            return Hint.SKIP
-        old, new = _parsed(kind, before), _parsed(kind, after)
-        if new is None:
-            return Hint.SKIP
-        if old is None or new.min_count < old.min_count:
-            return Hint.QUEUE
-        others = (new.tree, new.min_resources) != (old.tree, old.min_resources)
-        return Hint.QUEUE if others else Hint.SKIP
-
-    return hint
 
 
 def _parsed(kind: str, raw: Mapping[str, Any]) -> PodGroup | None:

@@ -286,9 +286,9 @@ class QueueClaim:
         for pod in self._holders():
             if self.within_limits:
                 break
-            for unit in () if pod.group in seen else units_below(_ABOVE_ALL, (pod,), self._cache):
+            for unit in () if pod.uid in seen else units_below(_ABOVE_ALL, (pod,), self._cache):
                 if unit.whole is not None:
-                    seen.add(pod.group)
+                    seen.update(each.uid for each in unit.pods)
                 if self._is_candidate(unit) and self._frees_limit(unit):
                     self.take(unit)
         if not self.within_limits:

@@ -76,8 +76,8 @@ def units_below(priority: int, pods: Iterable[PodInfo], cache: Cache) -> list[Un
             if pod.priority < priority:
                 units.append(Unit((pod,), pod.priority))
             continue
-        group = groups.of(pod)
-        if group is not None and groups.evicted_whole(group):
+        group = groups.evicted_with(pod)
+        if group is not None:
             if group.key in seen:
                 continue
             seen.add(group.key)
@@ -91,7 +91,7 @@ def units_below(priority: int, pods: Iterable[PodInfo], cache: Cache) -> list[Un
 
 def _whole(group: PodGroup, pod: PodInfo, cache: Cache) -> Unit:
     # The group may hold an older version of a pod than its NodeInfo does, one without its start time.
-    uids = cache.groups.members(group.key).placed
+    uids = cache.groups.placed_in(group)
     pods = tuple(info.pods[uid] for uid in uids if (info := cache.placement(uid)) is not None) or (pod,)
     priority = max(pod.priority for pod in pods) if group.priority is None else group.priority
     return Unit(pods, priority, _is_in_workload_api(pod), group)
@@ -144,8 +144,8 @@ def disruptions(victims: Iterable[PodInfo], groups: PodGroups) -> tuple[tuple[Po
     for victim in victims:
         if not victim.group or not groups.is_member(victim):
             continue
-        group = groups.of(victim)
-        if group is not None and groups.evicted_whole(group):
+        group = groups.evicted_with(victim)
+        if group is not None:
             whole[group.key] = group
         else:
             single += _is_in_workload_api(victim)
@@ -159,7 +159,7 @@ def partial_losses(victims: Iterable[PodInfo], groups: PodGroups) -> Sequence[tu
     lost: dict[str, list[str]] = {}
     for victim in victims:
         if victim.group and groups.is_member(victim):
-            lost.setdefault(victim.group, []).append(victim.uid)
+            lost.setdefault(groups.key_of(victim), []).append(victim.uid)
     found = [(group, uids) for key, uids in lost.items() if (group := groups.get(key)) is not None and group.gang]
     return [
         (group, len(uids))

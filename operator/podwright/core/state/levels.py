@@ -6,7 +6,7 @@ Invariant: a level counts the pods of the levels below it. A pod that comes or g
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Protocol
 
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.sub_groups import BELOW, PartOf, SubGroup, least_together
@@ -85,8 +85,20 @@ class Level:
                 yield name, level
 
 
-class Levels:
+class Levels(Protocol):
     """The levels of a group, and to which of them a pod belongs."""
+
+    root: Level
+
+    def of(self, pod: PodInfo) -> Level | None:
+        """None if the group has no such part."""
+
+    def left(self, level: Level) -> None:
+        """A pod has left this level."""
+
+
+class Parts:
+    """The levels of a group that names its parts itself."""
 
     def __init__(self, tree: SubGroup, part_of: PartOf) -> None:
         self.root = Level(tree)
@@ -94,7 +106,6 @@ class Levels:
         self._leaves = dict(self.root.leaves())
 
     def of(self, pod: PodInfo) -> Level | None:
-        """None if the group has no such part."""
         name = self._part_of(pod)
         return None if name is None else self._leaves.get(name) or self._coming(name)
 
@@ -109,7 +120,6 @@ class Levels:
         return level
 
     def left(self, level: Level) -> None:
-        """A pod has left this level."""
         above = level.above
         if above is not None and above.part.each and not level.pods[EXISTING]:
             del above.below[level.part.name]

@@ -7,7 +7,7 @@ groups of an API that the API server serves count: a pod that names a group of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
@@ -18,6 +18,7 @@ from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import (
     APIS,
+    COMPOSITE_API,
     KAI_API,
     PLUGINS_API,
     VOLCANO_API,
@@ -27,7 +28,8 @@ from podwright.core.objects.pod_group import (
     metadata_only_pod_group,
     parse_pod_group,
 )
-from podwright.core.state.levels import EXISTING, PLACED, Level, Levels
+from podwright.core.state.hierarchies import Hierarchies
+from podwright.core.state.levels import EXISTING, PLACED, Level, Levels, Parts
 from podwright.core.state.object_store import Object, ObjectStore, key_of
 from podwright.core.state.observers import Batch, PodsInRows, one_by_one
 
@@ -120,10 +122,15 @@ class Members:
 _NO_MEMBERS = Members()
 _EVICTION_BY_DEFAULT: Final = {
     WORKLOAD_API: "AsDeclared",
+    COMPOSITE_API: "AsDeclared",
     PLUGINS_API: "Whole",
     VOLCANO_API: "Whole",
     KAI_API: "Whole",
 }
+
+
+def _is_composite(key: str) -> bool:
+    return key.startswith(COMPOSITE_API)
 
 
 class PodGroups:
@@ -136,6 +143,8 @@ class PodGroups:
         self._on_invalid = on_invalid
         self._groups: dict[str, PodGroup] = {}
         self._members: dict[str, Members] = {}
+        """By the key of the group that pods name, and also by that of the group at the top of its hierarchy."""
+        self._hierarchies = Hierarchies()
         self._waiting_in: dict[str, str] = {}
         self._partially_placed: dict[str, None] = {}
         self._invalid: dict[str, tuple[PodGroup, InvalidObjectError]] = {}
@@ -155,11 +164,15 @@ class PodGroups:
         """The API server serves this API: pods that name a group of it wait for that group."""
         self.changes += 1
         self._served.add(api)
+        if api == COMPOSITE_API:
+            self._relink_all()
 
     def withdraw(self, api: str) -> None:
         """The API server no longer serves this API: pods that name a group of it become ordinary pods."""
         self.changes += 1
         self._served.discard(api)
+        if api == COMPOSITE_API:
+            self._relink_all()
 
     def listen(self, listener: Callable[[str], None]) -> None:
         """Calls `listener` with a group's key whenever the group or its members change."""
@@ -171,9 +184,44 @@ class PodGroups:
         """True if the pod names a group of a served API. The group itself may not exist."""
         return bool(pod.group) and pod.group.partition(":")[0] in self._served
 
+    def key_of(self, pod: PodInfo) -> str:
+        """The key of the pod's group, with which it is planned: that at the top of the hierarchy. Empty if the pod names
+        none.
+        """
+        return self._hierarchies.root_of(pod.group) if pod.group else ""
+
     def of(self, pod: PodInfo) -> PodGroup | None:
-        """The pod's group; None if the pod names none or the group does not exist."""
-        return self._groups.get(pod.group) if pod.group else None
+        """The pod's group, see `key_of`; None if the pod names none or the group does not exist."""
+        return self._groups.get(self.key_of(pod)) if pod.group else None
+
+    def root_of(self, key: str) -> str:
+        """The key of the group at the top of a group's hierarchy, which need not exist."""
+        return self._hierarchies.root_of(key)
+
+    def named_by_pods(self, group: PodGroup) -> Sequence[PodGroup]:
+        """The groups that pods name: those at the bottom of the hierarchy below a composite group, or the group itself."""
+        if not group.composite:
+            return (group,)
+        return [found for key in self._hierarchies.leaves(group.key) if (found := self._groups.get(key)) is not None]
+
+    def evicted_with(self, pod: PodInfo) -> PodGroup | None:
+        """The group whose placed members are all evicted if this placed pod is; None if the pod is evicted alone."""
+        group = self.of(pod)
+        if group is None:
+            return None
+        if self.evicted_whole(group):
+            return group
+        found, above = None, self._groups.get(pod.group)
+        while group.composite and above is not None and above is not group:
+            found = above if above.all_or_none else found
+            above = self._groups.get(above.parent)
+        return found
+
+    def placed_in(self, group: PodGroup) -> Collection[str]:
+        """The uids of a group's placed members, also of one in a hierarchy."""
+        if not group.composite:
+            return self.members(group.key).placed
+        return [uid for leaf in self._hierarchies.leaves(group.key) for uid in self.members(leaf).placed]
 
     def get(self, key: str) -> PodGroup | None:
         return self._groups.get(key)
@@ -240,7 +288,7 @@ class PodGroups:
 
     def belongs_nowhere(self, pod: PodInfo) -> bool:
         """True if the pod's group has parts, and the pod belongs to none of them."""
-        levels = self.members(pod.group).levels
+        levels = self.members(self.key_of(pod)).levels
         return levels is not None and levels.of(pod) is None
 
     def just_completed(self, pod: PodInfo) -> bool:
@@ -276,9 +324,10 @@ class PodGroups:
         if self._waiting_in.get(pod.uid, pod.group) != pod.group:
             self.remove_waiting(pod.uid)
         if pod.group:
-            self._members.setdefault(pod.group, Members()).add_waiting(pod)
             self._waiting_in[pod.uid] = pod.group
-            self._members_changed(pod.group)
+            for key in self._keys(pod.group):
+                self._members_of(key).add_waiting(pod)
+                self._members_changed(key)
         for other in self.also_told:
             other.add_waiting(pod)
 
@@ -286,22 +335,23 @@ class PodGroups:
         """The pod is no longer pending. An unknown uid is ignored."""
         for other in self.also_told:
             other.remove_waiting(uid)
-        key = self._waiting_in.pop(uid, "")
-        if key:
+        named = self._waiting_in.pop(uid, "")
+        for key in self._keys(named) if named else ():
             self._members[key].remove_waiting(uid)
             self._drop_if_empty(key)
 
     # PlacementObserver
 
     def pod_added(self, pod: PodInfo, _slot: int) -> None:
-        if pod.group:
-            self._members.setdefault(pod.group, Members()).add_placed(pod)
-            self._members_changed(pod.group)
+        for key in self._keys(pod.group) if pod.group else ():
+            self._members_of(key).add_placed(pod)
+            self._members_changed(key)
 
     def pod_removed(self, pod: PodInfo, _slot: int) -> None:
-        if pod.group and (members := self._members.get(pod.group)) is not None:
-            members.remove_placed(pod.uid)
-            self._drop_if_empty(pod.group)
+        for key in self._keys(pod.group) if pod.group else ():
+            if (members := self._members.get(key)) is not None:
+                members.remove_placed(pod.uid)
+                self._drop_if_empty(key)
 
     def batch(self, pods: PodsInRows) -> Batch:
         return one_by_one(self, [each for each in pods if each[0].group])
@@ -347,6 +397,7 @@ class PodGroups:
         self._invalid.pop(key, None)
         if after is None:
             self._groups.pop(key, None)
+            self._relink(key)
             if (members := self._members.get(key)) is not None:
                 members.divide(None)
                 if not members.waiting and not members.placed:
@@ -355,28 +406,93 @@ class PodGroups:
             self._served.add(APIS[kind])
             try:
                 group = self._groups[key] = parse_pod_group(kind, after)
-                self._divide(group)
+                if not self._relink(key):
+                    self._divide(group)
             except InvalidObjectError as error:
                 if self._on_invalid is not None:
                     self._on_invalid("PodGroup", f"{namespace}/{name}", error)
                 self._invalid[key] = (metadata_only_pod_group(kind, after), error)
         self._members_changed(key)
 
+    def _keys(self, named: str) -> Sequence[str]:
+        """The keys under which the pods count that name this group."""
+        root = self._hierarchies.root_of(named)
+        return (named,) if root == named else (named, root)
+
+    def _members_of(self, key: str) -> Members:
+        members = self._members.get(key)
+        if members is None:
+            members = self._members[key] = Members(levels=self._hierarchies.below(key) if _is_composite(key) else None)
+        return members
+
+    def _relink_all(self) -> None:
+        for group in [*self._groups.values()]:
+            if group.parent or group.composite:
+                self._relink(group.key)
+
+    def _relink(self, key: str) -> bool:
+        """The group has come, changed or gone. Returns whether it is in a hierarchy, or was."""
+        group, hierarchies = self._groups.get(key), self._hierarchies
+        linked = group is not None and COMPOSITE_API in self._served and (group.composite or bool(group.parent))
+        if not linked and key not in hierarchies:
+            return False
+        leaves = [*hierarchies.leaves(key)]
+        roots = dict.fromkeys(map(hierarchies.root_of, leaves))
+        for leaf in leaves:
+            self._leave(leaf)
+        if group is not None and linked:
+            hierarchies.set(group)
+        else:
+            hierarchies.remove(key)
+        for leaf in leaves:
+            self._join(leaf)
+            roots[hierarchies.root_of(leaf)] = None
+        for root in roots:
+            self._members_changed(root)
+        return True
+
+    def _leave(self, leaf: str) -> None:
+        """The pods that name this group no longer count for the group at the top."""
+        root, pods = self._hierarchies.root_of(leaf), self._members.get(leaf)
+        members = self._members.get(root)
+        if root == leaf or pods is None or members is None:
+            return
+        for uid in pods.waiting:
+            members.remove_waiting(uid)
+        for uid in pods.placed:
+            members.remove_placed(uid)
+        if not members.waiting and not members.placed:
+            del self._members[root]
+
+    def _join(self, leaf: str) -> None:
+        """The pods that name this group count for the group at the top."""
+        root, pods = self._hierarchies.root_of(leaf), self._members.get(leaf)
+        if root == leaf or pods is None:
+            return
+        members = self._members_of(root)
+        for pod in pods.waiting.values():
+            members.add_waiting(pod)
+        for pod in pods.placed.values():
+            members.add_placed(pod)
+
     def _divide(self, group: PodGroup) -> None:
         if group.tree is not None and group.part_of is not None:
             members = self._members.setdefault(group.key, Members())
-            members.divide(Levels(group.tree, group.part_of))
+            members.divide(Parts(group.tree, group.part_of))
         elif (known := self._members.get(group.key)) is not None:
             known.divide(None)
 
     def _drop_if_empty(self, key: str) -> None:
         members = self._members[key]
-        if members.levels is None and not members.waiting and not members.placed:
+        if (members.levels is None or _is_composite(key)) and not members.waiting and not members.placed:
             del self._members[key]
         self._members_changed(key)
 
     def _members_changed(self, key: str) -> None:
         self.changes += 1
+        if key not in self._invalid and self._hierarchies.root_of(key) != key:
+            self._partially_placed.pop(key, None)
+            return  # the group at the top is told
         group = self._groups.get(key)
         if group is not None and self.placed(key) and not self.minimum_placed(group):
             self._partially_placed[key] = None

@@ -164,7 +164,7 @@ class CacheTransaction:
             node_of[uid] = info.name
             uids.append(uid)
             if there.group:
-                groups[there.group] = None
+                groups[cache.groups.key_of(there)] = None
             siblings = by_node.get(info.name)
             if siblings is None:
                 siblings = by_node[info.name] = []

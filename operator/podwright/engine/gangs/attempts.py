@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -184,7 +184,7 @@ class Gangs:
             placed = self._cache.groups.minimum_placed(decision.group)
             result = "scheduled" if placed else "unschedulable"
         elif isinstance(decision, GangRejection):
-            self._not_scheduled(decision.group, Verdict(UNSCHEDULABLE, decision.message))
+            self._not_scheduled(decision.group, Verdict(UNSCHEDULABLE, decision.message), decision.parts)
             yield from self._failures.reject_group(members, decision, policy.framework, started)
             result = "unschedulable" if decision.preemption is None else "waiting_on_preemption"
         else:
@@ -229,7 +229,7 @@ class Gangs:
         return self._cache.groups.get(group.key) == group and all(
             self._queue.get(member.uid) is member
             and not member.pod.terminating
-            and member.pod.group == group.key
+            and self._cache.groups.key_of(member.pod) == group.key
             and self._cache.placement(member.uid) is None
             and self._policies.of(member.pod) is policy
             for member in members
@@ -322,13 +322,22 @@ class Gangs:
             self._failures.reject(member, rejection, policy.framework, self._clock() - started)
             # The minimum is placed. The next attempt, which follows at once, decides whether the rest preempts.
             self._queue.activate(member.uid)
-        self._groups.scheduled(group)
+        for named in self._cache.groups.named_by_pods(group):
+            if why := decision.parts.get(named.key):
+                self._groups.not_scheduled(named, Verdict(UNSCHEDULABLE, why))
+            else:
+                self._groups.scheduled(named)
         return True
 
-    def _not_scheduled(self, group: PodGroup, verdict: Verdict) -> None:
-        self._groups.not_scheduled(group, verdict)
-        if not self._cache.groups.minimum_placed(group):
-            self._groups.below_minimum(group, verdict)
+    def _not_scheduled(self, group: PodGroup, verdict: Verdict, parts: Mapping[str, str] | None = None) -> None:
+        """The groups that pods name say so. `parts`: see GangPlacement."""
+        groups = self._cache.groups
+        for named in groups.named_by_pods(group):
+            why = parts.get(named.key) if parts else None
+            told = Verdict(verdict.reason, why) if why else verdict
+            self._groups.not_scheduled(named, told)
+            if not groups.minimum_placed(named):
+                self._groups.below_minimum(named, told)
 
     def _as_it_is_now(self, placement: Placement, group: PodGroup, policy: ActivePolicy) -> Placement | None:
         """The placement on the cluster as it is now, perhaps on another node. None if there is none, or the members

@@ -98,8 +98,9 @@ class GroupChanges:
             self._incomplete.pop(key, None)
         elif self._incomplete.setdefault(key, self._clock()) == inf and group is not None and key not in self._reported:
             verdict = Verdict(UNSCHEDULABLE, self._why_incomplete(key))
-            self._groups.not_scheduled(group, verdict)
-            self._groups.below_minimum(group, verdict)
+            for named in groups.named_by_pods(group):
+                self._groups.not_scheduled(named, verdict)
+                self._groups.below_minimum(named, verdict)
 
     def _why_incomplete(self, key: str) -> str:
         group = self._cache.groups.get(key)

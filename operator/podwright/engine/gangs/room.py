@@ -53,9 +53,10 @@ class GangRoom:
         answers: dict[str, frozenset[str] | None] = {}
 
         def rejecting(pod: PodInfo) -> frozenset[str] | None:
-            if pod.group not in answers:
-                answers[pod.group] = self._rejecting(pod)
-            return answers[pod.group]
+            key = self._cache.groups.key_of(pod)
+            if key not in answers:
+                answers[key] = self._rejecting(pod)
+            return answers[key]
 
         return rejecting
 

@@ -138,7 +138,8 @@ class Preemptions:
         bound = [victim for victim in victims if not self._cancelled(victim, preemptor, by)]
         whole_groups, _ = disruptions(bound, self._cache.groups)
         for group in whole_groups:
-            self._groups.disrupted(group, preempting(preemptor.subject))
+            for named in self._cache.groups.named_by_pods(group):
+                self._groups.disrupted(named, preempting(preemptor.subject))
         for group, lost in partial_losses(bound, self._cache.groups):
             left = f"{self._cache.groups.placed(group.key) - lost} of minCount ({group.min_count}) are left"
             message = f"{lost} of the pods of the pod group are preempted, {left}"

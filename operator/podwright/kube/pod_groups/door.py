@@ -8,14 +8,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from podwright.core.framework.features import Features
-from podwright.core.objects.pod_group import APIS, KAI_KIND, KIND, PLUGINS_KIND, VOLCANO_KIND, group_key
+from podwright.core.objects.pod_group import APIS, COMPOSITE_KIND, KAI_KIND, KIND, PLUGINS_KIND, VOLCANO_KIND, group_key
 from podwright.engine.engine import Engine
 from podwright.kube.client.object_metadata import conditions_of
-from podwright.kube.kinds import KAI_POD_GROUPS, PLUGINS_POD_GROUPS, POD_GROUPS, VOLCANO_POD_GROUPS, Resource
+from podwright.kube.kinds import (
+    COMPOSITE_POD_GROUPS,
+    KAI_POD_GROUPS,
+    PLUGINS_POD_GROUPS,
+    POD_GROUPS,
+    VOLCANO_POD_GROUPS,
+    Resource,
+)
 from podwright.kube.pod_groups.group_status import PodGroupStatusWriter, was_scheduled
 
 _RESOURCES: Final[Mapping[str, Sequence[Resource]]] = {
     KIND: POD_GROUPS,
+    COMPOSITE_KIND: COMPOSITE_POD_GROUPS,
     PLUGINS_KIND: PLUGINS_POD_GROUPS,
     VOLCANO_KIND: VOLCANO_POD_GROUPS,
     KAI_KIND: KAI_POD_GROUPS,
@@ -29,21 +37,21 @@ class PodGroupDoor:
     def __init__(self, kind: str, engine: Engine, writer: PodGroupStatusWriter, *, with_topology: bool = True) -> None:
         """Without `with_topology`, topology constraints are removed."""
         self.kind = kind
-        self.about = f"pod groups of {APIS[kind]}"
+        self.about = "composite pod groups" if kind == COMPOSITE_KIND else f"pod groups of {APIS[kind]}"
         self.candidates: Sequence[Resource] = _RESOURCES[kind]
-        self.crd = "" if kind == KIND else f"podgroups.{APIS[kind]}"
+        self.crd = "" if kind in (KIND, COMPOSITE_KIND) else f"podgroups.{APIS[kind]}"
         self._engine = engine
         self._writer = writer
         self._with_topology = with_topology
 
     def begin(self, resource: Resource) -> GroupSink:
         # This comes first: no pod of a group may be scheduled as one without.
-        self._engine.cache.groups.serve(resource.group)
+        self._engine.cache.groups.serve(APIS[self.kind])
         self._writer.use_version(self.kind, resource)
         return GroupSink(self.kind, self._engine, writer=self._writer, with_topology=self._with_topology)
 
-    def end(self, resource: Resource) -> None:
-        self._engine.cache.groups.withdraw(resource.group)
+    def end(self, _resource: Resource) -> None:
+        self._engine.cache.groups.withdraw(APIS[self.kind])
 
     def changed(self) -> None:
         # Pods that name a group may have to wait for it from now on, or no longer have to.
@@ -51,8 +59,12 @@ class PodGroupDoor:
 
 
 def pod_group_doors(engine: Engine, writer: PodGroupStatusWriter, gates: Features) -> list[PodGroupDoor]:
-    """The gate GenericWorkload turns the Workload API on, TopologyAwareWorkloadScheduling its topology constraints."""
-    kinds = [kind for kind in APIS if kind != KIND or gates.enabled("GenericWorkload")]
+    """The gate GenericWorkload turns the Workload API on, TopologyAwareWorkloadScheduling its topology constraints, and
+    CompositePodGroup its hierarchies.
+    """
+    off = [] if gates.enabled("GenericWorkload") else [KIND, COMPOSITE_KIND]
+    off += [] if gates.enabled("CompositePodGroup") else [COMPOSITE_KIND]
+    kinds = [kind for kind in APIS if kind not in off]
     with_topology = gates.enabled("TopologyAwareWorkloadScheduling")
     return [PodGroupDoor(kind, engine, writer=writer, with_topology=with_topology) for kind in kinds]
 
