@@ -29,8 +29,8 @@ def test_the_output_is_the_one_on_the_page(monkeypatch, command, shown):
     assert (result.exit_code, result.stdout) == (0, shown)
 
 
-def test_two_commands_are_shown():
-    assert len(SHOWN) == 2
+def test_three_commands_are_shown():
+    assert len(SHOWN) == 3
 
 
 def test_the_statuses_of_the_example_are_those_that_the_operator_would_write():
@@ -41,7 +41,12 @@ def test_the_statuses_of_the_example_are_those_that_the_operator_would_write():
     for raw in queues:
         since = raw["status"]["conditions"][0]["lastTransitionTime"]
         report = QueueReport(
-            queues=cluster.queues, name=raw["metadata"]["name"], generation=1, spec=raw["spec"], previous={}, now=since
+            queues=cluster.queues,
+            name=raw["metadata"]["name"],
+            generation=1,
+            spec=raw["spec"],
+            previous={"usage": raw["status"]["usage"]},
+            now=since,
         )
         assert raw["status"] == {key: each for key, each in status_of(report).items() if key != "lastAccepted"}
 

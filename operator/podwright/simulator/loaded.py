@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
@@ -24,8 +25,9 @@ from podwright.api.scheduler_policy import GROUP, KIND, identity_of
 from podwright.api.spec.signals import Definitions
 from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MINOR, Features
 from podwright.core.framework.observer import NO_OBSERVER
+from podwright.core.gangs.run_times import run_times_of
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.pod import PodInfo, parse_pod, parse_time
 from podwright.core.objects.pod_group import APIS, COMPOSITE_API, COMPOSITE_KIND, WORKLOAD_API
 from podwright.core.objects.pod_group import KIND as GROUP_KIND
 from podwright.core.objects.readable import parse_assigned_pod, parse_known_node
@@ -421,6 +423,8 @@ class _Reading:
             self._cache.set_pod(pod)
             if not pod.finished:
                 self.assigned[pod.uid] = raw
+            elif pod.phase == "Succeeded" and pod.start_time is not None and (ended := _ended_at(raw)):
+                run_times_of(self._cache).ended(pod, ended - pod.start_time)
             return problems
         pod = parse_pod(raw, keep_raw=True)
         learn_templates(self.claim_templates, self._cache, pod)
@@ -430,6 +434,16 @@ class _Reading:
             if pod.nominated_node_name:
                 self._cache.nominator.add(pod, pod.nominated_node_name)
         return ()
+
+
+def _ended_at(raw: Raw) -> float:
+    """When the last container of a pod ended, in seconds since the epoch; 0 if it does not say."""
+    found = 0.0
+    with suppress(AttributeError, InvalidObjectError, TypeError):
+        for each in raw["status"].get("containerStatuses") or ():
+            at = ((each.get("state") or {}).get("terminated") or {}).get("finishedAt")
+            found = max(found, parse_time(at, "") or 0.0)
+    return found
 
 
 def learn_templates(templates: dict[tuple[str, str], Raw], cache: Cache, pod: PodInfo) -> None:

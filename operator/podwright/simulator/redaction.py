@@ -48,6 +48,7 @@ _POD_SPEC: Final = (
     "tolerations",
     "topologySpreadConstraints",
     "schedulerName",
+    "activeDeadlineSeconds",
     "priority",
     "priorityClassName",
     "preemptionPolicy",
@@ -197,8 +198,16 @@ def _pod_status(raw: Any) -> Any:
         status["conditions"] = _condition(raw["conditions"])
     for field in _CONTAINER_STATUSES:
         if field in raw:
-            status[field] = _each(raw[field], lambda item: _only(item, _CONTAINER_STATUS))
+            status[field] = _each(raw[field], _container_status)
     return status
+
+
+def _container_status(raw: Any) -> Any:
+    kept = _only(raw, _CONTAINER_STATUS)
+    state = raw.get("state") if isinstance(raw, Mapping) else None
+    if isinstance(state, Mapping) and isinstance(ended := state.get("terminated"), Mapping):
+        kept["state"] = {"terminated": _only(ended, ("finishedAt",))}
+    return kept
 
 
 # Other kinds

@@ -123,6 +123,8 @@ class Report:
             yield "queue", _queue(found.queue)
         for decision in found.decisions:
             yield "decided", _decision(decision)
+        if found.start is not None:
+            yield "could start", found.start.text
         if found.events and found.state not in _GOOD:
             shown = found.events if self._wide else found.events[:_NODES_SHOWN]
             yield "retried when", ", or ".join(shown) + (", …" if len(shown) < len(found.events) else "")

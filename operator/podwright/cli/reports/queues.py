@@ -96,11 +96,12 @@ def _part(amount: float, total: float) -> Text:
 def branches(rows: Sequence[QueueRow]) -> Sequence[str]:
     """The lines of the tree in front of each name."""
     found: list[str] = []
+    top = min((row.depth for row in rows), default=0)
     below: dict[int, bool] = {}
     """By depth: whether a later row has that depth before one that is less deep."""
     for row in reversed(rows):
-        lines = ["│ " if below.get(depth) else "  " for depth in range(1, row.depth)]
-        corner = "" if not row.depth else "├ " if below.get(row.depth) else "└ "
+        lines = ["│ " if below.get(depth) else "  " for depth in range(top + 1, row.depth)]
+        corner = "" if row.depth == top else "├ " if below.get(row.depth) else "└ "
         found.append("".join(lines) + corner)
         below = {depth: more for depth, more in below.items() if depth <= row.depth}
         below[row.depth] = True

@@ -1,18 +1,23 @@
 """When and where a pod group that finds no room could start first: after as few of the running pods as possible end.
 
-Pods end in the order of their declared times; those without one after all others, the oldest first.
+Pods end in the order in which they are expected to (`core.gangs.run_times`); those of which nothing is known after all
+others, the oldest first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from typing import TypeVar
 
 from podwright.core.gangs.decisions import GangPlacement
 from podwright.core.gangs.plan import Planner
+from podwright.core.gangs.run_times import run_times_of
 from podwright.core.objects.pod import PodInfo
+from podwright.core.state.cache import Cache
 from podwright.core.state.transaction import CacheTransaction
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +30,8 @@ class EarliestStart:
     at: float
     nodes: Mapping[str, str]
     ended: frozenset[str]
-
-
-def end_of(pod: PodInfo, now: float) -> float:
-    """When a running pod ends at the latest, in seconds since the epoch; infinite if it does not say."""
-    if not pod.run_limit:
-        return inf
-    return max(now, (now if pod.start_time is None else pod.start_time) + pod.run_limit)
+    sure: bool = True
+    """False if one of them may run for longer than is expected."""
 
 
 def earliest_start(
@@ -40,23 +40,48 @@ def earliest_start(
     """None if the members would not fit even without all of the `running` pods, which may end. Leaves the cache as it
     was. Makes a plan for each halving of their number.
     """
-    ending = sorted(running, key=lambda pod: (end_of(pod, now), now if pod.start_time is None else pod.start_time))
-    plans: dict[int, GangPlacement] = {}
+    ending = by_end(planner.cache, running, now)
+
+    def plan() -> GangPlacement | None:
+        found = planner.plan(members)
+        return found if isinstance(found, GangPlacement) else None
+
+    found = fewest_ended(planner.cache, ending, plan)
+    if found is None:
+        return None
+    ended, placed = found
+    nodes = {placement.pod.uid: placement.node_name for placement in placed.placements}
+    at = run_times_of(planner.cache).end_of(ended[-1], now) if ended else now
+    sure = all(pod.run_limit for pod in ended)
+    return EarliestStart(at, nodes, frozenset(pod.uid for pod in ended), sure)
+
+
+def by_end(cache: Cache, running: Iterable[PodInfo], now: float) -> Sequence[PodInfo]:
+    """Running pods in the order in which they end."""
+    end_of = run_times_of(cache).end_of
+    return sorted(running, key=lambda pod: (end_of(pod, now), now if pod.start_time is None else pod.start_time))
+
+
+def fewest_ended(
+    cache: Cache, ending: Sequence[PodInfo], plan: Callable[[], T | None]
+) -> tuple[Sequence[PodInfo], T] | None:
+    """As few of these pods as possible, from the first on, after whose end there is a plan, and that plan. None: there is
+    none even after the end of all. Leaves the cache as it was. Makes a plan for each halving of their number.
+    """
+    plans: dict[int, T] = {}
 
     def fits(count: int) -> bool:
-        with CacheTransaction(planner.cache) as transaction:
+        with CacheTransaction(cache) as transaction:
             transaction.remove(ending[:count])
-            found = planner.plan(members)
-        if isinstance(found, GangPlacement):
+            found = plan()
+        if found is not None:
             plans[count] = found
-        return count in plans
+        return found is not None
 
     if not fits(len(ending)):
         return None
     count = _first(len(ending), fits)
-    nodes = {placement.pod.uid: placement.node_name for placement in plans[count].placements}
-    at = end_of(ending[count - 1], now) if count else now
-    return EarliestStart(at, nodes, frozenset(pod.uid for pod in ending[:count]))
+    return ending[:count], plans[count]
 
 
 def _first(high: int, fits: Callable[[int], bool]) -> int:

@@ -42,6 +42,8 @@ KUBERNETES_DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 
 POLICY_ANNOTATION: Final = "podwright.dev/policy"
 """With it, a pod names the policy that should decide about it."""
+RUN_TIME_ANNOTATION: Final = "podwright.dev/run-time"
+"""With it, a pod says for how long it runs: a duration such as 90s or 1h30m."""
 QUEUE_ANNOTATION: Final = "scheduling.volcano.sh/queue-name"
 """With it, a pod names its queue to Volcano. Source: `QueueNameAnnotationKey` in volcano.sh/apis v1.16,
 scheduling/v1beta1.
@@ -153,9 +155,11 @@ class PodInfo:
     required_features: frozenset[str]
     """Features that a node must declare."""
     priority_class: str
+    """The name of its PriorityClass; empty if it has none."""
     run_limit: float
     """For how many seconds it may run (`activeDeadlineSeconds`); 0: it does not say."""
-    """The name of its PriorityClass; empty if it has none."""
+    run_time: str
+    """For how long it runs, as its annotation podwright.dev/run-time says it; empty if it does not say."""
     policy: str
     """The name of the policy in its annotation podwright.dev/policy, cut if it is too long for a name; empty if it
     names none.
@@ -322,6 +326,7 @@ def _parse(
         required_features=parsed.required_features,
         priority_class=parsed.priority_class,
         run_limit=parsed.run_limit,
+        run_time=_named(annotations, RUN_TIME_ANNOTATION) if annotations else "",
         policy=_named(annotations, POLICY_ANNOTATION) if annotations else "",
         queue=_named(annotations, QUEUE_ANNOTATION) if annotations else "",
         task=_named(annotations, TASK_KEY) if annotations else "",

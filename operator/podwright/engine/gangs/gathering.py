@@ -170,7 +170,9 @@ class Gathering:
         )
         self._reservations.set(reservation)
         self._gathering[queue], self._ended[group.key] = group.key, start.ended
-        when = f"in {max(0, round(start.at - now))} s at the latest" if known else "when running pods end"
+        seconds = f"in {max(0, round(start.at - now))} s"
+        expected = f"{seconds} at the latest" if start.sure else f"{seconds}, if pods run for as long as is expected"
+        when = expected if known else "when running pods end"
         nodes = len({slot.node for slot in slots})
         note = f"room for {len(slots)} pods is held on {nodes} nodes, where the pod group can start {when}"
         regarding = Regarding.group(group, members[0].scheduler_name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from podwright.core.gangs.run_times import run_times_of
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.readable import parse_assigned_pod
 from podwright.engine.intake.object_changes import (
@@ -33,6 +34,7 @@ class AssignedPods(Stream):
         self._policies = policies
         self._raw_objects = state.raw_objects
         self._decisions = state.decisions
+        self._wall = state.sources.wall
         self._evicted: dict[str, PodInfo] = {}
         """Pods that are being evicted and that the watch has not removed yet, as the watch shows them. By uid."""
 
@@ -117,6 +119,8 @@ class AssignedPods(Stream):
         known = self._cache.placement(key)
         if known is not None:
             before = known.pods[key]
+            if before.owner is not None and before.start_time is not None and not before.terminating:
+                run_times_of(self._cache).ended(before, self._wall() - before.start_time)
             self._cache.remove_pod(key)
             self._recorder.forget(key)
             self._decisions.forget(before.key)

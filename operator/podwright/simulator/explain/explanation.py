@@ -31,6 +31,7 @@ from podwright.simulator.explain.groups import explain_member
 from podwright.simulator.explain.placed import explain_placed, not_asked
 from podwright.simulator.explain.queue_causes import standing
 from podwright.simulator.explain.results import Cause, Change, Explanation, PolicyRef, PreemptionFound, State, Victim
+from podwright.simulator.explain.start import start_of
 from podwright.simulator.explain.verdicts import Verdicts, grouped, verdicts_of
 from podwright.simulator.hypotheses.hypothesis import Stopped, never
 from podwright.simulator.loaded import LoadedCluster
@@ -129,6 +130,8 @@ def explain_under(policy: ActivePolicy, cluster: LoadedCluster, pod: PodInfo, tr
         return replace(found, state=State.WAITS_FOR_POLICY, causes=(_refused(policy, pod),))
     try:
         tried_now = _tried(policy.framework, cluster, pod, found, trials)
+        if trials and tried_now.state is State.PENDING and not trials.cut_short:
+            tried_now = replace(tried_now, start=start_of(cluster, policy.framework, pod))
         extenders = policy.extenders or compiled.spec.extenders
         conditions = [f"extender {name} agrees" for name in extenders]
         if cluster.lacks_groups_of(pod):

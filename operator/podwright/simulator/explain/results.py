@@ -178,6 +178,14 @@ class QueuePlace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """When a waiting pod, or its group, could start. `at`: in RFC 3339; empty if that is not known, and `text` says why."""
+
+    text: str
+    at: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
     """An object to create, to patch (a JSON merge patch) or to replace, or a pod to delete so that it starts
     elsewhere.
@@ -235,6 +243,7 @@ class Explanation:
     queue: QueuePlace | None = None
     events: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
+    start: Start | None = None
     notes: tuple[str, ...] = ()
 
     @property

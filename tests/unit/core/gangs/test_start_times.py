@@ -10,7 +10,8 @@ import pytest
 
 from podwright.core.gangs.decisions import GangPlacement
 from podwright.core.gangs.plan import Planner
-from podwright.core.gangs.start_times import earliest_start, end_of
+from podwright.core.gangs.run_times import run_times_of
+from podwright.core.gangs.start_times import earliest_start
 from podwright.core.state.transaction import CacheTransaction
 from support.queues.reclaims import GPU, NOW, QueuedCluster, queue
 
@@ -58,6 +59,15 @@ def test_pods_that_do_not_say_when_they_end_go_last_the_oldest_first():
     assert set(found.nodes.values()) == {"n0", "n1"}
 
 
+def test_a_start_is_not_sure_if_a_pod_may_run_for_longer():
+    cluster = Cluster([4])
+    cluster.until("p", "n0", 4, 60)
+    assert cluster.start(*cluster.planner("sure", 1, 4)).sure
+    cluster.cache.set_pod(replace(cluster.cache.nodes["n0"].pods["default/p"], run_limit=0.0, run_time="160s"))
+    found = cluster.start(*cluster.planner("expected", 1, 4))
+    assert (found.at, found.sure) == (NOW + 60, False)
+
+
 def test_a_gang_that_fits_now_starts_now():
     cluster = Cluster([4])
     assert cluster.start(*cluster.planner("gang", 2, 2)).at == NOW
@@ -67,12 +77,6 @@ def test_a_gang_that_never_fits_has_no_start():
     cluster = Cluster([4, 4])
     cluster.until("p", "n0", 2, 60)
     assert cluster.start(*cluster.planner("gang", 3, 4)) is None
-
-
-def test_a_pod_that_should_have_ended_may_end_now():
-    cluster = Cluster([4])
-    pod = replace(cluster.runs("late", "q", "n0", 4, since=1000), run_limit=10.0)
-    assert end_of(pod, NOW) == NOW
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -94,7 +98,10 @@ def test_no_earlier_start_is_possible_and_the_cache_stays_as_it_was(seed):
     def fits_at(time):
         with CacheTransaction(cluster.cache) as transaction:
             ended = [
-                pod for info in cluster.cache.nodes.values() for pod in info.pods.values() if end_of(pod, NOW) <= time
+                pod
+                for info in cluster.cache.nodes.values()
+                for pod in info.pods.values()
+                if run_times_of(cluster.cache).end_of(pod, NOW) <= time
             ]
             transaction.remove(ended)
             return isinstance(planner.plan(members), GangPlacement)

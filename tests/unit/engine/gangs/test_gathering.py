@@ -25,10 +25,15 @@ class Queued:
             self.rig.node(name, allocatable={GPU: "4"})
         self.running = {}
 
-    def runs(self, name, node, gpus, limit=None):
+    def runs(self, name, node, gpus, limit=None, owner="", start=START, terminating=False):
         spec = {} if limit is None else {"activeDeadlineSeconds": limit}
-        status = {"phase": "Running", "startTime": START}
+        status = {"phase": "Running", "startTime": start}
         raw = self.rig.pod(name, labels={QUEUE_LABEL: "q"}, requests={GPU: str(gpus)}, spec=spec, status=status)
+        if owner:
+            reference = {"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": owner, "controller": True}
+            raw["metadata"]["ownerReferences"] = [reference]
+        if terminating:
+            raw["metadata"]["deletionTimestamp"] = START
         self.rig.confirm(raw, node)
 
     def ends(self, name):
@@ -89,6 +94,24 @@ async def test_a_gang_that_waits_for_long_gets_the_room_that_becomes_free():
         assert "small" not in it.placed
         await it.later(10)
         assert len(it.engine.cache.reservations) == 0
+
+
+async def test_pods_that_say_nothing_are_expected_to_take_as_long_as_earlier_ones_of_their_owner():
+    it = Queued()
+    it.runs("before", "n1", 4, owner="job")
+    it.rig.now += 500
+    it.ends("before")
+    it.runs("evicted", "n1", 4, owner="job", terminating=True)
+    it.rig.now += 5000
+    it.ends("evicted")
+    it.runs("a", "n0", 4)
+    it.runs("b", "n1", 4, owner="job", start="1970-01-01T01:48:20Z")
+    it.gang("g", 2, 2)
+    async with deciding(it.rig):
+        await it.later(1)
+        assert it.held == ["n1", "n1"]
+        (note,) = [note for _, reason, note in it.rig.recorder.events if reason == "RoomHeld"]
+        assert note.endswith("can start in 499 s, if pods run for as long as is expected")
 
 
 async def test_pods_that_end_before_are_placed_there():

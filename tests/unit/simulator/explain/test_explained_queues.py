@@ -6,9 +6,12 @@ from podwright.core.objects.pod import parse_pod
 from podwright.simulator.explain.explanation import explain_pod
 from podwright.simulator.explain.results import State, as_object
 from podwright.simulator.explain.targets import TargetError, explain_target, parse_target
+from podwright.simulator.loaded import load
+from podwright.simulator.redaction import redacted
 from podwright.simulator.snapshot import Snapshot
-from support.explain.objects import cluster, node
+from support.explain.objects import cluster, gang, node
 from support.explain.queue_situations import GPU, NODES, TREE, limit, runs, waits
+from support.objects.builders import in_group
 from support.objects.queues import queue
 from support.simulator.kit import copy_of
 
@@ -76,3 +79,74 @@ def test_a_search_leaves_queues_as_they_were():
     before, pod = copy_of(loaded), waits("a")
     assert explain_pod(loaded, parse_pod(pod, keep_raw=True), raw=pod).changes
     assert copy_of(loaded) == before
+
+
+def running(name, seconds=None, owner="", phase="Running", **options):
+    """A pod of queue a with 4 GPUs that started at 12:00, and may run for so long."""
+    raw = runs(name, "a", "4", **options)
+    if seconds:
+        raw["spec"]["activeDeadlineSeconds"] = seconds
+    if owner:
+        reference = {"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": owner, "controller": True}
+        raw["metadata"]["ownerReferences"] = [reference]
+    raw["status"] = {"phase": phase, "startTime": "2026-01-01T12:00:00Z"}
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("pods", "text", "at"),
+    [
+        pytest.param(
+            [running("a1", 3600)],
+            "in 1h0m0s at the latest, once default/a1 has ended",
+            "2026-01-01T13:00:00Z",
+            id="a declared end",
+        ),
+        pytest.param(
+            [running("a1", owner="job"), running("before", owner="job", phase="Succeeded")],
+            "in 10m0s if pods run for as long as is expected, once default/a1 has ended",
+            "2026-01-01T12:10:00Z",
+            id="the time of the owner's earlier pods",
+        ),
+        pytest.param(
+            [running("a1")], "unknown: nobody knows when default/a1 ends, which would have to.", None, id="no time"
+        ),
+    ],
+)
+def test_a_waiting_pod_says_when_it_could_start(pods, text, at):
+    for each in pods:
+        if each["status"]["phase"] == "Succeeded":
+            ended = {"terminated": {"finishedAt": "2026-01-01T12:10:00Z", "message": "secret"}}
+            each["status"]["containerStatuses"] = [{"name": "c", "state": ended}]
+    given = cluster(NODES, [*pods, waits("a")], TREE)
+    noon = 1_767_268_800.0
+    items = [redacted(str(each["kind"]), each) for each in given.items()]
+    assert "secret" not in str(items)
+    loaded = load(Snapshot(objects=items, taken_at=noon))
+    pod = waits("a")
+    before = copy_of(loaded)
+    found = explain_pod(loaded, parse_pod(pod, keep_raw=True), raw=pod)
+    assert found.start is not None
+    assert found.start.text.startswith(text)
+    assert as_object(found)["start"].get("at") == at
+    assert copy_of(loaded) == before
+    waiting = [change.text for change in found.changes if change.text.startswith("wait until")]
+    if at:
+        assert any("(expected in " in each for each in waiting), waiting
+
+
+def test_what_never_fits_has_no_start():
+    given = cluster(NODES, [running("a1", 3600), waits("a", "9")], TREE)
+    assert given.explain(waits("a", "9")).start.text == "unknown: it would not start even if all running pods had ended"
+
+
+def test_a_group_could_start_when_enough_pods_have_ended():
+    members = [waits("a", "2", f"m-{i}", spec=in_group("gang")) for i in range(2)]
+    given = cluster(NODES, [running("a1", 3600), *members], TREE, [gang(2)])
+    assert "once default/a1 has ended" in given.explain(members[0]).start.text
+
+
+def test_a_pod_without_queue_and_group_has_no_estimate():
+    one = [node("one", allocatable={GPU: "4"})]
+    given = cluster(one, [runs("a1", "", "4"), waits("")], TREE)
+    assert given.explain(waits("")).start is None

@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from math import inf
 from typing import Any, Final
 
 from podwright.api.scheduling_queue import QUEUE_KIND
+from podwright.core.framework.durations import format_duration
 from podwright.core.framework.explaining import CLOSE, editable
+from podwright.core.gangs.run_times import run_times_of
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.wording import listed, quantity
 from podwright.core.queues.membership import USER_LABEL
@@ -168,22 +171,25 @@ def _ended(cluster: LoadedCluster, short: Short, like: PodInfo | None = None) ->
         user = like.labels.get(USER_LABEL)
         enough.sort(key=lambda pod: (pod.labels.get(USER_LABEL) != user, not pod.terminating, -amount(pod), pod.key))
     for pod in enough[:SINGLES]:
-        yield _end_of(short, [pod])
+        yield _end_of(cluster, short, [pod])
     holding.sort(key=lambda pod: (not pod.terminating, -amount(pod), pod.key))
     some, freed = list[PodInfo](), 0
     for pod in () if enough else holding[:OPTIONS]:
         some.append(pod)
         freed += amount(pod)
         if freed >= short.over:
-            yield _end_of(short, some)
+            yield _end_of(cluster, short, some)
             return
 
 
-def _end_of(short: Short, pods: Sequence[PodInfo]) -> Lift:
+def _end_of(cluster: LoadedCluster, short: Short, pods: Sequence[PodInfo]) -> Lift:
+    now = cluster.clock()
+    last = max(run_times_of(cluster.cache).end_of(pod, now) for pod in pods) - now
+    expected = "" if last == inf else f" (expected in {format_duration(round(last))})"
     held = amount_text(short.resource, sum(amounts_of(pod)[short.resource] for pod in pods))
     end, hold = ("ends", "holds") if len(pods) == 1 else ("end", "hold")
     text = (
-        f"wait until {listed([pod.key for pod in pods], OPTIONS)} {end}, which {hold} {held} {short.resource} of "
+        f"wait until {listed([pod.key for pod in pods], OPTIONS)} {end}{expected}, which {hold} {held} {short.resource} of "
         f"{f'queue {short.queue}' if short.queue else 'all queues'}"
     )
     edits = tuple(Edit(verb="delete", kind="Pod", name=pod.name, namespace=pod.namespace) for pod in pods)
