@@ -124,9 +124,7 @@ class QueueClaim:
         self._main = ""
         """The resource of which the claim needs the largest part."""
         self._path = [self._level(queue) for queue in leaf.path()]
-        self._request: dict[str, int] = {}
-        for pod in pods:
-            add_amounts(self._request, self._tree.tracked(self._queues.amounts_at(pod, place)))
+        self._request = self._tree.tracked(self._queues.amounts_together(pods, place))
         behind = self._queues.promised_behind(pods)
         self._promised = {
             (queue.spec.name, resource): queue.promised.get(resource, 0) - behind.get(resource, 0)

@@ -66,6 +66,8 @@ class Flavors:
     def __init__(self, table: NodeTable) -> None:
         self.labels: Mapping[str, Labels] = {}
         """By flavor: the labels of its nodes."""
+        self.off_nodes: frozenset[str] = frozenset()
+        """Resources that are no amounts of nodes."""
         self.named: frozenset[str] = frozenset()
         """The resources of which any queue has a quota in any flavor."""
         self._table = table
@@ -153,7 +155,7 @@ class Flavors:
         places = self._offering.get(resources)
         if places is None:
             offers = self._table.valid
-            for resource in resources:
+            for resource in resources - self.off_nodes:
                 offers = offers & (self._table.allocatable(resource) > 0)
             column, known = self.column()
             places = self._offering[resources] = [known[index] for index in np.unique(column[offers])]

@@ -11,7 +11,7 @@ invalid, the tree stays as it was when they last were valid. Read next: `members
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, MutableSet, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -30,6 +30,7 @@ from podwright.core.objects.quantity import MAX_INT64, NANO, canonical
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, PODS
 from podwright.core.objects.selectors import LabelSelector
 from podwright.core.queues.bound import Bound
+from podwright.core.queues.claimed_devices import ClaimedDevices, is_of_class
 from podwright.core.queues.flavors import NOWHERE, OF, Flavors, Labels, Place, field_of, judged, labels_text, parts_of
 from podwright.core.queues.least_first import Importance, LeastFirst
 from podwright.core.queues.membership import LABEL, OUTSIDE, USER_LABEL, Membership, Source, same_selector
@@ -40,6 +41,7 @@ from podwright.core.queues.structure import Structure
 from podwright.core.queues.tree import NO_QUOTA, Queue, QueueTree, add_amounts
 from podwright.core.queues.usage import Record
 from podwright.core.state.cache import Cache
+from podwright.core.state.devices.claims import Key
 
 __all__ = [
     "CLAIMS_AT_ONCE",
@@ -59,6 +61,7 @@ QUEUE_QUOTA: Final = "QueueQuota"
 QUEUE_LABEL: Final = LABEL
 OVER_LIMIT: Final = "OverLimit"
 NO_NODES: Final = "FlavorWithoutNodes"
+UNKNOWN_CAPACITY: Final = "CapacityUnknown"
 
 _PARTS: Final = 2**20
 """Dominant shares are compared in these parts of the capacity."""
@@ -114,6 +117,7 @@ class Queues:
         self._cache = cache
         self.flavors = Flavors(cache.table)
         self.places = Places(self, QUEUE_QUOTA)
+        self.devices = ClaimedDevices(cache, self._claims_changed)
         self._structure = Structure(self)
         self._pods: dict[str, _Pods] = {}
         self._placed_in: dict[str, str] = {}
@@ -410,7 +414,9 @@ class Queues:
         return ""
 
     def warnings(self, name: str) -> Mapping[str, InvalidObjectError]:
-        """What a queue of the tree says that does not agree with the cluster, by OVER_LIMIT or NO_NODES."""
+        """What a queue of the tree says that does not agree with the cluster, or is not known of it, by OVER_LIMIT, NO_NODES or
+        UNKNOWN_CAPACITY.
+        """
         queue, found = self._queue(name), dict[str, InvalidObjectError]()
 
         def warn(kind: str, where: str, text: str) -> None:
@@ -421,6 +427,10 @@ class Queues:
                 limit = amount_text(resource, quota.limit)
                 text = f"pods of the queue hold {amount_text(resource, held)}, more than this limit of {limit}"
                 warn(OVER_LIMIT, f"{field_of(resource)}.limit", text)
+        for resource in queue.spec.quotas:
+            if is_of_class(parts_of(resource)[0]):
+                text = "how many devices there are is not known, so shares are shares of what queues have"
+                warn(UNKNOWN_CAPACITY, field_of(resource), text)
         for flavor in self._valid[name].flavors:
             if flavor in self.flavors.labels and not self.flavors.has_nodes(flavor):
                 where = f"spec.flavors[{flavor}].nodeSelector"
@@ -484,7 +494,9 @@ class Queues:
         return self._queue(name).spec.quotas.get(resource, NO_QUOTA).guarantee
 
     def capacity(self) -> Mapping[str, int]:
-        """By resource that any queue names: what is free on the nodes that take pods, and what pods in queues hold."""
+        """By resource that any queue names: what is free on the nodes that take pods, and what pods in queues hold. Of
+        device classes, only what these hold, because nobody knows how many devices there are.
+        """
         tree, table = self._built(), self._cache.table
         taken = [any(t.managed and t.effect != "PreferNoSchedule" for t in taints) for taints in table.taint_sets]
         offering = table.valid & ~table.unschedulable
@@ -494,6 +506,9 @@ class Queues:
         found: dict[str, int] = {}
         for name in tree.resources:
             resource, flavor = parts_of(name)
+            if is_of_class(resource):
+                found[name] = tree.top.held.get(name, 0)
+                continue
             requested = table.pods if resource == PODS else table.requested(resource)
             free = np.clip(table.allocatable(resource) - requested, 0, most)
             there = offering & self.flavors.nodes_of(flavor) if flavor else offering
@@ -524,7 +539,7 @@ class Queues:
         if name in self._structure.shut:
             return Bound(name, self.shut_by(name))
         return (
-            self._bound_of(tree, queue, pod, tree.tracked(amounts_of(pod)), trying)
+            self._bound_of(tree, queue, pod, tree.tracked(self._plain(pod)), trying)
             or (self._user_limit(name, pod, limits, trying) if (limits := self._valid[name].user_limits) else None)
             or (self.places.bound(pod, trying=trying) if self.flavors.named else None)
         )
@@ -537,7 +552,7 @@ class Queues:
         queue = tree.get(self.queue_of(pod))
         if queue is None or pod.uid in self._placed_in:
             return None
-        return self._bound_of(tree, queue, pod, self.flavors.taken(amounts_of(pod), place), trying)
+        return self._bound_of(tree, queue, pod, self.flavors.taken(self._plain(pod), place), trying)
 
     def _bound_of(
         self, tree: QueueTree, queue: Queue, pod: PodInfo, amounts: Mapping[str, int], trying: bool
@@ -652,7 +667,7 @@ class Queues:
         user, pods = self._membership.user_of(pod), self._pods.get(name)
         if not user or pods is None:
             return None
-        amounts, tried = amounts_of(pod), self._tried_by.get((name, user), {}) if trying else {}
+        amounts, tried = self._plain(pod), self._tried_by.get((name, user), {}) if trying else {}
         for resource, limit in limits.items():
             amount, held = amounts.get(resource, 0), pods.users.get(user, {}).get(resource, 0)
             if amount and held + tried.get(resource, 0) + amount > limit:
@@ -917,25 +932,42 @@ class Queues:
 
     # What pods take
 
-    @staticmethod
-    def plain_amounts(pod: PodInfo) -> Mapping[str, int]:
+    def plain_amounts(self, pod: PodInfo) -> Mapping[str, int]:
         """What the pod takes wherever it is."""
-        return amounts_of(pod)
+        return self._plain(pod)
+
+    def _plain(self, pod: PodInfo, seen: MutableSet[Key] | None = None) -> Mapping[str, int]:
+        """The same. `seen`: see `ClaimedDevices.takes`."""
+        amounts, devices = amounts_of(pod), self.devices
+        if not devices.classes:
+            return amounts
+        placed = pod.uid in self._placed_in
+        return {**amounts, **(devices.counted(pod.uid) if placed else devices.takes(self._set_of(pod), pod, seen))}
+
+    def amounts_together(self, pods: Iterable[PodInfo], place: Collection[str]) -> dict[str, int]:
+        """What these pods of a queue take on nodes of these flavors. A claim that they share counts once."""
+        found, seen = dict[str, int](), set[Key]()
+        for pod in pods:
+            amounts = self._plain(pod, seen)
+            add_amounts(found, {**amounts, **self.flavors.taken(amounts, place)})
+        return found
 
     def amounts_at(self, pod: PodInfo, place: Collection[str]) -> Mapping[str, int]:
         """What the pod takes on nodes of these flavors."""
-        amounts = amounts_of(pod)
+        amounts = self._plain(pod)
         return {**amounts, **self.flavors.taken(amounts, place)} if place else amounts
 
     def placed_amounts(self, pod: PodInfo) -> Mapping[str, int]:
         """What a placed pod takes."""
         info = self._cache.placement(pod.uid)
-        return amounts_of(pod) if info is None else self.amounts_at(pod, self.flavors.at(info.slot))
+        return self._plain(pod) if info is None else self.amounts_at(pod, self.flavors.at(info.slot))
 
     def sure_amounts(self, pod: PodInfo) -> Mapping[str, int]:
-        """What a waiting pod takes on any node where it may start."""
-        places = self.places.of(pod) if self.flavors.named else ()
-        return self.amounts_at(pod, places[0] if len(places) == 1 else NOWHERE)
+        """What a waiting pod takes on any node where it may start, whoever starts beside it."""
+        amounts, places = amounts_of(pod), self.places.of(pod) if self.flavors.named else ()
+        if self.devices.classes:
+            amounts = {**amounts, **self.devices.own(pod)}
+        return {**amounts, **self.flavors.taken(amounts, places[0])} if len(places) == 1 else amounts
 
     def flavors_on(self, pod: PodInfo, node_name: str) -> Sequence[str]:
         """The flavors of a node in which the pod takes something."""
@@ -949,11 +981,7 @@ class Queues:
 
     def _amounts_on(self, pod: PodInfo, node_name: str) -> Mapping[str, int]:
         info = self._cache.present(node_name)
-        return amounts_of(pod) if info is None else self.amounts_at(pod, self.flavors.at(info.slot))
-
-    def _wanted(self, pod: PodInfo) -> Mapping[str, int]:
-        """What a waiting pod asks for: of flavors, in each where it may be."""
-        return self.amounts_at(pod, self.flavors.open_to(pod.node_affinity))
+        return self._plain(pod) if info is None else self.amounts_at(pod, self.flavors.at(info.slot))
 
     def _choices(self, pod: PodInfo) -> Iterator[Mapping[str, int]]:
         """By what a waiting pod takes in each of its places it is judged what its queue is entitled to."""
@@ -1008,7 +1036,8 @@ class Queues:
     def _built(self) -> QueueTree:
         """The tree of the valid queues, with what their pods request and hold."""
         tree = self._structure.current
-        if tree is None:
+        if tree is None or (self.devices.classes and self.devices.stale):
+            self._structure.current = None
             tree = self._structure.tree()
         if self._due:
             self._regroup()
@@ -1049,27 +1078,39 @@ class Queues:
                     add_amounts(pods.firm, self.placed_amounts(pod))
 
     def flavors_are(self, labels: Mapping[str, Labels], resources: Iterable[str]) -> None:
-        if not self.flavors.define(labels, resources):
-            return
-        self._cache.place_rules = self.places if self.flavors.named else None
-        for uid, (name, pod, _) in self._trying.items():
-            self._trying[uid] = name, pod, amounts_of(pod)
-        for name, pods in self._pods.items():
-            self._sum_up(name, pods)
+        resources = [*resources]
+        if self.flavors.define(labels, resources) | self.devices.define(resources):
+            self.flavors.off_nodes = frozenset(name for name in self.flavors.named if is_of_class(name))
+            self._cache.place_rules = self.places if self.flavors.named else None
+            self._tried_by.clear()
+            trying, self._trying = self._trying, {}
+            for name, pods in self._pods.items():
+                self._sum_up(name, pods)
+            for uid, (name, pod, _) in trying.items():
+                self._trying[uid] = name, pod, self._plain(pod)
+                if uid not in self._placed_in:
+                    self._count_trying(uid, 1)
 
     def _sum_up(self, name: str, pods: _Pods) -> None:
         """Sums up again what the pods of a queue take, because that has changed."""
-        for sums in (pods.held, pods.going, pods.firm, pods.promised, pods.asked):
+        for sums in (pods.held, pods.going, pods.firm, pods.users, pods.promised, pods.asked):
             sums.clear()
-        for pod in pods.placed.values():
-            _add_placed(pods, pod, self.placed_amounts(pod), firm=self._is_firm(name, pod))
+        for uid, pod in pods.placed.items():
+            if self.devices.classes:
+                self.devices.count(name, pod, placed=True)
+            amounts = self.placed_amounts(pod)
+            _add_placed(pods, pod, amounts, firm=self._is_firm(name, pod))
+            if user := pods.user_of.get(uid, ""):
+                add_amounts(pods.users.setdefault(user, {}), amounts)
         for uid, pod in pods.nominated.items():
             amounts = self._amounts_on(pod, self._cache.nominator.node_of(uid))
             self._nominated_in[uid] = name, amounts
             add_amounts(pods.promised, amounts)
         for uid, pod in pods.waiting.items():
             if uid not in self._placed_in and not pod.gates:
-                add_amounts(pods.asked, self._wanted(pod))
+                if self.devices.classes:
+                    self.devices.count(name, pod, placed=False)
+                add_amounts(pods.asked, self.amounts_at(pod, self.flavors.open_to(pod.node_affinity)))
 
     def may_use(self, queue: str, namespaces: LabelSelector) -> None:
         if self._membership.select(queue, namespaces):
@@ -1092,12 +1133,42 @@ class Queues:
         """True if the pod is the same part of its queue's demand while it waits and when it is placed."""
         waiting, tree = self._pods[name].waiting[pod.uid], self._structure.current
         alike = waiting.requests is pod.requests and not waiting.gates
+        if self.devices.classes and (pod.resource_claims or self.devices.takes(name, pod)):
+            return False
         if self.flavors.named and alike:
-            alike = self._wanted(waiting) == self.amounts_at(pod, place)
+            alike = {*self.flavors.open_to(waiting.node_affinity)} == {*place}
         return alike and tree is not None and self._open(tree, name)
 
     def _hold(self, name: str, pod: PodInfo, place: Place, sign: int, *, demand: bool) -> None:
-        amounts = self.amounts_at(pod, place) if place else amounts_of(pod)
+        amounts = amounts_of(pod)
+        if self.devices.classes:
+            devices = self.devices.count(name, pod, placed=True) if sign > 0 else self.devices.counted(pod.uid)
+            amounts = {**amounts, **devices}
+        if place:
+            amounts = {**amounts, **self.flavors.taken(amounts, place)}
+        self._add_held(name, pod, amounts, sign, demand=demand)
+        if self.devices.classes:
+            others = self.devices.leave(name, pod.uid) if sign < 0 else self.devices.relieved(name, pod)
+            self._claims_changed(others)
+
+    def _claims_changed(self, uids: Iterable[str]) -> None:
+        """These pods, which are counted, may take other devices than they are counted with."""
+        for uid in uids:
+            name = self._placed_in.get(uid) or self._waiting_in[uid]
+            pod = self._pods[name].placed.get(uid)
+            if self.devices.takes(name, pod or self._pods[name].waiting[uid]) == self.devices.counted(uid):
+                continue
+            if pod is None:
+                self._ask(name, self._pods[name].waiting[uid], -1)
+                self._ask(name, self._pods[name].waiting[uid], 1)
+            else:
+                info = self._cache.placement(uid)
+                place = NOWHERE if info is None else self.flavors.at(info.slot)
+                self._add_held(name, pod, self.amounts_at(pod, place), -1, demand=True)
+                self.devices.count(name, pod, placed=True)
+                self._add_held(name, pod, self.amounts_at(pod, place), 1, demand=True)
+
+    def _add_held(self, name: str, pod: PodInfo, amounts: Mapping[str, int], sign: int, *, demand: bool) -> None:
         tree = self._structure.current
         if sign < 0:
             amounts = {resource: -amount for resource, amount in amounts.items()}
@@ -1108,7 +1179,7 @@ class Queues:
         else:
             user = self._membership.user_of(pod) if self._membership.first_labels else pod.labels.get(USER_LABEL, "")
         if user:
-            add_amounts(pods.users.setdefault(user, {}), {r: sign * amount for r, amount in amounts_of(pod).items()})
+            add_amounts(pods.users.setdefault(user, {}), amounts)
             if sign > 0:
                 pods.user_of[pod.uid] = user
             elif not pods.users[user]:
@@ -1124,7 +1195,14 @@ class Queues:
     def _ask(self, name: str, pod: PodInfo, sign: int, *, demand: bool = True) -> None:
         if pod.gates:
             return
-        wanted = self._wanted(pod) if self.flavors.named else amounts_of(pod)
+        wanted = amounts_of(pod)
+        if self.devices.classes:
+            devices = self.devices.count(name, pod, placed=False) if sign > 0 else self.devices.counted(pod.uid)
+            wanted = {**wanted, **devices}
+            if sign < 0:
+                self.devices.leave(name, pod.uid)
+        if self.flavors.named:
+            wanted = {**wanted, **self.flavors.taken(wanted, self.flavors.open_to(pod.node_affinity))}
         amounts, tree = {r: sign * amount for r, amount in wanted.items()}, self._structure.current
         add_amounts(self._pods[name].asked, amounts)
         queue = tree.get(name) if tree is not None and self._open(tree, name) else None
@@ -1135,10 +1213,10 @@ class Queues:
                 self._touched.add(name)
 
     def _count_trying(self, uid: str, sign: int) -> None:
-        name, pod, _ = self._trying[uid]
+        name, pod, amounts = self._trying[uid]
         if user := self._membership.user_of(pod):
             sums = self._tried_by.setdefault((name, user), {})
-            add_amounts(sums, {r: sign * amount for r, amount in amounts_of(pod).items()})
+            add_amounts(sums, {r: sign * amount for r, amount in amounts.items()})
             if not sums:
                 del self._tried_by[name, user]
         if (tree := self._structure.current) is not None and name in tree:

@@ -106,6 +106,18 @@ async def test_a_limit_under_what_runs_is_one_warning():
         assert [reason for _, reason, _ in it.rig.recorder.events if reason == "OverLimit"] == ["OverLimit"]
 
 
+async def test_that_the_capacity_of_a_device_class_is_not_known_is_said_without_an_event():
+    async with queues() as it:
+        it.put("ml", resources={"gpu.deviceclass.resource.k8s.io/devices": {"limit": 4}, GPU: {}})
+        await until(lambda: it.written.get("ml"))
+        message = it.condition("ml", "CapacityUnknown")["message"]
+        assert (
+            "ml: spec.resources[gpu.deviceclass.resource.k8s.io/devices]: how many devices there are is not known"
+            in message
+        )
+        assert it.rig.recorder.events == []
+
+
 async def test_a_closed_queue_says_that_its_pods_wait():
     async with queues() as it:
         it.put("a", state="Closed")
