@@ -26,6 +26,7 @@ from podwright.testing import ControlPlane, node, pod
 from support.control_plane import operator_process as kit
 from support.kueue import stand_in
 from support.kueue.stand_in import API, CHECK, RESERVATIONS, condition, pod_set
+from support.waiting import until
 
 Json = dict[str, Any]
 
@@ -173,6 +174,11 @@ class Kueue:
         if job is not None and kind != "DELETED" and raw["spec"].get("nodeName"):
             job.bound.add(raw["metadata"]["name"])
             job.changed.set()
+
+    @property
+    def holding(self) -> bool:
+        """True if there is any place."""
+        return any(job.held for job in self._jobs.values())
 
     # The queues
 
@@ -451,9 +457,7 @@ async def measure_queues(cluster: ControlPlane, settings: Settings) -> Result:
             async with kueue.watching():
                 kills = dict(zip(KILLED_AT, (processes.kill_check, processes.kill_scheduler), strict=True))
                 result = await kueue.run(kills)
-                async with asyncio.timeout(60):
-                    while (await api.get(RESERVATIONS))["items"]:
-                        await asyncio.sleep(0.2)
+                await until(lambda: not kueue.holding)
     finally:
         processes.stop()
     return result

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+
 import pytest
 
 from podwright.testing import node, pod, wait_until
@@ -18,6 +22,14 @@ def checking(kueue_installed):
     found.process.stop(30)
 
 
+def explained(kueue, target):
+    """The cause that `podwright explain` names."""
+    flags = ["-n", kueue.namespace, "-o", "json", "--kubeconfig", str(kueue.cluster.kubeconfig)]
+    command = [sys.executable, "-m", "podwright", "explain", target, *flags]
+    found = subprocess.run(command, capture_output=True, check=True, timeout=60)
+    return json.loads(found.stdout)["causes"][0]
+
+
 def test_the_admission_check_is_active(kueue, checking):
     active = lambda: kit.condition(kueue.client.get(f"{stand_in.API}/admissionchecks/{CHECK}"), "Active")
     wait_until(lambda: active().get("status") == "True", 30, "the check is active")
@@ -29,6 +41,7 @@ def test_a_workload_that_fits_gets_a_place_and_its_pods_take_it(kueue, checking)
     kueue.create("train", pod_set("driver"), pod_set("worker", 3, cpu="2"))
     kueue.reserve_quota("train")
     answer = kueue.wait_answered("train", "Ready")
+    assert explained(kueue, "wl/train")["text"] == answer["message"]
     assert answer["message"] == "fits now: 4 pods on 2 nodes, held for the pods"
     assert [update["name"] for update in answer["podSetUpdates"]] == ["driver", "worker"]
     held = {each["metadata"]["name"]: each["spec"] for each in reservations(cluster)}
@@ -59,6 +72,7 @@ def test_what_does_not_fit_is_retried_later_each_time_and_fits_when_there_is_roo
     assert "Nearest: n0 (2 CPU requested, 0 of 4 free: 2 too few)" in answer["message"]
     assert "podSetUpdates" not in answer
     assert reservations(cluster) == []
+    assert explained(kueue, "workload.kueue.x-k8s.io/train")["text"] == answer["message"]
     notes = [event["note"] for event in kit.events(cluster, kueue.namespace, "DoesNotFitNow")]
     assert notes == [answer["message"]]
     cluster.bulk.create([node("n1", cpu="2")])

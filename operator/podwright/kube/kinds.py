@@ -91,6 +91,9 @@ QUEUE: Final = Resource("SchedulingQueue", "podwright.dev", "v1alpha1", "schedul
 KAI_QUEUE: Final = Resource("Queue", "scheduling.run.ai", "v2", "queues", namespaced=False)
 VOLCANO_QUEUE: Final = Resource("Queue", "scheduling.volcano.sh", "v1beta1", "queues", namespaced=False)
 QUEUE_VIEW: Final = Resource("QueueView", "podwright.dev", "v1alpha1", "queueviews", namespaced=True)
+KUEUE: Final = "kueue.x-k8s.io"
+KUEUE_WORKLOAD: Final = Resource("Workload", KUEUE, "v1beta2", "workloads", namespaced=True)
+KUEUE_FLAVOR: Final = Resource("ResourceFlavor", KUEUE, "v1beta2", "resourceflavors", namespaced=False)
 RESERVATION: Final = Resource("Reservation", "podwright.dev", "v1alpha1", "reservations", namespaced=False)
 REBALANCE_POLICY: Final = Resource(
     "RebalancePolicy", "podwright.dev", "v1alpha1", "rebalancepolicies", namespaced=False

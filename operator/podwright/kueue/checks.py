@@ -33,15 +33,17 @@ from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import APPLY_PATCH, MERGE_PATCH
 from podwright.kube.client.retry import retry_until_answered
 from podwright.kube.client.times import rfc3339
-from podwright.kueue.decision import Fits, Lacks, beyond, decide
+from podwright.kueue.decision import Fits, Lacks, decide
 from podwright.kueue.options import CheckOptions
 from podwright.kueue.places import APPLY, UID_LABEL, WORKLOAD_OF, Places
-from podwright.kueue.pod_sets import PLACE_LABEL, counts_of, flavors_of
+from podwright.kueue.pod_sets import PLACE_LABEL, flavors_of
 from podwright.kueue.workload import (
     ADMISSION_CHECK,
     CONTROLLER,
+    FITS,
     FLAVOR,
     GROUP,
+    LACKS,
     PENDING,
     READY,
     REJECTED,
@@ -65,15 +67,13 @@ AGAIN_SECONDS: Final = 5.0
 """The pause after a request that failed."""
 AUDIT_SECONDS: Final = 0.5
 """How often one Workload is read again, in turn: a watch may miss a deletion, and a place ends without an event."""
-MAX_PODS: Final = 10_000
-"""The most pods of a Workload about which the check decides."""
 MESSAGE: Final = 4000
 """The longest message, in characters. The API server takes 32,768."""
 
 
 _EVENTS: Final[Mapping[str, tuple[Literal["Normal", "Warning"], str]]] = {
-    READY: ("Normal", "FitsNow"),
-    RETRY: ("Warning", "DoesNotFitNow"),
+    READY: ("Normal", FITS),
+    RETRY: ("Warning", LACKS),
     REJECTED: ("Warning", "NeverFits"),
 }
 
@@ -258,11 +258,6 @@ class Checks:
 
     async def _outcome(self, workload: Workload) -> Fits | Lacks:
         """Raises ClusterError."""
-        count, cache = sum(counts_of(workload).values()), self._engine.cache
-        if count > MAX_PODS:
-            return Lacks(
-                f"it has {count:,} pods, and the check decides about at most {MAX_PODS:,}", beyond(cache, count)
-            )
         flavors = {}
         for name in flavors_of(workload):
             try:
@@ -270,7 +265,6 @@ class Checks:
             except ClusterError as error:
                 if not is_not_found(error):
                     raise
-                return Lacks(f'its ResourceFlavor "{name}" does not exist')
         return await self._settled(workload, flavors)
 
     async def _settled(self, workload: Workload, flavors: Mapping[str, Raw]) -> Fits | Lacks:
@@ -302,7 +296,7 @@ class Checks:
         """Writes the states of our checks. A Workload that has changed comes again. Raises ClusterError."""
         change: dict[str, Any] = {"lastTransitionTime": rfc3339(self._now())}
         if isinstance(outcome, Fits):
-            change |= {"state": READY, "message": outcome.message}
+            change |= {"state": READY, "message": outcome.message(held=True)}
             if outcome.placed:
                 labelled = [{"name": each.name, "labels": {PLACE_LABEL: each.label}} for each in outcome.placed]
                 change["podSetUpdates"] = labelled

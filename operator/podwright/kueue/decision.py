@@ -27,11 +27,13 @@ from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
 from podwright.core.state.cache import Cache
 from podwright.core.state.transaction import CacheTransaction
 from podwright.engine.policies.active_policies import ActivePolicies
-from podwright.kueue.pod_sets import UNSEEN, PodSet, pod_sets_of
+from podwright.kueue.pod_sets import UNSEEN, PodSet, counts_of, flavors_of, pod_sets_of
 from podwright.kueue.workload import Raw, Workload
 from podwright.simulator.explain.causes import causes_of, miss
 from podwright.simulator.explain.verdicts import Verdicts, grouped, verdicts_of
 
+MAX_PODS: Final = 10_000
+"""The most pods of a Workload about which the check decides."""
 CAUSES: Final = 3
 NEAREST: Final = 3
 """How many causes and nodes a message names."""
@@ -58,14 +60,14 @@ class Fits:
     placed: Sequence[Placed]
     partly: bool = False
 
-    @property
-    def message(self) -> str:
+    def message(self, *, held: bool) -> str:
+        """For people. `held`: whether the place is held."""
         count = sum(sum(each.slots.values()) for each in self.placed)
         if not count:
             return "fits now: there are no pods to place"
         nodes = len({node for each in self.placed for node in each.slots})
-        unseen = f". {UNSEEN}" if self.partly else ""
-        return f"fits now: {counted(count, 'pod')} on {counted(nodes, 'node')}, held for the pods{unseen}"
+        place, unseen = ", held for the pods" if held else "", f". {UNSEEN}" if self.partly else ""
+        return f"fits now: {counted(count, 'pod')} on {counted(nodes, 'node')}{place}{unseen}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,12 @@ def beyond(cache: Cache, count: int) -> bool:
 def decide(
     cache: Cache, policies: ActivePolicies, workload: Workload, flavors: Mapping[str, Raw], below: RandomBelow
 ) -> Fits | Lacks:
-    """Leaves the cache as it was. `flavors`: the assigned ResourceFlavors by name."""
+    """Leaves the cache as it was. `flavors`: those of the assigned ResourceFlavors that exist, by name."""
+    if (count := sum(counts_of(workload).values())) > MAX_PODS:
+        about = f"it has {count:,} pods, and the check decides about at most {MAX_PODS:,}"
+        return Lacks(about, beyond(cache, count))
+    if missing := sorted(flavors_of(workload) - flavors.keys()):
+        return Lacks(f'its ResourceFlavor "{missing[0]}" does not exist')
     try:
         pod_sets = pod_sets_of(workload, flavors, cache.deadline.point)
     except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others

@@ -45,7 +45,7 @@ class PodSet:
 
 def counts_of(workload: Workload) -> Mapping[str, int]:
     """How many pods each pod set has, by its name."""
-    given = {each["name"]: each.get("count") for each in workload.status["admission"].get("podSetAssignments") or ()}
+    given = {each["name"]: each.get("count") for each in workload.admission.get("podSetAssignments") or ()}
     counts = {}
     for each in workload.spec.get("podSets") or ():
         name = str(each.get("name") or "main")
@@ -56,7 +56,7 @@ def counts_of(workload: Workload) -> Mapping[str, int]:
 
 def flavors_of(workload: Workload) -> frozenset[str]:
     """The names of the assigned flavors."""
-    assignments = workload.status["admission"].get("podSetAssignments") or ()
+    assignments = workload.admission.get("podSetAssignments") or ()
     return frozenset(str(name) for each in assignments for name in (each.get("flavors") or {}).values())
 
 
@@ -65,7 +65,7 @@ def pod_sets_of(workload: Workload, flavors: Mapping[str, Raw], point: Callable[
     InvalidObjectError naming the pod set and the field.
     """
     counts = counts_of(workload)
-    assigned = {each["name"]: each for each in workload.status["admission"].get("podSetAssignments") or ()}
+    assigned = {each["name"]: each for each in workload.admission.get("podSetAssignments") or ()}
     found = []
     for index, each in enumerate(workload.spec.get("podSets") or ()):
         name = str(each.get("name") or "main")
@@ -136,7 +136,7 @@ def _template(
             tolerations += update.get("tolerations") or ()
     labels[POD_SET_LABEL] = name
     labels[LOCAL_QUEUE_LABEL] = str(workload.spec.get("queueName") or "")
-    labels[CLUSTER_QUEUE_LABEL] = str(workload.status["admission"].get("clusterQueue") or "")
+    labels[CLUSTER_QUEUE_LABEL] = str(workload.admission.get("clusterQueue") or "")
     annotations[WORKLOAD_ANNOTATION] = workload.name
     spec |= {"nodeSelector": selector, "tolerations": tolerations}
     for kind in ("containers", "initContainers"):

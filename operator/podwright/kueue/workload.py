@@ -9,22 +9,25 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.kube.kinds import Resource
+from podwright.kube.kinds import KUEUE, KUEUE_FLAVOR, KUEUE_WORKLOAD, Resource
 
 Raw = Mapping[str, Any]
 
-GROUP: Final = "kueue.x-k8s.io"
-VERSION: Final = "v1beta2"
+GROUP: Final = KUEUE
 CONTROLLER: Final = "podwright.dev/fits-now"
 """The `spec.controllerName` of the AdmissionChecks that are ours."""
-WORKLOAD: Final = Resource("Workload", GROUP, VERSION, "workloads", namespaced=True)
+WORKLOAD: Final = KUEUE_WORKLOAD
+VERSION: Final = WORKLOAD.version
 ADMISSION_CHECK: Final = Resource("AdmissionCheck", GROUP, VERSION, "admissionchecks", namespaced=False)
-FLAVOR: Final = Resource("ResourceFlavor", GROUP, VERSION, "resourceflavors", namespaced=False)
+FLAVOR: Final = KUEUE_FLAVOR
 
 PENDING: Final = "Pending"
 READY: Final = "Ready"
 RETRY: Final = "Retry"
 REJECTED: Final = "Rejected"
+FITS: Final = "FitsNow"
+LACKS: Final = "DoesNotFitNow"
+"""The reasons of events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,12 @@ class Workload:
     @property
     def status(self) -> Raw:
         found: Raw = self.raw.get("status") or {}
+        return found
+
+    @property
+    def admission(self) -> Raw:
+        """The assigned queue and flavors; {} without quota."""
+        found: Raw = self.status.get("admission") or {}
         return found
 
     @property

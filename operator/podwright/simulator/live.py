@@ -27,6 +27,8 @@ from podwright.kube.kinds import (
     COMPOSITE_POD_GROUPS,
     KAI_POD_GROUPS,
     KAI_QUEUE,
+    KUEUE_FLAVOR,
+    KUEUE_WORKLOAD,
     LOCAL_POLICY,
     PLUGINS_POD_GROUPS,
     POD_GROUPS,
@@ -34,6 +36,7 @@ from podwright.kube.kinds import (
     QUEUE,
     REBALANCE_POLICY,
     REQUIRED,
+    RESERVATION,
     VOLCANO_POD_GROUPS,
     VOLCANO_QUEUE,
     WATCHED,
@@ -55,9 +58,11 @@ WORKLOADS: Final = (
     Resource("DaemonSet", "apps", "v1", "daemonsets", namespaced=True),
     Resource("Job", "batch", "v1", "jobs", namespaced=True),
     CLAIM_TEMPLATE,
+    KUEUE_WORKLOAD,
+    KUEUE_FLAVOR,
 )
 """Scheduling does not depend on these kinds. A simulation takes the templates of further pods, and of their claims,
-from them.
+from them; an explanation, the pods that Kueue would start.
 """
 _KINDS: Final[Sequence[Sequence[Resource]]] = (
     *((resource,) for resource in WATCHED.values()),
@@ -67,6 +72,7 @@ _KINDS: Final[Sequence[Sequence[Resource]]] = (
     (KAI_QUEUE,),
     (VOLCANO_QUEUE,),
     (REBALANCE_POLICY,),
+    (RESERVATION,),
     POD_GROUPS,
     PLUGINS_POD_GROUPS,
     VOLCANO_POD_GROUPS,

@@ -21,6 +21,7 @@ from podwright.api.permissions import OFFLINE_SETTINGS, PolicySettings
 from podwright.api.policy_result import NONE_IN_FORCE, ApplyResult
 from podwright.api.policy_status import says_accepted
 from podwright.api.rebalance_policy import REBALANCE_KIND
+from podwright.api.reservation import RESERVATION_KIND, parse_reservation
 from podwright.api.scheduler_policy import GROUP, KIND, identity_of
 from podwright.api.spec.signals import Definitions
 from podwright.core.framework.features import AUTOMATIC, NEWEST_MINOR, OLDEST_MINOR, Features
@@ -48,6 +49,7 @@ from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.policies.active_policy import ActivePolicy
 from podwright.engine.policies.policy_plugins import Conduct
 from podwright.engine.queue_changes import let_policies_choose
+from podwright.kube.kinds import KUEUE_FLAVOR, KUEUE_WORKLOAD
 from podwright.kube.queues.kinds import QUEUE_KINDS, SCHEDULING_QUEUES
 from podwright.kube.queues.names import QueueNames
 from podwright.simulator import params
@@ -62,6 +64,8 @@ if TYPE_CHECKING:
 Raw = Mapping[str, Any]
 
 _STORED: Final = tuple(watched.kind for watched in STORED_KINDS)
+_OF_KUEUE: Final = frozenset((KUEUE_WORKLOAD.kind, KUEUE_FLAVOR.kind))
+"""Only an explanation of a Workload reads these."""
 WORKLOAD_KINDS: Final = ("Deployment", "DaemonSet", "Job", "ReplicaSet", "StatefulSet", "ReplicationController")
 """Kinds from whose templates a simulation makes further pods."""
 """The kind from which a simulation makes the claims of further pods."""
@@ -170,12 +174,12 @@ class LoadedCluster:
     @property
     def missing_notes(self) -> Sequence[str]:
         """Which kinds count as empty, for each reason why they could not be read. A kind that the API server does not
-        serve is not mentioned, because there can be no objects of it, nor are queues that would not count.
+        serve is not mentioned, because there can be no objects of it, nor are queues that would not count, nor Kueue's.
         """
         by_reason: dict[str, list[str]] = {}
         others = {each.key for each in QUEUE_KINDS if each.scheduler_name and not self.queue_names.counts(each)}
         for kind, why in self.missing.items():
-            if why != NOT_SERVED and kind not in others:
+            if why != NOT_SERVED and kind not in others and kind not in _OF_KUEUE:
                 by_reason.setdefault(why, []).append(kind)
         return [f"without {', '.join(kinds)}: {_of(why, len(kinds))}" for why, kinds in by_reason.items()]
 
@@ -294,6 +298,10 @@ class _Reading:
             self._take(CLAIM_TEMPLATE.kind, raw, self._claim_template)
         for raw in by_kind.pop(NODE_KIND.kind, ()):
             self._take("Node", raw, self._node)
+        for raw in by_kind.pop(RESERVATION_KIND, ()):
+            self._take(RESERVATION_KIND, raw, self._reservation)
+        for name in self._cache.reservations.expired(self._world.now()):
+            self._cache.reservations.remove(name)
         for raw in by_kind.pop(KIND, ()):
             self._take(KIND, raw, self._policy)
         for raw in by_kind.pop(LOCAL_KIND, ()):
@@ -314,7 +322,7 @@ class _Reading:
         for pod in arrived if queues.active else ():
             queues.add_waiting(pod)  # again, in this order
         for kind, items in by_kind.items():
-            if kind not in _STORED and kind not in WORKLOAD_KINDS:
+            if kind not in _STORED and kind not in WORKLOAD_KINDS and kind not in _OF_KUEUE:
                 self.ignored[kind] += len(items)
 
     def _take(self, kind: str, raw: Raw, take: Callable[[Raw], Sequence[InvalidObjectError] | None]) -> None:
@@ -378,6 +386,9 @@ class _Reading:
         node, problems = parse_known_node(raw)
         self._cache.set_node(node)
         return problems
+
+    def _reservation(self, raw: Raw) -> None:
+        self._cache.reservations.set(parse_reservation(raw))
 
     def _policy(self, raw: Raw) -> None:
         if str(raw.get("apiVersion") or "").partition("/")[0] != GROUP:

@@ -85,6 +85,10 @@ _CONDITION: Final = ("type", "status", "reason")
 _NODE_SPEC: Final = ("taints", "unschedulable", "podCIDR", "podCIDRs")
 _NODE_STATUS: Final = ("allocatable", "capacity", "images", "declaredFeatures")
 _WORKLOAD_SPEC: Final = ("replicas", "parallelism", "completions", "selector", "template")
+_KUEUE_SPEC: Final = ("podSets", "queueName", "priority", "priorityClassRef", "active")
+_POD_SET: Final = ("name", "count", "minCount", "topologyRequest", "template")
+_KUEUE_STATUS: Final = ("admission", "conditions", "admissionChecks")
+_CHECK_STATE: Final = ("name", "state", "lastTransitionTime", "requeueAfterSeconds", "retryCount", "podSetUpdates")
 _OPAQUE: Final = frozenset(("volumeAttributes", "parameters", "mountOptions", "opaque", "managedFields"))
 """Fields of other kinds whose content is for drivers. Scheduling does not depend on these."""
 
@@ -228,15 +232,30 @@ def _node(raw: Raw, _keep: Sequence[str]) -> dict[str, Any]:
 
 
 def _workload(raw: Raw, keep: Sequence[str]) -> dict[str, Any]:
-    spec = _only(raw.get("spec"), _WORKLOAD_SPEC)
-    if isinstance(spec, dict) and isinstance(template := spec.get("template"), Mapping):
-        spec["template"] = {
-            "metadata": _metadata(template.get("metadata"), keep),
-            "spec": _pod_spec(template.get("spec")),
-        }
+    spec = _with_template(_only(raw.get("spec"), _WORKLOAD_SPEC), keep)
     failures = replica_failures(raw)
     status = {"status": {"conditions": _condition(failures)}} if failures else {}
     return {"spec": spec, **status} if "spec" in raw else status
+
+
+def _with_template(raw: Any, keep: Sequence[str]) -> Any:
+    if isinstance(raw, dict) and isinstance(template := raw.get("template"), Mapping):
+        raw["template"] = {
+            "metadata": _metadata(template.get("metadata"), keep),
+            "spec": _pod_spec(template.get("spec")),
+        }
+    return raw
+
+
+def _kueue_workload(raw: Raw, keep: Sequence[str]) -> dict[str, Any]:
+    spec, status = _only(raw.get("spec"), _KUEUE_SPEC), _only(raw.get("status"), _KUEUE_STATUS)
+    if isinstance(spec, dict) and "podSets" in spec:
+        spec["podSets"] = _each(spec["podSets"], lambda each: _with_template(_only(each, _POD_SET), keep))
+    if isinstance(status, dict) and "conditions" in status:
+        status["conditions"] = _condition(status["conditions"])
+    if isinstance(status, dict) and "admissionChecks" in status:
+        status["admissionChecks"] = _each(status["admissionChecks"], lambda each: _only(each, _CHECK_STATE))
+    return {"spec": spec, "status": status}
 
 
 def replica_failures(raw: Raw) -> list[Raw]:
@@ -271,8 +290,13 @@ _KINDS: Final[Mapping[str, Callable[[Raw, Sequence[str]], dict[str, Any]]]] = {
     "Namespace": _namespace,
     "Service": _service,
     **dict.fromkeys(
-        ("SchedulerPolicy", "LocalSchedulerPolicy", "SchedulingQueue", "RebalancePolicy", "Queue"), _policy
+        (
+            *("SchedulerPolicy", "LocalSchedulerPolicy", "SchedulingQueue", "RebalancePolicy", "Queue"),
+            *("Reservation", "ResourceFlavor"),
+        ),
+        _policy,
     ),
+    "Workload": _kueue_workload,
     "ResourceClaimTemplate": _claim_template,
     **dict.fromkeys(
         ("ReplicationController", "ReplicaSet", "StatefulSet", "Deployment", "DaemonSet", "Job"), _workload

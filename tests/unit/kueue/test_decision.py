@@ -34,7 +34,7 @@ def test_all_pod_sets_get_nodes_beside_one_another(rig):
     ]
     three, one = (each.slots for each in found.placed)
     assert all(3 * three.get(name, 0) + one.get(name, 0) <= 4 for name in rig.engine.cache.nodes)
-    assert found.message == f"fits now: 8 pods on {len({*three, *one})} nodes, held for the pods"
+    assert found.message(held=True) == f"fits now: 8 pods on {len({*three, *one})} nodes, held for the pods"
 
 
 def test_the_message_names_the_pod_set_what_is_missing_the_nearest_node_and_what_helps(rig):

@@ -20,7 +20,9 @@ from podwright.cli.printable import printable_texts
 from podwright.cli.reports.explanation import Report
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.profile import ProfileError
+from podwright.kube.kinds import KUEUE_WORKLOAD
 from podwright.kube.log_format import one_line
+from podwright.kueue.explain import explain_workload
 from podwright.simulator.explain.from_operator import ask_about, from_answer, joined
 from podwright.simulator.explain.results import Explanation, WorkloadExplanation, as_object
 from podwright.simulator.explain.targets import (
@@ -100,8 +102,8 @@ def explain(
 ) -> None:
     """Explain why a pod waits or why it is on its node, and prove what would help.
 
-    KIND/NAME is a pod, a deployment, a replicaset, a statefulset, a daemonset, a job, a podgroup or a queue, as in
-    `explain pod/web-0` or `explain pod web-0`; `pods` with -A or -l is all pods that these flags select.
+    KIND/NAME is a pod, a deployment, a replicaset, a statefulset, a daemonset, a job, a podgroup, a queue or a workload
+    of Kueue, as in `explain pod/web-0` or `explain pod web-0`; `pods` with -A or -l is all pods that these flags select.
 
     Reads the cluster from FILES (see `podwright snapshot`), or from its API server with your own permissions, and
     writes nothing to it. Each change that is shown has been tried on a copy of the cluster's state: the scheduler would
@@ -157,7 +159,8 @@ def _explained(
             raise
         click.echo(one_line(f"Without the cluster: {error}"), err=True)
         return from_answer(answer, wanted.namespace, wanted.name)
-    found = explain_target(cluster, snapshot, wanted, changes=changes)
+    explained = explain_workload if wanted.kind == KUEUE_WORKLOAD.kind else explain_target
+    found = explained(cluster, snapshot, wanted, changes=changes)
     _say_what_is_missing(cluster)
     return joined(found, answer) if answer is not None and isinstance(found, Explanation) else found
 

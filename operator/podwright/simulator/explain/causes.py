@@ -19,6 +19,7 @@ from podwright.core.objects.wording import counted, listed
 from podwright.core.queues.queues import QUEUE_QUOTA, queues_of
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
+from podwright.core.state.nominator import reservation_of
 from podwright.simulator.explain.queue_causes import cause_of
 from podwright.simulator.explain.results import Cause, Miss, Problem, Rejected
 from podwright.simulator.explain.verdicts import Verdicts, verdict
@@ -53,9 +54,15 @@ def miss(framework: Framework, cache: Cache, pod: PodInfo, verdicts: Verdicts, r
         reason, detail = ", ".join(first.reasons), ""
         others = framework.nominated_before(pod, node.name)
         if others and row in verdicts.diagnosis.explicit:
-            detail = f"its room is kept for {listed([other.key for other in others])}, nominated there"
+            detail = _kept(others)
         problems.append(Problem(plugin=first.plugin, reason=reason, detail=detail))
     return Miss(node=node.name, problems=tuple(problems))
+
+
+def _kept(nominated: Sequence[PodInfo]) -> str:
+    """For whom the room is kept: nominated pods, and Reservations."""
+    names = (f"Reservation {name}" if (name := reservation_of(each)) else each.key for each in nominated)
+    return f"its room is kept for {listed([*dict.fromkeys(names)])}, nominated there"
 
 
 def why_nowhere(framework: Framework, pod: PodInfo, status: Status, nodes: int, *, gated: str = "") -> Cause:
@@ -81,8 +88,11 @@ def _of_group(framework: Framework, cache: Cache, pod: PodInfo, verdicts: Verdic
     mask = verdicts.rejects.get(group.plugin)
     if info.slot in verdicts.diagnosis.explicit and (mask is None or not mask[info.slot]):
         others = framework.nominated_before(pod, node)
-        detail = f"its room is kept for {listed([other.key for other in others])}, nominated there" if others else ""
-        why = Why("RoomIsNominated", "there is room, but it is kept for pods that are nominated there", detail)
+        why = Why(
+            "RoomIsNominated",
+            "there is room, but it is kept for pods that are nominated there",
+            _kept(others) if others else "",
+        )
     else:
         why = _why_not_here(framework, group.plugin, pod, info, group.reason)
     count, total = group.nodes, cache.table.count

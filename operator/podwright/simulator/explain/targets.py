@@ -18,6 +18,7 @@ from podwright.core.objects.pod import PodInfo, parse_pod
 from podwright.core.objects.pod_group import APIS
 from podwright.core.objects.selectors import LabelSelector, parse_label_selector
 from podwright.core.objects.similar_names import did_you_mean
+from podwright.kube.kinds import KUEUE, KUEUE_WORKLOAD
 from podwright.simulator.explain.explanation import explain_pod
 from podwright.simulator.explain.results import Explanation, SharedCause, WorkloadExplanation
 from podwright.simulator.loaded import LoadedCluster
@@ -36,6 +37,7 @@ _KINDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("rc", "replicationcontroller", "replicationcontrollers"), "ReplicationController"),
     **dict.fromkeys(("job", "jobs"), "Job"),
     **dict.fromkeys(("podgroup", "podgroups"), "PodGroup"),
+    **dict.fromkeys(("wl", "workload", "workloads"), KUEUE_WORKLOAD.kind),
     **dict.fromkeys(("squeue", "queue", "queues", "schedulingqueue", "schedulingqueues"), QUEUE_KIND),
 }
 _GROUPS: Final[Mapping[str, Collection[str]]] = {
@@ -43,6 +45,7 @@ _GROUPS: Final[Mapping[str, Collection[str]]] = {
     "Job": ("batch",),
     "PodGroup": tuple(APIS.values()),
     QUEUE_KIND: (GROUP,),
+    KUEUE_WORKLOAD.kind: (KUEUE,),
 }
 """By kind: the API groups with which it may be written, as in job.batch/x or job.v1.batch/x."""
 PODS_EXPLAINED: Final = 100
@@ -137,6 +140,8 @@ def explain_target(
     pods = {_key(raw): raw for raw in snapshot.of_kind("Pod")}
     if target.kind == QUEUE_KIND:
         return _queue(cluster, target, pods, changes=changes)
+    if target.kind == KUEUE_WORKLOAD.kind:
+        raise TargetError(f"{target}: Workloads of Kueue are explained by the command `podwright explain` only")
     if target.kind != "Pod":
         return _workload(cluster, snapshot, target, pods, changes=changes)
     raw = pods.get((target.namespace, target.name))
