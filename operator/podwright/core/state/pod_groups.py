@@ -403,7 +403,8 @@ class PodGroups:
                 if not members.waiting and not members.placed:
                     del self._members[key]
         else:
-            self._served.add(APIS[kind])
+            if APIS[kind] not in self._served:
+                self.serve(APIS[kind])
             try:
                 group = self._groups[key] = parse_pod_group(kind, after)
                 if not self._relink(key):
