@@ -45,6 +45,11 @@ def environment():
         pytest.param(
             "'' == string(1 / 0) || true", True, 2, id="an equality with an error costs what its shorter side does"
         ),
+        pytest.param(
+            "node.labels[?string(1 / 0)].hasValue() || true", True, 5, id="an optional index that fails costs 0"
+        ),
+        pytest.param("[1 / 0][0] == 1 || true", True, 13, id="an index of what fails costs 0"),
+        pytest.param("optional.of(dyn([1])).a.b.hasValue() || true", True, 3, id="so do the fields after one"),
         pytest.param("has(node.nested)", True, 1, id="a presence test of a map of maps, alone"),
         pytest.param("timestamp('0001-01-01T00:00:00Z').getFullYear('-05:30')", 0, 1, id="the year before the first"),
         pytest.param("timestamp('9999-12-31T23:59:59Z').getFullYear('+05:30')", 10000, 1, id="the year after the last"),

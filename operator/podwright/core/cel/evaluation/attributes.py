@@ -107,18 +107,16 @@ def _resolver(base: Step, qualifiers: tuple[Qualifier, ...], own: int) -> Step:
                 return none
             found = found.value
         for q in qualifiers:
+            is_optional = is_optional or q.is_optional
             try:
                 key = q.key if q.step is None else q.step(frame)
-            finally:
-                frame.cost += 1
-            is_optional = is_optional or q.is_optional
-            if not is_optional and not q.is_test:
-                found = look_up(found, key)
-                continue
-            found = look_up(found, key, is_test=True)
+                found = look_up(found, key, is_test=is_optional or q.is_test)
+            except EvaluationError:
+                frame.cost += not is_optional
+                raise
             if found is _ABSENT and is_optional:
-                frame.cost -= 1
                 return none
+            frame.cost += 1
             if q.is_test:
                 return found is not _ABSENT
         return Optional(found) if is_optional else found
@@ -128,30 +126,34 @@ def _resolver(base: Step, qualifiers: tuple[Qualifier, ...], own: int) -> Step:
 
 def _constant_path(base: Step, keys: tuple[Value, ...], own: int) -> Step:
     """The usual case: fields and constant indices, none of them optional."""
-    if len(keys) == 1 and keys[0].__class__ is str:
+    count = len(keys)
+    if count == 1 and keys[0].__class__ is str:
         only = keys[0]
 
         def one(frame: Frame) -> Value:
-            frame.cost += own + 1
+            frame.cost += own
             found = base(frame)
+            frame.cost += 1
             if isinstance(found, dict) and only in found:
                 return found[only]
             return _look_up_all(frame, found, keys)
 
         return one
 
-    cost = own + len(keys)
     if not all(key.__class__ is str for key in keys):
 
         def path(frame: Frame) -> Value:
-            frame.cost += cost
-            return _look_up_all(frame, base(frame), keys)
+            frame.cost += own
+            found = base(frame)
+            frame.cost += count
+            return _look_up_all(frame, found, keys)
 
         return path
 
     def fields(frame: Frame) -> Value:
-        frame.cost += cost
+        frame.cost += own
         value = found = base(frame)
+        frame.cost += count
         for key in keys:
             if not isinstance(found, dict) or key not in found:
                 return _look_up_all(frame, value, keys)
@@ -169,17 +171,14 @@ def _look_up_all(frame: Frame, found: Value, keys: tuple[Value, ...]) -> Value:
             return found
         found = found.value
     for i, key in enumerate(keys):
-        if is_optional:
-            found = look_up(found, key, is_test=True)
-            if found is _ABSENT:
-                frame.cost -= len(keys) - i
-                return NONE
-            continue
         try:
-            found = look_up(found, key)
+            found = look_up(found, key, is_test=is_optional)
         except EvaluationError:
-            frame.cost -= len(keys) - i - 1
+            frame.cost -= len(keys) - i - (not is_optional)
             raise
+        if found is _ABSENT:
+            frame.cost -= len(keys) - i
+            return NONE
     return Optional(found) if is_optional else found
 
 
