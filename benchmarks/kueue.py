@@ -164,10 +164,11 @@ class Kueue:
 
     def _give_back(self, job: Job) -> None:
         """The room of a job is free, late, once its pods and its Reservations have gone."""
-        later = asyncio.get_running_loop().call_later
-        if not job.running:
-            for name in job.places.keys() - job.held:
-                later(LATE_SECONDS, job.places.pop, name, None)
+        asyncio.get_running_loop().call_later(LATE_SECONDS, self._is_free, job)
+
+    def _is_free(self, job: Job) -> None:
+        for name in () if job.running else job.places.keys() - job.held:
+            del job.places[name]
 
     def _pod(self, kind: str, raw: Json) -> None:
         job = self._jobs.get(raw["metadata"].get("annotations", {}).get("kueue.x-k8s.io/workload", ""))
@@ -396,8 +397,8 @@ class Processes:
     check: kit.Operator = field(init=False)
     scheduler: kit.Operator = field(init=False)
     kills: int = 0
-    spent: float = 0.0
-    """CPU seconds of checks that were killed."""
+    spent: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    """CPU seconds of those that were killed."""
 
     def __post_init__(self) -> None:
         self.start_scheduler()
@@ -412,15 +413,17 @@ class Processes:
     @property
     def cpu(self) -> Sequence[float]:
         """CPU seconds of the check and of the scheduler."""
-        return self.spent + cost(self.check.process.pid).cpu_s, cost(self.scheduler.process.pid).cpu_s
+        running = (self.check, self.scheduler)
+        return [spent + cost(each.process.pid).cpu_s for spent, each in zip(self.spent, running, strict=True)]
 
     def kill_check(self) -> None:
-        self.spent = self.cpu[0]
+        self.spent[0] = self.cpu[0]
         self.check.process.kill()
         self.kills += 1
         self.start_check()
 
     def kill_scheduler(self) -> None:
+        self.spent[1] = self.cpu[1]
         self.scheduler.process.kill()
         self.kills += 1
         self.start_scheduler()
@@ -447,8 +450,8 @@ class Share:
         return [each / seconds for each in (*spent, machine_busy_s() - self._busy)]
 
 
-async def measure_queues(cluster: ControlPlane, settings: Settings) -> Result:
-    """The Workloads of the queues, with both processes killed once."""
+async def measure_queues(cluster: ControlPlane, settings: Settings) -> tuple[Result, Sequence[float]]:
+    """The Workloads of the queues, with both processes killed once, and the shares of a core."""
     free = fragmented(cluster, settings)
     processes = Processes(cluster, settings.flags)
     try:
@@ -456,11 +459,13 @@ async def measure_queues(cluster: ControlPlane, settings: Settings) -> Result:
             kueue = Kueue(api, free, settings)
             async with kueue.watching():
                 kills = dict(zip(KILLED_AT, (processes.kill_check, processes.kill_scheduler), strict=True))
+                share = Share(processes)
                 result = await kueue.run(kills)
+                shares = share.shares()
                 await until(lambda: not kueue.holding)
+                return result, shares
     finally:
         processes.stop()
-    return result
 
 
 async def measure_never(cluster: ControlPlane, settings: Settings) -> tuple[Result, Sequence[float]]:
@@ -501,8 +506,8 @@ def main() -> None:
     missed = []
     if part != "never":
         with installed() as cluster:
-            result = asyncio.run(measure_queues(cluster, settings))
-        missed += show(result, settings)
+            result, shares = asyncio.run(measure_queues(cluster, settings))
+        missed += show(result, settings, shares)
     if part != "queues":
         with installed() as cluster:
             result, (check, scheduler, machine) = asyncio.run(measure_never(cluster, settings))
@@ -518,7 +523,7 @@ def main() -> None:
     sys.exit("; ".join(missed) or 0)
 
 
-def show(result: Result, settings: Settings) -> Sequence[str]:
+def show(result: Result, settings: Settings, shares: Sequence[float]) -> Sequence[str]:
     """Prints the figures. Returns what falls short."""
     answers = sum(result.answers.values())
     waits = sorted(result.waits)
@@ -527,7 +532,8 @@ def show(result: Result, settings: Settings) -> Sequence[str]:
         f"{result.seconds:.0f} s, {answers / result.seconds:.1f} answers/s; from quota to answer "
         f"{waits[len(waits) // 2]:.2f} s, 99 % {waits[len(waits) * 99 // 100]:.2f} s, longest {waits[-1]:.2f} s; "
         f"{result.whole} of {result.admitted} admitted ones bound whole, {result.deleted} deleted while held, "
-        f"{len(result.wrong)} noes although there was room"
+        f"{len(result.wrong)} noes although there was room; the check takes {shares[0]:.0%} of a core, which is "
+        f"{1000 * shares[0] * result.seconds / answers:.1f} ms per answer, the machine {shares[2]:.0%}"
     )
     short = []
     if answers / result.seconds < RATE:

@@ -241,8 +241,8 @@ def condition(raw: Object, *, monitoring: bool) -> str:
 
 def _with_check(raw: Object) -> str:
     """When the chart has an object of the admission check."""
-    enabled = ".Values.admissionCheck.enabled"
-    return f"and {enabled} .Values.networkPolicy.enabled" if raw["kind"] == "NetworkPolicy" else enabled
+    enabled, own = ".Values.admissionCheck.enabled", condition(raw, monitoring=False)
+    return f"and {enabled} {own}" if own else enabled
 
 
 # Writing templates

@@ -56,6 +56,8 @@ def test_a_workload_that_fits_gets_a_place_and_its_pods_take_it(kueue, checking)
     assert sorted(kueue.nodes_of("train").values()) == promised
     assert kit.over_committed(cluster) == {}
     assert [event["regarding"]["name"] for event in kit.events(cluster, kueue.namespace, "FitsNow")] == ["train"]
+    assert checking.metric("podwright_admission_check_answers_total", verdict="Ready") >= 1
+    assert checking.metric("podwright_admission_check_places") == 1
 
 
 def test_what_does_not_fit_is_retried_later_each_time_and_fits_when_there_is_room(kueue, checking):

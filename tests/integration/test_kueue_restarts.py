@@ -31,6 +31,23 @@ def test_a_check_that_was_killed_finds_its_places_and_gives_back_what_nobody_nee
         started.process.stop(30)
 
 
+def test_a_namespace_that_is_deleted_gives_back_the_places_of_its_workloads(kueue):
+    cluster = kueue.cluster
+    cluster.bulk.create([node("n0", cpu="4")])
+    checking = stand_in.start(cluster)
+    manager = cluster.start_controller_manager(["namespace-controller"])
+    try:
+        kueue.create("train", pod_set())
+        kueue.reserve_quota("train")
+        kueue.wait_answered("train", "Ready")
+        assert len(reservations(cluster)) == 1
+        cluster.client.request("DELETE", f"/api/v1/namespaces/{kueue.namespace}")
+        wait_until(lambda: reservations(cluster) == [], 60, "the place is given back")
+    finally:
+        manager.stop()
+        checking.process.stop(30)
+
+
 def test_a_place_ends_by_itself_and_is_renewed_for_what_still_waits(kueue):
     cluster = kueue.cluster
     cluster.bulk.create([node("n0", cpu="4")])

@@ -26,6 +26,8 @@ from typing import Any, Final, Literal
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.engine.engine import Engine
+from podwright.engine.metrics.admission_checks import CHECK_ANSWERS, CHECK_PLACES, CHECK_SECONDS, CHECK_WAITING
+from podwright.engine.metrics.metrics import Metrics
 from podwright.engine.planning.elsewhere import NoAnswerError
 from podwright.engine.ports import Recorder, Regarding
 from podwright.kube.client.errors import is_conflict, is_not_found
@@ -88,6 +90,7 @@ class Checks:
         places: Places,
         *,
         recorder: Recorder,
+        metrics: Metrics,
         options: CheckOptions,
         now: Callable[[], float],
     ) -> None:
@@ -95,6 +98,7 @@ class Checks:
         self._engine = engine
         self._places = places
         self._recorder = recorder
+        self._metrics = metrics
         self._options = options
         self._now = now
         self._deciding = asyncio.Lock()
@@ -107,6 +111,8 @@ class Checks:
         self._queued: set[str] = set()
         self._in_hand: set[str] = set()
         self._changed_in_hand: set[str] = set()
+        metrics.compute(CHECK_WAITING, lambda: {(): sum(map(self._waits, self._known.values()))})
+        metrics.compute(CHECK_PLACES, lambda: {(): len(places)})
 
     # What Kopf reports
 
@@ -232,6 +238,13 @@ class Checks:
 
     # One Workload
 
+    def _waits(self, raw: Raw) -> bool:
+        """True if it has quota, and no answer yet."""
+        workload = Workload(raw)
+        return workload.has_quota and any(
+            workload.checks[each]["state"] == PENDING for each in workload.named(self._ours)
+        )
+
     async def _handle(self, uid: str) -> None:
         """Raises ClusterError."""
         if (raw := self._known.get(uid)) is None:
@@ -250,11 +263,15 @@ class Checks:
         if over:
             await self._places.release(uid)
         if not workload.is_true("Admitted") and (over or PENDING in states):
+            started = asyncio.get_running_loop().time()
             outcome = await self._outcome(workload)
             if isinstance(outcome, Lacks):
                 await self._places.release(uid)
             if self._known.get(uid) is raw:
-                await self._write(workload, ours, outcome)
+                verdict = await self._write(workload, ours, outcome)
+                if verdict:
+                    self._metrics.count(CHECK_ANSWERS, verdict)
+                    self._metrics.observe(CHECK_SECONDS, asyncio.get_running_loop().time() - started, verdict)
 
     async def _outcome(self, workload: Workload) -> Fits | Lacks:
         """Raises ClusterError."""
@@ -292,9 +309,11 @@ class Checks:
                 return found  # which nobody writes: the new version is next
         return Lacks(f"other pods took its place {ROUNDS} times")
 
-    async def _write(self, workload: Workload, ours: Sequence[int], outcome: Fits | Lacks) -> None:
-        """Writes the states of our checks. A Workload that has changed comes again. Raises ClusterError."""
-        change: dict[str, Any] = {"lastTransitionTime": rfc3339(self._now())}
+    async def _write(self, workload: Workload, ours: Sequence[int], outcome: Fits | Lacks) -> str:
+        """Writes the states of our checks, and returns the new one; "" if the Workload has changed, and comes again.
+        Raises ClusterError.
+        """
+        change: dict[str, Any] = {}
         if isinstance(outcome, Fits):
             change |= {"state": READY, "message": outcome.message(held=True)}
             if outcome.placed:
@@ -306,7 +325,11 @@ class Checks:
             seconds = self._options.pause(workload.retries(ours))
             message = f"does not fit now: {outcome.message}"[:MESSAGE]
             change |= {"state": RETRY, "message": message, "requeueAfterSeconds": seconds}
-        checks = [{**each, **change} if place in ours else each for place, each in enumerate(workload.checks)]
+        checks = [*workload.checks]
+        for place in ours:
+            before = checks[place]
+            moved = {} if before["state"] == change["state"] else {"lastTransitionTime": rfc3339(self._now())}
+            checks[place] = {**before, **change, **moved}
         body = {"metadata": {"resourceVersion": workload.version}, "status": {"admissionChecks": checks}}
         path = WORKLOAD.path(workload.name, workload.namespace, subresource="status")
         try:
@@ -314,9 +337,10 @@ class Checks:
         except ClusterError as error:
             if not is_conflict(error) and not is_not_found(error):
                 raise
-            return
+            return ""
         kind, reason = _EVENTS[change["state"]]
         regarding = Regarding(
             workload.namespace, workload.name, workload.uid, "", CONTROLLER, WORKLOAD.kind, f"{GROUP}/{VERSION}"
         )
         self._recorder.record(regarding, kind, reason, "AdmissionCheck", change["message"])
+        return str(change["state"])

@@ -30,10 +30,11 @@ MANAGER: Final = "podwright-admission-check"
 APPLY: Final = {"fieldManager": MANAGER, "force": "true"}
 """The parameters of a server-side apply."""
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
-OURS: Final = f"{MANAGED_BY}={MANAGER}"
 WORKLOAD_OF: Final = "podwright.dev/workload"
 """The annotation of a Reservation with the Workload that it is for, as namespace/name."""
 UID_LABEL: Final = "podwright.dev/workload-uid"
+OURS: Final = f"{MANAGED_BY}={MANAGER},{UID_LABEL}"
+"""The selector of the check's Reservations."""
 
 
 class Places:
@@ -46,6 +47,9 @@ class Places:
         self._now = now
         self._held: dict[str, dict[str, Any]] = {}
         """By the uid of a Workload, the specs of its Reservations by name."""
+
+    def __len__(self) -> int:
+        return len(self._held)
 
     def holds(self, uid: str) -> bool:
         """True if this Workload has a place, or had one whose Reservations are still there."""
@@ -65,10 +69,11 @@ class Places:
         listed = await retry_until_answered(
             "places", lambda: self._http.call("GET", RESERVATION.collection, params={"labelSelector": OURS})
         )
-        for raw in listed["items"]:
+        found = [raw for raw in listed["items"] if WORKLOAD_OF in raw["metadata"].get("annotations", ())]
+        for raw in found:
             held = self._held.setdefault(raw["metadata"]["labels"][UID_LABEL], {})
             held[raw["metadata"]["name"]] = raw["spec"]
-        return [raw["metadata"] for raw in listed["items"]]
+        return [raw["metadata"] for raw in found]
 
     def reserve(self, uid: str, raws: Sequence[Raw]) -> None:
         """Holds the room in our cache, at once."""

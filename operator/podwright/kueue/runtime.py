@@ -41,6 +41,7 @@ class CheckRuntime(Runtime):
             parts.engine,
             Places(self._http, parts.engine, seconds=options.hold, now=time.time),
             recorder=parts.events,
+            metrics=self._base.metrics,
             options=options,
             now=time.time,
         )

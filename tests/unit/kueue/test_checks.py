@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 
 import orjson
 import pytest
@@ -14,7 +15,7 @@ from podwright.kueue import checks
 from podwright.kueue.checks import Checks
 from podwright.kueue.options import CheckOptions
 from podwright.kueue.places import Places
-from support.engine.kit import Rig
+from support.engine.kit import Rig, values
 from support.http.kit import api
 from support.kueue.stand_in import CHECK, condition, pod_set
 from support.kueue.workloads import workload
@@ -37,6 +38,8 @@ class World:
     def __init__(self):
         self.rig = Rig()
         self.raw = {}
+        self.gone = False
+        """True if the API server has no Workload any more."""
         self.refusals = 0
         """How many Reservations are still refused."""
         self.written = []
@@ -66,6 +69,8 @@ class World:
             return web.json_response({"spec": {}})
         if request.method == "GET":
             listed = {"admissionchecks": [OURS], "reservations": [*self.held.values()]}
+            if name not in listed and self.gone:
+                return web.json_response({"reason": "NotFound"}, status=404)
             return web.json_response({"items": listed[name]} if name in listed else self.raw)
         if "/reservations/" in path:
             if self.refusals and request.method == "PATCH":
@@ -96,7 +101,13 @@ async def world():
         )
         places = Places(http, made.rig.engine, seconds=60, now=lambda: made.rig.now)
         made.checks = Checks(
-            http, made.rig.engine, places, recorder=made.rig.recorder, options=options, now=lambda: made.rig.now
+            http,
+            made.rig.engine,
+            places,
+            recorder=made.rig.recorder,
+            metrics=made.rig.ports.metrics,
+            options=options,
+            now=lambda: made.rig.now,
         )
         running = asyncio.create_task(made.checks.run())
         yield made
@@ -202,6 +213,64 @@ async def test_a_deleted_workload_is_forgotten_with_its_place():
         it.report("DELETED")
         await until(lambda: not it.held)
         assert len(it.rig.engine.cache.reservations) == 0
+
+
+async def test_a_workload_that_is_deleted_before_the_answer_gets_none_and_keeps_no_place():
+    async with world() as it:
+        it.rig.node("n0", allocatable={"cpu": "4", "pods": "9"})
+        it.put(pod_set())
+        await until(lambda: it.nodes)
+        it.gone = True
+        it.report("DELETED")
+        await until(lambda: not it.held)
+        assert (it.written, len(it.rig.engine.cache.reservations)) == ([], 0)
+
+
+async def test_a_deletion_that_the_watch_has_missed_is_found():
+    async with world() as it:
+        it.rig.node("n0", allocatable={"cpu": "4", "pods": "9"})
+        it.put(pod_set())
+        await until(lambda: it.written)
+        it.gone = True
+        await until(lambda: not it.held)
+        assert len(it.rig.engine.cache.reservations) == 0
+
+
+async def test_places_of_workloads_that_went_while_nobody_looked_are_given_back_at_the_start():
+    labels = {"app.kubernetes.io/managed-by": "podwright-admission-check", "podwright.dev/workload-uid": "gone"}
+    metadata = {"name": "kueue-gone-0-0", "labels": labels, "annotations": {"podwright.dev/workload": "team/train"}}
+    async with world() as it:
+        it.held = {"kueue-gone-0-0": {"metadata": metadata, "spec": {}}}
+        it.held["not-ours"] = {"metadata": {"name": "not-ours", "labels": labels}, "spec": {}}
+        it.put(pod_set(), conditions=())  # of the same name, with another uid
+        await until(lambda: [*it.held] == ["not-ours"])
+
+
+async def test_answers_places_and_what_waits_are_counted():
+    async with world() as it:
+        metrics = partial(values, it.rig)
+        it.rig.node("n0", allocatable={"cpu": "4", "pods": "9"})
+        it.put(pod_set())
+        await until(lambda: it.nodes)
+        assert metrics("podwright_admission_check_waiting_workloads") == {(): 1}
+        await until(lambda: metrics("podwright_admission_check_answers_total"))
+        assert metrics("podwright_admission_check_answers_total") == {("Ready",): 1}
+        assert metrics("podwright_admission_check_duration_seconds_count") == {("Ready",): 1}
+        assert metrics("podwright_admission_check_waiting_workloads") == {(): 0}
+        assert metrics("podwright_admission_check_places") == {(): 1}
+
+
+async def test_an_answer_that_stays_the_same_keeps_its_time_of_transition():
+    async with world() as it:
+        it.rig.node("n0", allocatable={"cpu": "4", "pods": "9"})
+        it.put(pod_set())
+        await until(lambda: it.written)
+        first = it.written[0][0]["lastTransitionTime"]
+        assert first != PENDING["lastTransitionTime"]
+        it.rig.now += 61  # its time is over
+        it.rig.engine.reservations.expire()
+        await until(lambda: len(it.written) == 2)
+        assert (it.written[1][0]["state"], it.written[1][0]["lastTransitionTime"]) == ("Ready", first)
 
 
 async def test_a_place_that_no_reservation_can_describe_is_said():
