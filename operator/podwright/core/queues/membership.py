@@ -68,6 +68,26 @@ class Membership:
         name = self._of_namespace.get(pod.namespace, _NO_LABELS).get(LABEL, "")
         return name, "namespace" if name else ""
 
+    def contradiction(self, pod: PodInfo) -> str:
+        """Which field of the pod, or its group, names another queue than that to which it belongs; empty if none does."""
+        named = [
+            (f"metadata.labels[{key}]", pod.labels.get(key, ""))
+            if key != QUEUE_ANNOTATION
+            else (f"metadata.annotations[{key}]", pod.queue.rstrip(OUTSIDE))
+            for key in self.keys
+        ]
+        if pod.group:
+            named.append((f"pod group {pod.group.partition(':')[2]}", self.of_group(self._cache.groups.of(pod))))
+        named = [(field, name) for field, name in named if name]
+        return next(
+            (
+                f"{field} names queue {name}, but {named[0][0]} names queue {named[0][1]}, which counts"
+                for field, name in named
+                if name != named[0][1]
+            ),
+            "",
+        )
+
     def of_group(self, group: PodGroup | None) -> str:
         """The queue that a group names; "" for none. Volcano's default queue need not exist."""
         name = "" if group is None else group.queue

@@ -267,6 +267,11 @@ class Queues:
         """What names the pod's queue."""
         return self._membership.named_by(pod)[1]
 
+    def contradiction(self, pod: PodInfo) -> str:
+        """Which field of the pod, or its group, names another queue than that to which it belongs; empty if none does."""
+        several = self.active and (pod.group or len(self._membership.keys) > 1)
+        return self._membership.contradiction(pod) if several else ""
+
     def add_waiting(self, pod: PodInfo) -> None:
         """Adds or replaces a pending pod."""
         self.remove_waiting(pod.uid)

@@ -12,6 +12,7 @@ from typing import Final
 from podwright.core.framework.cost import NODES, AttemptCost
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME, PodInfo, parse_pod
 from podwright.core.objects.versions import version_number
+from podwright.core.queues.queues import queues_of
 from podwright.engine.intake.foreign_pods import ForeignPods
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE, UNSCHEDULED_POD_ADD
 from podwright.engine.intake.stream import Raw, Stream, name_of
@@ -22,6 +23,8 @@ from podwright.engine.state import EngineState
 ADDED: Final = "UnscheduledPodAdd"
 UPDATED: Final = "UnscheduledPodUpdate"
 DELETED: Final = "UnscheduledPodDelete"
+TWO_QUEUES: Final = "TwoQueues"
+"""The reason of the event for pods that name several queues."""
 COSTLY: Final = "CostlyPod"
 """The reason of the event for pods that wait in the lane of costly pods."""
 
@@ -37,6 +40,7 @@ class PendingPods(Stream):
         self._recorder = ports.recorder
         self._policies = policies
         self._foreign_pods = foreign_pods
+        self._queues = queues_of(state.cache)
 
     def is_ours(self, raw: Raw) -> bool:
         """True if the pod has no node and asks for a scheduler name that we serve. Never raises."""
@@ -139,6 +143,8 @@ class PendingPods(Stream):
             nominator.remove(uid)
         self._update(before, pod)
         self._report_cost(uid)
+        if before is None and (text := self._queues.contradiction(pod)):
+            self._recorder.record(pod, "Warning", TWO_QUEUES, "Scheduling", text)
         joined = before is None or before.group != pod.group
         # The event is for the pod that completes its group. Where the group was complete already, the new pod's own
         # attempt finds out whether it changes anything for the others.

@@ -128,6 +128,10 @@ class TestQueues:
         assert (cluster.queues.queue_of(pod), cluster.queues.source_of(pod)) == ("red", "group")
         labelled = self.waits(cluster, name="q", labels={QUEUE_LABEL: "blue"})
         assert cluster.queues.queue_of(labelled) == "blue", "the pod's own label goes first"
+        assert cluster.queues.contradiction(labelled) == (
+            f"pod group default/job names queue red, but metadata.labels[{QUEUE_LABEL}] names queue blue, which counts"
+        )
+        assert cluster.queues.contradiction(pod) == ""
 
     def test_members_move_when_the_group_comes_later_or_names_another_queue(self):
         cluster = self.cluster("red", "blue")
