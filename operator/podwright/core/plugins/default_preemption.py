@@ -5,8 +5,9 @@ The plugin only decides. The engine evicts the victims and nominates the pod.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -24,6 +25,7 @@ from podwright.core.framework.interface import (
     PostFilterPlugin,
     PostFilterResult,
     PreEnqueuePlugin,
+    Slots,
 )
 from podwright.core.framework.observer import NO_OBSERVER
 from podwright.core.framework.status import Code, Status, unresolvable, unschedulable
@@ -48,6 +50,8 @@ from podwright.core.state.transaction import CacheTransaction
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+FEW: Final = 16
+"""How many candidate nodes are enough for a pod of a queue. They are searched where evictions cost least."""
 GOING: Final = "not eligible due to terminating pods in its queue."
 WAITING: Final = "waiting for the preemption for this pod to be finished"
 GROUP_WAITING: Final = "waiting for the preemption for this pod group to be finished"
@@ -240,16 +244,10 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
         cached = self._verdicts.of(self._runner.verdict_key(state, pod))
         slots = diagnosis.resolvable()
         slots = slots if within is None else slots[within[slots]]
-        wanted = self._enough(len(slots))
         run = DryRun()
-        kept = 0
         faults: list[PluginError] = []
-        # Starting elsewhere each time spreads evictions; kube-scheduler starts at random.
-        start = self._start % len(slots) if len(slots) else 0
-        for slot in np.roll(slots, -start):
+        for node in self._nodes_in_turn(slots, run) if claim is None else self._nodes_of_claim(slots, run, claim):
             cache.deadline.point()
-            node = cache.node_at(int(slot))
-            self._start += 1
             try:
                 if claim is None:
                     found = self._victims(cached, state, pod, node, budgets)
@@ -262,14 +260,36 @@ class DefaultPreemption(Plugin, PreEnqueuePlugin, PostFilterPlugin, EnqueueExten
                 run.failures.append(f'expected at least one victim pod on node "{node.name}"')
             elif isinstance(found, Candidate):
                 run.candidates[node.name] = found
-                kept += not found.violations
-                if kept and len(run.candidates) >= wanted:
-                    break
             else:
                 run.rejected[node.name] = found
         if faults and not run.candidates:
             raise faults[0]
         return run
+
+    def _nodes_in_turn(self, slots: Slots, run: DryRun) -> Iterator[NodeInfo]:
+        """Starting elsewhere each time spreads evictions; kube-scheduler starts at random."""
+        wanted = self._enough(len(slots))
+        start = self._start % len(slots) if len(slots) else 0
+        for slot in np.roll(slots, -start).tolist():
+            self._start += 1
+            yield self.handle.cache.node_at(slot)
+            if len(run.candidates) >= wanted and not all(each.violations for each in run.candidates.values()):
+                return
+
+    def _nodes_of_claim(self, slots: Slots, run: DryRun, claim: QueueClaim) -> Iterator[NodeInfo]:
+        """The nodes where evictions cost least first, until those that are left cannot cost less."""
+        left, best = {*slots.tolist()}, tuple[float, ...]((inf,))
+        for least, node in claim.nodes() if left else ():
+            self.handle.cache.deadline.point()
+            if best <= least or len(run.candidates) >= FEW or not left:
+                break
+            if node.slot in left:
+                left.remove(node.slot)
+                yield node
+                if (found := run.candidates.get(node.name)) is not None:
+                    best = min(best, claim.cost(found.victims))
+        if not run.candidates:
+            run.rejected |= {self.handle.cache.node_at(slot).name: unresolvable(NO_VICTIMS) for slot in left}
 
     def _victims(
         self,

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from heapq import merge
+from itertools import chain
 from math import inf
 from operator import itemgetter
 from typing import Any, Final
@@ -29,6 +30,7 @@ from podwright.core.queues.queues import Bound, queues_of
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import NO_QUOTA, Queue, add_amounts
 from podwright.core.state.cache import Cache
+from podwright.core.state.nodeinfo import NodeInfo
 
 _ABOVE_ALL: Final = 2**31
 """A priority above that of any pod."""
@@ -139,7 +141,7 @@ class QueueClaim:
         limited = frozenset[str]().union(*over)
         self._judged = {**judged(self._request), **{name: self._request[name] for name in limited}}
         """The part of the request by which it is judged what queues are entitled to."""
-        lacking = self._lacking()
+        self._lacks = lacking = self._lacking()
         self._scarce = [lacking.union(*over[parent:]) for parent in range(len(self._path) + 1)]
         """By number of the claim's levels below a common parent: the resources of which the claim needs more than is
         free there. Empty if enough is free in sum, but not together.
@@ -165,13 +167,23 @@ class QueueClaim:
         leaf = self._path[0]
         if self._is_lawful_at(leaf):
             return False
-        groups = self._cache.groups
+        groups, name = self._cache.groups, leaf.queue.spec.name
         return not any(
             priority_of(pod, groups) < self._priority or self._is_overdue((pod,))
-            for _, pod in self._lower_pods(leaf.queue.spec.name)
+            for _, pod in chain(self._lower_pods(name), self._lower_pods(name, ending=True))
         )
 
     # Which units
+
+    def nodes(self) -> Iterator[tuple[tuple[float, ...], NodeInfo]]:
+        """The nodes where evictions might help, with what these cost at least there (see `cost`). The least comes first. A
+        node may come again.
+        """
+        if not self._lacks:  # else what terminates is promised already, or is not enough on any node
+            yield from (((-inf,), info) for info in self._queues.nodes_of_ending_pods())
+        for key, pod in self._holders(self._tree.top.children):
+            if (info := self._cache.placement(pod.uid)) is not None:
+                yield (*key[:2], self._runtime(pod), 1), info
 
     def candidates(self, pods: Iterable[PodInfo]) -> list[Unit]:
         """The units to which these placed pods belong that may be victims, each by itself. The least important last."""
@@ -281,7 +293,7 @@ class QueueClaim:
     def free_limits(self) -> bool:
         """Takes units until no limit forbids the claim; none if the limits forbid it even so."""
         seen: set[str] = set()
-        for pod in self._holders():
+        for _, pod in self._holders(self._at_limit):
             if self.within_limits:
                 break
             for unit in () if pod.uid in seen else units_below(_ABOVE_ALL, (pod,), self._cache):
@@ -298,25 +310,37 @@ class QueueClaim:
 
     def going(self) -> list[PodInfo]:
         """The terminating pods that hold what a limit forbids the claim."""
-        names = self._below_limit(lambda queue: bool(queue.going))
-        return [pod for name in names for pod in self._queues.placed_pods(name) if pod.terminating]
+        names = self._below(self._at_limit, lambda queue: bool(queue.going))
+        return [pod for name in names for _, pod in self._queues.least_important(name, ending=True)]
 
-    def _holders(self) -> Iterator[PodInfo]:
-        """The placed pods below the highest queue whose limit forbids the claim, the least important first, as far as
-        their queues have more than they keep.
+    def _holders(self, within: Iterable[Queue]) -> Iterator[tuple[tuple[float, ...], PodInfo]]:
+        """The placed pods of these queues and of those below that stay, the least important first, as far as their queues
+        have more than they keep. With each, how little its queue is above its share, then as in `LeastFirst`.
         """
         each = []
-        for name in self._below_limit(self._may_give):
+        for name in self._below(within, self._may_give):
             reach = self._reach(name)
             if reach is not None:
-                surplus = 0 if reach.own else reach.below[-1].surplus
                 pods = self._lower_pods(name) if reach.own else self._queues.least_important(name)
-                each.append(((-surplus, key), pod) for key, pod in pods)
-        return (pod for _, pod in merge(*each, key=itemgetter(0)))
+                each.append(self._with_surplus(reach, pods))
+        return merge(*each, key=itemgetter(0))
 
-    def _below_limit(self, relevant: Callable[[Queue], bool]) -> Iterator[str]:
-        """The names of the queues below the highest one whose limit forbids the claim. Of relevant queues alone."""
-        below = [self._limits[-1].queue] if self._limits else []
+    @staticmethod
+    def _with_surplus(reach: _Reach, pods: Iterable[tuple[Importance, PodInfo]]) -> Iterator[tuple[Any, PodInfo]]:
+        surplus = 0 if reach.own else reach.below[-1].surplus
+        if reach.max_runtime < inf:
+            surplus = MAX_INT64  # some may be overdue
+        return (((-surplus, *key), pod) for key, pod in pods)
+
+    @property
+    def _at_limit(self) -> Sequence[Queue]:
+        """The highest queue whose limit forbids the claim."""
+        return [self._limits[-1].queue] if self._limits else []
+
+    @staticmethod
+    def _below(within: Iterable[Queue], relevant: Callable[[Queue], bool]) -> Iterator[str]:
+        """The names of these queues and of those below. Of relevant queues alone."""
+        below = [*within]
         while below:
             queue = below.pop()
             if relevant(queue):
@@ -328,13 +352,13 @@ class QueueClaim:
         level = self._level(queue)
         return (
             level in self._path
-            or self._queues.max_runtime(queue.spec.name) < inf
+            or self._queues.may_be_overdue(queue.spec.name)
             or any(level.left.get(resource, 0) > queue.entitled(resource) for resource in self._judged)
         )
 
-    def _lower_pods(self, name: str) -> Iterator[tuple[Importance, PodInfo]]:
+    def _lower_pods(self, name: str, *, ending: bool = False) -> Iterator[tuple[Importance, PodInfo]]:
         """The pods of the claim's own queue that may be of lower priority. A group may have another than its pods."""
-        for key, pod in self._queues.least_important(name):
+        for key, pod in self._queues.least_important(name, ending=ending):
             if pod.priority >= self._priority and not self._groups_have_priorities and not self._own_may_be_overdue:
                 return
             yield key, pod

@@ -55,6 +55,12 @@ class PodsOfPlugin(Generic[P]):
         key = None if keys is None else _key_of_event(keys, before, after)
         if keys is None or key is None:
             return self._all
+        if callable(key):
+            found: dict[str, P] = {}
+            for (of, each), pods in self._by_key.items():
+                if of is keys and (each is _ANY_EVENT or key(each)):
+                    found |= pods
+            return found
         return self._by_key.get((keys, key), {}) | self._by_key.get((keys, _ANY_EVENT), {})
 
     def __len__(self) -> int:

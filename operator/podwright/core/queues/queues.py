@@ -42,6 +42,7 @@ from podwright.core.queues.tree import NO_QUOTA, Queue, QueueTree, add_amounts
 from podwright.core.queues.usage import Record
 from podwright.core.state.cache import Cache
 from podwright.core.state.devices.claims import Key
+from podwright.core.state.nodeinfo import NodeInfo
 
 __all__ = [
     "CLAIMS_AT_ONCE",
@@ -122,6 +123,8 @@ class Queues:
         self._pods: dict[str, _Pods] = {}
         self._placed_in: dict[str, str] = {}
         self._waiting_in: dict[str, str] = {}
+        self._ending_on: dict[str, int] = {}
+        """By uid of the placed pods that terminate, also of those without a queue: the slot of their node."""
         self._nominated_in: dict[str, tuple[str, Mapping[str, int]]] = {}
         """By uid: the queue, and the amounts that count there."""
         self._trying: dict[str, tuple[str, PodInfo, Mapping[str, int]]] = {}
@@ -137,6 +140,9 @@ class Queues:
         """By key of pod groups that name a queue: its name."""
         cache.groups.listen(self._group_changed)
         self._attached = False
+        self._overdue_at = 0
+        self._above_timed: set[str] = set()
+        """The queues that bound the runtime of their pods, and those above, when `changes` was `_overdue_at`."""
         self.records: dict[str, Record] = {}
         """What each queue of the tree has used over time."""
         self._last_asked = ""
@@ -197,7 +203,8 @@ class Queues:
             self._cache.groups.also_told.remove(self)
             del self._cache.refusals[QUEUE_QUOTA]
             named = self._named_by_groups
-            for known in (self.records, self._firm, named, self._pods, self._placed_in, self._waiting_in):
+            placed = self._placed_in, self._ending_on
+            for known in (self.records, self._firm, named, self._pods, self._waiting_in, *placed):
                 known.clear()
             self._structure.clear()
             self.flavors_are({}, ())
@@ -302,12 +309,16 @@ class Queues:
 
     def placed_pods(self, name: str) -> Sequence[PodInfo]:
         """The pods of this queue, without those below, that are placed or assumed on nodes that exist."""
-        return [pod for _, pod in self.least_important(name)]
+        return [pod for ending in (False, True) for _, pod in self.least_important(name, ending=ending)]
 
-    def least_important(self, name: str) -> Iterator[tuple[Importance, PodInfo]]:
-        """The same, the least important first, each with what sorts them."""
+    def least_important(self, name: str, *, ending: bool = False) -> Iterator[tuple[Importance, PodInfo]]:
+        """Those of them that stay, or that terminate, the least important first, each with what sorts them."""
         pods = self._pods.get(name)
-        return iter(()) if pods is None else pods.order.items(self._on_a_node)
+        return iter(()) if pods is None else pods.order.items(self._on_a_node, ending=ending)
+
+    def nodes_of_ending_pods(self) -> Sequence[NodeInfo]:
+        """The nodes that exist with pods that terminate, also those without a queue."""
+        return [self._cache.node_at(slot) for slot in dict.fromkeys(self._ending_on.values()) if slot >= 0]
 
     def _on_a_node(self, uid: str) -> PodInfo | None:
         info = self._cache.placement(uid)
@@ -611,9 +622,9 @@ class Queues:
         if own is not None and own.nominated:
             _, _, usable = self._cache.nominator.rank(pods[0])
             rank = queue, min(pod.priority for pod in pods), usable
-            first = {pod.uid for pod in self._cache.nominator.before_rank(rank, own.nominated.values())}
-            first.difference_update(pod.uid for pod in pods)
-            for uid in own.nominated.keys() - first:
+            uids = {pod.uid for pod in self._cache.nominator.behind_rank(rank, own.nominated)}
+            uids.update(pod.uid for pod in pods if pod.uid in own.nominated)
+            for uid in uids:
                 add_amounts(behind, self._nominated_in[uid][1])
         return behind
 
@@ -687,6 +698,13 @@ class Queues:
         queue = self._built().get(name) if self._structure.timed else None
         path = () if queue is None else queue.path()
         return min((each for above in path if (each := self._valid[above.spec.name].max_runtime)), default=inf)
+
+    def may_be_overdue(self, name: str) -> bool:
+        """True if pods of the queue, or of one below it, may run for longer than their queues let them."""
+        if self._overdue_at != self.changes:
+            self._overdue_at = self.changes
+            self._above_timed = {above for timed in self._structure.timed for above in self.path(timed)}
+        return name in self._above_timed or self.max_runtime(name) < inf
 
     @property
     def bounds_runtimes(self) -> bool:
@@ -878,6 +896,8 @@ class Queues:
 
     def pod_added(self, pod: PodInfo, slot: int) -> None:
         self._membership.arrives(pod)
+        if pod.terminating:
+            self._ending_on[pod.uid] = slot
         name, uid = self._membership.of(pod), pod.uid
         if not name:
             return
@@ -897,6 +917,7 @@ class Queues:
     def pod_removed(self, pod: PodInfo, slot: int) -> None:
         uid = pod.uid
         self._membership.leaves(pod)
+        self._ending_on.pop(uid, None)
         name = self._placed_in.pop(uid, "")
         if not name:
             return

@@ -52,6 +52,8 @@ class Nominator:
         self._claimants: set[str] = set()
         self.changes = 0
         """Rises with each change."""
+        self.changed_at: dict[str, int] = {}
+        """By node with nominated pods: `changes` when these last changed."""
         self.preempting: set[str] = set()
         """Uids of pods and keys of pod groups whose victims are being evicted. It is kept here because plugins are
         rebuilt when their policy changes."""
@@ -69,28 +71,33 @@ class Nominator:
         self.remove(pod.uid)
         if holds:
             self._claimants.add(pod.uid)
-        self.changes += 1
         self._node_of[pod.uid] = node_name
         self._pods.setdefault(node_name, {})[pod.uid] = pod
+        self._changed((node_name,))
         if self.listener is not None:
             self.listener(pod, 1)
 
     def remove(self, uid: str) -> None:
         node_name = self._node_of.pop(uid, None)
         if node_name is not None:
-            self.changes += 1
             self._claimants.discard(uid)
             pods = self._pods[node_name]
             pod = pods.pop(uid)
+            self._changed((node_name,))
             if self.listener is not None:
                 self.listener(pod, -1)
             if not pods:
-                del self._pods[node_name]
+                del self._pods[node_name], self.changed_at[node_name]
 
     def hold_room(self, uids: Iterable[str]) -> None:
         """The claim of their queue has others evicted for these pods. Ignores those that are not nominated."""
+        nominated = [uid for uid in uids if uid in self._node_of]
+        self._claimants.update(nominated)
+        self._changed(self._node_of[uid] for uid in nominated)
+
+    def _changed(self, nodes: Iterable[str]) -> None:
         self.changes += 1
-        self._claimants.update(uid for uid in uids if uid in self._node_of)
+        self.changed_at.update(dict.fromkeys(nodes, self.changes))
 
     def node_of(self, uid: str) -> str:
         """The node that the pod is nominated to, or an empty string."""
@@ -99,6 +106,10 @@ class Nominator:
     def on(self, node_name: str) -> Collection[PodInfo]:
         """The pods nominated to a node."""
         return self._pods.get(node_name, {}).values()
+
+    def holding_on(self, node_name: str) -> Sequence[PodInfo]:
+        """Those of them for which the claim of their queue has others evicted."""
+        return [pod for pod in self.on(node_name) if pod.uid in self._claimants] if self._claimants else ()
 
     def before(self, pod: PodInfo, node_name: str) -> Sequence[PodInfo]:
         """The pods nominated to the node that this pod must leave room for."""
@@ -127,6 +138,16 @@ class Nominator:
             if other.priority >= priority or other.uid in self._claimants or (queue and self.queue_of(other) != queue)
         ]
 
+    def behind_rank(self, rank: Rank, nominated: Mapping[str, PodInfo]) -> list[PodInfo]:
+        """Those of the nominated pods, by uid, that leave room for a pod of this rank. Most hold theirs, and are left out
+        at once.
+        """
+        holding = self._claimants if self.queue_of is not None and rank[1] < SYSTEM_CRITICAL else ()
+        others = {uid: nominated[uid] for uid in nominated.keys() - holding}
+        for pod in self.before_rank(rank, others.values()):
+            del others[pod.uid]
+        return [*others.values()]
+
     def highest_behind(self, pod: PodInfo) -> int | None:
         """The highest priority that leaves room for this nominated pod. None: it may be any."""
         return None if self.queue_of is not None and self.queue_of(pod) else pod.priority
@@ -153,10 +174,11 @@ class Nominator:
 
     def restore(self, nominations: Nominations) -> None:
         """Replaces all nominations by those of a copy."""
-        self.changes += 1
         before = self._nominated() if self.listener else {}
         self._node_of, self._claimants = dict(nominations.node_of), set(nominations.claimants)
         self._pods = {name: dict(pods) for name, pods in nominations.pods.items()}
+        self.changed_at.clear()
+        self._changed(self._pods)
         if self.listener is not None:
             after = self._nominated()
             for uid in before.keys() - after.keys():

@@ -60,15 +60,15 @@ class Failures:
         self._metrics.attempt_took(UNSCHEDULABLE, queued.pod.scheduler_name, seconds)
         if decision.post_filter_status is not None and any(p.preempts for p in framework.post_filter_plugins):
             self._metrics.count(PREEMPTION_ATTEMPTS)
+        nominated = decision.nominated_node
+        if nominated is None and not (decision.post_filter_status and framework.post_filter_plugins):
+            nominated = ""  # No PostFilter plugin could renew an earlier nomination, so it ends.
+        if nominated is not None and self._queue.get(queued.uid) is queued:
+            self._nominate(queued.pod, nominated)  # first, so that the queue knows for which events it waits
         self._queue.reject(queued, decision.status_plugins, decision.pending_plugins)
         self.follow_ups.run(decision.follow_ups, queued.pod)
         if self._queue.get(queued.uid) is not queued:
             return
-        nominated = decision.nominated_node
-        if nominated is None and not (decision.post_filter_status and framework.post_filter_plugins):
-            nominated = ""  # No PostFilter plugin could renew an earlier nomination, so it ends.
-        if nominated is not None:
-            self._nominate(queued.pod, nominated)
         self._publish(queued, REASON_UNSCHEDULABLE, decision.message, nominated)
         if nominated and decision.post_filter is not None:
             self._preemptions.carry_out(framework, queued.pod, decision.post_filter)
@@ -119,10 +119,11 @@ class Failures:
             message, plugins, pending = own.message, plugins | own.status_plugins, own.pending_plugins
         urgent = urgent and isinstance(own, Rejection)
         self._metrics.attempt_took(UNSCHEDULABLE, queued.pod.scheduler_name, seconds)
+        if self._queue.get(queued.uid) is queued:
+            self._nominate(queued.pod, nominated)
         self._queue.reject(queued, plugins, pending)
         self.follow_ups.run(decision.follow_ups.get(queued.uid, ()), queued.pod)
         if self._queue.get(queued.uid) is queued:
-            self._nominate(queued.pod, nominated)
             self._publish(queued, REASON_UNSCHEDULABLE, message, nominated, cause=cause, urgent=urgent)
 
     def drop(self, queued: QueuedPod) -> None:

@@ -315,6 +315,32 @@ def test_the_least_valuable_victim_goes():
     assert cluster.victims(cluster.waits("a1", "a")) == ["b-young"]
 
 
+class TestWhereVictimsAreSearched:
+    def test_a_claimant_costs_the_same_beside_many_alike(self):
+        def calls_for(count):
+            cluster = QueuedCluster([1] * count, [queue("a"), queue("b")])
+            for i in range(count):
+                cluster.runs(f"b{i}", "b", f"n{i}")
+            first = cluster.waits("first", "a")
+            (victim,) = cluster.decide(first).victims
+            cluster.terminates(victim)
+            cluster.cache.nominator.add(first, victim.node_name)
+            cluster.cache.nominator.hold_room([first.uid])
+            pod = cluster.waits("a", "a")
+            with own_calls() as found:
+                assert len(cluster.victims(pod)) == 1
+            return found["DefaultPreemption._victims_of_claim"]
+
+        assert calls_for(50) == calls_for(10) == 1
+
+    def test_all_nodes_are_tried_if_the_last_one_might_be_the_cheapest(self):
+        cluster = QueuedCluster([2] * 6, [queue("a"), queue("b")])
+        for i in range(6):
+            cluster.runs(f"old{i}", "b", f"n{i}", since=1000 - 100 * (i == 4))
+            cluster.runs(f"young{i}", "b", f"n{i}", since=10)
+        assert cluster.victims(cluster.waits("a", "a", 2)) == ["old4", "young4"]
+
+
 def test_terminating_and_nominated_pods_count_as_gone_and_placed():
     """Otherwise several preemptors would claim one surplus, or exceed one share."""
     cluster = QueuedCluster([4], [queue("a"), queue("b")])

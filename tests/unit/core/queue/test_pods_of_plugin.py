@@ -55,6 +55,13 @@ def test_an_event_concerns_the_pods_with_its_key():
     assert len(pods) == 4
 
 
+def test_an_event_may_concern_several_keys():
+    hint = keyed(of_event=lambda _before, after: lambda key: key in after)
+    pods = held(hint, *PODS, pod("more", "w"))
+    assert concerned(pods, hint, "xz") == {"one", "both"}
+    assert concerned(pods, hint, "w") == {"more"}
+
+
 @pytest.mark.parametrize(
     "hint",
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND
+from podwright.core.queue.queued_pod import Place
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
 from support.engine.kit import Rig, deciding, on_node, ours, settle
@@ -48,6 +49,30 @@ async def test_the_victim_is_evicted_within_its_budget_and_its_successor_leaves_
         await settle()
         assert rig.cluster.bound == [("a1", "n")]
     assert len(rig.evictor.evicted) == 1
+
+
+@pytest.mark.parametrize(
+    ("claimed", "priority", "tried"),
+    [
+        pytest.param("1", 0, False, id="all is held"),
+        pytest.param("500m", 0, True, id="enough is not held"),
+        pytest.param("1", 2_000_000_000, True, id="it is system-critical"),
+    ],
+)
+async def test_the_end_of_a_victim_retries_a_waiting_pod_only_if_it_might_use_the_room(claimed, priority, tried):
+    rig = rig_with_queues()
+    queues_of(rig.engine.cache).set(QueueRules("a", quotas={"cpu": Quota(guarantee=1000)}))
+    rig.pod("a1", requests={"cpu": claimed}, labels={QUEUE_LABEL: "a"})
+    async with deciding(rig):
+        (victim,) = rig.evictor.answers
+        spec = {"preemptionPolicy": "Never"}
+        rig.pod("waits", requests={"cpu": "500m"}, priority=priority, labels={QUEUE_LABEL: "b"}, spec=spec)
+        await settle()
+        queued = rig.engine.queue.get("default/waits")
+        assert queued.place is Place.UNSCHEDULABLE
+        rig.evictor.answers[victim](True)
+        rig.engine.assigned.drop(f"default/{victim}", None)
+        assert (queued.place is not Place.UNSCHEDULABLE) == tried
 
 
 @pytest.mark.parametrize("queue", ["", "a"], ids=["without a queue", "of the same queue"])

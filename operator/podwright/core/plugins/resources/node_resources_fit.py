@@ -10,7 +10,7 @@ DynamicResources provides devices.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import sub
 from typing import Any, ClassVar, Final
@@ -18,7 +18,16 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from podwright.core.framework.cluster_events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.cluster_events import (
+    ASSIGNED_POD,
+    NODE,
+    POD,
+    Action,
+    ClusterEvent,
+    EventHint,
+    Hint,
+    HintKeys,
+)
 from podwright.core.framework.cost import ORDINARY, Cost
 from podwright.core.framework.crowded_nodes import FITS, UNKNOWN, CrowdFilter
 from podwright.core.framework.explaining import PodChange, Why
@@ -61,6 +70,7 @@ from podwright.core.state.cache import Cache
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.crowds import LARGEST, Crowd
 from podwright.core.state.nodeinfo import NodeInfo
+from podwright.core.state.nominator import SYSTEM_CRITICAL
 
 _TOO_MANY_PODS: Final = "Too many pods"
 _RATIO: Final = "RequestedToCapacityRatio"
@@ -176,6 +186,7 @@ class NodeResourcesFit(
         self._classes_stand = handle.features.enabled("DRAExtendedResource")
         self._kept = kept = shared(handle.cache, self, args, lambda: _Kept(args, handle.cache))
         self._strategy = kept.strategy
+        self._keys = HintKeys(self._freed_for, self._freed_by)
 
     def why_not_here(self, pod: PodInfo, node: NodeInfo, message: str) -> Why:
         checked = self.checked_requests(pod.requests)
@@ -192,7 +203,7 @@ class NodeResourcesFit(
 
     def hints(self) -> Sequence[EventHint]:
         hints = [
-            EventHint(ClusterEvent(ASSIGNED_POD, Action.DELETE), self._pod_deleted),
+            EventHint(ClusterEvent(ASSIGNED_POD, Action.DELETE), self._pod_deleted, keys=self._keys),
             EventHint(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE), self._node_changed),
         ]
         if self._classes_stand:
@@ -207,6 +218,33 @@ class NodeResourcesFit(
     def _pod_deleted(self, pod: PodInfo, before: PodInfo, _after: None) -> Hint:
         node_name = before.node_name or before.nominated_node_name
         return Hint.QUEUE if node_name and not self._is_for_others(pod, node_name) else Hint.SKIP
+
+    def _freed_for(self, before: PodInfo, _after: None) -> Callable[[Hashable], bool] | None:
+        """If room is held on the node for those who have had others evicted: helps these, and pods that fit beside them.
+        Without this, each of many victims would have all retried that wait.
+        """
+        node = self.handle.cache.present(before.node_name)
+        held = [each.requests.amounts for each in self.handle.cache.nominator.holding_on(before.node_name)]
+        if node is None or not held:
+            return None
+
+        def helps(key: Hashable) -> bool:
+            return key in (node.name, "") or (
+                isinstance(key, Requests)
+                and all(
+                    amount
+                    <= node.allocatable(name) - node.requested.get(name, 0) - sum(each.get(name, 0) for each in held)
+                    for name, amount in self.checked_requests(key)
+                )
+            )
+
+        return helps
+
+    def _freed_by(self, pod: PodInfo) -> Iterable[Hashable]:
+        """What the pod requests, unless it takes held room, and the node where it may hold some itself."""
+        yield "" if pod.priority >= SYSTEM_CRITICAL else pod.requests
+        if own := self.handle.cache.nominator.node_of(pod.uid):
+            yield own
 
     def _is_for_others(self, pod: PodInfo, node_name: str) -> bool:
         """True if the pod waits for its victims on another node, and what is free on this one is for the pods that are
