@@ -7,13 +7,25 @@ kube-scheduler 1.37's cycle of composite pod groups, `pkg/scheduler/schedule_one
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from heapq import nsmallest
+from typing import Final
+
+import numpy as np
 
 from podwright.core.cycle import Fault, Placement
+from podwright.core.framework.interface import Bools
+from podwright.core.gangs.capacity_bounds import CapacityBounds
 from podwright.core.gangs.rules import minimum_not_reached, minimum_out_of_reach
 from podwright.core.gangs.simulation import Simulation
+from podwright.core.gangs.topology_domains import (
+    MAX_TRIED,
+    TopologyDomains,
+    common_domain,
+    domains_to_try,
+    sum_by_domain,
+)
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.state.levels import PLACED, Level
@@ -34,6 +46,12 @@ class Branch:
     children: Sequence[Branch] = ()
     gained: int = 0
     """How many of `placed` got their node from this plan."""
+    topology_key: str = ""
+    """See SubGroup. The group as a whole is planned in one domain by the caller."""
+    there: Mapping[str, PodInfo] = field(default_factory=dict)
+    """By uid: the pods that had a node before, also in branches below; only with a topology key."""
+    within: Bools | None = None
+    """bool[nodes]: the domain in which it is placed, once that is chosen."""
     failed: bool = False
     why: str = ""
     """Why its minimum was not placed when it was tried."""
@@ -49,6 +67,14 @@ class Branch:
         """How many more pods it needs at least."""
         below = sum(nsmallest(self.groups, (child.lacking for child in self.children)))
         return max(0, self.minimum - self.placed, below)
+
+    @property
+    def all_untried(self) -> Sequence[PodInfo]:
+        """Also those of branches below."""
+        return [*self.untried, *(pod for child in self.children for pod in child.all_untried)]
+
+    def copy(self) -> Branch:
+        return replace(self, children=[child.copy() for child in self.children])
 
     def gain(self, pods: int) -> None:
         self.placed += pods
@@ -71,11 +97,24 @@ def branch_of(group: PodGroup, members: Members, pods: Sequence[PodInfo]) -> Bra
         by_level.setdefault(members.counted[pod.uid][0], []).append(pod)
 
     def branch(level: Level) -> Branch:
-        children = [branch(below) for below in sorted(level.below.values(), key=lambda each: each.part.order)]
         part = level.part
-        return Branch(part.pods, part.name, part.groups, level.pods[PLACED], by_level.get(level, ()), children)
+        children = [branch(below) for below in sorted(level.below.values(), key=lambda each: each.part.order)]
+        made = Branch(part.pods, part.name, part.groups, level.pods[PLACED], by_level.get(level, ()), children)
+        if part.topology_key and level.above is not None:
+            made.topology_key, made.there = part.topology_key, _placed_below(level, members)
+        return made
 
     return branch(members.levels.root)
+
+
+def _placed_below(level: Level, members: Members) -> Mapping[str, PodInfo]:
+    return {uid: pod for uid, pod in members.placed.items() if _is_below(members.counted[uid][0], level)}
+
+
+def _is_below(below: Level | None, level: Level) -> bool:
+    while below is not None and below is not level:
+        below = below.above
+    return below is level
 
 
 def parts_of(branch: Branch, above: str = "") -> Iterator[tuple[str, str]]:
@@ -89,7 +128,13 @@ def parts_of(branch: Branch, above: str = "") -> Iterator[tuple[str, str]]:
         yield from parts_of(child, why)
 
 
-@dataclass(frozen=True, slots=True)
+MAX_TRIALS: Final = 8 * MAX_TRIED
+"""How many domains are tried for the branches of one simulation. After that, each gets the first that may be large enough:
+branches within branches could otherwise try domains within domains without end.
+"""
+
+
+@dataclass(slots=True)
 class Filling:
     """Places members of branches in one simulation. `minimums_first`: the minimums of all parts, before what is more
     than the minimum of one of them could take their room.
@@ -97,11 +142,60 @@ class Filling:
 
     simulation: Simulation
     minimums_first: bool
+    trials: int = 0
 
     def fill(self, branch: Branch, *, enough: bool = False) -> str | Fault:
         """Places members of the branch. Returns why its minimum is not placed, or a Fault, which ends the simulation; an
         empty string if it is placed. With `enough`, places only what the minimum needs.
         """
+        if branch.topology_key and branch.within is None and not branch.failed:
+            found = self._choose_domain(branch, enough=enough)
+            if found:
+                return found
+        outer, self.simulation.within = self.simulation.within, _both(self.simulation.within, branch.within)
+        found = self._fill_here(branch, enough=enough)
+        self.simulation.within = outer
+        return found
+
+    def _choose_domain(self, branch: Branch, *, enough: bool) -> str | Fault:
+        """Chooses the domain that takes most pods of the branch; among equals the tightest. Returns why none is enough."""
+        simulation, cache = self.simulation, self.simulation.transaction.cache
+        domains = TopologyDomains(cache, branch.topology_key)
+        if branch.there:
+            try:
+                domains.keep_only(common_domain(cache, branch.topology_key, branch.there))
+            except ValueError as error:
+                branch.failed, branch.why = True, f"cannot determine domain for already scheduled pods: {error}"
+                return branch.why
+        outer, pods = simulation.within, branch.all_untried
+        per_node = CapacityBounds(simulation.framework, cache, pods).per_node()
+        fits = per_node if outer is None else np.where(outer, per_node, 0)
+        sums = dict(enumerate(sum_by_domain(fits, domains.codes, len(domains)).tolist()))
+        most, why = -1, ""
+        for position in domains_to_try(sums, sums, len(pods), 1)[:MAX_TRIED]:
+            self.trials += 1
+            if self.trials > MAX_TRIALS:
+                branch.within = domains.nodes(position) if branch.within is None else branch.within
+                break
+            nodes, trial = domains.nodes(position), branch.copy()
+            before, placed = simulation.transaction.checkpoint(), simulation.placed
+            simulation.within = _both(outer, nodes)
+            found = self._fill_here(trial, enough=enough)
+            simulation.within = outer
+            if isinstance(found, Fault):
+                return found
+            simulation.undo(before, placed, found)
+            why = why or found
+            if not found and trial.gained > most:
+                most, branch.within = trial.gained, nodes
+                if most == len(pods):
+                    break
+        if branch.within is None:
+            first = f", first placement status: {why}" if why else ""
+            branch.failed, branch.why = True, f"0/{len(domains)} placements are available{first}"
+        return branch.why
+
+    def _fill_here(self, branch: Branch, *, enough: bool) -> str | Fault:
         before, placed = self.simulation.transaction.checkpoint(), self.simulation.placed
         found = self._fill(branch, enough=enough) if branch.children else self._pods(branch, enough=enough)
         if found and not isinstance(found, Fault):
@@ -163,3 +257,9 @@ class Filling:
             if not was_met:
                 met, left = met + (not found), left - 1
         return minimum_out_of_reach(branch.groups, met, left) or minimum_not_reached(branch.groups, met)
+
+
+def _both(one: Bools | None, other: Bools | None) -> Bools | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other

@@ -82,7 +82,8 @@ class Simulation:
         self.transaction.rollback(to)
         for uid in list(self.assumed)[placed:]:
             del self.assumed[uid]
-            self.undone[uid] = why
+            if why:
+                self.undone[uid] = why
 
     def reject_others(self, pods: Iterable[PodInfo]) -> None:
         """Members that have no node, and were not rejected themselves, are rejected with the parts to which they belong."""

@@ -53,6 +53,8 @@ class SubGroup:
     children: tuple[SubGroup, ...] = ()
     order: tuple[str, str] = ("", "")
     """Where it stands among the parts beside it; equal ones stand as given."""
+    topology_key: str = ""
+    """A node label: its pods must be in one domain of it. Empty: no constraint."""
     each: int = 0
     """Not 0: its pods are in parts that come with their pods. Each needs so many of them."""
 

@@ -109,6 +109,5 @@ class Hierarchy:
 
 
 def _part_of(group: PodGroup) -> SubGroup:
-    if group.composite:
-        return SubGroup(group.key, groups=group.min_count, order=group.order)
-    return SubGroup(group.key, pods=group.min_count, order=group.order)
+    pods, groups = (0, group.min_count) if group.composite else (group.min_count, 0)
+    return SubGroup(group.key, pods=pods, groups=groups, order=group.order, topology_key=group.topology_key)

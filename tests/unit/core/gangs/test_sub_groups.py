@@ -11,16 +11,27 @@ from hypothesis import strategies as st
 
 from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.framework.framework import Framework
+from podwright.core.gangs import branches
 from podwright.core.gangs.decisions import GangPlacement, GangRejection
 from podwright.core.gangs.plan import Planner
+from podwright.core.gangs.topology_domains import TopologyDomains
 from podwright.core.objects.node import parse_node
 from podwright.core.objects.pod import parse_pod
-from podwright.core.objects.pod_group import KAI_API, KAI_KIND, VOLCANO_API, VOLCANO_KIND, group_key
+from podwright.core.objects.pod_group import (
+    COMPOSITE_API,
+    COMPOSITE_KIND,
+    KAI_API,
+    KAI_KIND,
+    KIND,
+    VOLCANO_API,
+    VOLCANO_KIND,
+    group_key,
+)
 from podwright.core.objects.sub_groups import KAI_SUB_GROUP_LABEL, SubGroup, leaves_of
 from podwright.core.plugins import PLUGINS
 from podwright.core.plugins.gang_scheduling import NO_PART, TOO_FEW, GangScheduling
 from podwright.simulator.world import World
-from support.objects.builders import make_node, make_pod
+from support.objects.builders import in_group, make_node, make_pod
 from support.properties import examples
 
 METADATA = {"name": "gang", "namespace": "default", "uid": "gang"}
@@ -286,3 +297,90 @@ def lacking(part: SubGroup, pods: Mapping[str, int]) -> int:
     if not part.children:
         return max(0, part.pods - pods[part.name])
     return sum(sorted(lacking(child, pods) for child in part.children)[: part.groups])
+
+
+class TestTopology:
+    """A hierarchy whose pod groups must each be in one rack."""
+
+    def cluster(self, racks: Mapping[str, int], *members: int, above: str = ""):
+        world = World()
+        world.fill(
+            {
+                "nodes": [
+                    make_node(n, labels={"rack": n, "row": n[0]}, allocatable={"cpu": str(c)}) for n, c in racks.items()
+                ]
+            }
+        )
+        top = {"schedulingPolicy": {"gang": {"minGroupCount": len(members)}}}
+        if above:
+            top["schedulingConstraints"] = {"topology": [{"key": above}]}
+        cache = world.cache
+        cache.set_object(COMPOSITE_KIND, {"metadata": {"name": "top", "namespace": "default"}, "spec": top})
+        for index, count in enumerate(members):
+            spec = {
+                "schedulingPolicy": {"gang": {"minCount": count}},
+                "parentCompositePodGroupName": "top",
+                "schedulingConstraints": {"topology": [{"key": "rack"}]},
+            }
+            cache.set_object(KIND, {"metadata": {"name": f"g{index}", "namespace": "default"}, "spec": spec})
+            for number in range(count):
+                raw = make_pod(f"g{index}-{number}", requests={"cpu": "1"}, spec=in_group(f"g{index}"))
+                cache.groups.add_waiting(parse_pod(raw, keep_raw=True))
+        framework = Framework(default_profile("podwright", PLUGINS, world.features), PLUGINS, world)
+        key = group_key(COMPOSITE_API, "default", "top")
+        group = cache.groups.get(key)
+        assert group is not None
+        return Planner(framework, cache, group, lambda _n: 0).plan(cache.groups.members(key).unplaced())
+
+    def racks(self, decision: Any) -> dict[str, set[str]]:
+        assert isinstance(decision, GangPlacement), decision
+        found: dict[str, set[str]] = {}
+        for each in decision.placements:
+            found.setdefault(each.pod.name[:2], set()).add(each.node_name)
+        return found
+
+    def test_each_part_is_in_one_domain_of_its_own(self):
+        assert self.racks(self.cluster({"a1": 2, "a2": 3, "b1": 2}, 2, 3, 2)) == {
+            "g0": {"a1"},
+            "g1": {"a2"},
+            "g2": {"b1"},
+        }
+
+    def test_parts_are_in_domains_of_the_domain_above(self):
+        assert self.racks(self.cluster({"a1": 9, "b1": 2, "b2": 2}, 2, 2, above="row")) in (
+            {"g0": {"b1"}, "g1": {"b2"}}, {"g0": {"a1"}, "g1": {"a1"}},
+        )  # fmt: skip
+        assert self.racks(self.cluster({"a1": 3, "b1": 2, "b2": 2}, 2, 2, above="row")) == {"g0": {"b1"}, "g1": {"b2"}}
+
+    def test_domains_within_domains_are_not_tried_without_end(self, monkeypatch):
+        tried = []
+        monkeypatch.setattr(branches, "TopologyDomains", lambda *args: (tried.append(args), TopologyDomains(*args))[1])
+        world = World()
+        world.fill(
+            {"nodes": [make_node(f"n{i}", labels={"rack": f"r{i}"}, allocatable={"cpu": "1"}) for i in range(40)]}
+        )
+        cache = world.cache
+        for level in range(10):
+            spec = {
+                "schedulingPolicy": {"gang": {"minGroupCount": 1}},
+                "schedulingConstraints": {"topology": [{"key": "rack"}]} if level else {},
+                **({"parentCompositePodGroupName": f"c{level - 1}"} if level else {}),
+            }
+            cache.set_object(COMPOSITE_KIND, {"metadata": {"name": f"c{level}", "namespace": "default"}, "spec": spec})
+        leaf = {"schedulingPolicy": {"gang": {"minCount": 2}}, "parentCompositePodGroupName": "c9"}
+        cache.set_object(KIND, {"metadata": {"name": "leaf", "namespace": "default"}, "spec": leaf})
+        for number in range(2):
+            raw = make_pod(f"p{number}", requests={"cpu": "1"}, spec=in_group("leaf"))
+            cache.groups.add_waiting(parse_pod(raw, keep_raw=True))
+        framework = Framework(default_profile("podwright", PLUGINS, world.features), PLUGINS, world)
+        key = group_key(COMPOSITE_API, "default", "c0")
+        group = cache.groups.get(key)
+        assert group is not None
+        decision = Planner(framework, cache, group, lambda _n: 0).plan(cache.groups.members(key).unplaced())
+        assert isinstance(decision, GangRejection)
+        assert len(tried) <= 2 * branches.MAX_TRIALS
+
+    def test_a_part_that_fits_in_no_domain_is_not_placed(self):
+        decision = self.cluster({"a1": 2, "a2": 2}, 3)
+        assert isinstance(decision, GangRejection)
+        assert "0/2 placements are available" in next(iter(decision.parts.values()))
