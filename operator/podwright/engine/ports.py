@@ -15,8 +15,9 @@ from podwright.core.framework.interface import Cluster
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import (
     COMPOSITE_API,
-    COMPOSITE_KIND,
+    GROVE_API,
     KAI_API,
+    NAMED_OTHERWISE,
     PLUGINS_API,
     VOLCANO_API,
     WORKLOAD_API,
@@ -50,7 +51,7 @@ class Regarding:
         metadata = group.raw.get("metadata") or {}
         version = str(group.raw.get("apiVersion") or _GROUP_VERSIONS[group.api])
         changed = str(metadata.get("resourceVersion") or "")
-        kind = COMPOSITE_KIND if group.composite else "PodGroup"
+        kind = NAMED_OTHERWISE.get(group.api, "PodGroup")
         return cls(group.namespace, group.name, group.uid, changed, scheduler_name, kind, version)
 
 
@@ -60,6 +61,7 @@ _GROUP_VERSIONS = {
     PLUGINS_API: f"{PLUGINS_API}/v1alpha1",
     VOLCANO_API: f"{VOLCANO_API}/v1beta1",
     KAI_API: f"{KAI_API}/v2alpha2",
+    GROVE_API: f"{GROVE_API}/v1alpha1",
 }
 """The apiVersion of a group whose raw object, as listed, has none."""
 

@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import quote
 
 from podwright.core.framework.interface import ClusterError
-from podwright.core.objects.pod_group import KAI_API, PLUGINS_API, VOLCANO_API, WORKLOAD_API
+from podwright.core.objects.pod_group import GROVE_API, KAI_API, PLUGINS_API, VOLCANO_API, WORKLOAD_API
 from podwright.core.objects.watched_kinds import STORED_KINDS, WATCHED_KINDS, WatchedKind
 
 
@@ -114,6 +114,7 @@ PLUGINS_POD_GROUPS: Final = (Resource("PodGroup", PLUGINS_API, "v1alpha1", "podg
 """Versions of the custom resource of the scheduler-plugins project."""
 
 VOLCANO_POD_GROUPS: Final = (Resource("PodGroup", VOLCANO_API, "v1beta1", "podgroups", namespaced=True),)
+POD_GANGS: Final = (Resource("PodGang", GROVE_API, "v1alpha1", "podgangs", namespaced=True),)
 KAI_POD_GROUPS: Final = (Resource("PodGroup", KAI_API, "v2alpha2", "podgroups", namespaced=True),)
 
 WATCHED: Final = {watched.kind: _resource(watched) for watched in WATCHED_KINDS}

@@ -32,6 +32,7 @@ from podwright.kube.kinds import (
     NODE_METRICS,
     PLUGINS_POD_GROUPS,
     POD,
+    POD_GANGS,
     POD_GROUPS,
     POLICY,
     QUEUE,
@@ -110,7 +111,7 @@ def _reads(resources: Iterable[Resource], without: str, *, announced: bool = Fal
 
 CLAIM: Final = WATCHED["ResourceClaim"]
 _UPDATED: Final = tuple(WATCHED[kind.kind] for kind in STORED_KINDS if kind.updated)
-_GROUPS: Final = (POD_GROUPS[0], PLUGINS_POD_GROUPS[0], VOLCANO_POD_GROUPS[0], KAI_POD_GROUPS[0])
+_GROUPS: Final = (POD_GROUPS[0], PLUGINS_POD_GROUPS[0], VOLCANO_POD_GROUPS[0], KAI_POD_GROUPS[0], POD_GANGS[0])
 _COMPOSITES: Final = COMPOSITE_POD_GROUPS[0]
 _QUEUES: Final = (QUEUE, KAI_QUEUE, VOLCANO_QUEUE)
 _OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
@@ -123,6 +124,7 @@ _OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
     _GROUPS[1]: PLUGINS_POD_GROUPS,
     _GROUPS[2]: VOLCANO_POD_GROUPS,
     _GROUPS[3]: KAI_POD_GROUPS,
+    _GROUPS[4]: POD_GANGS,
     _COMPOSITES: COMPOSITE_POD_GROUPS,
 }
 """Kinds that a cluster may lack, with all their versions. Where none is served, no right to them is needed."""

@@ -31,6 +31,7 @@ from podwright.kube.kinds import (
     KUEUE_WORKLOAD,
     LOCAL_POLICY,
     PLUGINS_POD_GROUPS,
+    POD_GANGS,
     POD_GROUPS,
     POLICY,
     QUEUE,
@@ -78,6 +79,7 @@ _KINDS: Final[Sequence[Sequence[Resource]]] = (
     VOLCANO_POD_GROUPS,
     KAI_POD_GROUPS,
     COMPOSITE_POD_GROUPS,
+    POD_GANGS,
     *((resource,) for resource in WORKLOADS),
 )
 """Each kind in its versions, the best first."""

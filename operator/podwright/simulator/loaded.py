@@ -29,7 +29,7 @@ from podwright.core.framework.observer import NO_OBSERVER
 from podwright.core.gangs.run_times import run_times_of
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod, parse_time
-from podwright.core.objects.pod_group import APIS, COMPOSITE_API, COMPOSITE_KIND, WORKLOAD_API
+from podwright.core.objects.pod_group import APIS, COMPOSITE_KIND, NAMED_OTHERWISE, WORKLOAD_API
 from podwright.core.objects.pod_group import KIND as GROUP_KIND
 from podwright.core.objects.readable import parse_assigned_pod, parse_known_node
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, STORED_KINDS, trimmed
@@ -288,7 +288,7 @@ class _Reading:
         for raw in by_kind.pop(CONFIG_MAP, ()):
             self._take(CONFIG_MAP, raw, lambda each: self._config_map(each, relevant))
         self._serve_groups(snapshot)
-        for kind in (GROUP_KIND, COMPOSITE_KIND):
+        for kind in (GROUP_KIND, *NAMED_OTHERWISE.values()):
             for raw in by_kind.pop(kind, ()):
                 self._take(kind, raw, self._group)
         for kind in WORKLOAD_KINDS:
@@ -356,7 +356,7 @@ class _Reading:
     def _serve_groups(self, snapshot: Snapshot) -> None:
         """A snapshot of a live cluster shows which APIs of pod groups are served, even if it contains no group."""
         for api in APIS.values() if snapshot.minor is not None else ():
-            if api == COMPOSITE_API or group_kind(api) in snapshot.missing:
+            if api in NAMED_OTHERWISE or group_kind(api) in snapshot.missing:
                 continue
             if api != WORKLOAD_API or self._world.features.enabled("GenericWorkload"):
                 self._cache.groups.serve(api)

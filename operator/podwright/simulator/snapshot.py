@@ -23,7 +23,7 @@ from podwright.api.scheduler_policy import KIND
 from podwright.api.scheduling_queue import QUEUE_KIND
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
-from podwright.core.objects.pod_group import APIS, COMPOSITE_API
+from podwright.core.objects.pod_group import APIS, NAMED_OTHERWISE
 from podwright.core.objects.pod_group import KIND as GROUP_KIND
 from podwright.core.objects.raw import json_type
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
@@ -124,7 +124,7 @@ def _not_dumped(objects: Sequence[Raw]) -> Iterable[str]:
     }
     wanted = (
         *(watched.kind for watched in WATCHED_KINDS),
-        *(group_kind(api) for api in APIS.values() if api != COMPOSITE_API),
+        *(group_kind(api) for api in APIS.values() if api not in NAMED_OTHERWISE),
         KIND,
         LOCAL_KIND,
         CLAIM_TEMPLATE.kind,

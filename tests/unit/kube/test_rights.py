@@ -122,7 +122,7 @@ class Reviewer:
             group = path.split("/")[2]
             names = {"podwright.dev": [kind.plural for kind in BY_KIND.values() if kind.group == "podwright.dev"]}
             names |= dict.fromkeys(("scheduling.run.ai", "scheduling.volcano.sh"), ("queues", "podgroups"))
-            served = [{"name": name} for name in names.get(group, ("podgroups", "compositepodgroups"))]
+            served = [{"name": name} for name in names.get(group, ("podgroups", "compositepodgroups", "podgangs"))]
             return {"resources": [] if group in self.unserved else served}
         asked = body["spec"]["resourceAttributes"]
         plural = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
@@ -192,7 +192,13 @@ async def test_rights_that_roles_of_kube_scheduler_lack_are_no_warning(server, c
 async def test_nobody_needs_a_right_to_a_kind_that_the_cluster_lacks(server):
     lacking = {("schedulerpolicies", "watch"), ("pods/eviction", "create")}
     server.refused = {("podgroups", "list"), ("podgroups/status", "patch"), *lacking}
-    server.unserved = {"podwright.dev", "scheduling.k8s.io", "scheduling.volcano.sh", "scheduling.run.ai"}
+    server.unserved = {
+        "podwright.dev",
+        "scheduling.k8s.io",
+        "scheduling.volcano.sh",
+        "scheduling.run.ai",
+        "scheduler.grove.io",
+    }
     check = RightsCheck([(server, SCHEDULING)])
     await check.check()
     assert check.problem() == (

@@ -3,7 +3,7 @@
 `scheduling.k8s.io` is Kubernetes' Workload API (v1beta1 in 1.37, v1alpha2 in 1.36), whose pods name their group in
 `spec.schedulingGroup`. `scheduling.x-k8s.io` is the v1alpha1 custom resource of the scheduler-plugins project, whose
 pods name it in a label. `scheduling.volcano.sh` is Volcano's v1beta1, and `scheduling.run.ai` KAI's v2alpha2; their
-pods name it in an annotation. A PodGroup is never changed after parsing. Sources: the Kubernetes API reference, the
+pods name it in an annotation. `scheduler.grove.io` is Grove's v1alpha1, which calls it PodGang. A PodGroup is never changed after parsing. Sources: the Kubernetes API reference, the
 documentation of both projects, Volcano's `staging/src/volcano.sh/apis/pkg/apis/scheduling/v1beta1/types.go`, and KAI's
 `pkg/apis/scheduling/v2alpha2/podgroup_types.go` and `pkg/common/constants/constants.go` at v0.17.0-9-gd5bc503a.
 """
@@ -17,7 +17,7 @@ from typing import Any, Final
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.raw import as_list, as_mapping, as_optional_text, as_positive
 from podwright.core.objects.resources import resource_list
-from podwright.core.objects.sub_groups import PartOf, SubGroup, kai_part, kai_tree, volcano_tree
+from podwright.core.objects.sub_groups import PartOf, SubGroup, grove_tree, kai_part, kai_tree, packed, volcano_tree
 
 WORKLOAD_API: Final = "scheduling.k8s.io"
 COMPOSITE_API: Final = "composite.scheduling.k8s.io"
@@ -25,6 +25,7 @@ COMPOSITE_API: Final = "composite.scheduling.k8s.io"
 PLUGINS_API: Final = "scheduling.x-k8s.io"
 VOLCANO_API: Final = "scheduling.volcano.sh"
 KAI_API: Final = "scheduling.run.ai"
+GROVE_API: Final = "scheduler.grove.io"
 KIND: Final = "PodGroup"
 """The Workload API's kind in the object store."""
 COMPOSITE_KIND: Final = "CompositePodGroup"
@@ -32,16 +33,21 @@ PLUGINS_KIND: Final = "podgroups.v1alpha1.scheduling.x-k8s.io"
 """The custom resource's kind in the object store, and its name in cluster events."""
 VOLCANO_KIND: Final = "podgroups.v1beta1.scheduling.volcano.sh"
 KAI_KIND: Final = "podgroups.v2alpha2.scheduling.run.ai"
+GROVE_KIND: Final = "PodGang"
 APIS: Final[Mapping[str, str]] = {
     KIND: WORKLOAD_API,
     COMPOSITE_KIND: COMPOSITE_API,
     PLUGINS_KIND: PLUGINS_API,
     VOLCANO_KIND: VOLCANO_API,
     KAI_KIND: KAI_API,
+    GROVE_KIND: GROVE_API,
 }
+NAMED_OTHERWISE: Final[Mapping[str, str]] = {COMPOSITE_API: COMPOSITE_KIND, GROVE_API: GROVE_KIND}
+"""The kind of groups, by the APIs that do not call it PodGroup."""
 
 GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 OLD_GROUP_LABEL: Final = "pod-group.scheduling.sigs.k8s.io"
+GROVE_LABEL: Final = "grove.io/podgang"
 GROUP_ANNOTATIONS: Final = {
     "scheduling.k8s.io/group-name": VOLCANO_API,
     "scheduling.volcano.sh/group-name": VOLCANO_API,
@@ -92,6 +98,8 @@ class PodGroup:
     """Its parts, if they have minimums of their own."""
     part_of: PartOf | None = None
     """The part to which a member belongs."""
+    pack_by: str = ""
+    """A node label: the members should use as few of its domains as possible. Empty: no preference."""
     parent: str = ""
     """The key of the CompositePodGroup above it; empty if there is none."""
     order: tuple[str, str] = ("", "")
@@ -127,6 +135,8 @@ def group_of(spec: Mapping[str, Any], labels: Mapping[str, str], namespace: str,
     name = labels.get(GROUP_LABEL) or labels.get(OLD_GROUP_LABEL)
     if name:
         return group_key(PLUGINS_API, namespace, name)
+    if name := labels.get(GROVE_LABEL):
+        return group_key(GROVE_API, namespace, name)
     if isinstance(annotations, Mapping):
         for key, api in GROUP_ANNOTATIONS.items():
             if (name := annotations.get(key)) and isinstance(name, str) and len(name) <= _LONGEST_NAME:
@@ -145,8 +155,7 @@ def parse_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
             raise InvalidObjectError("metadata.name", "a name is required")
         return _parse(APIS[kind], raw, metadata, namespace, name)
     except InvalidObjectError as error:
-        object_kind = COMPOSITE_KIND if kind == COMPOSITE_KIND else KIND
-        raise error.in_object(object_kind, f"{namespace}/{name or '?'}") from error
+        raise error.in_object(NAMED_OTHERWISE.get(APIS[kind], KIND), f"{namespace}/{name or '?'}") from error
 
 
 def metadata_only_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
@@ -176,7 +185,7 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
         # Volcano compares minResources with its queues; here, queues count what members request.
         min_resources={} if api == VOLCANO_API else resource_list(spec.get("minResources"), "spec.minResources"),
         schedule_timeout=_timeout(spec.get("scheduleTimeoutSeconds")),
-        topology_key=_topology_key(spec),
+        topology_key=packed(spec, "spec")[0] if api == GROVE_API else _topology_key(spec),
         all_or_none=_all_or_none(spec.get("disruptionMode")),
         priority=priority if api in (WORKLOAD_API, COMPOSITE_API) else None,
         preemption_policy=str(spec["preemptionPolicy"]) if spec.get("preemptionPolicy") else None,
@@ -185,6 +194,7 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
         raw=raw,
         tree=tree if part_of else None,
         part_of=part_of,
+        pack_by=packed(spec, "spec")[1] if api == GROVE_API else "",
         parent=_parent(spec, namespace) if api in (WORKLOAD_API, COMPOSITE_API) else "",
         order=(str(metadata.get("creationTimestamp") or ""), name),
     )
@@ -260,6 +270,7 @@ _TREES: Final[Mapping[str, Callable[[Mapping[str, Any]], Terms]]] = {
     PLUGINS_API: _of_plugins,
     VOLCANO_API: _of_volcano,
     KAI_API: _of_kai,
+    GROVE_API: grove_tree,
 }
 
 

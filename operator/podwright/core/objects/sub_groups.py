@@ -3,7 +3,8 @@
 Sources of the trees: KAI's `pkg/apis/scheduling/v2alpha2/podgroup_types.go` and
 `pkg/scheduler/api/podgroup_info/subgroup_info` at v0.17.0-9-gd5bc503a; Volcano's
 `staging/src/volcano.sh/apis/pkg/apis/scheduling/v1beta1/types.go` and `pkg/scheduler/api/{job_info,sub_job_info}.go` at
-v1.16.0-alpha.1-42-ged72c7c81.
+v1.16.0-alpha.1-42-ged72c7c81; Grove's `scheduler/api/core/v1alpha1/podgang.go` and `operator/api/common/labels.go` at
+fcc3b3bb.
 """
 
 from __future__ import annotations
@@ -20,12 +21,17 @@ from podwright.core.objects.selectors import LabelSelector, parse_label_selector
 MAX_LEVELS: Final = 16
 """How deep a tree may be."""
 KAI_SUB_GROUP_LABEL: Final = "kai.scheduler/subgroup-name"
+GROVE_PART_LABEL: Final = "grove.io/podclique"
 TASK_KEY: Final = "volcano.sh/task-spec"
 """An annotation, or a label, by which pods name their task to Volcano."""
 
 
 class Member(Protocol):
     """What tells the part to which a pod belongs."""
+
+    @property
+    def key(self) -> str:
+        """namespace/name"""
 
     @property
     def labels(self) -> Mapping[str, str]: ...
@@ -120,6 +126,58 @@ def kai_part(tree: SubGroup) -> PartOf:
         return name if name in leaves else None
 
     return part_of
+
+
+# Grove
+
+
+def grove_tree(spec: Mapping[str, Any]) -> tuple[SubGroup, PartOf]:
+    """The tree of a PodGang: its pod groups, those of a `topologyConstraintGroupConfigs` below a part of their own. All of
+    them are needed. Pods belong to the group that refers to them, else to that which their label names. Raises
+    InvalidObjectError.
+    """
+    parts: dict[str, SubGroup] = {}
+    by_pod: dict[str, str] = {}
+    for index, raw in enumerate(as_list(spec.get("podgroups"), "spec.podgroups")):
+        where = f"spec.podgroups[{index}]"
+        entry = as_mapping(raw, where)
+        name = as_text(entry.get("name"), f"{where}.name")
+        if name in parts:
+            raise InvalidObjectError(f"{where}.name", f"{shortened(name)} is there twice")
+        pods = _count(entry.get("minReplicas"), f"{where}.minReplicas") or 0
+        parts[name] = SubGroup(name, pods=pods, topology_key=packed(entry, where)[0])
+        for number, item in enumerate(as_list(entry.get("podReferences"), f"{where}.podReferences")):
+            named = as_mapping(item, f"{where}.podReferences[{number}]")
+            by_pod[f"{named.get('namespace')}/{named.get('name')}"] = name
+    names, children = frozenset(parts), []
+    configs = "spec.topologyConstraintGroupConfigs"
+    for index, raw in enumerate(as_list(spec.get("topologyConstraintGroupConfigs"), configs)):
+        where = f"{configs}[{index}]"
+        entry = as_mapping(raw, where)
+        named_groups = as_texts(entry.get("podGroupNames"), f"{where}.podGroupNames")
+        if unknown := next((name for name in named_groups if name not in parts), None):
+            raise InvalidObjectError(f"{where}.podGroupNames", f"there is no other pod group {shortened(unknown)}")
+        below = tuple(parts.pop(name) for name in dict.fromkeys(named_groups))
+        set_name = f"{as_text(entry.get('name'), f'{where}.name')} (set)"
+        children.append(SubGroup(set_name, groups=len(below), children=below, topology_key=packed(entry, where)[0]))
+    children += parts.values()
+    tree = SubGroup(groups=len(children), children=tuple(children))
+
+    def part_of(pod: Member) -> str | None:
+        name = by_pod.get(pod.key) or pod.labels.get(GROVE_PART_LABEL, "")
+        return name if name in names else None
+
+    return tree, part_of
+
+
+def packed(entry: Mapping[str, Any], where: str) -> tuple[str, str]:
+    """The node labels of `topologyConstraint.packConstraint`: that which is required, and that which is preferred."""
+    constraint = as_mapping(entry.get("topologyConstraint"), f"{where}.topologyConstraint")
+    pack, at = constraint.get("packConstraint"), f"{where}.topologyConstraint.packConstraint"
+    labels = as_mapping(pack, at)
+    return as_optional_text(labels.get("required"), f"{at}.required"), as_optional_text(
+        labels.get("preferred"), f"{at}.preferred"
+    )
 
 
 def leaves_of(tree: SubGroup) -> Iterator[SubGroup]:

@@ -19,6 +19,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import (
     APIS,
     COMPOSITE_API,
+    GROVE_API,
     KAI_API,
     PLUGINS_API,
     VOLCANO_API,
@@ -126,6 +127,7 @@ _EVICTION_BY_DEFAULT: Final = {
     PLUGINS_API: "Whole",
     VOLCANO_API: "Whole",
     KAI_API: "Whole",
+    GROVE_API: "Whole",
 }
 
 

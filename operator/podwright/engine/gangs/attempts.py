@@ -264,7 +264,7 @@ class Gangs:
         if policy.refusal:
             return GangFault(group, "", policy.why_waits(members[0].pod))
         args = policy.compiled.profile.args.get(GangScheduling.name)
-        pack_by = "" if args is None else args.topology_key
+        pack_by = ("" if args is None else args.topology_key) or group.pack_by
         planner = Planner(
             framework=policy.framework,
             cache=self._cache,

@@ -8,13 +8,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from podwright.core.framework.features import Features
-from podwright.core.objects.pod_group import APIS, COMPOSITE_KIND, KAI_KIND, KIND, PLUGINS_KIND, VOLCANO_KIND, group_key
+from podwright.core.objects.pod_group import (
+    APIS,
+    COMPOSITE_KIND,
+    GROVE_KIND,
+    KAI_KIND,
+    KIND,
+    PLUGINS_KIND,
+    VOLCANO_KIND,
+    group_key,
+)
 from podwright.engine.engine import Engine
 from podwright.kube.client.object_metadata import conditions_of
 from podwright.kube.kinds import (
     COMPOSITE_POD_GROUPS,
     KAI_POD_GROUPS,
     PLUGINS_POD_GROUPS,
+    POD_GANGS,
     POD_GROUPS,
     VOLCANO_POD_GROUPS,
     Resource,
@@ -27,6 +37,7 @@ _RESOURCES: Final[Mapping[str, Sequence[Resource]]] = {
     PLUGINS_KIND: PLUGINS_POD_GROUPS,
     VOLCANO_KIND: VOLCANO_POD_GROUPS,
     KAI_KIND: KAI_POD_GROUPS,
+    GROVE_KIND: POD_GANGS,
 }
 """By kind: the versions, best first."""
 
@@ -39,7 +50,7 @@ class PodGroupDoor:
         self.kind = kind
         self.about = "composite pod groups" if kind == COMPOSITE_KIND else f"pod groups of {APIS[kind]}"
         self.candidates: Sequence[Resource] = _RESOURCES[kind]
-        self.crd = "" if kind in (KIND, COMPOSITE_KIND) else f"podgroups.{APIS[kind]}"
+        self.crd = "" if kind in (KIND, COMPOSITE_KIND) else f"{self.candidates[0].plural}.{APIS[kind]}"
         self._engine = engine
         self._writer = writer
         self._with_topology = with_topology

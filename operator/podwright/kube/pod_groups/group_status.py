@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from podwright.core.framework.interface import ClusterError
-from podwright.core.objects.pod_group import APIS, KAI_KIND, KIND, VOLCANO_KIND, PodGroup, group_key
+from podwright.core.objects.pod_group import APIS, GROVE_KIND, KAI_KIND, KIND, VOLCANO_KIND, PodGroup, group_key
 from podwright.core.state.object_store import key_of
 from podwright.engine.ports import Verdict
 from podwright.kube.client.http import Http
@@ -188,7 +188,7 @@ class PodGroupStatusWriter(QueuedStatusWriter[_KnownGroup, _Change]):
             self._queued_change(key).fields = fields
 
     def _scheduled_type(self, known: _KnownGroup) -> str:
-        if known.kind == VOLCANO_KIND:
+        if known.kind in (VOLCANO_KIND, GROVE_KIND):
             return SCHEDULED_IN_VOLCANO
         resource = self._resources.get(known.kind)
         return SCHEDULED_IN_V1ALPHA2 if resource is not None and resource.version == "v1alpha2" else SCHEDULED

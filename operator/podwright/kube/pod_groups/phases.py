@@ -1,4 +1,4 @@
-"""The status fields of PodGroups of `scheduling.x-k8s.io` and of Volcano: their phase, and counts of their members.
+"""The status fields of PodGroups of `scheduling.x-k8s.io`, of Volcano and of Grove: their phase, and counts of their members.
 
 Assigned members are counted from their stream, since finished pods leave the cache; pending members are counted from
 the cache. A group whose members all belong to another scheduler is left to that scheduler. Changes are collected for a
@@ -15,11 +15,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from podwright.api.volcano_queue import VOLCANO_SCHEDULER
+from podwright.core.gangs.topology_domains import domains_of
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod_group import (
     GROUP_ANNOTATIONS,
     GROUP_LABEL,
+    GROVE_API,
+    GROVE_LABEL,
     OLD_GROUP_LABEL,
     PLUGINS_API,
     VOLCANO_API,
@@ -45,10 +48,11 @@ FINISHED: Final = "Finished"
 FAILED: Final = "Failed"
 INQUEUE: Final = "Inqueue"
 COMPLETED: Final = "Completed"
-_LABELS: Final = (GROUP_LABEL, OLD_GROUP_LABEL)
+STARTING: Final = "Starting"
+_LABELS: Final = (GROUP_LABEL, OLD_GROUP_LABEL, GROVE_LABEL)
 _ENDED: Final = (FINISHED, FAILED, COMPLETED)
 _PLACED_ONCE: Final = (SCHEDULED, RUNNING, UNKNOWN)
-_COUNTED: Final = (PLUGINS_API, VOLCANO_API)
+_COUNTED: Final = (PLUGINS_API, VOLCANO_API, GROVE_API)
 """The APIs whose status has a phase."""
 
 
@@ -89,6 +93,13 @@ def volcano_phase(before: str, min_count: int, counts: Counts) -> str:
         return RUNNING
     lost = before in (RUNNING, UNKNOWN)
     return UNKNOWN if lost and counts.scheduled else INQUEUE
+
+
+def grove_phase(min_count: int, counts: Counts) -> str:
+    """The phase of a PodGang."""
+    if counts.running + counts.succeeded >= min_count:
+        return RUNNING
+    return STARTING if counts.scheduled >= min_count else PENDING
 
 
 def _is_counted(key: str) -> bool:
@@ -204,7 +215,9 @@ class PodGroupPhases:
         waiting = self._engine.cache.groups.members(key).waiting
         if waiting or any(member.ours for member in placed.values()):
             return True
-        return not placed and (not key.startswith(VOLCANO_API) or self._engine.policies.serves(VOLCANO_SCHEDULER))
+        if placed or key.startswith(GROVE_API):
+            return False
+        return not key.startswith(VOLCANO_API) or self._engine.policies.serves(VOLCANO_SCHEDULER)
 
     def _write(self, group: PodGroup) -> None:
         uid, written = self._written.get(group.key, ("", {}))
@@ -214,6 +227,9 @@ class PodGroupPhases:
         if before in _ENDED:
             return
         counts = self._count(group.key)
+        if group.api == GROVE_API:
+            self._set(group, {"phase": grove_phase(group.min_count, counts), **self._placement_score(group)})
+            return
         fields: dict[str, Any] = {
             "running": counts.running,
             "succeeded": counts.succeeded,
@@ -223,8 +239,21 @@ class PodGroupPhases:
             fields["phase"] = volcano_phase(before, group.min_count, counts)
         else:
             fields |= self._times_and_owners(group, written, phase(before, group.min_count, counts), counts)
+        self._set(group, fields)
+
+    def _set(self, group: PodGroup, fields: Mapping[str, Any]) -> None:
         self._written[group.key] = (group.uid, fields)
         self._writer.set_fields(group.key, fields)
+
+    def _placement_score(self, group: PodGroup) -> Mapping[str, float]:
+        """1 if all placed members are in one domain of the preferred label, else the part of 1 that is left to each
+        domain. Only of a gang whose minimum is placed.
+        """
+        cache = self._engine.cache
+        if not cache.groups.minimum_placed(group):
+            return {}
+        used = domains_of(cache, group.pack_by, cache.groups.members(group.key).placed) if group.pack_by else ()
+        return {"placementScore": round(1 / max(1, len(used)), 3)}
 
     def _times_and_owners(
         self, group: PodGroup, written: Mapping[str, Any], now: str, counts: Counts

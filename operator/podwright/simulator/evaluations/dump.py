@@ -23,7 +23,7 @@ from podwright.core.framework.framework import Framework
 from podwright.core.framework.profile import ProfileError
 from podwright.core.objects.errors import InvalidObjectError, described
 from podwright.core.objects.pod import PodInfo, parse_pod
-from podwright.core.objects.pod_group import APIS, COMPOSITE_API, WORKLOAD_API
+from podwright.core.objects.pod_group import APIS, NAMED_OTHERWISE, WORKLOAD_API
 from podwright.core.objects.pod_group import KIND as GROUP_KIND
 from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, STORED_KINDS, WATCHED_KINDS
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
@@ -63,7 +63,7 @@ def dump_kinds(minor: int, served: Collection[str] = ()) -> Sequence[str]:
     groups = (
         f"podgroups.{api}"
         for api in APIS.values()
-        if api != COMPOSITE_API and (api != WORKLOAD_API or GROUP_KIND not in absent)
+        if api not in NAMED_OTHERWISE and (api != WORKLOAD_API or GROUP_KIND not in absent)
     )
     kinds = (
         *(each.plural for each in WATCHED_KINDS if each.kind not in absent),

@@ -5,8 +5,17 @@ from __future__ import annotations
 import pytest
 
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.pod_group import KAI_KIND, VOLCANO_KIND, parse_pod_group
+from podwright.core.objects.pod import parse_pod
+from podwright.core.objects.pod_group import (
+    GROVE_API,
+    GROVE_KIND,
+    KAI_KIND,
+    VOLCANO_KIND,
+    group_key,
+    parse_pod_group,
+)
 from podwright.core.objects.sub_groups import MAX_LEVELS
+from support.objects.builders import make_pod
 
 
 def parsed(kind=KAI_KIND, **spec):
@@ -71,3 +80,51 @@ def test_a_minimum_above_the_number_of_parts_is_never_met():
 def test_parts_without_minimums_are_no_gang():
     found = parsed(subGroups=[{"name": "a", "minMember": 0}], minSubGroup=0)
     assert (found.gang, found.min_count) == (False, 1)
+
+
+def pod_gang(**spec):
+    return parsed(GROVE_KIND, **spec)
+
+
+def podgroup(name, replicas, *pods, **pack):
+    refs = [{"namespace": "default", "name": each} for each in pods]
+    constraint = {"topologyConstraint": {"packConstraint": pack}} if pack else {}
+    return {"name": name, "minReplicas": replicas, "podReferences": refs, **constraint}
+
+
+def test_a_pod_gang_of_grove():
+    found = pod_gang(
+        podgroups=[podgroup("a", 2, "a-0", required="rack"), podgroup("b", 3), podgroup("c", 1)],
+        topologyConstraint={"packConstraint": {"required": "zone", "preferred": "block"}},
+        topologyConstraintGroupConfigs=[
+            {"name": "ab", "podGroupNames": ["a", "b"], "topologyConstraint": {"packConstraint": {"required": "block"}}}
+        ],
+    )
+    assert (found.gang, found.min_count, found.topology_key, found.pack_by) == (True, 6, "zone", "block")
+    assert [(each.name, each.topology_key, each.groups) for each in found.tree.children] == [
+        ("ab (set)", "block", 2), ("c", "", 0),
+    ]  # fmt: skip
+    assert [each.topology_key for each in found.tree.children[0].children] == ["rack", ""]
+    labels = {"grove.io/podgang": "g", "grove.io/podclique": "b"}
+    pods = [parse_pod(make_pod(name, labels=labels)) for name in ("a-0", "b-0")]
+    assert {each.group for each in pods} == {group_key(GROVE_API, "default", "g")}
+    assert [found.part_of(each) for each in pods] == ["a", "b"], "a reference counts more than a label"
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"podgroups": [podgroup("a", 1), podgroup("a", 1)]}, "spec.podgroups[1].name: 'a' is there twice"),
+        ({"podgroups": [podgroup("a", -1)]}, "spec.podgroups[0].minReplicas"),
+        (
+            {"podgroups": [], "topologyConstraintGroupConfigs": [{"name": "s", "podGroupNames": ["x"]}]},
+            "spec.topologyConstraintGroupConfigs[0].podGroupNames: there is no other pod group 'x'",
+        ),
+        ({"podgroups": [podgroup("a", 1, required=7)]}, "spec.podgroups[0].topologyConstraint.packConstraint.required"),
+    ],
+)
+def test_what_is_wrong_with_a_pod_gang_is_named(spec, problem):
+    with pytest.raises(InvalidObjectError) as caught:
+        pod_gang(**spec)
+    assert problem in str(caught.value)
+    assert "PodGang default/g" in str(caught.value)
