@@ -24,7 +24,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "policy diff": ("policy diff --new policy.yaml", "policy diff --new policy.yaml cluster.json.gz -o json"),
     "policy lint": ("policy lint policy.yaml", "policy lint policy.yaml -o sarif"),
     "policy test": ("policy test test_policies.yaml",),
-    "queues": ("queues --shares queues.yaml",),
+    "queues": ("queues", "queues cluster.json.gz --resource nvidia.com/gpu"),
     "rebalance plan": ("rebalance plan", "rebalance plan --policy rebalance.yaml cluster.json.gz"),
     "rebalance stop": ("rebalance stop",),
     "record": ("record -o day.jsonl.gz --seconds 86400",),

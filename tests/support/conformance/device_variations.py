@@ -177,13 +177,17 @@ class _Variation:
         spec = self.any(self.slices())
         if spec is None:
             return
+        # kube-scheduler looks at a random slice of the pool, so those of a generation say the same count.
+        others = [other["pool"] for other in self.slices() if other is not spec and _pool(other) == _pool(spec)]
         if self.maybe(0.5):
             spec["pool"]["generation"] += self.rng.choice((-1, 1))
+            spec["pool"] = next(
+                (o for o in others if o["generation"] == spec["pool"]["generation"]), spec["pool"]
+            ).copy()
             return
         more = self.rng.choice((-1, 1))
-        for other in self.slices():  # kube-scheduler looks at a random slice of the pool
-            if _pool(other) == _pool(spec):
-                other["pool"]["resourceSliceCount"] = max(1, other["pool"]["resourceSliceCount"] + more)
+        for pool in (spec["pool"], *others):
+            pool["resourceSliceCount"] = max(1, pool["resourceSliceCount"] + more)
 
     @_change
     def drop_a_slice(self) -> None:

@@ -29,6 +29,8 @@ DEVICE = device_variables(
             "device.capacity['gpu.example.com'].memory.isGreaterThan(quantity('32Gi'))", True, id="a capacity"
         ),
         pytest.param("has(device.attributes['none'].model)", False, id="a domain that the device does not have"),
+        pytest.param("has(device.attributes) && true", True, id="attributes as a whole"),
+        pytest.param("[{'capacity': 1}].all(device, device.capacity > 0)", True, id="another thing with that name"),
         pytest.param("'none' in device.attributes", False, id="a domain that is not in the map"),
         pytest.param("device.attributes['gpu.example.com'].links.includes('b')", True, id="a list of strings"),
         pytest.param("device.allowMultipleAllocations", False, id="devices for one claim"),
@@ -71,6 +73,11 @@ def test_a_selector_fails_with_the_text_of_kube_scheduler(text, error):
         ),
         pytest.param(
             "device.driver == 1", "found no matching overload for '_==_' applied to '(string, int)'", id="types"
+        ),
+        pytest.param(
+            "has(device.attributes['a'].b) && device.capacity['a'].b <= 1",
+            "found no matching overload for '_<=_' applied to '(kubernetes.Quantity, int)'",
+            id="types, beside a presence test",
         ),
     ],
 )

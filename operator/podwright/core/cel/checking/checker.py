@@ -8,6 +8,7 @@ type.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +29,7 @@ from google.protobuf import (
 from podwright.core.cel import types
 from podwright.core.cel.checking.checked import read_tree, unwrap_any
 from podwright.core.cel.checking.declarations import COMPARISONS, LIST_EXTENSION, TO_DURATION, TO_STRING, Overload
-from podwright.core.cel.checking.tree import Comprehension, Node, Select, children
+from podwright.core.cel.checking.tree import Comprehension, Ident, Node, Select, children
 from podwright.core.cel.errors import CelError, Issue
 from podwright.core.cel.types import Type
 
@@ -104,12 +105,12 @@ class Checker:
         try:
             node = self._compiled(text, exact=True)
         except CelError:
-            if not has_paths or "has(" not in text:
+            if not has_paths:
                 raise
-            try:
-                return self._compiled(text, exact=False)
-            except CelError:
-                pass
+            with contextlib.suppress(CelError):
+                node = self._compiled(text, exact=False)
+                if self._is_misread(node, text):
+                    return node
             raise
         if has_paths and self._is_misread(node, text):
             return self._compiled(text, exact=False)
@@ -136,8 +137,8 @@ class Checker:
         return cel.NewEnv(self._pool, config=cel.NewEnvConfigFromYaml(json.dumps(config)), variables=variables)
 
     def _is_misread(self, root: Node, text: str) -> bool:
-        """True if a path was taken for a variable where it is none: below a macro's variable of that name, or in
-        `has()`.
+        """True if with `exact` a path is taken for a variable where it is none: below a macro's variable of that name,
+        or in `has()`.
         """
         stack = [root]
         while stack:
@@ -147,10 +148,17 @@ class Checker:
                 and {node.variable, node.second, node.accumulator} & self._variables.keys()
             ):
                 return True
-            if isinstance(node, Select) and not node.is_test and text[node.offset : node.offset + 1] == "(":
+            if isinstance(node, Select) and text[node.offset : node.offset + 1] == "(" and _path(node) in self._exact:
                 return True
             stack += children(node)
         return False
+
+
+def _path(node: Node) -> str:
+    """`a.b.c`, if the node is that; else something that is no path."""
+    if isinstance(node, Select):
+        return f"{_path(node.operand)}.{node.field}"
+    return node.name if isinstance(node, Ident) else ""
 
 
 def _issues(text: str) -> Iterator[Issue]:
