@@ -109,12 +109,13 @@ class RebalancePolicySpec:
             if kind in _OWNED_BY_NODE:
                 yield f"{where}.owners", f"pods of a {kind} belong to their nodes"
 
-    def rules(self, name: str, uid: str, created: float) -> RebalanceRules:
+    def rules(self, name: str, uid: str, generation: int, created: float) -> RebalanceRules:
         """The policy as the core has it. `created`: seconds since the epoch."""
         match = CompiledMatch.of(self.match or Match())
         return RebalanceRules(
             name=name,
             uid=uid,
+            generation=generation,
             created=created,
             mode=self.mode,
             weights={goal.type: goal.weight for goal in self.goals},
@@ -131,13 +132,13 @@ class RebalancePolicySpec:
 
 def parse_rebalance_policy(raw: Mapping[str, Any]) -> RebalanceRules:
     """Decodes a RebalancePolicy object. Raises InvalidObjectError naming the policy and every field that is wrong."""
-    name, uid, _ = identity_of(raw)
+    name, uid, generation = identity_of(raw)
     try:
         if name == NAMELESS:
             raise PolicyError(name, "Invalid", [("metadata.name", "a name is required")])
         check_kind(raw, REBALANCE_KIND)
         found = decoded(raw, RebalancePolicySpec, raw.get("spec"))
-        return found.spec.rules(name, uid, found.created)
+        return found.spec.rules(name, uid, generation, found.created)
     except PolicyError as error:
         where, _, problem = error.message.partition(": ")
         raise InvalidObjectError(where, problem).in_object(REBALANCE_KIND, name) from error

@@ -68,6 +68,7 @@ from podwright.engine.process.quiet import Quiet
 from podwright.engine.process.slice import Slice
 from podwright.engine.queue_changes import QueueChanges
 from podwright.engine.raw_objects import raw_objects_for
+from podwright.engine.rebalance.rebalancing import Rebalancing
 from podwright.engine.rejections.failures import Failures
 from podwright.engine.rejections.preemption import Preemptions
 from podwright.engine.reservations import ReservationChanges
@@ -255,6 +256,15 @@ class Engine:
         self.gathering = Gathering(
             state, ports, policies=self.policies, elsewhere=self.elsewhere, reservations=self.reservations
         )
+        self.rebalancing = Rebalancing(
+            state,
+            ports,
+            policies=self.policies,
+            elsewhere=self.elsewhere,
+            reservations=self.reservations,
+            assigned=self.assigned,
+            namespace=options.policies.namespace,
+        )
         self.shadow = Shadow(
             state, policies=self.policies, metrics=metrics, answers=ShadowAnswers(slices, self.elsewhere)
         )
@@ -386,6 +396,7 @@ class Engine:
                 await self._queue_changes.sample_usage()
                 if self._started and not self._shadow_only:
                     self.gathering.begin()
+                    self.rebalancing.begin()
                 self.history.sample()
                 self.binding_executor.checks.check()
                 if self._started:  # groups look incomplete before the caches are
@@ -414,6 +425,7 @@ class Engine:
         Returns whether all of them have ended within that time.
         """
         await self.gathering.stop()
+        await self.rebalancing.stop()
         await self.planning.stop()
         await self._shadow_time.stop()
         await self._extended.stop()

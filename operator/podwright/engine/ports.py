@@ -89,6 +89,15 @@ class Verdict:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class EvictionEvent:
+    """What the event of an evicted pod says, if it is not preempted."""
+
+    reason: str
+    action: str
+    note: str
+
+
 class Recorder(Protocol):
     """Writes Kubernetes events."""
 
@@ -171,8 +180,9 @@ class Evictor(Protocol):
         done: Callable[[bool], None],
         *,
         within_budgets: bool = False,
+        event: EvictionEvent | None = None,
     ) -> None:
-        """Sets the victim's condition and deletes it, if it still has this uid.
+        """Sets the victim's condition and deletes it, if it still has this uid. `event`: None for a preemption.
 
         Then calls `done`, with True if the deletion has begun or the pod was gone already, with False if it failed.
         `within_budgets`: it fails if it would violate a PodDisruptionBudget.

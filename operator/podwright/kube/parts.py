@@ -49,6 +49,7 @@ from podwright.kube.policies.kinds import PolicyKind
 from podwright.kube.queues.door import queue_doors
 from podwright.kube.queues.statuses import QueueStatuses, counts_of
 from podwright.kube.queues.views import QueueViewDoor, QueueViews
+from podwright.kube.rebalance.door import RebalanceDoor, RebalanceStatuses
 from podwright.kube.reservations.door import ReservationDoor, ReservationStatuses
 from podwright.kube.watch.newly_served import NewlyServedNames
 from podwright.kube.watch.pending_audit import PendingAudit
@@ -103,6 +104,7 @@ class Parts:
     queue_statuses: Sequence[QueueStatuses]
     queue_views: QueueViews
     reservation_statuses: ReservationStatuses
+    rebalance_statuses: RebalanceStatuses
     group_phases: PodGroupPhases
     pending_audit: PendingAudit
     foreign_pods: ForeignPodLister
@@ -147,11 +149,13 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
     metrics.compute(QUEUES, partial(counts_of, queue_statuses))
     queue_views = QueueViews(http, queues_of(engine.cache), **status_options)
     reservation_statuses = ReservationStatuses(http, engine, **status_options)
+    rebalance_statuses = RebalanceStatuses(http, engine, **status_options)
     doors: list[Door] = [
         *pod_group_doors(engine, writers.group_status, features),
         *doors_of_queues,
         QueueViewDoor(queue_views),
         ReservationDoor(engine, reservation_statuses),
+        RebalanceDoor(engine, rebalance_statuses),
     ]
     served_kinds = ServedKinds(http, doors, start=lambda name, reflector: base.tasks.start(name, reflector.run))
     signals = SignalFeeds(base.options.policies.signals, http, intake=engine.node_signals, metrics=metrics, wall=wall)
@@ -172,6 +176,7 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         queue_statuses=queue_statuses,
         queue_views=queue_views,
         reservation_statuses=reservation_statuses,
+        rebalance_statuses=rebalance_statuses,
         group_phases=PodGroupPhases(engine, writers.group_status, clock=wall),
         pending_audit=PendingAudit(
             http,

@@ -37,6 +37,7 @@ from podwright.kube.kinds import (
     POLICY,
     QUEUE,
     QUEUE_VIEW,
+    REBALANCE_POLICY,
     REQUIRED,
     RESERVATION,
     STORED,
@@ -120,6 +121,7 @@ _OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
     **{kind: (kind,) for kind in _QUEUES},
     QUEUE_VIEW: (QUEUE_VIEW,),
     RESERVATION: (RESERVATION,),
+    REBALANCE_POLICY: (REBALANCE_POLICY,),
     _GROUPS[0]: POD_GROUPS,
     _GROUPS[1]: PLUGINS_POD_GROUPS,
     _GROUPS[2]: VOLCANO_POD_GROUPS,
@@ -144,11 +146,12 @@ SCHEDULING: Final = (
     *_reads(_QUEUES, "pods have no queues"),
     *_reads([QUEUE_VIEW], _NO_VIEWS),
     *_reads([RESERVATION], "no room is held for reservations"),
+    *_reads([REBALANCE_POLICY], "no pod is moved to a better place"),
     *_reads([CRD], "a kind that is installed later is noticed up to half a minute later"),
     Right(POD, "create", "no pod is bound", "binding"),
     Right(POD, "get", "a Binding whose answer is lost counts as failed"),
     Right(POD, "delete", "no pod is preempted"),
-    Right(POD, "create", "queues do not take room back", "eviction", only_with=QUEUE),
+    Right(POD, "create", "queues do not take room back, and no pod is moved", "eviction", only_with=QUEUE),
     Right(POD, "patch", "pods do not show why they wait, and none is preempted", "status"),
     *(Right(kind, "update", "no volume is bound to a claim") for kind in _UPDATED),
     *(Right(kind, "get", "an update whose answer is lost counts as failed") for kind in _UPDATED),
@@ -168,6 +171,7 @@ SCHEDULING: Final = (
     *(Right(QUEUE_VIEW, verb, _NO_VIEWS) for verb in ("create", "delete")),
     Right(QUEUE_VIEW, "patch", _NO_VIEWS, "status"),
     Right(RESERVATION, "patch", "reservations show no status", "status"),
+    Right(REBALANCE_POLICY, "patch", "rebalance policies show no status", "status"),
 )
 """The rights of every instance."""
 SHADOWING: Final = (
@@ -175,7 +179,8 @@ SHADOWING: Final = (
         each
         for each in SCHEDULING
         if each.verb in access.READ
-        and each.resource not in (LOCAL_POLICY, *_QUEUES, QUEUE_VIEW, RESERVATION, *_GROUPS, _COMPOSITES)
+        and each.resource
+        not in (LOCAL_POLICY, *_QUEUES, QUEUE_VIEW, RESERVATION, REBALANCE_POLICY, *_GROUPS, _COMPOSITES)
     ),
     next(each for each in SCHEDULING if each.resource is POLICY and each.verb == "patch"),
 )

@@ -439,6 +439,7 @@ class Runtime:
             ),
             ("views of queues", lambda: parts.queue_views.run_after(self._pending_complete)),
             ("reservation statuses", parts.reservation_statuses.run),
+            ("rebalance policy statuses", parts.rebalance_statuses.run),
         )
 
     async def _decide(self, parts: Parts) -> None:

@@ -16,7 +16,7 @@ from podwright.core.plugins import PLUGINS
 from podwright.engine.engine import Engine
 from podwright.engine.engine_options import EngineOptions
 from podwright.engine.metrics.metrics import Metrics
-from podwright.engine.ports import Extender, Ports, Regarding, Verdict
+from podwright.engine.ports import EvictionEvent, Extender, Ports, Regarding, Verdict
 from podwright.engine.process.forks import InProcess
 from podwright.engine.state import Sources
 from podwright.kube.api_cluster import RetryingPodReader
@@ -111,6 +111,8 @@ class FakeEvictor:
     answers: dict[str, Callable[[bool], None]] = field(default_factory=dict)
     within_budgets: set[str] = field(default_factory=set)
     """The names of the victims that budgets protect."""
+    events: list[EvictionEvent] = field(default_factory=list)
+    """Of pods that were not preempted."""
 
     def evict(
         self,
@@ -120,7 +122,10 @@ class FakeEvictor:
         done: Callable[[bool], None],
         *,
         within_budgets: bool = False,
+        event: EvictionEvent | None = None,
     ) -> None:
+        if event is not None:
+            self.events.append(event)
         if within_budgets:
             self.within_budgets.add(victim.name)
         self.evicted.append((victim.name, preemptor.name, node_name))

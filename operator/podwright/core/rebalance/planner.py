@@ -87,8 +87,8 @@ class Planner:
         return Dependants(self._cache)
 
     def prove(self, step: Step, *, quick: bool = False) -> str:
-        """Why the moves that are left of this step cannot be made as planned any more; "" if they can. `quick`: does
-        not read all placed pods to find those whose constraints would be broken.
+        """Why the moves that are left of this step cannot be made as planned any more; "" if they can. `quick`: asks
+        only whether the pods may move and get their nodes, without reading all placed pods.
         """
         self._quick = quick
         pods = []
@@ -224,7 +224,7 @@ class Planner:
         emptied = not to_move(candidate.source)
         gain = weights.get(EMPTY_NODES, 0) * (emptied - len(opened))
         gain += weights.get(REPAIR_VIOLATIONS, 0) * repaired
-        if gain <= 0 or gain + _EPSILON < self._rules.min_gain * len(moves):
+        if not self._quick and (gain <= 0 or gain + _EPSILON < self._rules.min_gain * len(moves)):
             raise _Refused("the gain is too small")
         if not self._budgets.spend(pods):
             raise _Refused("a PodDisruptionBudget allows no disruption")

@@ -39,6 +39,7 @@ class RebalanceRules:
     """The time between two plans."""
     mode: Mode = "Plan"
     uid: str = ""
+    generation: int = 0
     created: float = 0.0
 
 

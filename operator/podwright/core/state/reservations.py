@@ -62,6 +62,11 @@ class Reservation:
     priority: int = 1_000_000_000
     group: str = ""
     """The key of the pod group that it is for, instead of the pods that the selector selects."""
+    like: PodInfo | None = None
+    """The pod that leaves its node, if the room is for what its controller creates in its place: a pod of the same
+    template that is none of `others`.
+    """
+    others: frozenset[str] = frozenset()
     at: float = 0.0
     """When its pods come, in seconds since the epoch. Others that declare to end before may use the room. 0:
     unknown.
@@ -70,6 +75,8 @@ class Reservation:
     def is_for(self, pod: PodInfo) -> bool:
         if self.group:
             return pod.group == self.group
+        if self.like is not None:
+            return pod.uid not in self.others and _replaces(pod, self.like)
         return pod.namespace == self.namespace and self.selector.matches(pod.labels)
 
 
@@ -107,6 +114,11 @@ class Reservations:
         """
         known = self._known[name]
         return len(known.free), len(known.taken), known.broken
+
+    def taken_by(self, name: str) -> Collection[str]:
+        """The uids of the pods that have its slots."""
+        known = self._known.get(name)
+        return () if known is None else known.taken.keys()
 
     def set(self, reservation: Reservation) -> Sequence[PodInfo]:
         """Adds or replaces a reservation. Returns the slots that are no longer held. Raises InvalidObjectError for
@@ -214,6 +226,19 @@ class Reservations:
 
     def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
         """Reservations name namespaces."""
+
+
+def _replaces(pod: PodInfo, left: PodInfo) -> bool:
+    """True if the pod's controller has created it in place of one that leaves. Labels are interned, and name the
+    template or, in a StatefulSet, the ordinal.
+    """
+    return (
+        pod.owner == left.owner
+        and pod.labels is left.labels
+        and pod.requests == left.requests
+        and not pod.terminating
+        and pod.uid != left.uid
+    )
 
 
 def _slots_of(reservation: Reservation) -> Iterable[PodInfo]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from math import inf
 from typing import Final
 
@@ -18,14 +18,14 @@ from podwright.core.gangs.plan import Planner
 from podwright.core.gangs.start_times import EarliestStart, earliest_start
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
-from podwright.core.queues.queues import QueueRules, amount_text, amounts_of, queues_of
+from podwright.core.queues.queues import QueueRules, amounts_of, queues_of
 from podwright.core.queues.tree import add_amounts
 from podwright.core.state.reservations import Reservation, Slot
 from podwright.engine.log_fields import fields
 from podwright.engine.planning.elsewhere import Elsewhere, NoAnswerError
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.ports import Ports, Regarding
-from podwright.engine.reservations import ReservationChanges
+from podwright.engine.reservations import ReservationChanges, requests_of
 from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ class Gathering:
     def _hold(self, queue: str, group: PodGroup, members: Sequence[PodInfo], start: EarliestStart) -> None:
         now = self._sources.wall()
         known = start.at < inf
-        slots = [Slot(start.nodes[pod.uid], _requests(pod)) for pod in members if pod.uid in start.nodes]
+        slots = [Slot(start.nodes[pod.uid], requests_of(pod)) for pod in members if pod.uid in start.nodes]
         reservation = Reservation(
             name=_PREFIX + group.key,
             namespace=group.namespace,
@@ -177,7 +177,3 @@ class Gathering:
         note = f"room for {len(slots)} pods is held on {nodes} nodes, where the pod group can start {when}"
         regarding = Regarding.group(group, members[0].scheduler_name)
         self._recorder.record(regarding, "Normal", "RoomHeld", "Scheduling", note)
-
-
-def _requests(pod: PodInfo) -> Mapping[str, str]:
-    return {resource: amount_text(resource, amount) for resource, amount in pod.requests.amounts.items() if amount}

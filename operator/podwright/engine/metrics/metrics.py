@@ -1,6 +1,7 @@
 """The catalogue of metrics, and `Metrics`, which holds their numbers.
 
-To add a metric, declare it here (those about devices, policies, queues and admission checks: in files beside it),
+To add a metric, declare it here (those about devices, policies, queues, admission checks and rebalancing: in files
+beside it),
 then call `count` or `observe` where it happens, or `compute` once for a gauge. The core knows no metrics: it reports to
 `core.framework.observer.Observer`, whose methods `Metrics` overrides. Names, labels and buckets are kube-scheduler's
 and client-go's where these have the metric. docs/metrics.md explains each one. Sources: the Kubernetes documentation,
@@ -18,7 +19,7 @@ from prometheus_client.core import Metric
 
 from podwright import __version__
 from podwright.core.framework.observer import Observer, PluginNames
-from podwright.engine.metrics import admission_checks, devices, policies, queues
+from podwright.engine.metrics import admission_checks, devices, policies, queues, rebalance
 from podwright.engine.metrics.families import (
     OTHER_PROFILES,
     PROFILE,
@@ -316,6 +317,7 @@ CATALOGUE: Final = (
     *policies.POLICY_METRICS,
     *queues.QUEUE_METRICS,
     *admission_checks.CHECK_METRICS,
+    *rebalance.REBALANCE_METRICS,
 )
 
 

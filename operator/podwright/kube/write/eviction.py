@@ -1,5 +1,6 @@
 """Eviction of preemption's victims: the condition DisruptionTarget, then a deletion that names the uid. Victims of pods
-with a queue are evicted by the Eviction API, which sets the condition, and violates no PodDisruptionBudget.
+with a queue, and pods that are moved, are evicted by the Eviction API, which sets the condition, and violates no
+PodDisruptionBudget.
 
 Each eviction is a task of its own, so no decision waits for one. As many run at a time as Bindings do
 (engine/binding/limiter), so that slow deletions, an admission webhook's for example, do not delay the others. Another
@@ -19,7 +20,7 @@ from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod import PodInfo
 from podwright.engine.binding.limiter import BindLimiter
 from podwright.engine.log_fields import fields
-from podwright.engine.ports import Recorder, Regarding, preempted_by, preempting
+from podwright.engine.ports import EvictionEvent, Recorder, Regarding, preempted_by, preempting
 from podwright.kube.client.errors import is_conflict, is_not_found, is_retryable_write, uid_mismatch
 from podwright.kube.client.http import Http
 from podwright.kube.client.media_types import STRATEGIC_PATCH
@@ -54,12 +55,15 @@ class PodEvictor:
         done: Callable[[bool], None],
         *,
         within_budgets: bool = False,
+        event: EvictionEvent | None = None,
     ) -> None:
         if victim.terminating:
             done(True)
             return
         deletion = self._evict_within_budgets(victim) if within_budgets else self._delete(victim, preemptor)
-        task = asyncio.create_task(self._evict(victim, preemptor, node_name, deletion, done), name="podwright eviction")
+        event = event or EvictionEvent("Preempted", "Preempting", preempted_by(preemptor, node_name))
+        eviction = self._evict(victim, event, preemptor.scheduler_name, deletion, done)
+        task = asyncio.create_task(eviction, name="podwright eviction")
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
         task.add_done_callback(self._started.discard)
@@ -79,8 +83,8 @@ class PodEvictor:
     async def _evict(
         self,
         victim: PodInfo,
-        preemptor: PodInfo | Regarding,
-        node_name: str,
+        event: EvictionEvent,
+        reporter: str,
         deletion: Coroutine[Any, Any, bool],
         done: Callable[[bool], None],
     ) -> None:
@@ -89,10 +93,7 @@ class PodEvictor:
             deleted_by_us = await self._in_turn(deletion)
             deleted = True
             if deleted_by_us:
-                note = preempted_by(preemptor, node_name)
-                self._recorder.record(
-                    victim, "Normal", "Preempted", "Preempting", note, reporter=preemptor.scheduler_name
-                )
+                self._recorder.record(victim, "Normal", event.reason, event.action, event.note, reporter=reporter)
         except ClusterError as error:
             log.warning("cannot preempt a pod", extra=fields(pod=victim, err=error))
         finally:

@@ -1,0 +1,1 @@
+"""The door of RebalancePolicies, and their statuses."""

@@ -1,0 +1,147 @@
+"""The door of RebalancePolicies: while the API server serves them, the engine plans, and moves pods where they say so.
+
+A policy that is invalid plans nothing. The status says which plan there is and what has become of it, and when the hour
+of its moves began, so that another instance goes on counting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from podwright.api.policy_status import ACCEPTED, ACTIVE, UntimedCondition, conditions_by_type, timed
+from podwright.api.rebalance_policy import REBALANCE_KIND, REBALANCE_PLURAL, parse_rebalance_policy
+from podwright.api.scheduler_policy import GROUP, identity_of
+from podwright.core.objects.errors import InvalidObjectError, described
+from podwright.core.objects.pod import parse_time
+from podwright.engine.engine import Engine
+from podwright.engine.rebalance.rebalancing import Hour, Progress
+from podwright.kube.client.http import Http
+from podwright.kube.client.times import rfc3339
+from podwright.kube.kinds import REBALANCE_POLICY, Resource
+from podwright.kube.write.object_status import ObjectStatuses, SeenObject
+
+Raw = Mapping[str, Any]
+
+SHOWN_MOVES: Final = 20
+SHOWN_REASONS: Final = 16
+_ACTIVE: Final = {
+    "Plan": UntimedCondition(ACTIVE, True, "Planning", "The policy plans, and moves nothing."),
+    "Enforce": UntimedCondition(ACTIVE, True, "Enforcing", "The moves of its plans are made."),
+    "Stop": UntimedCondition(ACTIVE, False, "Stopped", "Its mode is Stop."),
+}
+
+
+class RebalanceStatuses(ObjectStatuses):
+    """Writes the statuses of RebalancePolicies."""
+
+    resource = REBALANCE_POLICY
+    about = "rebalance policy"
+    refused = "RebalancePolicyNotAccepted"
+
+    def __init__(self, http: Http, engine: Engine, **options: Any) -> None:
+        """`options`: those of ObjectStatuses."""
+        super().__init__(http, **options)
+        self._rebalancing = engine.rebalancing
+
+    def status_of(self, name: str, seen: SeenObject, now: str) -> dict[str, Any]:
+        before, problem, conflict = conditions_by_type(seen.status), seen.problem, self._rebalancing.conflict(name)
+        rules, progress = self._rebalancing.get(name), self._rebalancing.progress(name)
+        if rules is None:
+            active = UntimedCondition(ACTIVE, False, "NotAccepted", "The policy is not valid, and plans nothing.")
+        elif conflict:
+            active = UntimedCondition(ACTIVE, False, "Conflict", f"The policy moves nothing: {conflict}.")
+        else:
+            active = _ACTIVE[rules.mode]
+        accepted = UntimedCondition(
+            ACCEPTED, not problem, "Invalid" if problem else "Accepted", problem or "The policy is valid."
+        )
+        status: dict[str, Any] = {
+            "observedGeneration": seen.generation,
+            "conditions": [timed(each, before.get(each.type), seen.generation, now) for each in (accepted, active)],
+        }
+        if (hour := self._rebalancing.hour(name)).since:
+            status |= {"recentMoves": hour.moves, "since": rfc3339(hour.since)}
+        if progress is not None:
+            status["plan"] = _shown(progress)
+        return status
+
+    def problem_of(self, name: str, seen: SeenObject, status: Raw) -> str:
+        return super().problem_of(name, seen, status) or self._rebalancing.conflict(name)
+
+
+def _shown(progress: Progress) -> Mapping[str, Any]:
+    plan = progress.plan
+    moves = plan.moves
+    return {
+        "time": rfc3339(progress.time),
+        "gain": plan.gain,
+        "gained": progress.gained,
+        "empties": sum(bool(step.empties) for step in plan.steps),
+        "moves": len(moves),
+        "moved": progress.moved,
+        "first": [{"pod": move.pod, "source": move.source, "target": move.target} for move in moves[:SHOWN_MOVES]],
+        "heldBack": [str(each) for each in plan.held_back[:SHOWN_REASONS]],
+        "ended": progress.ended[:1024],
+    }
+
+
+def hour_of(status: object) -> Hour:
+    """The moves that another instance has made, as the status says it. Anybody may have written it."""
+    if isinstance(status, Mapping):
+        since, moves = status.get("since"), status.get("recentMoves")
+        try:
+            return Hour(parse_time(since, "status.since") or 0.0, max(0, int(moves or 0)))
+        except (InvalidObjectError, TypeError, ValueError):
+            pass
+    return Hour()
+
+
+class RebalanceDoor:
+    """See the module."""
+
+    kind: str = REBALANCE_KIND
+    about: str = "rebalance policies"
+    candidates: Sequence[Resource] = (REBALANCE_POLICY,)
+    crd: str = f"{REBALANCE_PLURAL}.{GROUP}"
+
+    def __init__(self, engine: Engine, statuses: RebalanceStatuses) -> None:
+        self._engine = engine
+        self._statuses = statuses
+
+    def begin(self, _resource: Resource) -> RebalanceSink:
+        return RebalanceSink(self._engine, self._statuses)
+
+    def end(self, _resource: Resource) -> None:
+        """All policies were dropped."""
+
+    def changed(self) -> None:
+        """Policies are planned in their turn."""
+
+
+class RebalanceSink:
+    """Takes RebalancePolicies into the engine."""
+
+    def __init__(self, engine: Engine, statuses: RebalanceStatuses) -> None:
+        self.known: set[str] = set()
+        self._engine = engine
+        self._statuses = statuses
+
+    def key(self, raw: Raw) -> str:
+        return identity_of(raw)[0]
+
+    def put(self, raw: Raw) -> None:
+        name, problem = self.key(raw), ""
+        self.known.add(name)
+        try:
+            self._engine.rebalancing.set(parse_rebalance_policy(raw), hour_of(raw.get("status")))
+        except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
+            problem = str(error) if isinstance(error, InvalidObjectError) else described(error)
+            self._engine.rebalancing.remove(name)
+            self._engine.invalid_objects.report(REBALANCE_KIND, name, error)
+        self._statuses.seen(name, raw, problem)
+
+    def drop(self, key: str, _raw: Raw | None) -> None:
+        self.known.discard(key)
+        self._engine.rebalancing.remove(key)
+        self._statuses.forget(key)

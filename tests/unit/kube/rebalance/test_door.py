@@ -1,0 +1,117 @@
+"""RebalancePolicies as they come in, and the statuses that are written about them."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from podwright.api import crd
+from podwright.engine.rebalance.rebalancing import Hour
+from podwright.kube.rebalance.door import RebalanceSink, RebalanceStatuses, hour_of
+from podwright.kube.write import object_status
+from podwright.sandbox.schemas import Schema
+from support.engine.kit import Rig, deciding, on_node, ours, settle
+from support.http.kit import api, says
+from support.rebalance.kit import policy
+from support.waiting import until
+
+SCHEMA = Schema(crd.crd("RebalancePolicy")["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
+
+
+class Known:
+    def __init__(self, http, script):
+        self.rig = Rig()
+        self.script = script
+        self.statuses = RebalanceStatuses(
+            http, self.rig.engine, recorder=self.rig.recorder, scheduler_name="podwright", clock=lambda: self.rig.now
+        )
+        self.sink = RebalanceSink(self.rig.engine, self.statuses)
+        for name in ("n0", "n1"):
+            self.rig.node(name)
+        for name, on in (("a", "n0"), ("b", "n0"), ("c", "n1")):
+            raw = ours(name, requests={"cpu": "1"}, metadata={"ownerReferences": [OWNER]})
+            self.rig.engine.assigned.put(on_node(raw, on))
+
+    def status(self, name="tidy"):
+        found = [each for each in self.script.requests if each.path.endswith(f"/{name}/status")]
+        return found[-1].body[1]["value"] if found else {}
+
+    def reason(self, kind="Active", name="tidy"):
+        return next((each["reason"] for each in self.status(name).get("conditions", ()) if each["type"] == kind), "")
+
+
+@asynccontextmanager
+async def known():
+    async with api(default=says(200, {})) as (http, script):
+        made = Known(http, script)
+        running = asyncio.create_task(made.statuses.run())
+        yield made
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    monkeypatch.setattr(object_status, "STATUS_SECONDS", 0.005)
+
+
+async def test_the_status_shows_the_plan():
+    async with known() as it:
+        it.sink.put(policy(cooldown="0s"))
+        async with deciding(it.rig):
+            it.rig.engine.rebalancing.begin()
+            await settle()
+        await until(lambda: it.status().get("plan"))
+        plan = it.status()["plan"]
+        assert (plan["gain"], plan["moves"], plan["moved"], plan["empties"]) == (1, 1, 0, 1)
+        assert plan["first"] == [{"pod": "default/c", "source": "n1", "target": "n0"}]
+        assert it.reason() == "Planning"
+        assert SCHEMA.problems({**policy(), "status": it.status()}) == []
+
+
+async def test_an_invalid_policy_plans_nothing_and_says_why():
+    async with known() as it:
+        it.sink.put(policy())
+        it.sink.put(policy(maxMoves=0))
+        await until(lambda: it.reason("Accepted") == "Invalid")
+        assert it.reason() == "NotAccepted"
+        assert it.rig.engine.rebalancing.get("tidy") is None
+        assert [reason for _, reason, _ in it.rig.recorder.events] == ["RebalancePolicyNotAccepted"]
+
+
+async def test_the_second_of_two_that_could_undo_each_other_is_refused():
+    async with known() as it:
+        it.sink.put(policy("first", mode="Enforce"))
+        it.sink.put(policy("second", mode="Enforce", goals=[{"type": "RepairViolations"}]))
+        await until(lambda: it.reason(name="second"))
+        assert (it.reason(name="first"), it.reason(name="second")) == ("Enforcing", "Conflict")
+        (note,) = it.rig.recorder.notes("RebalancePolicyNotAccepted")
+        assert "the older policy first has other goals" in note
+        it.sink.drop("first", None)
+        await until(lambda: it.reason(name="second") == "Enforcing")
+
+
+async def test_a_policy_that_is_gone_is_forgotten():
+    async with known() as it:
+        it.sink.put(policy())
+        it.sink.drop("tidy", None)
+        assert it.rig.engine.rebalancing.get("tidy") is None
+        assert it.sink.known == set()
+
+
+@pytest.mark.parametrize(
+    ("status", "hour"),
+    [
+        pytest.param({"since": "1970-01-01T00:15:00Z", "recentMoves": 3}, Hour(900.0, 3), id="of another instance"),
+        pytest.param(None, Hour(), id="none"),
+        pytest.param("nonsense", Hour(), id="a text"),
+        pytest.param({"since": 5, "recentMoves": 3}, Hour(), id="no time"),
+        pytest.param({"since": "1970-01-01T00:15:00Z", "recentMoves": "x"}, Hour(), id="no number"),
+        pytest.param({"since": "1970-01-01T00:15:00Z", "recentMoves": -3}, Hour(900.0, 0), id="a negative number"),
+    ],
+)
+def test_the_moves_of_the_hour_are_read_from_the_status(status, hour):
+    assert hour_of(status) == hour
