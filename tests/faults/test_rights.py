@@ -66,7 +66,7 @@ DELEGATED = {
 CHECKED_INSIDE = {("", "resource.k8s.io", "resourceclaims/binding", "", verb) for verb in ("update", "patch")}
 """Rights that the API server asks for within other requests, so that the audit log does not have them."""
 TO_TAKE_BACK = {("", "", "pods/eviction", "", "create")}
-"""Rights to take back what pods hold above the share of their queue: none do here."""
+"""Rights to take back what pods hold above the share of their queue, and to move pods: none are evicted here."""
 IDLE = CHECKED_INSIDE | TO_TAKE_BACK
 VITAL = {("", "", plural, "", verb) for plural in ("nodes", "pods") for verb in ("list", "watch")}
 """Rights without which the operator ends."""
@@ -147,7 +147,7 @@ class FirstOfEach:
 
 def test_every_right_is_used(cluster, audit_log):
     """One of everything: a Binding whose answer is lost, a pod that waits, a preemption, volumes, all kinds of gangs and
-    queues, a reservation, policies, an election with a standby, and somebody who reads metrics."""
+    queues, a reservation, policies, also of rebalancing, an election with a standby, and somebody who reads metrics."""
     client = cluster.client
     direct = cluster.service_account_kubeconfig(*kit.ACCOUNT)
     token = yaml.safe_load(cluster.service_account_kubeconfig("monitoring", "reader").read_text())
@@ -207,9 +207,9 @@ def create_queues(cluster):
     """
     for name in ("volcano", "kai-scheduler"):
         cluster.apply(make_policy(name, schedulerName=name))
-    cluster.apply(
-        *(kit.CHECKOUT / "manifests" / "examples" / "queues" / f"{name}.yaml" for name in ("teams", "reservation"))
-    )
+    examples = kit.CHECKOUT / "manifests" / "examples"
+    names = ("queues/teams", "queues/reservation", "rebalance/tidy")
+    cluster.apply(*(examples / f"{name}.yaml" for name in names))
     for resource in (KAI_QUEUE, VOLCANO_QUEUE):
         version = f"{resource.group}/{resource.version}"
         cluster.apply({"apiVersion": version, "kind": resource.kind, "metadata": {"name": "team"}, "spec": {}})

@@ -216,3 +216,46 @@ def test_slots_are_free_or_taken_once_after_any_history(seed):
                 assert sum(table.counts(name)) == len(found.slots)
                 slots += table.counts(name)[0]
         assert len(cache.nominator) == slots
+
+
+class TestAPlaceForWhatAControllerCreates:
+    """The place of a pod that is about to be moved from n1 to n0, where another pod of its controller runs."""
+
+    @pytest.fixture
+    def moved(self, cluster):
+        self.metadata = metadata = {
+            "ownerReferences": [{"kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}]
+        }
+        self.made = lambda name, **more: cluster.pod(name, "", 1, metadata=metadata, labels={"app": "web"}, **more)
+        cluster.cache.reservations.remove("held")
+        cluster.cache.set_pod(self.made("sibling").on("n0"))
+        left = self.made("left").on("n1")
+        cluster.cache.set_pod(left)
+        held = Reservation(
+            "place", "default", NOW + 60, [Slot("n0", {GPU: 1})], like=left, others=frozenset({"default/sibling"})
+        )
+        cluster.cache.reservations.set(held)
+        return left
+
+    def test_it_is_free_although_siblings_are_there(self, cluster, moved):
+        assert cluster.cache.reservations.counts("place") == (1, 0, 0)
+        assert not cluster.cache.reservations.taken_by("place")
+
+    def test_only_the_pod_in_its_place_goes_there(self, cluster, moved):
+        assert node_of(cluster, self.made("again")) == "n0"
+        assert node_of(cluster, cluster.pod("other", "", 1, labels={"app": "web"})) == "n1"
+
+    def test_it_is_taken_by_that_pod_and_free_when_the_pod_goes(self, cluster, moved):
+        again = self.made("again")
+        cluster.cache.assume(again, "n0")
+        assert [*cluster.cache.reservations.taken_by("place")] == [again.uid]
+        cluster.cache.forget(again.uid)
+        assert cluster.cache.reservations.counts("place") == (1, 0, 0)
+
+    @pytest.mark.parametrize(
+        "change", [{"labels": {"app": "web", "v": "2"}}, {"gpus": 2}, {"metadata": {}}], ids=["labels", "size", "owner"]
+    )
+    def test_it_is_not_for_pods_of_another_template(self, cluster, moved, change):
+        given = {"labels": {"app": "web"}, "metadata": self.metadata, **change}
+        pod = cluster.pod("again", "", given.pop("gpus", 1), **given)
+        assert not cluster.cache.reservations.get("place").is_for(pod)

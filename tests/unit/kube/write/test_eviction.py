@@ -9,7 +9,7 @@ import pytest
 
 from podwright.core.objects.pod import parse_pod
 from podwright.engine.binding.limiter import BindLimiter
-from podwright.engine.ports import Regarding
+from podwright.engine.ports import EvictionEvent, Regarding
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.write import eviction
 from podwright.kube.write.eviction import PodEvictor
@@ -81,6 +81,11 @@ class TestWithinBudgets:
             "deleteOptions": {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u1"}},
         }
         assert (events, outcomes) == ([("low", "Preempted", "Preempted by pod u2 on node a")], [True])
+
+    async def test_a_pod_that_is_moved_is_told_so(self):
+        event = EvictionEvent("Rebalanced", "Rebalancing", "moved to node b")
+        _, events, _ = await evict(says(201, {}), within_budgets=True, event=event)
+        assert events == [("low", "Rebalanced", "moved to node b")]
 
     async def test_a_budget_that_stays_exhausted_fails_the_eviction(self, monkeypatch):
         monkeypatch.setattr(eviction, "RETRY", RetryPolicy(shortest=0.0, longest=0.0, attempts=2))
