@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from podwright.cli.main import main
 from podwright.testing import ControlPlane, node, pod, wait_until
 from support.control_plane import operator_process as kit
+from support.gangs.pod_groups import LABEL, Case, install_crd, remove_groups
 from support.objects.queues import queue
 
 QUEUE = "/apis/podwright.dev/v1alpha1/schedulingqueues/{}"
@@ -194,3 +195,53 @@ def test_room_is_held_for_the_pods_of_a_reservation_also_after_a_restart(teams):
     finally:
         teams.cluster.kubectl("delete", "resv", "--all")
     assert kit.over_committed(teams.cluster) == {}
+
+
+def test_room_that_a_gang_gathers_is_held_for_it_after_a_kill(teams):
+    cluster = teams.cluster
+    install_crd(cluster)
+    kit.wait_listed(cluster, "reservations")
+    held = lambda: cluster.client.items("/apis/podwright.dev/v1alpha1/reservations")
+    teams.queue("red", gatherAfter="1s", resources={"cpu": {}})
+    try:
+        killed = kit.start(cluster, "--pod-intake=watch")
+        teams.pods("old", "red", 8, activeDeadlineSeconds=3600, terminationGracePeriodSeconds=0)
+        teams.wait_bound("old", 8)
+        group = Case(cluster, teams.namespace).custom_group("gang", 2)
+        members = [
+            pod(
+                f"gang-{i}",
+                teams.namespace,
+                scheduler=OURS,
+                cpu="2",
+                labels={LABEL: "gang", "podwright.dev/queue": "red"},
+            )
+            for i in range(2)
+        ]
+        cluster.bulk.create(members)
+        wait_until(held, 60, "room is held for the gang")
+        (reservation,) = held()
+        claimant = {"apiGroup": "scheduling.x-k8s.io", "name": "gang", "uid": group["metadata"]["uid"]}
+        assert reservation["spec"]["podGroup"] == claimant
+        (slot,) = reservation["spec"]["slots"]
+        assert (slot["node"], slot["requests"]["cpu"], slot["count"]) == ("n0", "2", 2)
+        killed.process.kill()
+        teams.pods("small", "", 4)
+        with kit.reused(cluster, "--pod-intake=watch"):
+            cluster.client.delete(pod("old-0", teams.namespace))
+            cluster.client.delete(pod("old-1", teams.namespace))
+            status = lambda: held()[0].get("status", {})
+            wait_until(lambda: status().get("free") == 2, 30, "the slots are counted")
+            teams.wait_bound("old", 6)
+            assert [each["metadata"]["uid"] for each in held()] == [reservation["metadata"]["uid"]]
+            assert (teams.bound("small"), teams.bound("gang")) == (0, 0)
+            for index in (2, 3):
+                cluster.client.delete(pod(f"old-{index}", teams.namespace))
+            teams.wait_bound("gang", 2)
+            assert teams.bound("small") == 0
+            wait_until(lambda: not held(), 30, "the reservation goes with the wait of the gang")
+    finally:
+        cluster.kubectl("delete", "resv", "--all")
+        cluster.client.request("DELETE", QUEUE.format("red"))
+        remove_groups(cluster, teams.namespace)
+    assert kit.over_committed(cluster) == {}

@@ -6,12 +6,21 @@ podwright/api/crd.py derives the CustomResourceDefinition from them. core/state/
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from podwright.api.policy_status import ACCEPTED, ACTIVE, Condition, UntimedCondition, conditions_by_type, timed
-from podwright.api.scheduler_policy import NAMELESS, PolicyError, check_kind, decoded, identity_of
+from podwright.api.policy_status import (
+    ACCEPTED,
+    ACTIVE,
+    Condition,
+    UntimedCondition,
+    conditions_by_type,
+    rfc3339,
+    timed,
+)
+from podwright.api.scheduler_policy import GROUP, NAMELESS, PolicyError, check_kind, decoded, identity_of
 from podwright.api.scheduling_queue import QUANTITY, QuotaAmount
 from podwright.api.spec.match import NAMESPACE, Selector
 from podwright.core.framework.args import encode
@@ -19,6 +28,7 @@ from podwright.core.framework.durations import parse_duration
 from podwright.core.framework.validation import Problem, Rule, describe, key_path, unique_by
 from podwright.core.objects.affinity import interned_selector
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.pod import parse_time
 from podwright.core.objects.resources import is_qualified_name
 from podwright.core.objects.selectors import EVERYTHING
 from podwright.core.state.reservations import Reservation, Reservations, Slot
@@ -54,11 +64,30 @@ class ReservedSlot:
 
 
 @dataclass(frozen=True, slots=True)
+class ReservedGroup:
+    api_group: str = field(metadata=describe("The API of the group, such as scheduling.k8s.io.", maxLength=253))
+    name: str = field(metadata=describe("The name of the PodGroup, in this namespace.", minLength=1, maxLength=253))
+    uid: str = field(default="", metadata=describe("Its uid.", maxLength=128))
+
+
+@dataclass(frozen=True, slots=True)
 class ReservationSpec:
     namespace: str = field(metadata=describe("The namespace of the pods that the room is for.", **NAMESPACE))
     pod_selector: Selector | None = field(
         default=None,
         metadata=describe("Selects these pods by their labels. Not given, or empty: all pods of the namespace."),
+    )
+    pod_group: ReservedGroup | None = field(
+        default=None,
+        metadata=describe("The pod group whose members they are, instead of podSelector."),
+    )
+    start_time: str = field(
+        default="",
+        metadata=describe(
+            "When the pods are expected. Others that declare to end before may use the room. An RFC 3339 time. Not given: "
+            "unknown.",
+            maxLength=32,
+        ),
     )
     slots: tuple[ReservedSlot, ...] = field(
         default=(),
@@ -80,12 +109,16 @@ class ReservationSpec:
     )
 
     def validate(self, where: str) -> Iterator[Problem]:
+        try:
+            parse_time(self.start_time or None, "")
+        except InvalidObjectError:
+            yield f"{where}.startTime", f"{self.start_time!r} is no RFC 3339 time"
         if (slots := sum(slot.count for slot in self.slots)) > MAX_SLOTS:
             yield f"{where}.slots", f"has {slots} slots with their counts, the maximum is {MAX_SLOTS}"
 
     def reservation(self, name: str, created: float) -> Reservation:
         """As the core has it. `created`: seconds since the epoch."""
-        selector = self.pod_selector
+        selector, group = self.pod_selector, self.pod_group
         return Reservation(
             name=name,
             namespace=self.namespace,
@@ -93,7 +126,30 @@ class ReservationSpec:
             slots=[Slot(slot.node, slot.requests) for slot in self.slots for _ in range(slot.count)],
             selector=EVERYTHING if selector is None else interned_selector(encode(selector), "spec.podSelector"),
             priority=self.priority,
+            group="" if group is None else f"{group.api_group}:{self.namespace}/{group.name}",
+            group_uid="" if group is None else group.uid,
+            at=parse_time(self.start_time or None, "") or 0.0,
         )
+
+
+def object_of(reservation: Reservation, created: float) -> dict[str, Any]:
+    """The object for the room of a pod group. `created`: when it is created, in seconds since the epoch."""
+    api_group, _, key = reservation.group.partition(":")
+    slots = Counter((slot.node, tuple(sorted(slot.requests.items()))) for slot in reservation.slots)
+    spec = ReservationSpec(
+        namespace=reservation.namespace,
+        pod_group=ReservedGroup(api_group, key.partition("/")[2], reservation.group_uid),
+        start_time=rfc3339(reservation.at) if reservation.at else "",
+        slots=tuple(ReservedSlot(node, dict(requests), count) for (node, requests), count in slots.items()),
+        duration=f"{max(1, round(reservation.until - created))}s",
+        priority=reservation.priority,
+    )
+    return {
+        "apiVersion": f"{GROUP}/v1alpha1",
+        "kind": RESERVATION_KIND,
+        "metadata": {"name": reservation.name},
+        "spec": encode(spec),
+    }
 
 
 def parse_reservation(raw: Mapping[str, Any]) -> Reservation:

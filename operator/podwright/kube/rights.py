@@ -134,6 +134,7 @@ _OWN_WRITES: Final = (f"{TOKEN_REVIEW.root}/", f"{ACCESS_REVIEW.root}/", f"{LEAS
 """The paths of writes that change nothing for anybody else."""
 _EXTRAS: Final = frozenset({*_OPTIONAL, CRD})
 """Kinds that kube-scheduler's roles do not know, so that their absence there is no mistake."""
+_GATHERED: Final = "room that is held for large gangs of queues is not seen, and forgotten at a restart"
 _NO_VIEWS: Final = "who may read only a namespace does not see its queues"
 
 SCHEDULING: Final = (
@@ -170,6 +171,7 @@ SCHEDULING: Final = (
     *(Right(kind, "patch", "queues show no status", "status") for kind in _QUEUES),
     *(Right(QUEUE_VIEW, verb, _NO_VIEWS) for verb in ("create", "delete")),
     Right(QUEUE_VIEW, "patch", _NO_VIEWS, "status"),
+    *(Right(RESERVATION, verb, _GATHERED) for verb in ("create", "patch", "delete")),
     Right(RESERVATION, "patch", "reservations show no status", "status"),
     Right(REBALANCE_POLICY, "patch", "rebalance policies show no status", "status"),
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from podwright.kube.client import access
-from podwright.kube.kinds import EVENT, RESERVATION
+from podwright.kube.kinds import EVENT, QUEUE_VIEW, RESERVATION
 from podwright.kube.rights import SCHEDULING, Right
 from podwright.kueue.workload import ADMISSION_CHECK, FLAVOR, WORKLOAD
 
@@ -15,7 +15,11 @@ _UNANSWERED: Final = "checks are not answered"
 _NO_PLACE: Final = "no place is held"
 
 CHECKING: Final = (
-    *(each for each in SCHEDULING if each.verb in access.READ or each.resource is EVENT),
+    *(
+        each
+        for each in SCHEDULING
+        if (each.verb in access.READ and each.resource is not QUEUE_VIEW) or each.resource is EVENT
+    ),
     *(
         Right(kind, verb, _UNANSWERED, announced=True)
         for kind in (WORKLOAD, ADMISSION_CHECK)

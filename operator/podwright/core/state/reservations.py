@@ -62,6 +62,7 @@ class Reservation:
     priority: int = 1_000_000_000
     group: str = ""
     """The key of the pod group that it is for, instead of the pods that the selector selects."""
+    group_uid: str = ""
     like: PodInfo | None = None
     """The pod that leaves its node, if the room is for what its controller creates in its place: a pod of the same
     template that is none of `others`.
@@ -72,12 +73,22 @@ class Reservation:
     unknown.
     """
 
+    @property
+    def is_gathered(self) -> bool:
+        """True if the scheduler made it, for a pod group that gathers room."""
+        return bool(self.group) and self.name == gathered_name(self.group_uid)
+
     def is_for(self, pod: PodInfo) -> bool:
         if self.group:
             return pod.group == self.group
         if self.like is not None:
             return pod.uid not in self.others and _replaces(pod, self.like)
         return pod.namespace == self.namespace and self.selector.matches(pod.labels)
+
+
+def gathered_name(uid: str) -> str:
+    """The name of the reservation that gathers room for the pod group of this uid."""
+    return f"gang-{uid}"
 
 
 @dataclass(slots=True)
@@ -107,6 +118,10 @@ class Reservations:
     def get(self, name: str) -> Reservation | None:
         known = self._known.get(name)
         return None if known is None else known.reservation
+
+    def gathered(self) -> Sequence[Reservation]:
+        """Those that the scheduler made."""
+        return [known.reservation for known in self._known.values() if known.reservation.is_gathered]
 
     def counts(self, name: str) -> tuple[int, int, int]:
         """How many slots are free, taken by the pods that they are for, and taken by more important pods. Raises

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import Final
 
@@ -20,7 +21,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.queues.queues import QueueRules, amounts_of, queues_of
 from podwright.core.queues.tree import add_amounts
-from podwright.core.state.reservations import Reservation, Slot
+from podwright.core.state.reservations import Reservation, Slot, gathered_name
 from podwright.engine.log_fields import fields
 from podwright.engine.planning.elsewhere import Elsewhere, NoAnswerError
 from podwright.engine.policies.active_policies import ActivePolicies
@@ -36,8 +37,15 @@ UNKNOWN_SECONDS: Final = 3600.0
 """For how long it is kept if that time is not known."""
 AGAIN_SECONDS: Final = 60.0
 """After this time, a gang that cannot start anywhere is planned again."""
-_PREFIX: Final = "gang:"
-"""No object of the API server has such a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Gang:
+    """A gang that gathers room: its key, the name of its reservation, and the uids of the pods that will have ended."""
+
+    key: str
+    reservation: str
+    ended: frozenset[str]
 
 
 class Gathering:
@@ -59,13 +67,24 @@ class Gathering:
         self._policies = policies
         self._elsewhere = elsewhere
         self._reservations = reservations
-        self._gathering: dict[str, str] = {}
-        """By queue: the key of the gang that gathers room."""
-        self._ended: dict[str, frozenset[str]] = {}
-        """By key of such a gang: the uids of the pods that will have ended."""
+        self.leads = False
+        """True once this instance decides which gangs gather room. Before, the objects of the API server say it."""
+        self._gathering: dict[str, _Gang] = {}
+        """By queue: the gang that gathers room."""
         self._vain: dict[str, float] = {}
         """By key of a gang that cannot start anywhere: when it is planned again."""
         self._task: asyncio.Task[None] | None = None
+
+    def take_over(self) -> None:
+        """Called when this process leads. What another one, or this one before a restart, has held goes on being held: for
+        gangs, and for pods of queues for which others were evicted. Without its gang, room is given back.
+        """
+        self.leads = True
+        nominator = self._cache.nominator
+        nominated = [pod for name in nominator.nodes() for pod in nominator.on(name)]
+        nominator.hold_room(pod.uid for pod in nominated if self._queues.names_queue(pod))
+        for reservation in self._cache.reservations.gathered():
+            self._adopt(reservation)
 
     def begin(self) -> None:
         """Looks after all queues, beside the loop, unless that is still going on."""
@@ -75,23 +94,46 @@ class Gathering:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._gather(), name="podwright gathering of room")
 
+    def held(self) -> Mapping[str, Reservation]:
+        """The reservations of gangs, by name."""
+        found = (self._cache.reservations.get(gang.reservation) for gang in self._gathering.values())
+        return {reservation.name: reservation for reservation in found if reservation is not None}
+
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
+    def _adopt(self, reservation: Reservation) -> None:
+        group = self._cache.groups.get(reservation.group)
+        waiting = self._cache.groups.members(reservation.group).unplaced()
+        same = group is not None and group.uid == reservation.group_uid
+        queue = self._queues.queue_of(waiting[0]) if same and waiting and self._queues.active else ""
+        if not queue or queue in self._gathering:
+            self._reservations.remove(reservation.name)
+            return
+        infos = [self._cache.present(name) for name in {slot.node for slot in reservation.slots}]
+        ended = frozenset(
+            uid
+            for info in infos
+            if info is not None
+            for uid, pod in info.pods.items()
+            if pod.group != reservation.group and self._queues.queue_of(pod)
+        )
+        self._gathering[queue] = _Gang(reservation.group, reservation.name, ended)
+
     def _release(self) -> None:
         """Gives back the room of gangs that do not wait any more, or whose queue no longer gathers room."""
         now = self._sources.wall()
         self._vain = {key: due for key, due in self._vain.items() if due > now}
-        for queue, key in [*self._gathering.items()]:
+        for queue, gang in [*self._gathering.items()]:
             rules = self._queues.get(queue) if self._queues.active else None
-            held = self._cache.reservations.get(_PREFIX + key) is not None
-            waiting = self._cache.groups.members(key).unplaced()
+            held = self._cache.reservations.get(gang.reservation) is not None
+            waiting = self._cache.groups.members(gang.key).unplaced()
             wanted = held and waiting and rules is not None and rules.gather_after
-            if not wanted or not self._is_owed(queue, waiting, self._ended[key]):
-                self._reservations.remove(_PREFIX + key)
-                del self._gathering[queue], self._ended[key]
+            if not wanted or not self._is_owed(queue, waiting, gang.ended):
+                self._reservations.remove(gang.reservation)
+                del self._gathering[queue]
 
     async def _gather(self) -> None:
         for queue in self._queues.names() if self._queues.active else ():
@@ -161,15 +203,16 @@ class Gathering:
         known = start.at < inf
         slots = [Slot(start.nodes[pod.uid], requests_of(pod)) for pod in members if pod.uid in start.nodes]
         reservation = Reservation(
-            name=_PREFIX + group.key,
+            name=gathered_name(group.uid),
             namespace=group.namespace,
             until=start.at + KEPT_SECONDS if known else now + UNKNOWN_SECONDS,
             slots=slots,
             group=group.key,
+            group_uid=group.uid,
             at=start.at if known else 0.0,
         )
         self._reservations.set(reservation)
-        self._gathering[queue], self._ended[group.key] = group.key, start.ended
+        self._gathering[queue] = _Gang(group.key, reservation.name, start.ended)
         seconds = f"in {max(0, round(start.at - now))} s"
         expected = f"{seconds} at the latest" if start.sure else f"{seconds}, if pods run for as long as is expected"
         when = expected if known else "when running pods end"

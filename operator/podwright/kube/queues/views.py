@@ -7,28 +7,21 @@ A namespace uses the queue that its label names, and those of its pods.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from podwright.api.queue_status import QueueReport
 from podwright.api.queue_view import VIEW_KIND, VIEW_PLURAL, view_status_of
 from podwright.api.scheduler_policy import GROUP
-from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.pod import PodInfo
 from podwright.core.queues.queues import Queues
-from podwright.kube.client.errors import status_of
 from podwright.kube.client.http import Http
 from podwright.kube.kinds import QUEUE_VIEW, Resource
-from podwright.kube.write.object_status import MOST_WRITES, RETRY, ObjectStatuses, SeenObject
-
-log = logging.getLogger(__name__)
+from podwright.kube.write.object_status import ObjectStatuses, Request, SeenObject
 
 MAX_VIEWS: Final = 16
 """How many views a namespace has at most: the queue that its label names, then those of its pods, then those that it has
 used."""
-_EXPECTED: Final = (403, 404, 409)
-"""A namespace that ends refuses objects; a view may be there, or gone, before the watch says so."""
 
 
 class QueueViews(ObjectStatuses):
@@ -46,8 +39,6 @@ class QueueViews(ObjectStatuses):
         self._queues = queues
         self._first: dict[str, PodInfo | None] = {}
         """Of the views that there should be, by key: the first pod of the namespace that waits in the queue."""
-        self._failures: dict[str, tuple[int, float]] = {}
-        """By key of a view that could not be made or deleted: how often, and when it is tried again."""
 
     async def run_after(self, known: asyncio.Event) -> None:
         """Writes until it is cancelled, from the time when queues and pods are known: before, no queue seems to exist."""
@@ -77,14 +68,23 @@ class QueueViews(ObjectStatuses):
         if not self.served:
             return
         self._first = await self._wanted()
-        now = asyncio.get_running_loop().time()
-        missing = [key for key in self._first if key not in self._known]
-        extra = [key for key in self._known if key not in self._first]
-        self._failures = {key: tried for key, tried in self._failures.items() if key in missing or key in extra}
-        due = [key for key in (*missing, *extra) if self._failures.get(key, (0, 0.0))[1] <= now]
-        for key in due[:MOST_WRITES]:
-            await self._limit.take()
-            await self._write_object(key)
+        missing = {key: self._creation(key) for key in self._first if key not in self._known}
+        extra = {
+            key: Request("DELETE", QUEUE_VIEW.path(*self.place_of(key)))
+            for key in self._known
+            if key not in self._first
+        }
+        await self.carry_out({**missing, **extra})
+
+    def _creation(self, key: str) -> Request:
+        name, namespace = self.place_of(key)
+        raw = {
+            "apiVersion": f"{GROUP}/{QUEUE_VIEW.version}",
+            "kind": VIEW_KIND,
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"queue": name},
+        }
+        return Request("POST", QUEUE_VIEW.collection_in(namespace), raw)
 
     async def _wanted(self) -> dict[str, PodInfo | None]:
         """The views that there should be, each with the first pod that waits."""
@@ -109,28 +109,6 @@ class QueueViews(ObjectStatuses):
     def _usable(self, namespace: str, found: Mapping[str, PodInfo | None]) -> Sequence[tuple[str, PodInfo | None]]:
         usable = [(name, first) for name, first in found.items() if self._queues.is_usable_in(name, namespace)]
         return usable[:MAX_VIEWS]
-
-    async def _write_object(self, key: str) -> None:
-        name, namespace = self.place_of(key)
-        problem: ClusterError | None = None
-        raw = {
-            "apiVersion": f"{GROUP}/{QUEUE_VIEW.version}",
-            "kind": VIEW_KIND,
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": {"queue": name},
-        }
-        try:
-            if key in self._first:
-                await self._http.call("POST", QUEUE_VIEW.collection_in(namespace), raw)
-            else:
-                await self._http.call("DELETE", QUEUE_VIEW.path(name, namespace))
-        except ClusterError as error:
-            problem = error
-        # The watch tells whether it has worked.
-        count = self._failures.get(key, (0, 0.0))[0] + 1
-        self._failures[key] = count, asyncio.get_running_loop().time() + RETRY.pause(count, problem)
-        if problem is not None and count == 1 and status_of(problem) not in _EXPECTED:
-            log.info("cannot keep the view of queue %s in namespace %s: %s", name, namespace, problem)
 
 
 class QueueViewDoor:

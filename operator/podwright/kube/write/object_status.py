@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from podwright.api.scheduler_policy import identity_of
+from podwright.api.scheduler_policy import created_of, identity_of
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.compaction import compact_regularly
 from podwright.engine.ports import Recorder, Regarding
-from podwright.kube.client.errors import is_not_found, uid_mismatch
+from podwright.kube.client.errors import is_not_found, status_of, uid_mismatch
 from podwright.kube.client.http import Http
-from podwright.kube.client.media_types import JSON_PATCH
+from podwright.kube.client.media_types import JSON, JSON_PATCH
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import Resource
@@ -35,10 +35,23 @@ MOST_WRITES: Final = 25
 """How many statuses are written before all are compared again."""
 AT_ONCE: Final = 16
 """How many statuses are compared in one step."""
+_EXPECTED: Final = (403, 404, 409)
+"""A namespace that ends refuses objects; an object may be there, or gone, before the watch says so."""
 RETRY: Final = RetryPolicy(shortest=1.0, longest=60.0)
 
 Raw = Mapping[str, Any]
 _NONE: Final[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Makes, changes or deletes an object."""
+
+    method: str
+    path: str
+    body: Raw | None = None
+    content_type: str = JSON
+    params: Mapping[str, str] | None = None
 
 
 @dataclass(slots=True)
@@ -54,6 +67,8 @@ class SeenObject:
     spec: Any
     status: Raw
     problem: str
+    created: float = 0.0
+    """In seconds since the epoch."""
     reported: str = ""
     warned: frozenset[str] = frozenset()
     failures: int = 0
@@ -77,6 +92,8 @@ class ObjectStatuses(ABC):
         self._clock = clock
         self._known: dict[str, SeenObject] = {}
         self._limit = WriteLimit()
+        self._tries: dict[str, tuple[int, float]] = {}
+        """By name of an object that is to be made or deleted: how often that was tried, and when it is tried again."""
         compact_regularly(self)
 
     def seen(self, name: str, raw: Raw, problem: str) -> None:
@@ -89,6 +106,7 @@ class ObjectStatuses(ABC):
             spec=raw.get("spec"),
             status=status if isinstance(status, Mapping) else {},
             problem=problem,
+            created=created_of(raw),
         )
         before = self._known.get(name)
         if before is not None and before.uid == uid:
@@ -124,6 +142,27 @@ class ObjectStatuses(ABC):
 
     async def settle(self) -> None:
         """Called after each comparison of all statuses."""
+
+    async def carry_out(self, wanted: Mapping[str, Request]) -> None:
+        """Makes, changes and deletes objects, which are wanted until the watch says that it is done: some at a time, and
+        each after longer and longer pauses.
+        """
+        clock = asyncio.get_running_loop().time
+        self._tries = {name: tries for name, tries in self._tries.items() if name in wanted}
+        due = [name for name in wanted if self._tries.get(name, (0, 0.0))[1] <= clock()]
+        for name in due[:MOST_WRITES]:
+            await self._limit.take()
+            request, problem = wanted[name], None
+            try:
+                await self._http.call(
+                    request.method, request.path, request.body, request.content_type, params=request.params
+                )
+            except ClusterError as error:
+                problem = error
+            count = self._tries.get(name, (0, 0.0))[0] + 1
+            self._tries[name] = count, clock() + RETRY.pause(count, problem)
+            if problem is not None and count == 1 and status_of(problem) not in _EXPECTED:
+                log.info("cannot keep %s %s: %s", self.about, name, problem)
 
     async def run(self) -> None:
         """Writes statuses until it is cancelled."""

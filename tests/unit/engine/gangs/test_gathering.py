@@ -8,6 +8,7 @@ from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_K
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
 from podwright.core.state.nominator import reservation_of
+from podwright.core.state.reservations import Reservation, Slot, gathered_name
 from support.engine.kit import Rig, deciding, ours, settle
 
 GPU = "nvidia.com/gpu"
@@ -208,3 +209,75 @@ async def test_only_the_gang_at_the_head_of_the_queue_gathers_room():
         await it.later(400)
         await it.later(5)
         assert len(it.held) == 1
+
+
+def after_a_restart(it, uid="g", node="n1", group="g"):
+    """The API server has room for a gang, which another process has held."""
+    key = f"{PLUGINS_API}:default/{group}"
+    held = Reservation(
+        gathered_name(uid), "default", 5000.0, [Slot(node, {GPU: "2"})] * 2, group=key, group_uid=uid, at=2000.0
+    )
+    it.engine.reservations.set(held)
+
+
+async def test_after_a_restart_the_room_is_held_for_the_same_gang():
+    it = Queued()
+    it.runs("a", "n0", 4, limit=2000)
+    it.runs("b", "n1", 4)
+    it.gang("g", 2, 2)
+    after_a_restart(it)
+    assert not it.engine.gathering.leads
+    async with deciding(it.rig):
+        await it.later(1)
+        assert it.engine.gathering.leads
+        assert it.held == ["n1", "n1"]
+        assert it.engine.gathering.held().keys() == {"gang-g"}
+        await it.later(600)
+        assert it.held == ["n1", "n1"], "the place is not thought over before its time"
+        it.pod("small", 2)
+        it.ends("b")
+        await it.later(1)
+        assert {"g0", "g1"} <= it.placed
+        assert "small" not in it.placed
+        await it.later(1)
+        assert len(it.engine.cache.reservations) == 0
+
+
+@pytest.mark.parametrize("gone", ["the gang", "its uid is another", "its queue"])
+async def test_room_of_a_gang_that_is_gone_is_given_back_after_a_restart(gone):
+    it = Queued()
+    it.runs("a", "n0", 4, limit=2000)
+    it.runs("b", "n1", 4)
+    if gone != "the gang":
+        it.gang("g", 2, 2)
+    after_a_restart(it, uid="other" if gone == "its uid is another" else "g")
+    if gone == "its queue":
+        it.queues.remove("q")
+    async with deciding(it.rig):
+        await it.later(1)
+        assert it.held == []
+        assert it.engine.gathering.held() == {}
+
+
+async def test_one_gang_of_a_queue_is_taken_over():
+    it = Queued()
+    it.runs("a", "n0", 4)
+    it.runs("b", "n1", 4)
+    for name in ("g", "h"):
+        it.gang(name, 2, 2)
+        after_a_restart(it, uid=name, group=name)
+    async with deciding(it.rig):
+        await it.later(1)
+        assert it.engine.gathering.held().keys() == {"gang-g"}
+
+
+async def test_pods_for_which_others_were_evicted_keep_their_room_after_a_restart():
+    it = Queued()
+    it.runs("other", "n1", 4)
+    # The victims have ended meanwhile.
+    it.rig.pod("claimant", labels={QUEUE_LABEL: "q"}, status={"nominatedNodeName": "n0"}, requests={GPU: "4"})
+    it.rig.pod("greater", requests={GPU: "2"}, spec={"preemptionPolicy": "Never", "priority": 1000})
+    async with deciding(it.rig):
+        await it.later(60)
+        assert "claimant" in it.placed
+        assert "greater" not in it.placed

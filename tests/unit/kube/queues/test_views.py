@@ -172,7 +172,6 @@ async def test_nothing_is_made_while_the_kind_is_not_served():
 
 async def test_every_view_gets_its_turn_if_all_change_all_the_time(monkeypatch):
     monkeypatch.setattr(object_status, "MOST_WRITES", 2)
-    monkeypatch.setattr(module, "MOST_WRITES", 10)
     async with views() as it:
         it.queue("ml")
         for index in range(6):

@@ -10,6 +10,9 @@ import pytest
 from podwright.api import crd
 from podwright.api.reservation import RESERVATION_KIND, parse_reservation
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.pod_group import PLUGINS_API
+from podwright.core.state.reservations import Reservation, Slot, gathered_name
+from podwright.engine.gangs.gathering import Gathering
 from podwright.kube.reservations.door import ReservationSink, ReservationStatuses
 from podwright.kube.write import object_status
 from podwright.sandbox.schemas import Schema
@@ -39,6 +42,7 @@ class Held:
         self.statuses = ReservationStatuses(
             http, self.rig.engine, recorder=self.rig.recorder, scheduler_name="podwright", clock=lambda: self.rig.now
         )
+        self.statuses.served = True
         self.sink = ReservationSink(self.rig.engine, self.statuses)
         for name in ("n0", "n1"):
             self.rig.node(name, allocatable={GPU: "2"})
@@ -141,6 +145,8 @@ def test_slots_are_repeated_by_their_count():
         pytest.param({"slots": [{"node": "n", "requests": {"no/such/name": 1}}]}, "spec.slots[0].requests", id="name"),
         pytest.param({"duration": "soon"}, "spec.duration", id="duration"),
         pytest.param({"namespace": "No"}, "spec.namespace", id="namespace"),
+        pytest.param({"startTime": "noon"}, "spec.startTime", id="time"),
+        pytest.param({"podGroup": {"apiGroup": "x", "name": ""}}, "spec.podGroup.name", id="group without name"),
         pytest.param({"podSelector": {"matchLabels": {"a": ["b"]}}}, "spec.podSelector", id="selector"),
     ],
 )
@@ -149,3 +155,76 @@ def test_what_is_wrong_is_named_with_its_field(spec, field):
         parse_reservation(reservation(**spec))
     assert "Reservation held" in str(caught.value)
     assert field in str(caught.value)
+
+
+def gathered(it, at=2000.0, nodes=("n0", "n0", "n1"), until=2600.0):
+    """The gang g holds room."""
+    slots = [Slot(node, {GPU: "1"}) for node in nodes]
+    group = f"{PLUGINS_API}:default/g"
+    held = Reservation(gathered_name("u"), "default", until, slots, group=group, group_uid="u", at=at)
+    it.rig.engine.reservations.set(held)
+    it.holds["gang-u"] = held
+
+
+@pytest.fixture
+def holds(monkeypatch):
+    """What gangs hold, by the name of the reservation."""
+    found = {}
+    monkeypatch.setattr(Gathering, "held", lambda _self: found)
+    return found
+
+
+def changes(it):
+    return [each for each in it.script.requests if not each.path.endswith("/status")]
+
+
+async def test_room_that_a_gang_gathers_has_an_object_that_names_it(holds):
+    async with held() as it:
+        it.holds, it.rig.engine.gathering.leads = holds, True
+        gathered(it)
+        await until(lambda: changes(it))
+        (made,) = changes(it)
+        assert (made.method, made.path.rpartition("/")[2], made.query["force"]) == ("PATCH", "gang-u", "true")
+        assert made.body["spec"] == {
+            "namespace": "default", "podGroup": {"apiGroup": PLUGINS_API, "name": "g", "uid": "u"},
+            "startTime": "1970-01-01T00:33:20Z", "duration": "1600s", "priority": 1_000_000_000,
+            "slots": [
+                {"node": "n0", "requests": {GPU: "1"}, "count": 2}, {"node": "n1", "requests": {GPU: "1"}, "count": 1}
+            ],
+        }  # fmt: skip
+        known = {**reservation("gang-u"), "spec": made.body["spec"]}
+        assert SCHEMA.problems(known) == []
+        assert parse_reservation(known) == holds["gang-u"]
+        it.sink.put(known)
+        await asyncio.sleep(0.05)
+        assert len(changes(it)) == 1
+        gathered(it, nodes=("n1",))
+        await until(lambda: len(changes(it)) == 2)
+        assert changes(it)[-1].body["spec"]["slots"] == [{"node": "n1", "requests": {GPU: "1"}, "count": 1}]
+        it.sink.put(known)
+        assert [each.node for each in it.rig.engine.cache.reservations.get("gang-u").slots] == ["n1"]
+        holds.clear()
+        await until(lambda: changes(it)[-1].method == "DELETE")
+
+
+async def test_before_this_process_leads_the_objects_say_what_is_held(holds):
+    async with held() as it:
+        spec = {"podGroup": {"apiGroup": PLUGINS_API, "name": "g", "uid": "u"}}
+        it.sink.put(reservation("gang-u", **spec))
+        await until(lambda: it.script.requests)
+        await asyncio.sleep(0.05)
+        assert changes(it) == []
+        found = it.rig.engine.cache.reservations.get("gang-u")
+        assert (found.group, found.is_gathered) == (f"{PLUGINS_API}:default/g", True)
+        it.rig.engine.gathering.leads = True
+        await until(lambda: changes(it))
+        assert changes(it)[0].method == "DELETE"
+
+
+async def test_room_for_a_group_of_a_users_reservation_is_left_alone(holds):
+    async with held() as it:
+        it.rig.engine.gathering.leads = True
+        it.sink.put(reservation(podGroup={"apiGroup": PLUGINS_API, "name": "g"}))
+        await asyncio.sleep(0.05)
+        assert changes(it) == []
+        assert it.rig.engine.cache.reservations.get("held").group == f"{PLUGINS_API}:default/g"
