@@ -36,7 +36,7 @@ from podwright.core.plugins.default_preemption import NEVER
 from podwright.core.plugins.gang_scheduling import args_of
 from podwright.core.preemption.budgets import KIND, BudgetRules
 from podwright.core.preemption.queue_claims import claim_of, has_queue
-from podwright.core.preemption.units import Unit, victims_are_going
+from podwright.core.preemption.units import Unit, complete, victims_are_going
 from podwright.core.queues.flavors import NOWHERE, Place
 from podwright.core.queues.queues import queues_of
 from podwright.core.state.cache import Cache
@@ -225,7 +225,7 @@ def _select_victims(
             break
     if not victims:
         return _refusal(transaction, found.placements) or found
-    evicted = tuple(pod for unit in sorted(victims, key=key) for pod in unit.pods)
+    evicted = complete(sorted(victims, key=key))
     return GangPreemption(
         nominations={placement.pod.uid: placement.node_name for placement in found.placements},
         victims=evicted,

@@ -15,7 +15,7 @@ from podwright.core.framework.status import Status, unresolvable
 from podwright.core.objects.pod import PodInfo
 from podwright.core.preemption.budgets import BudgetRules
 from podwright.core.preemption.queue_claims import QueueClaim
-from podwright.core.preemption.units import Unit, importance, split_by_budget, units_below
+from podwright.core.preemption.units import Unit, complete, importance, split_by_budget, units_below
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
 
@@ -98,7 +98,7 @@ def select_victims(
         victims.append(unit)
         violations += count
     victims.sort(key=key)
-    return Candidate(node.name, tuple(victim for unit in victims for victim in unit.pods), violations)
+    return Candidate(node.name, complete(victims), violations)
 
 
 @dataclass(slots=True)

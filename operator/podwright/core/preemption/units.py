@@ -1,7 +1,7 @@
 """Units of preemption: pods that are evicted together or not at all.
 
-A pod is a unit of its own, unless its group is evicted as a whole (`PodGroups.evicted_whole`): then all placed members
-are one unit, on all their nodes. A group of the Workload API gives its pods its priority. Without
+A pod is a unit of its own, unless its group is evicted as a whole (`PodGroups.evicted_with`): then its minimum is one
+unit, on all its nodes, and what is more (`PodGroups.spares`) can be evicted alone. With the minimum, all are. A group of the Workload API gives its pods its priority. Without
 pod groups, every unit is one pod with its own priority. Source of the rules: kube-scheduler 1.37's behaviour with pod
 groups.
 """
@@ -9,6 +9,7 @@ groups.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import inf
 
@@ -30,6 +31,8 @@ class Unit:
     grouped: bool = False
     whole: PodGroup | None = None
     """The group that is evicted as a whole; None for a pod that is evicted alone."""
+    spares: tuple[PodInfo, ...] = ()
+    """The members of that group that can be evicted without the unit, but not stay without it."""
 
 
 def priority_of(pod: PodInfo, groups: PodGroups) -> int:
@@ -78,10 +81,14 @@ def units_below(priority: int, pods: Iterable[PodInfo], cache: Cache) -> list[Un
             continue
         group = groups.evicted_with(pod)
         if group is not None:
-            if group.key in seen:
+            spares = groups.spares(group)
+            if pod.uid in spares:
+                unit = _spare(group, pod)
+            elif group.key in seen:
                 continue
-            seen.add(group.key)
-            unit = _whole(group, pod, cache)
+            else:
+                seen.add(group.key)
+                unit = _whole(group, pod, cache, spares)
         else:
             unit = Unit((pod,), priority_of(pod, groups), _is_in_workload_api(pod))
         if unit.priority < priority:
@@ -89,12 +96,27 @@ def units_below(priority: int, pods: Iterable[PodInfo], cache: Cache) -> list[Un
     return units
 
 
-def _whole(group: PodGroup, pod: PodInfo, cache: Cache) -> Unit:
+def _spare(group: PodGroup, pod: PodInfo) -> Unit:
+    priority = pod.priority if group.priority is None else group.priority
+    return Unit((pod,), priority, _is_in_workload_api(pod))
+
+
+def complete(units: Iterable[Unit]) -> tuple[PodInfo, ...]:
+    """The pods of these victims. With the minimum of a gang, all of its members are victims."""
+    found: dict[str, PodInfo] = {}
+    for unit in units:
+        found.update((pod.uid, pod) for pod in (*unit.pods, *unit.spares))
+    return tuple(found.values())
+
+
+def _whole(group: PodGroup, pod: PodInfo, cache: Cache, spares: AbstractSet[str]) -> Unit:
     # The group may hold an older version of a pod than its NodeInfo does, one without its start time.
     uids = cache.groups.placed_in(group)
-    pods = tuple(info.pods[uid] for uid in uids if (info := cache.placement(uid)) is not None) or (pod,)
+    members = [info.pods[uid] for uid in uids if (info := cache.placement(uid)) is not None] or [pod]
+    pods = tuple(each for each in members if each.uid not in spares)
     priority = max(pod.priority for pod in pods) if group.priority is None else group.priority
-    return Unit(pods, priority, _is_in_workload_api(pod), group)
+    besides = tuple(each for each in members if each.uid in spares)
+    return Unit(pods, priority, _is_in_workload_api(pod), group, besides)
 
 
 def _is_in_workload_api(pod: PodInfo) -> bool:
@@ -139,17 +161,19 @@ def disruptions(victims: Iterable[PodInfo], groups: PodGroups) -> tuple[tuple[Po
     """The groups that are evicted as a whole with these victims, and the number of all evicted units that belong to
     groups.
     """
-    whole: dict[str, PodGroup] = {}
+    whole: dict[str, tuple[PodGroup, list[str]]] = {}
     single = 0
     for victim in victims:
         if not victim.group or not groups.is_member(victim):
             continue
         group = groups.evicted_with(victim)
         if group is not None:
-            whole[group.key] = group
+            whole.setdefault(group.key, (group, []))[1].append(victim.uid)
         else:
             single += _is_in_workload_api(victim)
-    return tuple(whole.values()), len(whole) + single
+    left = [group.key for group, uids in whole.values() if not group.all_or_none and groups.minimum_left(group, uids)]
+    single += sum(len(whole.pop(key)[1]) for key in left)
+    return tuple(group for group, _ in whole.values()), len(whole) + single
 
 
 def partial_losses(victims: Iterable[PodInfo], groups: PodGroups) -> Sequence[tuple[PodGroup, int]]:

@@ -5,7 +5,7 @@ Invariant: a level counts the pods of the levels below it. A pod that comes or g
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
 from podwright.core.objects.pod import PodInfo
@@ -62,6 +62,23 @@ class Level:
         part = self.part
         below = least_together((level.lacking(which) for level in self.below.values()), part) if part.groups else 0
         return max(0, part.pods - self.pods[which], below)
+
+    def spares(self, pods: Iterable[tuple[str, Level | None]]) -> list[str]:
+        """Of these placed pods, by uid, in this order, those without which the minimum is still placed, also that of the
+        level where each counts.
+        """
+        found: list[tuple[str, Level]] = []
+        for uid, level in pods:
+            if level is None:
+                continue
+            level.count(PLACED, -1)
+            if self.is_met(PLACED) and (level is self or level.is_met(PLACED)):
+                found.append((uid, level))
+            else:
+                level.count(PLACED, 1)
+        for _, level in found:
+            level.count(PLACED, 1)
+        return [uid for uid, _ in found]
 
     def why_unmet(self, which: int) -> str:
         """What the first part without its minimum has of it; empty if the minimum is met."""

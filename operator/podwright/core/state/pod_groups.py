@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from typing import Final, Protocol
 
 from podwright.core.objects.compaction import compact_regularly, shrink
@@ -131,6 +132,10 @@ _EVICTION_BY_DEFAULT: Final = {
 }
 
 
+def _started(pod: PodInfo) -> tuple[float, float, str]:
+    return (inf if pod.start_time is None else pod.start_time), pod.creation, pod.uid
+
+
 def _is_composite(key: str) -> bool:
     return key.startswith(COMPOSITE_API)
 
@@ -147,6 +152,9 @@ class PodGroups:
         self._members: dict[str, Members] = {}
         """By the key of the group that pods name, and also by that of the group at the top of its hierarchy."""
         self._hierarchies = Hierarchies()
+        self._spares: dict[str, frozenset[str]] = {}
+        """See `spares`, as of `_spares_at`."""
+        self._spares_at = -1
         self._waiting_in: dict[str, str] = {}
         self._partially_placed: dict[str, None] = {}
         self._invalid: dict[str, tuple[PodGroup, InvalidObjectError]] = {}
@@ -218,6 +226,26 @@ class PodGroups:
             found = above if above.all_or_none else found
             above = self._groups.get(above.parent)
         return found
+
+    def spares(self, group: PodGroup) -> frozenset[str]:
+        """The uids of the placed members of a gang that are more than its minimum, and than that of their part: those that
+        started last. None of a gang whose members must be disrupted together.
+        """
+        members = self.members(group.key)
+        if group.all_or_none or len(members.placed) <= group.min_count or not self.minimum_placed(group):
+            return frozenset()
+        if self._spares_at != self.changes:
+            self._spares_at = self.changes
+            self._spares.clear()
+        if group.key not in self._spares:
+            latest_first = sorted(members.placed.values(), key=_started, reverse=True)
+            if members.levels is None:
+                found = [pod.uid for pod in latest_first[: len(latest_first) - group.min_count]]
+            else:
+                counted = members.counted
+                found = members.levels.root.spares((pod.uid, counted[pod.uid][0]) for pod in latest_first)
+            self._spares[group.key] = frozenset(found)
+        return self._spares[group.key]
 
     def placed_in(self, group: PodGroup) -> Collection[str]:
         """The uids of a group's placed members, also of one in a hierarchy."""

@@ -10,7 +10,7 @@ from podwright.api.kube_scheduler_configuration import default_profile
 from podwright.core.cycle import Rejection, schedule
 from podwright.core.framework.framework import Framework
 from podwright.core.objects.pod import parse_pod
-from podwright.core.objects.pod_group import KIND
+from podwright.core.objects.pod_group import GROUP_LABEL, KIND, PLUGINS_KIND
 from podwright.core.plugins import PLUGINS
 from podwright.core.preemption.units import disruptions
 from podwright.simulator.world import World
@@ -123,3 +123,44 @@ def test_disruptions_are_whole_groups_and_single_members_of_other_groups():
     whole, units = disruptions([parse_pod(pod) for pod in pods], world.cache.groups)
     assert [group.name for group in whole] == ["g"]
     assert units == 2
+
+
+def elastic(*places: str, start: int = 0) -> list[dict[str, Any]]:
+    """Running members of the gang `e` of scheduling.x-k8s.io, the first one started first."""
+    return [
+        one(f"e{i}", node, labels={GROUP_LABEL: "e"}, start=f"2023-01-01T00:00:{start + i:02}Z")
+        for i, node in enumerate(places)
+    ]
+
+
+def preempting(nodes, placed, minimum: int, **pod: Any) -> tuple[str | None, list[str]]:
+    world = World(clock=lambda: NOW)
+    world.fill({"nodes": nodes, "pods": placed})
+    metadata = {"name": "e", "namespace": "default"}
+    world.cache.set_object(PLUGINS_KIND, {"metadata": metadata, "spec": {"minMember": minimum}})
+    framework = Framework(default_profile("podwright", PLUGINS, world.features), PLUGINS, world)
+    urgent = parse_pod(make_pod("urgent", **{"requests": {"cpu": "1"}, "priority": 100, **pod}), keep_raw=True)
+    decision = schedule(framework, world.cache, urgent, lambda _n: 0)
+    assert isinstance(decision, Rejection)
+    return victims_of(decision)
+
+
+def test_members_above_the_minimum_are_victims_before_the_gang():
+    placed = elastic("n1", "n2", "n3")
+    assert preempting([room(f"n{i}", 1) for i in (1, 2, 3)], placed, 2) == ("n3", ["e2"])
+
+
+def test_with_the_minimum_of_a_gang_all_of_its_members_are_victims():
+    node, victims = preempting([room("n1", 2), room("n2", 1)], elastic("n1", "n1", "n2"), 2, requests={"cpu": "2"})
+    assert (node, sorted(victims)) == ("n1", ["e0", "e1", "e2"])
+
+
+def test_a_gang_that_is_shrunk_is_not_disrupted():
+    world = World(clock=lambda: NOW)
+    world.fill({"nodes": [room("n1", 3)], "pods": elastic("n1", "n1", "n1")})
+    metadata = {"name": "e", "namespace": "default"}
+    world.cache.set_object(PLUGINS_KIND, {"metadata": metadata, "spec": {"minMember": 2}})
+    pods = world.cache.nodes["n1"].pods
+    assert disruptions([pods["default/e2"]], world.cache.groups) == ((), 1)
+    whole, units = disruptions([pods["default/e1"], pods["default/e2"]], world.cache.groups)
+    assert ([group.name for group in whole], units) == (["e"], 1)
