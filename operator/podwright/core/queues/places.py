@@ -59,11 +59,9 @@ class Places:
         """Where a pod of a queue may be, as far as labels say, in the order in which it uses them. Empty if it requests
         nothing that any queue bounds in a flavor.
         """
-        queue, amounts = self._queue_of(pod), self._queues.plain_amounts(pod)
-        requested = frozenset(resource for resource in self._flavors.named if amounts.get(resource))
-        if queue is None or not requested:
+        if (found := self._request(pod)) is None:
             return ()
-        return sorted(self._flavors.places_for(pod.node_affinity, requested), key=self._rank(queue, amounts, requested))
+        return sorted(self._flavors.places_for(pod.node_affinity, frozenset(found[1])), key=self._rank(*found))
 
     def shared_by(self, pods: Sequence[PodInfo]) -> Sequence[tuple[Place, Bools | None]]:
         """The places where all of these pods may be, in the order in which the first one uses them, each with its nodes,
@@ -90,7 +88,7 @@ class Places:
     # PlaceRules
 
     def refuse_all(self, pod: PodInfo) -> FilterResult | None:
-        if not self._matters(pod):
+        if self._request(pod) is None:
             return None
         column, places = self._flavors.column()
         statuses = [self._verdict(pod, place) for place in places]
@@ -102,16 +100,13 @@ class Places:
 
     def refuse(self, pod: PodInfo, slot: int) -> Status | None:
         place = self._flavors.at(slot)
-        return self._verdict(pod, place) if place and self._matters(pod) else None
+        return self._verdict(pod, place) if place and self._request(pod) is not None else None
 
     def preferred(self, pod: PodInfo, slots: Slots) -> Bools | None:
-        if not self._matters(pod):
+        if (found := self._request(pod)) is None:
             return None
-        queue, amounts = self._queue_of(pod), self._queues.plain_amounts(pod)
-        assert queue is not None, "the pod has a queue"
-        requested = frozenset(resource for resource in self._flavors.named if amounts.get(resource))
         column, places = self._flavors.column()
-        rank = self._rank(queue, amounts, requested)
+        rank = self._rank(*found)
         used = np.unique(column[slots]).tolist()
         first = min((rank(places[index])[:2] for index in used), default=None)
         chosen = np.array([rank(place)[:2] == first for place in places], np.bool_)
@@ -119,13 +114,18 @@ class Places:
 
     # Internals
 
-    def _queue_of(self, pod: PodInfo) -> Queue | None:
-        return self._queues.tree().get(self._queues.queue_of(pod))
-
-    def _matters(self, pod: PodInfo) -> bool:
-        """True if the pod has a queue, and requests what any queue bounds in a flavor."""
+    def _request(self, pod: PodInfo) -> tuple[Queue, Mapping[str, int]] | None:
+        """The pod's queue, and what it requests that any queue bounds in a flavor. None without either."""
+        flavors = self._flavors
+        if flavors.named.isdisjoint(pod.requests.amounts) and not flavors.off_nodes:
+            return None
+        name = self._queues.queue_of(pod)
+        queue = self._queues.tree().get(name) if name else None
+        if queue is None:
+            return None
         amounts = self._queues.plain_amounts(pod)
-        return any(amounts.get(resource) for resource in self._flavors.named) and self._queue_of(pod) is not None
+        requested = {resource: amounts[resource] for resource in flavors.named if amounts.get(resource)}
+        return (queue, requested) if requested else None
 
     def _verdict(self, pod: PodInfo, place: Place) -> Status | None:
         bound = self._queues.bound_at(pod, place) if place else None
@@ -135,15 +135,14 @@ class Places:
             else unresolvable(f"node(s) of flavor {', '.join(place)}: {bound.message}").by(self.plugin)
         )
 
-    def _rank(self, queue: Queue, amounts: Mapping[str, int], requested: frozenset[str]) -> Callable[[Place], Any]:
+    def _rank(self, queue: Queue, requested: Mapping[str, int]) -> Callable[[Place], Any]:
         """A sort key: whether the queue borrows there, where its flavors are in the order, and their names."""
         ordering, order = self._order(queue)
         positions = {flavor: index for index, flavor in enumerate(order)}
-        plain = {resource: amounts[resource] for resource in requested}
 
         def rank(place: Place) -> tuple[bool, int, Place]:
             position = min((positions[flavor] for flavor in place if flavor in positions), default=len(order))
-            taken = self._flavors.taken(amounts, place) or plain
+            taken = self._flavors.taken(requested, place) or requested
             borrows = any(
                 ordering.held.get(resource, 0) + amount > ordering.guarantee(resource)
                 for resource, amount in taken.items()

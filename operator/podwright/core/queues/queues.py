@@ -1106,7 +1106,7 @@ class Queues:
     def flavors_are(self, labels: Mapping[str, Labels], resources: Iterable[str]) -> None:
         resources = [*resources]
         if self.flavors.define(labels, resources) | self.devices.define(resources):
-            self.flavors.off_nodes = frozenset(name for name in self.flavors.named if is_of_class(name))
+            self.flavors.off_nodes = frozenset(name for name in self.flavors.named if name == PODS or is_of_class(name))
             self._cache.place_rules = self.places if self.flavors.named else None
             self._tried_by.clear()
             trying, self._trying = self._trying, {}
@@ -1161,7 +1161,7 @@ class Queues:
         alike = waiting.requests is pod.requests and not waiting.gates
         if self.devices.classes and (pod.resource_claims or self.devices.takes(name, pod)):
             return False
-        if self.flavors.named and alike:
+        if self.flavors.named and alike and not self.flavors.named.isdisjoint(self._plain(pod)):
             alike = {*self.flavors.open_to(waiting.node_affinity)} == {*place}
         return alike and tree is not None and self._open(tree, name)
 
@@ -1227,7 +1227,7 @@ class Queues:
             wanted = {**wanted, **devices}
             if sign < 0:
                 self.devices.leave(name, pod.uid)
-        if self.flavors.named:
+        if self.flavors.named and not self.flavors.named.isdisjoint(wanted):
             wanted = {**wanted, **self.flavors.taken(wanted, self.flavors.open_to(pod.node_affinity))}
         amounts, tree = {r: sign * amount for r, amount in wanted.items()}, self._structure.current
         add_amounts(self._pods[name].asked, amounts)

@@ -13,6 +13,8 @@ from support.objects.builders import make_pod
 NODES = 250
 FURTHER, FURTHER_IN_QUEUE = 10, 40
 """The most further calls of Python functions for a pod without a queue, and for one in a queue of the second level."""
+BESIDE_FLAVORS, IN_FLAVORS = 15, 100
+"""The most further calls for these pods while any queue has quotas in flavors, and for one that counts in a flavor."""
 
 
 def declare(count):
@@ -48,6 +50,25 @@ def test_the_calls_for_a_pod_do_not_depend_on_the_number_of_queues():
     before = calls(plain)
     assert calls(plain, declare(10)) == calls(plain, declare(1000)) <= before + FURTHER
     assert calls(in_queue, declare(10)) == calls(in_queue, declare(1000)) <= before + FURTHER_IN_QUEUE
+
+
+def declare_flavors(resource):
+    """Two flavors, in which one of ten queues has quotas of a resource."""
+
+    def change(world):
+        declare(10)(world)
+        quotas = {name: Quota(limit=10**9) for name in ("cpu", f"{resource}@a", f"{resource}@b")}
+        flavors = {"a": {"zone": "zone-0"}, "b": {"zone": "zone-1"}}
+        queues_of(world.cache).set(QueueRules("q1", "q0", quotas=quotas, flavors=flavors))
+
+    return change
+
+
+def test_flavors_cost_little_for_pods_that_do_not_count_in_them():
+    assert calls(plain, declare_flavors("cpu")) <= calls(plain, declare(10)) + BESIDE_FLAVORS
+    in_none = calls(in_queue, declare(10))
+    assert calls(in_queue, declare_flavors("nvidia.com/gpu")) <= in_none + BESIDE_FLAVORS
+    assert in_none < calls(in_queue, declare_flavors("cpu")) <= in_none + IN_FLAVORS
 
 
 def many_queues(count):
