@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from podwright.api.scheduler_policy import identity_of
 from podwright.api.scheduling_queue import last_accepted
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.queues.flavors import parts_of
 from podwright.kube.queues.kinds import QUEUE_KINDS, QueueKind
 from podwright.kube.queues.names import QueueNames
 
@@ -21,6 +22,19 @@ def queue_kind_of(raw: Raw) -> QueueKind | None:
     """The API of queues to which the object belongs; None for another object."""
     kind, group = raw.get("kind"), str(raw.get("apiVersion") or "").partition("/")[0]
     return next((each for each in QUEUE_KINDS if (each.resource.kind, each.resource.group) == (kind, group)), None)
+
+
+def with_quota(spec: Raw, name: str, change: Callable[[Raw], Raw]) -> dict[str, Any]:
+    """The spec of a SchedulingQueue with another quota of a resource, or of one in a flavor (`RESOURCE@FLAVOR`)."""
+    resource, flavor = parts_of(name)
+    if flavor:
+        flavors = [*(spec.get("flavors") or ())]
+        if all(each.get("name") != flavor for each in flavors):
+            flavors.append({"name": flavor})
+        changed = [with_quota(each, resource, change) if each.get("name") == flavor else each for each in flavors]
+        return {**spec, "flavors": changed}
+    resources = spec.get("resources") or {}
+    return {**spec, "resources": {**resources, resource: change(resources.get(resource) or {})}}
 
 
 def begin(names: QueueNames) -> None:

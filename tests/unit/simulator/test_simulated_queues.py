@@ -19,7 +19,7 @@ from podwright.simulator.simulation import simulate
 from podwright.simulator.snapshot import Snapshot, read_snapshot, write_snapshot
 from support.objects.builders import make_policy
 from support.objects.queues import queue
-from support.simulator.kit import copy_of, item, loaded, node, pod
+from support.simulator.kit import ZONE, copy_of, item, loaded, node, pod
 
 
 def of(name, queue_name, on="", **more):
@@ -180,6 +180,16 @@ def test_after_a_trial_queues_are_as_they_were():
     assert placed(result) == ["one"]
     assert copy_of(cluster) == before
     assert "lost" in cluster.queues.problems
+
+
+def test_a_limit_in_a_flavor_may_be_tried():
+    flavors = [{"name": "x", "nodeSelector": {ZONE: "a"}, "resources": {"cpu": {"limit": "1"}}}]
+    in_flavor = queue("ml", flavors=flavors)
+    cluster = loaded(node("a"), in_flavor, *[of(f"p{i}", "ml") for i in range(3)])
+    assert len(simulate(cluster, Hypothesis()).landed) == 1
+    assert len(simulate(cluster, Hypothesis(set_fields=["queue/ml/cpu@x/limit=2"])).landed) == 2
+    with pytest.raises(HypothesisError, match=r"spec.flavors\[y\].nodeSelector: a value is required"):
+        simulate(cluster, Hypothesis(set_fields=["queue/ml/cpu@y/limit=0"]))
 
 
 def test_the_first_queue_may_come_with_a_trial():

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.simulator.hypotheses.hypothesis import HypothesisError
+from podwright.simulator.queue_objects import with_quota
 
 Raw = Mapping[str, Any]
 
@@ -17,7 +18,8 @@ _NUMBERS: Final = ("priority", "weight")
 
 
 def with_field(queues: Mapping[str, Raw], text: str) -> Raw:
-    """The queue that `queue/NAME/RESOURCE/FIELD=VALUE` or `queue/NAME/FIELD=VALUE` names, changed so. Without a VALUE,
+    """The queue that `queue/NAME/RESOURCE/FIELD=VALUE` or `queue/NAME/FIELD=VALUE` names, changed so. A RESOURCE may be one
+    of a flavor: `nvidia.com/gpu@h100`. Without a VALUE,
     the field is removed. `queues`: by name. Raises HypothesisError; whether the value is valid, the parser of queues
     says.
     """
@@ -35,8 +37,7 @@ def with_field(queues: Mapping[str, Raw], text: str) -> Raw:
     found: Any = int(value) if field in _NUMBERS and value.removeprefix("-").isdecimal() and len(value) < 20 else value
     spec = dict(queues[name]["spec"])
     if resource:
-        resources = spec.get("resources") or {}
-        spec["resources"] = {**resources, resource: _changed(resources.get(resource) or {}, field, found)}
+        spec = with_quota(spec, resource, lambda quota: _changed(quota, field, found))
     else:
         spec = _changed(spec, field, found)
     return {**queues[name], "spec": spec}

@@ -150,3 +150,34 @@ def test_a_pod_without_queue_and_group_has_no_estimate():
     one = [node("one", allocatable={GPU: "4"})]
     given = cluster(one, [runs("a1", "", "4"), waits("")], TREE)
     assert given.explain(waits("")).start is None
+
+
+class TestFlavors:
+    QUEUE = queue(
+        "ml",
+        flavors=[{"name": "h100", "nodeSelector": {"model": "H100"}, "resources": {GPU: {"limit": 2}}}],
+    )
+    NODES = (node("h", labels={"model": "H100"}, allocatable={GPU: "8", "cpu": "8", "pods": "110"}),)
+
+    def test_the_limit_of_a_flavor_that_would_help_is_named_and_proved(self):
+        given = cluster(self.NODES, [runs("a1", "ml", "2", "h"), waits("ml", "1")], [self.QUEUE])
+        found = given.explain(waits("ml", "1"))
+        assert found.causes[0].reason == "QueueLimit"
+        assert "ml holds 2 of 2 nvidia.com/gpu@h100" in found.causes[0].text
+        (raised,) = [change for change in found.changes if "raise the limit" in change.text]
+        assert raised.text == "raise the limit of queue ml by 1 nvidia.com/gpu@h100, from 2 to 3"
+        [flavor] = raised.edits[0].object["spec"]["flavors"]
+        assert flavor == {**self.QUEUE["spec"]["flavors"][0], "resources": {GPU: {"limit": "3"}}}
+        assert any("wait until default/a1 ends" in change.text for change in found.changes)
+
+    def test_a_node_that_is_refused_beside_one_that_is_too_small_says_so(self):
+        small = node("s", allocatable={GPU: "0", "cpu": "8", "pods": "110"})
+        other = node("o", allocatable={GPU: "1", "cpu": "8", "pods": "110"})
+        given = cluster(
+            [*self.NODES, small, other],
+            [runs("a1", "ml", "2", "h"), runs("b1", "other", "1", "o"), waits("ml", "1")],
+            [self.QUEUE, queue("other")],
+        )
+        found = given.explain(waits("ml", "1"))
+        texts = [cause.text for cause in found.causes]
+        assert any("nvidia.com/gpu@h100" in text for text in texts), texts

@@ -171,7 +171,7 @@ def with_less(pod: PodInfo, less: Mapping[str, int]) -> PodChange | None:
     """The pod with smaller requests; None if nothing would be left of one of them."""
     made, texts = editable(pod), []
     for resource, amount in less.items():
-        before = dict(pod.requests.spec_requests)[resource] - _overhead_of(pod).get(resource, 0)
+        before = dict(pod.requests.spec_requests).get(resource, 0) - _overhead_of(pod).get(resource, 0)
         if before <= amount or not _take_away(made["spec"], resource, amount):
             return None
         texts.append(

@@ -24,6 +24,7 @@ from podwright.core.objects.wording import counted, listed
 from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.plugins.resources.explained import lacking, with_less
 from podwright.core.plugins.resources.node_resources_fit import NodeResourcesFit
+from podwright.core.queues.flavors import parts_of
 from podwright.core.queues.queues import QUEUE_QUOTA
 from podwright.core.state.cache import Cache
 from podwright.simulator.explain.changes.node_edits import creation, shapes
@@ -123,7 +124,7 @@ def _of_queue(
         return
     needed = max(1, trials.cache.groups.lacking(group))
     found = shorts(queues, waiting, needed, nominated=False) if queues.queue_of(waiting[0]) else []
-    less = {each.resource: -(-(each.wanted - each.free) // needed) for each in reversed(found)}
+    less = {parts_of(each.resource)[0]: -(-(each.wanted - each.free) // needed) for each in reversed(found)}
     planned = _with_less(trials, framework, group, pod, less) if less and PODS not in less else None
     if planned is not None:
         yield planned

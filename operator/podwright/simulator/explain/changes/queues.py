@@ -18,13 +18,15 @@ from podwright.core.framework.explaining import CLOSE, editable
 from podwright.core.gangs.run_times import run_times_of
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.wording import listed, quantity
+from podwright.core.queues.flavors import OF, parts_of
 from podwright.core.queues.membership import USER_LABEL
-from podwright.core.queues.queues import QUEUE_LABEL, Queues, amount_text, amounts_of
+from podwright.core.queues.queues import QUEUE_LABEL, Queues, amount_text
 from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import NO_QUOTA
 from podwright.simulator.explain.changes.pod_edits import OPTIONS
 from podwright.simulator.explain.results import Edit
 from podwright.simulator.loaded import LoadedCluster
+from podwright.simulator.queue_objects import with_quota
 from podwright.simulator.trial import Trial
 
 SINGLES: Final = 4
@@ -67,7 +69,16 @@ def shorts(queues: Queues, pods: Sequence[PodInfo], needed: int, nominated: bool
 
     `nominated`: what is promised to other nominated pods does not count.
     """
-    found, wanted = [], least(pods, needed)
+    wanted, bound = least([queues.plain_amounts(pod) for pod in pods], needed), queues.bound(pods[0])
+    found = _too_low(queues, pods, wanted, nominated=nominated)
+    for place in queues.places.of(pods[0]) if not found and bound is not None and OF in bound.resource else ():
+        if found := _too_low(queues, pods, queues.flavors.taken(wanted, place), nominated=nominated):
+            break
+    return found
+
+
+def _too_low(queues: Queues, pods: Sequence[PodInfo], wanted: Mapping[str, int], *, nominated: bool) -> list[Short]:
+    found = []
     behind = {} if nominated else queues.promised_behind(pods)
     for name in queues.path(queues.queue_of(pods[0])):
         rules = queues.get(name)
@@ -90,9 +101,8 @@ def other_short(queues: Queues, pod: PodInfo) -> Sequence[Short]:
     return (Short(found.queue, found.resource, found.limit, found.held, found.requested),)
 
 
-def least(pods: Sequence[PodInfo], needed: int) -> Mapping[str, int]:
-    """By resource: the least that so many of these pods request together."""
-    amounts = [amounts_of(pod) for pod in pods]
+def least(amounts: Sequence[Mapping[str, int]], needed: int) -> Mapping[str, int]:
+    """By resource: the least that so many of these pods request together. `amounts`: what each requests."""
     resources = dict.fromkeys(resource for each in amounts for resource in each)
     return {resource: sum(sorted(each.get(resource, 0) for each in amounts)[:needed]) for resource in resources}
 
@@ -117,18 +127,27 @@ def lifts(cluster: LoadedCluster, pods: Sequence[PodInfo], found: Sequence[Short
 
 def _raised(cluster: LoadedCluster, found: Sequence[Short]) -> Iterator[Lift]:
     """Higher limits, which are just enough."""
-    changed: dict[str, dict[str, Any]] = {}
+    patches: dict[str, dict[str, Any]] = {}
     for each in found:
         if each.queue not in cluster.queue_objects:
             return  # its newest version is invalid
-        limits = changed.setdefault(each.queue, {})
-        limits[each.resource] = {"limit": quantity(each.resource, each.held + each.wanted)}
+        patch, (resource, flavor) = patches.setdefault(each.queue, {}), parts_of(each.resource)
+        limit = {"limit": quantity(resource, each.held + each.wanted)}
+        if flavor:
+            spec = {**cluster.queue_objects[each.queue]["spec"], **patch}
+            patch["flavors"] = with_quota(spec, each.resource, partial(_with_limit, limit))["flavors"]
+        else:
+            patch.setdefault("resources", {})[resource] = limit
     texts = [
         f"raise the limit of queue {each.queue} by {amount_text(each.resource, each.over)} {each.resource},"
         f" from {amount_text(each.resource, each.limit)} to {amount_text(each.resource, each.held + each.wanted)}"
         for each in found
     ]
-    yield _of_queues(cluster, " and ".join(texts), {name: {"resources": each} for name, each in changed.items()})
+    yield _of_queues(cluster, " and ".join(texts), patches)
+
+
+def _with_limit(limit: Mapping[str, Any], quota: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**quota, **limit}
 
 
 def _of_queues(cluster: LoadedCluster, text: str, patches: Mapping[str, Mapping[str, Any]]) -> Lift:
@@ -159,11 +178,11 @@ def _ended(cluster: LoadedCluster, short: Short, like: PodInfo | None = None) ->
     smallest; then the greatest together. `like`: the bound is no limit of the queue, and may be one of this pod's user: the
     greatest pods of that user come first.
     """
-    holding = [pod for pod in _placed_below(cluster.queues, short.queue) if amounts_of(pod).get(short.resource)]
 
     def amount(pod: PodInfo) -> int:
-        return amounts_of(pod)[short.resource]
+        return cluster.queues.placed_amounts(pod).get(short.resource, 0)
 
+    holding = [pod for pod in _placed_below(cluster.queues, short.queue) if amount(pod)]
     enough = [pod for pod in holding if amount(pod) >= short.over]
     if like is None:
         enough.sort(key=lambda pod: (not pod.terminating, amount(pod), pod.priority, pod.key))
@@ -186,7 +205,7 @@ def _end_of(cluster: LoadedCluster, short: Short, pods: Sequence[PodInfo]) -> Li
     now = cluster.clock()
     last = max(run_times_of(cluster.cache).end_of(pod, now) for pod in pods) - now
     expected = "" if last == inf else f" (expected in {format_duration(round(last))})"
-    held = amount_text(short.resource, sum(amounts_of(pod)[short.resource] for pod in pods))
+    held = amount_text(short.resource, sum(cluster.queues.placed_amounts(pod)[short.resource] for pod in pods))
     end, hold = ("ends", "holds") if len(pods) == 1 else ("end", "hold")
     text = (
         f"wait until {listed([pod.key for pod in pods], OPTIONS)} {end}{expected}, which {hold} {held} {short.resource} of "

@@ -24,6 +24,7 @@ from podwright.core.plugins.devices.explained import open_claims
 from podwright.core.plugins.resources.explained import with_less
 from podwright.core.plugins.rules.policy_rules import PolicyRules
 from podwright.core.plugins.volumes.explained import claim_users
+from podwright.core.queues.flavors import parts_of
 from podwright.core.queues.queues import QUEUE_QUOTA
 from podwright.core.state.cache import Cache
 from podwright.core.state.devices.claims import CLAIM_KIND
@@ -171,7 +172,8 @@ class Search:
         """The pod with the requests for which the limits leave enough, or in another queue."""
         less: dict[str, int] = {}
         for each in found:
-            less[each.resource] = max(less.get(each.resource, 0), each.wanted - each.free)
+            resource, _ = parts_of(each.resource)
+            less[resource] = max(less.get(resource, 0), each.wanted - each.free)
         if less and PODS not in less and (option := with_less(self._pod, less)) is not None:
             change = tried(self._trials, self._pod, option.text, option.raw)
             if change is not None:
