@@ -185,6 +185,10 @@ bench-scale: venv ## measure the core alone on 5,000 to 100,000 nodes with 10 po
 bench-beside: venv ## measure how long ordinary pods wait beside hostile objects, in-process (ARGS=--help)
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.core.beside $(ARGS)
 
+.PHONY: bench-kueue
+bench-kueue: venv ## measure the admission check for Kueue on a real control plane: queues, kills, and what never fits (ARGS=--help)
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.kueue $(ARGS)
+
 # --- the demo ---------------------------------------------------------------------------------------------
 # A cluster is only touched if it is named on the command line: KUBECONFIG in the environment does not count.
 CLUSTER := $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig "$(KUBECONFIG)")

@@ -22,6 +22,8 @@ from typing import Any, Final
 
 from benchmarks.http_client import Api, connect
 from benchmarks.process_cost import cost, machine_busy_s
+from podwright.kube.options.options import Options
+from podwright.kueue.options import CheckOptions
 from podwright.testing import ControlPlane, node, pod
 from support.control_plane import operator_process as kit
 from support.kueue import stand_in
@@ -46,16 +48,20 @@ SHARE: Final = 0.05
 
 @dataclass(frozen=True)
 class Settings:
-    """`pause`: seconds between two times that a Workload that never fits comes back; `seconds`: for how long they do."""
+    """`seconds`: for how long those that never fit come back."""
 
     nodes: int = 500
     queues: int = 20
     workloads: int = 2_000
     never: int = 10_000
-    pause: float = 600.0
     seconds: float = 60.0
     seed: int = 1
     flags: Sequence[str] = ("--first-retry=2s", "--longest-retry=20s")
+
+    @property
+    def pause(self) -> float:
+        """Seconds between two attempts at a Workload that never fits."""
+        return CheckOptions(common=Options()).pause(32, self.never)
 
 
 @dataclass(eq=False)
@@ -421,12 +427,14 @@ class Processes:
         self.check.process.kill()
         self.kills += 1
         self.start_check()
+        self.cluster.client.close()  # that of this thread
 
     def kill_scheduler(self) -> None:
         self.spent[1] = self.cpu[1]
         self.scheduler.process.kill()
         self.kills += 1
         self.start_scheduler()
+        self.cluster.client.close()  # likewise
 
     def stop(self) -> None:
         for each in (self.check, self.scheduler):

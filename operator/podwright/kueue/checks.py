@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import heapq
 import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -106,6 +107,8 @@ class Checks:
         """The AdmissionChecks with our controller name, by name."""
         self._known: dict[str, Raw] = {}
         """The Workloads that have quota, or have just lost it, by uid."""
+        self._noes: list[float] = []
+        """A heap: when the Workloads that do not fit come back, in seconds since the epoch."""
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         """Uids of Workloads; names of AdmissionChecks with a slash before them."""
         self._queued: set[str] = set()
@@ -309,6 +312,15 @@ class Checks:
                 return found  # which nobody writes: the new version is next
         return Lacks(f"other pods took its place {ROUNDS} times")
 
+    def _pause(self, retries: int) -> int:
+        """Seconds until the next attempt, which counts among the noes until then."""
+        now = self._now()
+        while self._noes and self._noes[0] <= now:
+            heapq.heappop(self._noes)
+        seconds = self._options.pause(retries, len(self._noes))
+        heapq.heappush(self._noes, now + seconds)
+        return seconds
+
     async def _write(self, workload: Workload, ours: Sequence[int], outcome: Fits | Lacks) -> str:
         """Writes the states of our checks, and returns the new one; "" if the Workload has changed, and comes again.
         Raises ClusterError.
@@ -316,20 +328,20 @@ class Checks:
         change: dict[str, Any] = {}
         if isinstance(outcome, Fits):
             change |= {"state": READY, "message": outcome.message(held=True)}
-            if outcome.placed:
-                labelled = [{"name": each.name, "labels": {PLACE_LABEL: each.label}} for each in outcome.placed]
-                change["podSetUpdates"] = labelled
         elif outcome.never and self._options.reject_what_never_fits:
             change |= {"state": REJECTED, "message": f"can never fit: {outcome.message}"[:MESSAGE]}
         else:
-            seconds = self._options.pause(workload.retries(ours))
+            seconds = self._pause(workload.retries(ours))
             message = f"does not fit now: {outcome.message}"[:MESSAGE]
             change |= {"state": RETRY, "message": message, "requeueAfterSeconds": seconds}
-        checks = [*workload.checks]
+        checks = [dict(each) for each in workload.checks]
         for place in ours:
             before = checks[place]
             moved = {} if before["state"] == change["state"] else {"lastTransitionTime": rfc3339(self._now())}
             checks[place] = {**before, **change, **moved}
+        if isinstance(outcome, Fits) and outcome.placed:  # one check only may give a pod set this label
+            labelled = [{"name": each.name, "labels": {PLACE_LABEL: each.label}} for each in outcome.placed]
+            checks[ours[0]]["podSetUpdates"] = labelled
         body = {"metadata": {"resourceVersion": workload.version}, "status": {"admissionChecks": checks}}
         path = WORKLOAD.path(workload.name, workload.namespace, subresource="status")
         try:

@@ -15,6 +15,10 @@ CHECK_LEASE: Final = "podwright-admission-check"
 """The default name of its Lease."""
 
 
+MOST_RETRIES: Final = 5
+"""If so many Workloads wait that more than this would come back each second, they wait for longer than longest_retry."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions:
     """Raises OptionsError for values that contradict each other. `common`: the options that other processes have, too."""
@@ -26,7 +30,9 @@ class CheckOptions:
         "When Kueue tries a Workload again that does not fit. Each further time is twice as long.",
         default="15s",
     )
-    longest_retry: float = option(DURATION, "The longest of these times.", default="10m")
+    longest_retry: float = option(
+        DURATION, "The longest of these times, unless thousands of Workloads wait so.", default="10m"
+    )
     reject_what_never_fits: bool = option(
         SWITCH,
         "Reject a Workload that no node of the cluster can ever take, as the nodes are now. Kueue deactivates it then. By default it is "
@@ -41,9 +47,10 @@ class CheckOptions:
         if self.longest_retry < self.first_retry:
             raise OptionsError("--longest-retry must not be less than --first-retry")
 
-    def pause(self, retries: int) -> int:
-        """Seconds until the next attempt. `retries`: how many there were."""
-        return max(1, round(min(self.longest_retry, self.first_retry * 2.0 ** min(retries, 32))))
+    def pause(self, retries: int, noes: int = 0) -> int:
+        """Seconds until the next attempt. `retries`: how many there were; `noes`: how many Workloads wait so."""
+        longest = max(self.longest_retry, noes / MOST_RETRIES)
+        return max(1, round(min(longest, self.first_retry * 2.0 ** min(retries, 32))))
 
 
 CHECK_OPTIONS: Final = tuple(definition(each.name, each.metadata) for each in fields(CheckOptions) if each.metadata)

@@ -110,6 +110,8 @@ class Kueue:
             status["conditions"] = [condition("QuotaReserved", False), condition("Evicted", True, reason)]
             status.pop("admission")
             for place, each in enumerate(status["admissionChecks"]):
+                if each["state"] == "Pending":
+                    continue
                 again = each["state"] == "Retry"
                 kept = {key: each[key] for key in ("name", "requeueAfterSeconds") if key in each}
                 status["admissionChecks"][place] = {

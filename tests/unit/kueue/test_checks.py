@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from podwright.kube.options.options import Options
-from podwright.kueue import checks
+from podwright.kueue import checks, options
 from podwright.kueue.checks import Checks
 from podwright.kueue.options import CheckOptions
 from podwright.kueue.places import Places
@@ -45,8 +45,8 @@ class World:
         self.written = []
         self.held = {}
 
-    def put(self, *pod_sets, conditions=("QuotaReserved",), **options):
-        made = workload(*pod_sets, checks=[PENDING], **options).raw
+    def put(self, *pod_sets, conditions=("QuotaReserved",), retries=0, **options):
+        made = workload(*pod_sets, checks=[{**PENDING, "retryCount": retries}], **options).raw
         status = {**made["status"], "conditions": [condition(each, True) for each in conditions]}
         self.raw = {**made, "status": status}
         self.report()
@@ -96,7 +96,7 @@ async def world():
     made = World()
     async with api(default=made.answer) as (http, script):
         made.script = script
-        options = CheckOptions(
+        chosen = CheckOptions(
             common=Options(), hold=60.0, first_retry=5.0, longest_retry=60.0, reject_what_never_fits=False
         )
         places = Places(http, made.rig.engine, seconds=60, now=lambda: made.rig.now)
@@ -106,7 +106,7 @@ async def world():
             places,
             recorder=made.rig.recorder,
             metrics=made.rig.ports.metrics,
-            options=options,
+            options=chosen,
             now=lambda: made.rig.now,
         )
         running = asyncio.create_task(made.checks.run())
@@ -244,6 +244,16 @@ async def test_places_of_workloads_that_went_while_nobody_looked_are_given_back_
         it.held["not-ours"] = {"metadata": {"name": "not-ours", "labels": labels}, "spec": {}}
         it.put(pod_set(), conditions=())  # of the same name, with another uid
         await until(lambda: [*it.held] == ["not-ours"])
+
+
+async def test_thousands_that_do_not_fit_come_back_no_faster_than_a_few_a_second(monkeypatch):
+    monkeypatch.setattr(options, "MOST_RETRIES", 0.01)
+    async with world() as it:
+        for count in (1, 2, 3):
+            it.put(pod_set(cpu="9"), retries=10)
+            await until(lambda count=count: len(it.written) == count)
+        pauses = [each[0]["requeueAfterSeconds"] for each in it.written]
+        assert pauses == [60, 100, 200]
 
 
 async def test_answers_places_and_what_waits_are_counted():

@@ -74,3 +74,5 @@ async def test_room_that_cannot_be_written_is_not_held():
 def test_each_retry_waits_twice_as_long_up_to_a_bound():
     options = CheckOptions(common=Options(), hold=60.0, first_retry=15.0, longest_retry=100.0)
     assert [options.pause(retries) for retries in (0, 1, 2, 3, 10**9)] == [15, 30, 60, 100, 100]
+    assert [options.pause(9, noes) for noes in (0, 500, 10_000)] == [100, 100, 2_000]
+    assert options.pause(0, 10_000) == 15
