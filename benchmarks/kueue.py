@@ -34,7 +34,9 @@ Json = dict[str, Any]
 
 NAMESPACE: Final = "research"
 NODE_CPU: Final = 8
-LATE_SECONDS: Final = 2.0
+SEEN_SECONDS: Final = 1.5
+"""So long after a no, all places that were taken before it have been seen."""
+LATE_SECONDS: Final = 3.0
 """So long after its pods have gone, their room counts as free: by then the check knows it."""
 KILLED_AT: Final = (0.3, 0.6)
 """When the check, then the scheduler, is killed: the share of Workloads that are done."""
@@ -228,10 +230,11 @@ class Kueue:
         before = self._fits(job)
         answer = await self._ask(job)
         if answer["state"] == "Retry":
-            if before and self._fits(job):
-                self.result.wrong.append(f"{job.name} {job.sets}: {answer['message']}")
             await self._evict(job)
             job.retry_at = time.monotonic() + answer["requeueAfterSeconds"]
+            await asyncio.sleep(SEEN_SECONDS)
+            if before and self._fits(job):
+                self.result.wrong.append(f"{job.name} {job.sets}: {answer['message']}")
             self._waiting[job.queue].insert(0, job)
         else:
             if self._random.randrange(DELETED):
