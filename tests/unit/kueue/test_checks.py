@@ -210,6 +210,7 @@ async def test_a_deleted_workload_is_forgotten_with_its_place():
         it.rig.node("n0", allocatable={"cpu": "4", "pods": "9"})
         it.put(pod_set())
         await until(lambda: it.written)
+        it.gone = True
         it.report("DELETED")
         await until(lambda: not it.held)
         assert len(it.rig.engine.cache.reservations) == 0
