@@ -10,7 +10,7 @@ documentation of both projects, Volcano's `staging/src/volcano.sh/apis/pkg/apis/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -122,8 +122,15 @@ def group_key(api: str, namespace: str, name: str) -> str:
 
 
 def group_of(spec: Mapping[str, Any], labels: Mapping[str, str], namespace: str, annotations: object = None) -> str:
-    """The key of the group that a pod names in its spec, else in its labels, else in its annotations, which may be
-    anything; or an empty string. Raises InvalidObjectError.
+    """The key of the group to which a pod belongs, or an empty string: the first of `groups_named`."""
+    return next(groups_named(spec, labels, namespace, annotations), "")
+
+
+def groups_named(
+    spec: Mapping[str, Any], labels: Mapping[str, str], namespace: str, annotations: object = None
+) -> Iterator[str]:
+    """The keys of the groups that a pod names, the most specific first: in its spec, in its labels, in its annotations,
+    which may be anything. Raises InvalidObjectError.
     """
     named = spec.get("schedulingGroup")
     if named is not None:
@@ -131,17 +138,15 @@ def group_of(spec: Mapping[str, Any], labels: Mapping[str, str], namespace: str,
         if name is not None and not isinstance(name, str):
             raise InvalidObjectError("spec.schedulingGroup.podGroupName", "expected a string")
         if name:
-            return group_key(WORKLOAD_API, namespace, name)
-    name = labels.get(GROUP_LABEL) or labels.get(OLD_GROUP_LABEL)
-    if name:
-        return group_key(PLUGINS_API, namespace, name)
+            yield group_key(WORKLOAD_API, namespace, name)
+    if name := labels.get(GROUP_LABEL) or labels.get(OLD_GROUP_LABEL):
+        yield group_key(PLUGINS_API, namespace, name)
     if name := labels.get(GROVE_LABEL):
-        return group_key(GROVE_API, namespace, name)
+        yield group_key(GROVE_API, namespace, name)
     if isinstance(annotations, Mapping):
         for key, api in GROUP_ANNOTATIONS.items():
             if (name := annotations.get(key)) and isinstance(name, str) and len(name) <= _LONGEST_NAME:
-                return group_key(api, namespace, name)
-    return ""
+                yield group_key(api, namespace, name)
 
 
 def parse_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:

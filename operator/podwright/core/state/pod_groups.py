@@ -22,6 +22,8 @@ from podwright.core.objects.pod_group import (
     COMPOSITE_API,
     GROVE_API,
     KAI_API,
+    KIND,
+    NAMED_OTHERWISE,
     PLUGINS_API,
     VOLCANO_API,
     WORKLOAD_API,
@@ -136,6 +138,11 @@ def _started(pod: PodInfo) -> tuple[float, float, str]:
     return (inf if pod.start_time is None else pod.start_time), pod.creation, pod.uid
 
 
+def _described(key: str) -> str:
+    api, _, name = key.partition(":")
+    return f"{NAMED_OTHERWISE.get(api, KIND)} {name} of {api}"
+
+
 def _is_composite(key: str) -> bool:
     return key.startswith(COMPOSITE_API)
 
@@ -199,6 +206,16 @@ class PodGroups:
         none.
         """
         return self._hierarchies.root_of(pod.group) if pod.group else ""
+
+    def contradiction(self, named: Iterable[str]) -> str:
+        """Which other group a pod names, of a served API, than that to which it belongs; empty if none. `named`: see
+        `groups_named`.
+        """
+        first, *others = named
+        other = next((key for key in others if key != first and key.partition(":")[0] in self._served), "")
+        if not other:
+            return ""
+        return f"the pod names {_described(other)}, but also {_described(first)}, which counts"
 
     def of(self, pod: PodInfo) -> PodGroup | None:
         """The pod's group, see `key_of`; None if the pod names none or the group does not exist."""

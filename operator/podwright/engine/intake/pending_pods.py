@@ -11,6 +11,7 @@ from typing import Final
 
 from podwright.core.framework.cost import NODES, AttemptCost
 from podwright.core.objects.pod import KUBERNETES_DEFAULT_SCHEDULER_NAME, PodInfo, parse_pod
+from podwright.core.objects.pod_group import groups_named
 from podwright.core.objects.versions import version_number
 from podwright.core.queues.queues import queues_of
 from podwright.engine.intake.foreign_pods import ForeignPods
@@ -25,6 +26,8 @@ UPDATED: Final = "UnscheduledPodUpdate"
 DELETED: Final = "UnscheduledPodDelete"
 TWO_QUEUES: Final = "TwoQueues"
 """The reason of the event for pods that name several queues."""
+TWO_GROUPS: Final = "TwoPodGroups"
+"""The reason of the event for pods that name several pod groups."""
 COSTLY: Final = "CostlyPod"
 """The reason of the event for pods that wait in the lane of costly pods."""
 
@@ -145,6 +148,8 @@ class PendingPods(Stream):
         self._report_cost(uid)
         if before is None and (text := self._queues.contradiction(pod)):
             self._recorder.record(pod, "Warning", TWO_QUEUES, "Scheduling", text)
+        if before is None and pod.group and (text := self._other_group(raw, pod)):
+            self._recorder.record(pod, "Warning", TWO_GROUPS, "Scheduling", text)
         joined = before is None or before.group != pod.group
         # The event is for the pod that completes its group. Where the group was complete already, the new pod's own
         # attempt finds out whether it changes anything for the others.
@@ -166,6 +171,10 @@ class PendingPods(Stream):
         self._update(before, pod)
         if pod.terminating:
             self._binding_cycles.pod_left(pod.uid)
+
+    def _other_group(self, raw: Raw, pod: PodInfo) -> str:
+        named = groups_named(raw["spec"], pod.labels, pod.namespace, raw["metadata"].get("annotations"))
+        return self._cache.groups.contradiction(named)
 
     def _report_cost(self, uid: str) -> None:
         """Records one event for a costly pod, which says what makes it so."""

@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from podwright.core.objects.pod_group import GROUP_LABEL, KIND, PLUGINS_API, PLUGINS_KIND, WORKLOAD_API
+from podwright.core.objects.pod import parse_pod
+from podwright.core.objects.pod_group import (
+    GROUP_LABEL,
+    KAI_API,
+    KAI_KIND,
+    KIND,
+    PLUGINS_API,
+    PLUGINS_KIND,
+    VOLCANO_API,
+    WORKLOAD_API,
+)
 from podwright.engine import engine as engine_module
 from podwright.engine.gangs.group_changes import INCOMPLETE_SECONDS
 from support.engine.kit import Rig, deciding, on_node, ours, settle
@@ -346,3 +356,47 @@ async def test_a_node_that_is_added_again_with_a_member_completes_its_group():
         rig.node("n2")
         await settle()
         assert rig.placed_on("b")
+
+
+class TestPodsThatNameSeveralGroups:
+    def test_the_most_specific_one_counts_and_an_event_names_both(self):
+        rig = Rig()
+        for api in (PLUGINS_API, VOLCANO_API, KAI_API):
+            rig.engine.cache.groups.serve(api)
+        metadata = {"annotations": {"scheduling.k8s.io/group-name": "job", "pod-group-name": "run"}}
+        raw = rig.pod("p", labels={GROUP_LABEL: "train"}, metadata=metadata)
+        assert parse_pod(raw).group == f"{PLUGINS_API}:default/train"
+        assert rig.recorder.notes("TwoPodGroups") == [
+            (
+                f"the pod names PodGroup default/job of {VOLCANO_API}, but also PodGroup default/train of {PLUGINS_API}, "
+                "which counts"
+            )
+        ]
+
+    def test_groups_that_nobody_serves_are_not_mentioned(self):
+        rig = Rig()
+        rig.engine.cache.groups.serve(PLUGINS_API)
+        rig.pod("p", labels={GROUP_LABEL: "train"}, metadata={"annotations": {"pod-group-name": "run"}})
+        assert rig.recorder.notes("TwoPodGroups") == []
+
+
+async def test_a_group_that_is_made_anew_all_the_time_leaves_nothing_behind():
+    rig = Rig()
+    rig.engine.cache.groups.serve(KAI_API)
+    rig.node("n")
+    metadata = {"annotations": {"pod-group-name": "g"}, "labels": {"kai.scheduler/subgroup-name": "part"}}
+    rig.pod("p", metadata=metadata)
+    groups, key = rig.engine.cache.groups, f"{KAI_API}:default/g"
+    async with deciding(rig):
+        for number in range(100):
+            parts = [{"name": "part" if number % 2 else "other", "minMember": 2}]
+            named = {"name": "g", "namespace": "default", "uid": f"u{number}"}
+            rig.engine.objects(KAI_KIND).put({"metadata": named, "spec": {"subGroups": parts}})
+            await settle()
+            rig.engine.objects(KAI_KIND).drop("default/g", None)
+            await settle()
+        assert (len(groups.members(key).waiting), groups.members(key).levels) == (1, None)
+        assert (rig.placed_on("p"), len(groups.all())) == ("", 0)
+        rig.engine.objects(KAI_KIND).put({"metadata": named, "spec": {"minMember": 1}})
+        await settle()
+        assert rig.placed_on("p") == "n"
