@@ -93,6 +93,11 @@ def made_again(cluster: LoadedCluster, pod: Any) -> Any:
 
 
 def generated(random: Random) -> LoadedCluster:
+    """See `generated_objects`."""
+    return loaded(*generated_objects(random))
+
+
+def generated_objects(random: Random) -> list[dict[str, Any]]:
     """A cluster that its controllers have filled node by node, some of whose pods are gone again."""
     zones = "abc"[: random.randint(1, 3)]
     nodes = [
@@ -134,7 +139,7 @@ def generated(random: Random) -> LoadedCluster:
     if random.random() < 0.3:
         pods.append(pod("waits", cpu=str(random.choice((1, 5, 100))), owner="waits", labels={"app": "waits"}))
     budgets = [budget(random.randint(0, 3), f"app{app}", f"budget{app}") for app in range(5) if random.random() < 0.5]
-    return loaded(*nodes, *pods, *budgets)
+    return [*nodes, *pods, *budgets]
 
 
 def _constraints(random: Random, app: str) -> dict[str, Any]:

@@ -145,10 +145,13 @@ async def test_other_pods_do_not_take_the_place():
     async with deciding(it.rig):
         await it.later()
         assert it.held == ["n0"]
-        it.rig.pod("other", requests={"cpu": "1"}, spec={"nodeSelector": {}})
+        for name in ("n1", "n2"):
+            it.rig.node(name, allocatable={"cpu": "4"}, unschedulable=True)
+        it.rig.pod("other", requests={"cpu": "1"})
         it.comes("other-template", cpu="500m")
         await it.later()
-        assert "n0" not in {it.rig.placed_on("other"), it.rig.placed_on("other-template")}
+        assert not it.rig.placed_on("other")
+        assert not it.rig.placed_on("other-template")
         it.comes("c2")
         await it.evicted("c")
         assert it.rig.placed_on("c2") == "n0"
