@@ -123,6 +123,10 @@ class Reservations:
         """Those that the scheduler made."""
         return [known.reservation for known in self._known.values() if known.reservation.is_gathered]
 
+    def all(self) -> Sequence[Reservation]:
+        """All reservations."""
+        return [known.reservation for known in self._known.values()]
+
     def counts(self, name: str) -> tuple[int, int, int]:
         """How many slots are free, taken by the pods that they are for, and taken by more important pods. Raises
         KeyError.
@@ -207,15 +211,31 @@ class Reservations:
 
     def restorer(self) -> Callable[[], None]:
         """A function that makes free and taken slots what they are now, when pods are what they are now."""
-        saved = [(known, dict(known.free), dict(known.taken)) for known in self._known.values()]
+        saved = [(known, dict(known.free), dict(known.taken), known.broken) for known in self._known.values()]
         nominations = self._cache.nominator.copy()
 
         def restore() -> None:
-            for known, free, taken in saved:
-                known.free, known.taken = free, taken
+            for known, free, taken, broken in saved:
+                known.free, known.taken, known.broken = free, taken, broken
             self._cache.nominator.restore(nominations)
 
         return restore
+
+    def suspend(self) -> Callable[[], None]:
+        """Holds no free slot until the returned function is called."""
+        restore = self.restorer()
+        for known in self._known.values():
+            for uid in known.free:
+                self._cache.nominator.remove(uid)
+        return restore
+
+    def holding(self, node: str) -> Sequence[Reservation]:
+        """Those with free slots on this node."""
+        return [
+            known.reservation
+            for known in self._known.values()
+            if any(slot.nominated_node_name == node for slot in known.free.values())
+        ]
 
     # PlacementObserver
 

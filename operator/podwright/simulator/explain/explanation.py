@@ -6,10 +6,12 @@ finished, placed, terminating? ─► who decides? ─► is it gated? ─► ve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
+from podwright.core.cycle import Placement, schedule
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.explaining import Raw
 from podwright.core.framework.framework import Framework
@@ -28,6 +30,7 @@ from podwright.simulator.explain.changes.search import DEVICES, Search, after, t
 from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.events import events_for
 from podwright.simulator.explain.groups import explain_member
+from podwright.simulator.explain.held_room import held_room
 from podwright.simulator.explain.placed import explain_placed, not_asked
 from podwright.simulator.explain.queue_causes import standing
 from podwright.simulator.explain.results import Cause, Change, Explanation, PolicyRef, PreemptionFound, State, Victim
@@ -178,11 +181,12 @@ def _decided(
     causes = causes_of(framework, cache, pod, verdicts, groups)
     preemption, message = _preemption(framework, pod, verdicts)
     waiting = _waits_for_victims(cache, pod)
+    held = held_room(cluster, partial(_without_reservations, framework, cache, pod))
     notes = (*found.notes, *standing(cluster.queues, pod))
     search = Search(trials, framework, pod, verdicts) if trials and not waiting and pod.raw else None
     return replace(
         found,
-        causes=(*((waiting,) if waiting else ()), *causes),
+        causes=(*(each for each in (waiting, held) if each), *causes),
         message=message,
         notes=notes,
         rejections=groups,
@@ -286,6 +290,12 @@ def _waits_for_victims(cache: Cache, pod: PodInfo) -> Cause | None:
         f"it has preempted, is nominated to {nominated.name}, and waits there until {listed(going)} {_has(going)} ended"
     )
     return Cause(reason="WaitsForPreemption", text=text, nodes=1)
+
+
+def _without_reservations(framework: Framework, cache: Cache, pod: PodInfo) -> Collection[str]:
+    """The node that the pod would get."""
+    decision = schedule(framework, cache, pod, lambda _: 0, preempt=False)
+    return (decision.node_name,) if isinstance(decision, Placement) else ()
 
 
 def _has(names: Sequence[str]) -> str:

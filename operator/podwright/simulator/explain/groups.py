@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from podwright.core.cycle import Rejection
 from podwright.core.framework.framework import Framework
 from podwright.core.gangs.decisions import GangFault, GangPlacement, GangRejection
-from podwright.core.gangs.plan import decide
+from podwright.core.gangs.plan import Planner, decide
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.objects.wording import counted
@@ -19,6 +20,7 @@ from podwright.core.state.levels import EXISTING
 from podwright.simulator.explain.changes.groups import for_rejected, for_too_few, planner_for
 from podwright.simulator.explain.changes.trials import Trials
 from podwright.simulator.explain.events import events_for
+from podwright.simulator.explain.held_room import held_room
 from podwright.simulator.explain.results import (
     Cause,
     Explanation,
@@ -94,15 +96,22 @@ def _decided(
     fitting = len(decision.attempts) - len(attempts)
     groups = tuple(_rejected(attempts[0])) if attempts else ()
     own = decision.attempts.get(pod.uid)
+    held = held_room(cluster, partial(_nodes_of, planner_for(framework, cache, group), waiting))
     return replace(
         found,
-        causes=(_no_room(cluster.cache, group, fitting, groups, decision),),
+        causes=(*((held,) if held else ()), _no_room(cluster.cache, group, fitting, groups, decision)),
         message=own.message if isinstance(own, Rejection) else decision.message,
         rejections=groups,
         preemption=_preemption(decision),
         events=events_for(framework, decision.plugins),
         changes=tuple(trials.in_time(for_rejected(trials, framework, group, pod, decision))) if trials else (),
     )
+
+
+def _nodes_of(planner: Planner, members: Sequence[PodInfo]) -> Collection[str]:
+    """The nodes that the members would get."""
+    decision = planner.plan(members)
+    return {each.node_name for each in decision.placements} if isinstance(decision, GangPlacement) else ()
 
 
 def _fits(decision: GangPlacement, pod: PodInfo, found: Explanation) -> Explanation:

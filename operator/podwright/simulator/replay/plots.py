@@ -66,6 +66,13 @@ def plots(cards: Sequence[Scorecard]) -> Mapping[str, str]:
         "pending": over_time("Pods that wait for a node", lambda s: float(s.waiting)),
         "waiting": Plot(waiting, "seconds", waits, percent=True, logarithmic=True),
     }
+    if any(card.queue_samples for card in cards):
+        fairness = {
+            card.policy: [(each.time - card.queue_samples[0].time, each.fairness) for each in card.queue_samples]
+            for card in cards
+        }
+        title = "Fairness: the part of their fair shares that queues have"
+        drawn["fairness"] = Plot(title, "time", fairness, percent=True, seconds=True)
     for number, card in enumerate(cards, start=1):
         if card.queues:
             drawn |= {f"queues-{number}-{key}": plot for key, plot in _of_queues(card).items()}

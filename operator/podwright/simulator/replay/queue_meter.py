@@ -37,11 +37,14 @@ class QueueFigures:
 
 @dataclass(frozen=True, slots=True)
 class QueueSample:
-    """What the queues with most pods have at one time, and their shares."""
+    """What the queues with most pods have at one time, and their shares. `fairness`: the part of the fair shares that all
+    queues with pods have of them.
+    """
 
     time: float
     allocated: Mapping[str, int]
     share: Mapping[str, int]
+    fairness: float = 1.0
 
 
 class QueueMeter:
@@ -86,15 +89,17 @@ class QueueMeter:
         self._queues.shared_out()
         self._sampled += 1
         allocated, shares = dict[str, int](), dict[str, int]()
+        fair = kept = 0
         for name in self._followed:
             has = self._queues.usage(name).get(self._resource, 0)
             share = self._queues.last_share(name).get(self._resource, 0)
+            fair, kept = fair + share, kept + min(has, share)
             self._allocated[name] += has
             self._shares[name] += share
             self._below[name] += self._queues.is_owed(name)
             if len(allocated) < MOST_PLOTTED:
                 allocated[name], shares[name] = has, share
-        self.samples.append(QueueSample(time, allocated, shares))
+        self.samples.append(QueueSample(time, allocated, shares, kept / fair if fair else 1.0))
 
     def figures(self) -> Sequence[QueueFigures]:
         """By the name of the queue."""

@@ -167,7 +167,8 @@ class _Replay:
         self._placed = 0
         self._departures: list[tuple[float, int, str, bool]] = []
         """(time, a number that keeps their order, the pod's uid, only if it waits then): pods that will leave. Without a
-        uid: the shortest time for which a pod of a queue runs is over, so that others may take its place.
+        uid: the shortest time for which a pod of a queue runs is over, so that others may take its place, or that of a
+        reservation.
         """
         self._reasons: Counter[str] = Counter()
         """The reasons of pods that left without a node, with how many."""
@@ -176,6 +177,8 @@ class _Replay:
         """By the uid of a pod of the start that lost its node: the uid of the pod that replaced it."""
         self._again: list[_Job] = []
         """Victims that are recreated once the decision is carried out."""
+        for reservation in cluster.cache.reservations.all():
+            self._departs(reservation.until, "")
         self._serves = cluster.policies.serves
         served = [str((raw.get("spec") or {}).get("schedulerName") or "") for raw in candidate.policies]
         self._scheduler_name = next(filter(None, served), options.load.settings.scheduler_name)
@@ -208,6 +211,7 @@ class _Replay:
                 if uid:
                     self._leave(uid, if_pending=if_pending)
                 else:
+                    self._expire()
                     self._retry_claims()
             self._schedule()
 
@@ -265,6 +269,14 @@ class _Replay:
             self._scheduling.happened(ASSIGNED_POD_DELETE, pod.on(info.name), None)
             self._scheduling.claims_changed(freed)
             self._parked.node_changed(info.name)
+
+    def _expire(self) -> None:
+        """Gives back the room of reservations whose time is over."""
+        reservations = self._cache.reservations
+        for name in reservations.expired(self._cluster.clock.now):
+            for slot in reservations.remove(name):
+                self._scheduling.happened(ASSIGNED_POD_DELETE, slot.on(slot.nominated_node_name), None)
+                self._parked.node_changed(slot.nominated_node_name)
 
     def _retry_claims(self) -> None:
         """Tries pods again that may take room back now, which no event tells."""

@@ -181,3 +181,31 @@ class TestFlavors:
         found = given.explain(waits("ml", "1"))
         texts = [cause.text for cause in found.causes]
         assert any("nvidia.com/gpu@h100" in text for text in texts), texts
+
+
+@pytest.mark.parametrize("grouped", [False, True], ids=["pod", "group"])
+def test_room_that_is_held_for_others_is_named_as_the_cause(grouped):
+    held = {
+        "apiVersion": "podwright.dev/v1alpha1", "kind": "Reservation",
+        "metadata": {"name": "gang-u", "creationTimestamp": "2026-01-01T12:00:00Z"},
+        "spec": {
+            "namespace": "x", "podGroup": {"apiGroup": "scheduling.k8s.io", "name": "g", "uid": "u"}, "duration": "1h",
+            "slots": [{"node": "one", "requests": {GPU: "3"}}],
+        },
+    }  # fmt: skip
+    one = [node("one", allocatable={GPU: "4"})]
+    spec = in_group("gang") if grouped else {}
+    pods = [waits("b", "2", f"p-{i}", spec=spec) for i in range(2 if grouped else 1)]
+    given = cluster(one, pods, [*TREE, held], [gang(2)] if grouped else [])
+    items = given.items()
+    loaded = load(Snapshot(objects=items, taken_at=1_767_268_800.0))
+    assert loaded.problems == []
+    before = copy_of(loaded)
+    cause = explain_pod(loaded, parse_pod(pods[0], keep_raw=True), raw=pods[0]).cause
+    assert (cause.reason, cause.text) == (
+        "RoomHeld",
+        "there would be room on one, which is held by Reservation gang-u for pod group x/g until 2026-01-01T13:00:00Z",
+    )
+    assert copy_of(loaded) == before
+    later = load(Snapshot(objects=items, taken_at=1_767_268_800.0 + 3600))
+    assert explain_pod(later, parse_pod(pods[0], keep_raw=True), raw=pods[0]).state is State.FITS

@@ -76,7 +76,7 @@ def test_tables_and_plots_have_queues_only_if_pods_are_in_some():
     (card,) = play([cpus("a")], comes(0, "plain", "", 20))
     assert card.queues == []
     assert "queues" not in card.as_dict()
-    assert not any("queue" in name for name in plots([card]))
+    assert not any("queue" in name or "fairness" in name for name in plots([card]))
     assert markdown([card]).count("| --- |") == 1
     (card,) = play([cpus("a")], comes(0, "one", "a", 20))
     assert card.as_dict()["queues"][0]["belowShare"] == 0
@@ -84,6 +84,7 @@ def test_tables_and_plots_have_queues_only_if_pods_are_in_some():
     assert {name for name in drawn if "queue" in name} == {
         f"queues-1-{key}.svg" for key in ("allocation", "share", "waiting")
     }
+    assert "fairness.svg" in drawn
     assert "cpu that queues have under built-in" in drawn["queues-1-allocation.svg"]
     assert "| a | built-in | 1 of 1 |" in markdown([card])
 
@@ -121,3 +122,28 @@ def test_a_pod_that_has_run_for_too_long_goes_for_another_of_its_queue():
     (b,) = card.queues
     assert (b.preempted, b.placed) == (4, 5), "each of the four goes for the one before it, which comes again"
     assert b.waiting.longest == pytest.approx(20, abs=0.1)
+
+
+def test_fairness_is_the_part_of_fair_shares_that_queues_have():
+    full = [comes(0, f"b{i}", "b", None) for i in range(4)]
+    protected = queue("b", resources={"cpu": {}}, reclaimMinRuntime="1h")
+    (card,) = play([cpus("a", 2), protected], *full, comes(50, "a0", "a"), comes(50, "a1", "a"))
+    fairness = {each.time: each.fairness for each in card.queue_samples}
+    assert (fairness[25.0], fairness[75.0]) == (1.0, 0.5), "b has all of its 2, a nothing of its 2"
+
+
+def reservation(until, **spec):
+    return {
+        "apiVersion": "podwright.dev/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "held", "creationTimestamp": "1970-01-01T00:00:00Z"},
+        "spec": {"namespace": "other", "slots": [{"node": "n", "requests": {"cpu": "3"}}], "duration": until, **spec},
+    }
+
+
+def test_room_that_is_held_for_others_is_not_used_before_its_time_is_over():
+    events = [comes(1, f"a{i}", "a", None) for i in range(2)]
+    (card,) = play([cpus("a"), reservation("40s")], *events)
+    assert card.queues[0].waiting.longest == 39
+    (card,) = play([cpus("a"), reservation("40s", namespace="default")], *events)
+    assert card.queues[0].waiting.longest == 0
