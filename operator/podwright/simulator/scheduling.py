@@ -263,14 +263,14 @@ class Scheduling:
         if not plugins and not decision.pending_plugins:
             # There is no node. Any new one helps; without a plugin, the queue would retry the pod for ever.
             plugins = frozenset(plugin.name for plugin in policy.framework.filter_plugins)
-        self.queue.reject(queued, plugins, decision.pending_plugins)
-        self._pends(queued, decision.message, decision.status_plugins | decision.pending_plugins)
-        self.claims_changed(self._carrier.follow_up(decision.follow_ups))
         nominated = decision.nominated_node
         if nominated is None and not (decision.post_filter_status and policy.framework.post_filter_plugins):
             nominated = ""
         if nominated is not None:
-            self._nominate(queued, nominated)
+            self._nominate(queued, nominated)  # first, so that the queue knows for which events it waits
+        self.queue.reject(queued, plugins, decision.pending_plugins)
+        self._pends(queued, decision.message, decision.status_plugins | decision.pending_plugins)
+        self.claims_changed(self._carrier.follow_up(decision.follow_ups))
         if nominated:
             self._clear_lower_nominations({nominated}, queued.pod, {queued.uid})
             self._evict(decision.victims, queued.pod, queued.uid)
@@ -349,8 +349,8 @@ class Scheduling:
             message, plugins, pending = decision.message, decision.plugins, decision.pending_plugins
             if isinstance(own, Rejection):
                 message, plugins, pending = own.message, plugins | own.status_plugins, own.pending_plugins
-            self.queue.reject(member, plugins, pending)
             self._nominate(member, nominations.get(member.uid, ""))
+            self.queue.reject(member, plugins, pending)
             self._pends(member, message, plugins | pending)
             self.claims_changed(self._carrier.follow_up(decision.follow_ups.get(member.uid, ())))
         if decision.preemption is not None and members:

@@ -58,8 +58,8 @@ class History:
         """By kind and name: pod groups and budgets."""
         self.holding: dict[str, str] = {}
         """By uid of pods for which others were evicted by the claim of their queue: the node where they hold room."""
-        self.claimed: Counter[str] = Counter()
-        """By uid: how often others were evicted for the pod since the world rests."""
+        self.claimed: Counter[tuple[str, ...]] = Counter()
+        """By uids: how often others were evicted for these pods together since the world rests."""
         self.evictions = 0
         self.claims = 0
         self._names = 0
@@ -189,6 +189,9 @@ class History:
         for pod in [*self.waiting.values()]:
             self.put(pod)
             self._nominate(pod, nominated[pod.uid])
+        held = {uid: node for uid, node in nominated.items() if node and self.queues.names_queue(self.waiting[uid])}
+        self.cache.nominator.hold_room(held)
+        self.holding |= held
 
     # What the scheduler does
 
@@ -298,7 +301,7 @@ class History:
             nominator = self.cache.nominator
             nominator.hold_room([pod.uid for pod in claimants])
             self.holding |= {pod.uid: nominator.node_of(pod.uid) for pod in claimants}
-            self.claimed.update([pod.uid for pod in claimants] if fresh else ())
+            self.claimed.update([tuple(sorted(pod.uid for pod in claimants))] if fresh else ())
         for victim in fresh:
             self.evictions += 1
             self.ending[victim.uid] = self.random.randint(1, 3)

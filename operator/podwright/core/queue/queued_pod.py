@@ -59,6 +59,8 @@ class QueuedPod:
     unschedulable_plugins: frozenset[str] = frozenset()
     pending_plugins: frozenset[str] = frozenset()
     gated_by: str = ""
+    bound: Hashable = None
+    """The bound of its queue that the last rejection named: see `Turns.bound_of`."""
     backoff_until: float = 0.0
     ready_at: float | None = None
     flushed_at: float = 0.0

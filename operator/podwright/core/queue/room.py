@@ -39,6 +39,12 @@ class Turns(Protocol):
     def admits(self, pod: PodInfo) -> bool:
         """True if no bound forbids the pod to start beside those that are tried again."""
 
+    def bound_of(self, pod: PodInfo) -> Hashable:
+        """The bound that holds the pod back, and what pods have in common that it holds alike. None if none does."""
+
+    def still_holds(self, bound: Any, pod: PodInfo) -> bool:
+        """True if this bound holds the pod back beside those that are tried again, or if none does."""
+
     def turn_of(self, pod: PodInfo) -> Any:
         """Sorts the pods that might be tried again by whose turn it is."""
 
@@ -70,6 +76,21 @@ def is_held(queued: QueuedPod, turns: Turns) -> bool:
         and queued.place is Place.UNSCHEDULABLE
         and not turns.holds_room(queued.pod)
     )
+
+
+def misled(held: Iterable[QueuedPod], turns: Turns) -> Iterator[QueuedPod]:
+    """Those of the pods whose last rejection names a bound that does not hold them back any more, although another one
+    does. They are retried to name that one. A group names what it lacks as a whole.
+    """
+    known: dict[Hashable, bool] = {}
+    for queued in held:
+        bound = queued.bound
+        if bound is None or queued.pod.group or queued.place is not Place.UNSCHEDULABLE:
+            continue
+        if bound not in known:
+            known[bound] = turns.still_holds(bound, queued.pod)
+        if not known[bound]:
+            yield queued
 
 
 def in_turn(

@@ -30,7 +30,7 @@ from podwright.core.queue.in_flight import InFlight
 from podwright.core.queue.incoming import ATTEMPT_FAILED, BACKOFF_COMPLETE, FORCED, POD_ADD, POPPED_EARLY, TIMEOUT
 from podwright.core.queue.queued_pod import DEFAULT_WAITS, Place, QueuedPod, Waits
 from podwright.core.queue.rejections import counts_of_rejections
-from podwright.core.queue.room import RoomCheck, in_turn, is_held, lacks_room, unchecked
+from podwright.core.queue.room import RoomCheck, in_turn, is_held, lacks_room, misled, unchecked
 from podwright.core.queue.updates import pod_update
 from podwright.core.queue.waiting_pods import WaitingPods
 
@@ -483,6 +483,9 @@ class SchedulingQueue:
             self._requeue_if_helped(queued, occurrence, at_once=queued.unschedulable_plugins == {self._order.plugin})
             if queued.place in (Place.ACTIVE, Place.BACKOFF):
                 self._order.try_again(queued.pod)
+        for queued in [*misled(held, self._order)]:
+            self._leave(queued)
+            self._retry(queued, occurrence.event.label, skip_backoff=False)
 
     def _attempt_over(self, queued: QueuedPod) -> None:
         if self._order is not None and self._order.tried(queued.uid):
@@ -552,6 +555,9 @@ class SchedulingQueue:
 
     def _wait(self, queued: QueuedPod) -> None:
         queued.place = Place.UNSCHEDULABLE
+        order = self._order
+        held = order is not None and is_held(queued, order)
+        queued.bound = order.bound_of(queued.pod) if order is not None and held else None
         self._waiting.add(queued, queued.rejectors, self._hints_of(queued.pod))
         self._observer.pod_queued(Place.UNSCHEDULABLE.value, ATTEMPT_FAILED)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,3 +18,10 @@ class Bound:
     held: int = 0
     limit: int = 0
     requested: int = 0
+    is_limit: bool = False
+    """True if it is the limit of the queue."""
+
+    @property
+    def lasting(self) -> Bound:
+        """The bound without what may change while it holds."""
+        return replace(self, held=0, limit=0, message="" if self.resource else self.message)

@@ -11,7 +11,7 @@ invalid, the tree stays as it was when they last were valid. Read next: `members
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, MutableSet, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping, MutableSet, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -735,7 +735,9 @@ class Queues:
                 tried = above.trying.get(resource, 0) if trying else 0
                 if limit != UNBOUNDED and held + promised + tried + amount > limit:
                     message = _over_limit(queue, above, resource, amount, promised)
-                    return Bound(above.spec.name, message, resource, held=held, limit=limit, requested=amount)
+                    return Bound(
+                        above.spec.name, message, resource, held=held, limit=limit, requested=amount, is_limit=True
+                    )
         return None
 
     def due_claims(self) -> Sequence[str]:
@@ -866,6 +868,36 @@ class Queues:
     def holds_room(self, pod: PodInfo) -> bool:
         """True if room is held for the pod, which therefore does not wait for others."""
         return bool(self._cache.nominator.node_of(pod.uid))
+
+    def bound_of(self, pod: PodInfo) -> tuple[Hashable, Bound] | None:
+        """The bound that holds the pod back, without what may change as long as it does, and the pod's kind."""
+        found = self.bound(pod)
+        return None if found is None else (self.kind_of(pod), found.lasting)
+
+    def still_holds(self, bound: tuple[Hashable, Bound], pod: PodInfo) -> bool:
+        """True if this bound holds the pod back beside those that are tried again, or if none does. It need not be the
+        first one that does.
+        """
+        named, now = bound[1], self.bound(pod, trying=True)
+        if now is None or now.lasting == named:
+            return True
+        tree, name = self._built(), self.queue_of(pod)
+        queue = tree.get(name)
+        if queue is None or not now.resource:
+            return False
+        amounts = tree.tracked(self._plain(pod))
+        if named.is_limit:
+            return any(
+                taken + named.requested > above.spec.quotas.get(named.resource, NO_QUOTA).limit != UNBOUNDED
+                for above in queue.path()
+                if above.spec.name == named.queue
+                for taken in [sum(e.get(named.resource, 0) for e in (above.held, above.promised, above.trying))]
+            )
+        others = (
+            self._beyond_guarantee(queue, amounts, trying=True) if self._is_firm(name, pod) else None,
+            self._user_limit(name, pod, self._valid[name].user_limits, trying=True),
+        )
+        return any(each.lasting == named for each in others if each is not None)
 
     def turn_of(self, pod: PodInfo) -> Any:
         """Sorts the pods that might be tried again by whose turn it is."""

@@ -19,7 +19,9 @@ from podwright.core.plugins import PLUGINS
 from podwright.core.queue import SchedulingQueue
 from podwright.core.queue.scheduling_queue import POD_LEFT
 from podwright.core.queues import tree
+from podwright.core.queues.bound import Bound
 from podwright.core.queues.queues import QUEUE_LABEL, USER_LABEL, QueueRules, queues_of
+from podwright.core.queues.shares import UNBOUNDED
 from podwright.core.queues.tree import Quota
 from podwright.simulator.world import World
 from support.objects.builders import make_node, make_pod
@@ -53,13 +55,17 @@ class Team:
         )
         self.queues = queues_of(self.cache)
         self.queues.set(QueueRules("all"))
+        self.limits: dict[str, int] = {}
         for name, limit in limits.items():
             self.limit(name, limit)
         self.queue.order_by(self.queues)
         self.attempts: list[str] = []
+        self.named: dict[str, Bound | None] = {}
+        """By uid: the bound that the last rejection named."""
 
     def limit(self, name: str, gpus: int) -> None:
         parent = "" if name == "all" else "all"
+        self.limits[name] = gpus
         quotas = {GPU: Quota(limit=gpus, guarantee=self.guarantee)}
         firm = 1 if self.guarantee else None
         limits = {GPU: self.guarantee} if self.guarantee else {}
@@ -89,6 +95,7 @@ class Team:
                 self.cache.groups.remove_waiting(queued.uid)
             else:
                 assert isinstance(decision, Rejection)
+                self.named[queued.uid] = self.queues.bound(queued.pod)
                 self.queue.reject(queued, decision.status_plugins, decision.pending_plugins)
         return [*self.attempts]
 
@@ -102,6 +109,17 @@ class Team:
     def withdraw(self, uid: str) -> None:
         self.queue.delete(uid)
         self.cache.groups.remove_waiting(uid)
+
+    def holds(self, named: Bound, pod: PodInfo) -> bool:
+        """True if this bound holds the pod back, as counted from the pods."""
+        pods = [each for info in self.cache.nodes.values() for each in info.pods.values()]
+        of_queue = [each for each in pods if named.queue in (each.labels[QUEUE_LABEL], "all")]
+        limit = self.limits[named.queue] if named.is_limit else self.guarantee
+        if named.message.startswith("user"):
+            of_queue = [each for each in of_queue if each.labels.get(USER_LABEL) == pod.labels[USER_LABEL]]
+        elif not named.is_limit:
+            of_queue = [each for each in of_queue if each.priority >= 1]
+        return limit != UNBOUNDED and limit < named.requested + sum(each.requests.amounts[GPU] for each in of_queue)
 
     @property
     def placed(self) -> list[str]:
@@ -256,6 +274,23 @@ class TestForgetsNone:
             queued = team.queue.get(uid)
             bound = team.queues.bound(queued.pod)
             assert bound is not None or "QueueQuota" not in queued.unschedulable_plugins, queued
+            if bound is not None and "QueueQuota" in queued.unschedulable_plugins:
+                named = team.named[uid]
+                assert team.holds(named, queued.pod), (named, bound)
+
+
+def test_a_pod_names_another_bound_when_its_own_gives_way_to_that():
+    team = Team(all=-1, a=2)
+    for number in range(3):
+        team.submit(f"a{number}", "a")
+    team.run()
+    team.limit("all", 2)
+    assert team.run() == []
+    assert team.named["default/a2"].queue == "a"
+    team.limit("a", 9)
+    team.clock.now += 10
+    assert team.run() == ["a2"]
+    assert team.named["default/a2"].queue == "all"
 
 
 @pytest.mark.parametrize("gone", [True, False], ids=["with the last queue", "by another tree"])
