@@ -117,6 +117,7 @@ QUEUE_CRD := crds/podwright.dev_schedulingqueues.yaml
 VIEW_CRD := crds/podwright.dev_queueviews.yaml
 RESERVATION_CRD := crds/podwright.dev_reservations.yaml
 REBALANCE_CRD := crds/podwright.dev_rebalancepolicies.yaml
+GROUPING_CRD := crds/podwright.dev_workloadgroupings.yaml
 
 crds: venv ## generate the CRDs from operator/podwright/api
 	$(BIN)/python -m podwright.api.crd $(CRD)
@@ -125,6 +126,7 @@ crds: venv ## generate the CRDs from operator/podwright/api
 	$(BIN)/python -m podwright.api.crd --kind QueueView $(VIEW_CRD)
 	$(BIN)/python -m podwright.api.crd --kind Reservation $(RESERVATION_CRD)
 	$(BIN)/python -m podwright.api.crd --kind RebalancePolicy $(REBALANCE_CRD)
+	$(BIN)/python -m podwright.api.crd --kind WorkloadGrouping $(GROUPING_CRD)
 
 .PHONY: image image-test
 IMAGE ?= podwright
@@ -151,6 +153,7 @@ verify: venv ## fail if a generated file is out of date
 	$(BIN)/python -m podwright.api.crd --kind QueueView --check $(VIEW_CRD)
 	$(BIN)/python -m podwright.api.crd --kind Reservation --check $(RESERVATION_CRD)
 	$(BIN)/python -m podwright.api.crd --kind RebalancePolicy --check $(REBALANCE_CRD)
+	$(BIN)/python -m podwright.api.crd --kind WorkloadGrouping --check $(GROUPING_CRD)
 	$(BIN)/python -m podwright.cli.docs.options_page --check docs/options.md
 	$(BIN)/python charts/generate.py --check
 	$(BIN)/python -m podwright.cli.docs.strategy_pictures --check docs/strategies.md

@@ -68,7 +68,7 @@ def compile_queue(choice: QueueChoice | None, owner: Owner) -> QueueExpression |
     try:
         return QueueExpression(choice.expression, owner)
     except CelError as error:
-        raise ArgsError([("spec.queue.expression", _problem(issue)) for issue in error.issues]) from error
+        raise ArgsError([("spec.queue.expression", issue_text(issue)) for issue in error.issues]) from error
 
 
 def uncompiled(spec: object, signals: tuple[str, ...] = ()) -> Iterator[tuple[str, bool]]:
@@ -100,7 +100,7 @@ def _checked(
     try:
         found = expression_of(text, score=score, signals=tuple(signals.defined))
     except CelError as error:
-        problems += [(f"{where}.expression", _problem(issue)) for issue in error.issues]
+        problems += [(f"{where}.expression", issue_text(issue)) for issue in error.issues]
         return None
     if lacking := sorted(found.signals.difference(signals.names)):
         problems.append((f"{where}.expression", f"reads signal {lacking[0]!r}, which spec.signals does not name"))
@@ -108,7 +108,8 @@ def _checked(
     return found
 
 
-def _problem(issue: Issue) -> str:
+def issue_text(issue: Issue) -> str:
+    """What is wrong with an expression, with line and column."""
     message = issue.message + _hint(issue.message)
     return f"line {issue.line}, column {issue.column}: {message}" if issue.line else message
 

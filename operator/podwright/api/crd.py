@@ -1,5 +1,5 @@
 """The CustomResourceDefinitions of our kinds, generated from the
-dataclasses of podwright/api/scheduler_policy.py, local_policy.py and scheduling_queue.py.
+dataclasses of podwright/api/scheduler_policy.py, local_policy.py, scheduling_queue.py and those beside them.
 
 `python -m podwright.api.crd FILE` writes the file; with `--check` it fails if the file is out of date. The bounds on
 lists and strings keep the cost of the CEL rules within the API server's limits.
@@ -24,6 +24,7 @@ from podwright.api.rebalance_policy import REBALANCE_KIND, REBALANCE_PLURAL, Reb
 from podwright.api.reservation import RESERVATION_KIND, RESERVATION_PLURAL, ReservationSpec, ReservationStatus
 from podwright.api.scheduler_policy import GROUP, KIND, PLURAL, VERSION, PolicySpec
 from podwright.api.scheduling_queue import OBJECT_RULE, QUEUE_KIND, QUEUE_PLURAL, SchedulingQueueSpec
+from podwright.api.workload_grouping import GROUPING_KIND, GROUPING_PLURAL, GroupingSpec, GroupingStatus
 from podwright.core.framework.args import json_schema_of
 from podwright.core.framework.validation import Rule, cel_schema
 
@@ -110,6 +111,17 @@ _KINDS: Final[Mapping[str, _Kind]] = {
             RebalanceStatus,
             "Which pods may move, what for, and how many.",
             "Whether the operator accepted the policy, its last plan, and what has become of it.",
+        ),
+        _Kind(
+            GROUPING_KIND,
+            GROUPING_PLURAL,
+            "wgroup",
+            "Cluster",
+            GroupingSpec,
+            "The pods of which workloads are pod groups, although no PodGroup is made for them.",
+            GroupingStatus,
+            "Which workloads, and CEL for the key and the minimum of their groups.",
+            "Whether the operator accepted the grouping, and whether it makes groups.",
         ),
     )
 }
@@ -277,11 +289,25 @@ def _rebalance_columns() -> list[dict[str, Any]]:
     ]
 
 
+def _grouping_columns() -> list[dict[str, Any]]:
+    return [
+        _column("Owner", ".spec.owner.kind", "The kind of the workloads."),
+        _column("Accepted", _condition("Accepted"), "Whether the newest generation is valid."),
+        _column("Active", _condition("Active"), "Whether it makes groups."),
+        _column("Reason", _condition("Active", "reason"), "Why it makes groups, or why it does not."),
+        _column("Groups", ".status.groups", "How many groups it makes now.", kind="integer"),
+        _column("API Version", ".spec.owner.apiVersion", "Group and version of this kind.", priority=1),
+        _column("Message", _condition("Active", "message"), "What cannot be read, and so on.", priority=1),
+        _AGE,
+    ]
+
+
 _OWN_COLUMNS: Final = {
     QUEUE_KIND: _queue_columns,
     VIEW_KIND: _view_columns,
     RESERVATION_KIND: _reservation_columns,
     REBALANCE_KIND: _rebalance_columns,
+    GROUPING_KIND: _grouping_columns,
 }
 _AGE: Final = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 

@@ -50,7 +50,9 @@ from podwright.engine.intake.nodes import Nodes
 from podwright.engine.intake.objects import NAMESPACE, Namespaces, Objects
 from podwright.engine.intake.other_instances import OtherInstances
 from podwright.engine.intake.pending_pods import PendingPods
+from podwright.engine.intake.stream import Raw
 from podwright.engine.intake.unreadable_devices import report_unreadable_devices
+from podwright.engine.intake.workloads import Workloads
 from podwright.engine.invalid_objects import InvalidObjects
 from podwright.engine.planning.elsewhere import Elsewhere
 from podwright.engine.planning.messages import Messages
@@ -198,9 +200,18 @@ class Engine:
         self.history = History(cache, self.queue, wall=sources.wall)
         # The parts, each built from parts above it
         self.foreign_pods = ForeignPods()
-        self.pending = PendingPods(state, ports, policies=self.policies, foreign_pods=self.foreign_pods)
+        self.workloads = Workloads(state, ports, take_again=self._take_again)
+        self.pending = PendingPods(
+            state, ports, policies=self.policies, foreign_pods=self.foreign_pods, workloads=self.workloads
+        )
         self.other_instances = OtherInstances(state, ports, scheduler_name=options.policies.scheduler_name)
-        self.assigned = AssignedPods(state, ports, policies=self.policies, other_instances=self.other_instances)
+        self.assigned = AssignedPods(
+            state,
+            ports,
+            policies=self.policies,
+            other_instances=self.other_instances,
+            workloads=self.workloads,
+        )
         preemptions = Preemptions(state, ports, assigned=self.assigned)
         failures = Failures(state, ports, preemptions=preemptions)
         self.binding_executor = BindingExecutor(
@@ -295,6 +306,9 @@ class Engine:
         if kind == NAMESPACE:
             return Namespaces(self._state, self._ports, policies=self.policies)
         return Objects(kind, self._state, ports=self._ports)
+
+    def _take_again(self, raw: Raw) -> None:
+        (self.assigned if raw["spec"].get("nodeName") else self.pending).put(raw)
 
     def activate_all(self) -> None:
         """Moves all waiting pods to the active queue. Call it when served pod group APIs have changed."""
@@ -401,6 +415,7 @@ class Engine:
                 self.history.sample()
                 self.binding_executor.checks.check()
                 if self._started:  # groups look incomplete before the caches are
+                    self.workloads.tick()
                     self.group_changes.clear_stale_nominations()
                     self.group_changes.report_incomplete()
                 await self.binding_executor.read_back_overdue()

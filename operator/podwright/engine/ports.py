@@ -17,6 +17,7 @@ from podwright.core.objects.pod_group import (
     COMPOSITE_API,
     GROVE_API,
     KAI_API,
+    MADE_API,
     NAMED_OTHERWISE,
     PLUGINS_API,
     VOLCANO_API,
@@ -51,8 +52,8 @@ class Regarding:
         metadata = group.raw.get("metadata") or {}
         version = str(group.raw.get("apiVersion") or _GROUP_VERSIONS[group.api])
         changed = str(metadata.get("resourceVersion") or "")
-        kind = NAMED_OTHERWISE.get(group.api, "PodGroup")
-        return cls(group.namespace, group.name, group.uid, changed, scheduler_name, kind, version)
+        kind = str(group.raw["kind"]) if group.api == MADE_API else NAMED_OTHERWISE.get(group.api, "PodGroup")
+        return cls(group.namespace, group.owner or group.name, group.uid, changed, scheduler_name, kind, version)
 
 
 _GROUP_VERSIONS = {
@@ -68,7 +69,9 @@ _GROUP_VERSIONS = {
 
 def kind_of(preemptor: PodInfo | Regarding) -> str:
     """The preemptor's kind in events and metrics: pod or podgroup."""
-    return preemptor.kind.lower() if isinstance(preemptor, Regarding) else "pod"
+    if not isinstance(preemptor, Regarding):
+        return "pod"
+    return preemptor.kind.lower() if preemptor.kind in NAMED_OTHERWISE.values() else "podgroup"
 
 
 def preempted_by(preemptor: PodInfo | Regarding, where: str) -> str:

@@ -98,6 +98,7 @@ RESERVATION: Final = Resource("Reservation", "podwright.dev", "v1alpha1", "reser
 REBALANCE_POLICY: Final = Resource(
     "RebalancePolicy", "podwright.dev", "v1alpha1", "rebalancepolicies", namespaced=False
 )
+GROUPING: Final = Resource("WorkloadGrouping", "podwright.dev", "v1alpha1", "workloadgroupings", namespaced=False)
 CRD: Final = Resource(
     "CustomResourceDefinition", "apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False
 )
@@ -130,7 +131,7 @@ BY_KIND: Final = {
     **WATCHED,
     **{
         resource.kind: resource
-        for resource in (EVENT, POLICY, LOCAL_POLICY, QUEUE, QUEUE_VIEW, RESERVATION, REBALANCE_POLICY, CRD)
+        for resource in (EVENT, POLICY, LOCAL_POLICY, QUEUE, QUEUE_VIEW, RESERVATION, REBALANCE_POLICY, GROUPING, CRD)
     },
 }
 """All but pod groups and other queues, of which there are several."""

@@ -36,6 +36,8 @@ from podwright.engine.state import Sources
 from podwright.kube.api_cluster import ApiCluster, RetryingPodReader
 from podwright.kube.background import BackgroundTasks
 from podwright.kube.client.http import Http
+from podwright.kube.groupings.door import GroupingDoor, GroupingStatuses
+from podwright.kube.groupings.owners import OwnerKinds
 from podwright.kube.node_signals.feeds import SignalFeeds
 from podwright.kube.node_signals.reload import SignalReload
 from podwright.kube.options.options import Options
@@ -56,7 +58,7 @@ from podwright.kube.watch.pending_audit import PendingAudit
 from podwright.kube.watch.served_kinds import Door, ServedKinds
 from podwright.kube.watch.shadow_watches import ShadowWatches
 from podwright.kube.watch.unseen_names import UnseenNames
-from podwright.kube.watch.watches import PARAMS_WATCH, Watches
+from podwright.kube.watch.watches import ASSIGNED_PODS_WATCH, PARAMS_WATCH, Watches
 from podwright.kube.write.events import EventRecorder
 from podwright.kube.write.eviction import PodEvictor
 from podwright.kube.write.pod_status import PodStatusWriter
@@ -105,6 +107,8 @@ class Parts:
     queue_views: QueueViews
     reservation_statuses: ReservationStatuses
     rebalance_statuses: RebalanceStatuses
+    grouping_statuses: GroupingStatuses
+    owner_kinds: OwnerKinds
     group_phases: PodGroupPhases
     pending_audit: PendingAudit
     foreign_pods: ForeignPodLister
@@ -150,12 +154,15 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
     queue_views = QueueViews(http, queues_of(engine.cache), **status_options)
     reservation_statuses = ReservationStatuses(http, engine, **status_options)
     rebalance_statuses = RebalanceStatuses(http, engine, **status_options)
+    grouping_statuses = GroupingStatuses(http, engine, **status_options)
+    engine.workloads.relist = partial(base.watches.relist, ASSIGNED_PODS_WATCH)
     doors: list[Door] = [
         *pod_group_doors(engine, writers.group_status, features),
         *doors_of_queues,
         QueueViewDoor(queue_views),
         ReservationDoor(engine, reservation_statuses),
         RebalanceDoor(engine, rebalance_statuses),
+        GroupingDoor(engine, grouping_statuses),
     ]
     served_kinds = ServedKinds(http, doors, start=lambda name, reflector: base.tasks.start(name, reflector.run))
     signals = SignalFeeds(base.options.policies.signals, http, intake=engine.node_signals, metrics=metrics, wall=wall)
@@ -177,6 +184,8 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         queue_views=queue_views,
         reservation_statuses=reservation_statuses,
         rebalance_statuses=rebalance_statuses,
+        grouping_statuses=grouping_statuses,
+        owner_kinds=OwnerKinds(http, engine, served=served_kinds),
         group_phases=PodGroupPhases(engine, writers.group_status, clock=wall),
         pending_audit=PendingAudit(
             http,

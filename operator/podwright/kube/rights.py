@@ -26,6 +26,7 @@ from podwright.kube.kinds import (
     COMPOSITE_POD_GROUPS,
     CRD,
     EVENT,
+    GROUPING,
     KAI_POD_GROUPS,
     KAI_QUEUE,
     LOCAL_POLICY,
@@ -122,6 +123,7 @@ _OPTIONAL: Final[Mapping[Resource, Sequence[Resource]]] = {
     QUEUE_VIEW: (QUEUE_VIEW,),
     RESERVATION: (RESERVATION,),
     REBALANCE_POLICY: (REBALANCE_POLICY,),
+    GROUPING: (GROUPING,),
     _GROUPS[0]: POD_GROUPS,
     _GROUPS[1]: PLUGINS_POD_GROUPS,
     _GROUPS[2]: VOLCANO_POD_GROUPS,
@@ -148,6 +150,7 @@ SCHEDULING: Final = (
     *_reads([QUEUE_VIEW], _NO_VIEWS),
     *_reads([RESERVATION], "no room is held for reservations"),
     *_reads([REBALANCE_POLICY], "no pod is moved to a better place"),
+    *_reads([GROUPING], "pods without a pod group of their own are scheduled one by one"),
     *_reads([CRD], "a kind that is installed later is noticed up to half a minute later"),
     Right(POD, "create", "no pod is bound", "binding"),
     Right(POD, "get", "a Binding whose answer is lost counts as failed"),
@@ -174,6 +177,7 @@ SCHEDULING: Final = (
     *(Right(RESERVATION, verb, _GATHERED) for verb in ("create", "patch", "delete")),
     Right(RESERVATION, "patch", "reservations show no status", "status"),
     Right(REBALANCE_POLICY, "patch", "rebalance policies show no status", "status"),
+    Right(GROUPING, "patch", "groupings show no status", "status"),
 )
 """The rights of every instance."""
 SHADOWING: Final = (
@@ -182,7 +186,7 @@ SHADOWING: Final = (
         for each in SCHEDULING
         if each.verb in access.READ
         and each.resource
-        not in (LOCAL_POLICY, *_QUEUES, QUEUE_VIEW, RESERVATION, REBALANCE_POLICY, *_GROUPS, _COMPOSITES)
+        not in (LOCAL_POLICY, *_QUEUES, QUEUE_VIEW, RESERVATION, REBALANCE_POLICY, GROUPING, *_GROUPS, _COMPOSITES)
     ),
     next(each for each in SCHEDULING if each.resource is POLICY and each.verb == "patch"),
 )

@@ -41,7 +41,7 @@ from podwright.kube.client.http import Http
 from podwright.kube.client.retry import retry_until_answered
 from podwright.kube.descriptors import raise_descriptor_limit
 from podwright.kube.election.leadership import Leadership
-from podwright.kube.kinds import CRD, NODE, POD, REQUIRED, STORED, Resource, params_in
+from podwright.kube.kinds import CRD, GROUPING, NODE, POD, REQUIRED, STORED, Resource, params_in
 from podwright.kube.options.options import Options
 from podwright.kube.parts import Base, Parts, build_parts, check_profiles
 from podwright.kube.plugins.third_party import ThirdPartyPlugins
@@ -67,7 +67,7 @@ from podwright.kube.serve.endpoints import Content
 from podwright.kube.serve.page.shown import Shown
 from podwright.kube.serve.server import Server
 from podwright.kube.watch.selectors import ASSIGNED_PODS, pods_that_may_ask_for
-from podwright.kube.watch.watches import PARAMS_WATCH, Watches
+from podwright.kube.watch.watches import ASSIGNED_PODS_WATCH, PARAMS_WATCH, Watches
 
 log = logging.getLogger(__name__)
 
@@ -321,6 +321,7 @@ class Runtime:
         else:
             discovery = retry_until_answered("optional kinds", parts.served_kinds.discover)
             await asyncio.gather(start_policies(parts), discovery)
+            await retry_until_answered("owners of pods", partial(parts.owner_kinds.start, GROUPING.kind))
         parts.plugin_switches.tell_of_disabled()
         self._start_watches(parts, self._watched_kinds(problems, minor))
         self._start_readers(parts, self._rights)
@@ -353,7 +354,7 @@ class Runtime:
         engine, watches = parts.engine, self.watches
         watches.start("nodes", NODE, engine.nodes)
         watches.include(lambda: parts.served_kinds.reflectors)
-        watches.start("assigned pods", POD, parts.group_phases.counting(engine.assigned), ASSIGNED_PODS)
+        watches.start(ASSIGNED_PODS_WATCH, POD, parts.group_phases.counting(engine.assigned), ASSIGNED_PODS)
         for resource in kinds:
             name = PARAMS_WATCH if resource is self._params else resource.plural
             watches.start(name, resource, engine.objects(resource.kind))
@@ -374,6 +375,7 @@ class Runtime:
         if not self.options.shadow_only:
             self._start_tasks(
                 ("optional kinds", parts.served_kinds.run),
+                ("owners of pods", parts.owner_kinds.run),
                 ("local policies", parts.local_policies.run_relists),
                 ("local policy changes", parts.local_policies.run_changes),
                 ("newly served names", parts.newly_served.run),
@@ -440,6 +442,7 @@ class Runtime:
             ("views of queues", lambda: parts.queue_views.run_after(self._pending_complete)),
             ("reservation statuses", parts.reservation_statuses.run),
             ("rebalance policy statuses", parts.rebalance_statuses.run),
+            ("grouping statuses", parts.grouping_statuses.run),
         )
 
     async def _decide(self, parts: Parts) -> None:

@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 _CLUSTER_SCOPED = frozenset(watched.kind for watched in WATCHED_KINDS if not watched.namespaced) | {
     "APIService", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "IngressClass", "PriorityClass",
-    "RebalancePolicy", "ResourceSlice", "RuntimeClass", "SchedulerPolicy", "SchedulingQueue",
+    "RebalancePolicy", "ResourceSlice", "RuntimeClass", "SchedulerPolicy", "SchedulingQueue", "WorkloadGrouping",
 }  # fmt: skip
 
 

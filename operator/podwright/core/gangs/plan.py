@@ -123,11 +123,13 @@ class Planner:
 
     def _rejection(self, simulation: Simulation, message: str, parts: Mapping[str, str]) -> GangRejection:
         rejections = simulation.rejections
+        # Without nodes, no plugin has rejected a member: the group is retried after its backoff, as a single pod is.
+        own = (GangScheduling.name,) if self.cache.table.count else ()
         return GangRejection(
             group=self.group,
             message=message,
             attempts=simulation.attempts,
-            plugins=frozenset().union((GangScheduling.name,), *(rejection.status_plugins for rejection in rejections)),
+            plugins=frozenset().union(own, *(rejection.status_plugins for rejection in rejections)),
             pending_plugins=frozenset().union(*(rejection.pending_plugins for rejection in rejections)),
             parts=parts,
         )

@@ -34,6 +34,9 @@ PLUGINS_KIND: Final = "podgroups.v1alpha1.scheduling.x-k8s.io"
 VOLCANO_KIND: Final = "podgroups.v1beta1.scheduling.volcano.sh"
 KAI_KIND: Final = "podgroups.v2alpha2.scheduling.run.ai"
 GROVE_KIND: Final = "PodGang"
+MADE_API: Final = "podwright.dev"
+MADE_KIND: Final = "workloads.podwright.dev"
+"""Groups that WorkloadGroupings make of pods. They exist only in memory."""
 APIS: Final[Mapping[str, str]] = {
     KIND: WORKLOAD_API,
     COMPOSITE_KIND: COMPOSITE_API,
@@ -44,6 +47,8 @@ APIS: Final[Mapping[str, str]] = {
 }
 NAMED_OTHERWISE: Final[Mapping[str, str]] = {COMPOSITE_API: COMPOSITE_KIND, GROVE_API: GROVE_KIND}
 """The kind of groups, by the APIs that do not call it PodGroup."""
+ALL: Final[Mapping[str, str]] = {**APIS, MADE_KIND: MADE_API}
+"""The APIs that a cluster may serve, and our own."""
 
 GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 OLD_GROUP_LABEL: Final = "pod-group.scheduling.sigs.k8s.io"
@@ -94,6 +99,8 @@ class PodGroup:
     queue: str
     """The queue of its members that name none themselves; empty if the API has none."""
     raw: Mapping[str, Any]
+    owner: str = ""
+    """Of a group that a WorkloadGrouping has made: the name of its owner, whose `kind` and `uid` its `raw` has."""
     tree: SubGroup | None = None
     """Its parts, if they have minimums of their own."""
     part_of: PartOf | None = None
@@ -112,8 +119,15 @@ class PodGroup:
 
     @property
     def label(self) -> str:
-        """namespace/name"""
+        """namespace/name; of a group that a WorkloadGrouping has made, kind and name of its owner."""
+        if self.api == MADE_API:
+            return workload_label(str(self.raw.get("kind")), self.namespace, self.owner)
         return f"{self.namespace}/{self.name}"
+
+
+def workload_label(kind: str, namespace: str, name: str) -> str:
+    """What a workload is called in messages: `RayCluster ray/llm`."""
+    return f"{kind} {namespace}/{name}"
 
 
 def group_key(api: str, namespace: str, name: str) -> str:
@@ -158,9 +172,9 @@ def parse_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
     try:
         if not isinstance(name, str) or not name:
             raise InvalidObjectError("metadata.name", "a name is required")
-        return _parse(APIS[kind], raw, metadata, namespace, name)
+        return _parse(ALL[kind], raw, metadata, namespace, name)
     except InvalidObjectError as error:
-        raise error.in_object(NAMED_OTHERWISE.get(APIS[kind], KIND), f"{namespace}/{name or '?'}") from error
+        raise error.in_object(NAMED_OTHERWISE.get(ALL[kind], KIND), f"{namespace}/{name or '?'}") from error
 
 
 def metadata_only_pod_group(kind: str, raw: Mapping[str, Any]) -> PodGroup:
@@ -197,6 +211,7 @@ def _parse(api: str, raw: Mapping[str, Any], metadata: Mapping[str, Any], namesp
         initially_scheduled=_was_scheduled(as_mapping(raw.get("status"), "status")),
         queue=_QUEUES[api](spec.get("queue")) if api in _QUEUES else "",
         raw=raw,
+        owner=str(spec.get("owner") or "") if api == MADE_API else "",
         tree=tree if part_of else None,
         part_of=part_of,
         pack_by=packed(spec, "spec")[1] if api == GROVE_API else "",
@@ -269,6 +284,10 @@ def _of_kai(spec: Mapping[str, Any]) -> Terms:
     return SubGroup(pods=as_positive(1 if count is None else count, "spec.minMember")), None
 
 
+def _of_made(spec: Mapping[str, Any]) -> Terms:
+    return SubGroup(pods=as_positive(spec.get("minCount"), "spec.minCount")), None
+
+
 _TREES: Final[Mapping[str, Callable[[Mapping[str, Any]], Terms]]] = {
     WORKLOAD_API: _of_workload,
     COMPOSITE_API: _of_composite,
@@ -276,6 +295,7 @@ _TREES: Final[Mapping[str, Callable[[Mapping[str, Any]], Terms]]] = {
     VOLCANO_API: _of_volcano,
     KAI_API: _of_kai,
     GROVE_API: grove_tree,
+    MADE_API: _of_made,
 }
 
 

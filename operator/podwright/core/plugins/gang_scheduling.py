@@ -22,7 +22,7 @@ from podwright.core.framework.profile import Profile
 from podwright.core.framework.status import Code, Status, unresolvable
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.pod_group import APIS, PodGroup, group_key, parse_pod_group
+from podwright.core.objects.pod_group import ALL, PodGroup, group_key, parse_pod_group
 from podwright.core.objects.resources import is_qualified_name
 from podwright.core.state.object_store import key_of
 
@@ -79,7 +79,7 @@ class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
             return None
         group = groups.of(pod)
         if group is None:
-            return unresolvable(group_missing(groups.key_of(pod)))
+            return unresolvable(groups.awaited.get(pod.group) or group_missing(groups.key_of(pod)))
         if group.tree is not None and groups.belongs_nowhere(pod):
             return unresolvable(NO_PART)
         return None if not group.gang or groups.complete(pod) else unresolvable(TOO_FEW)
@@ -102,7 +102,7 @@ class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
     def hints(self) -> Sequence[EventHint]:
         group_events = [
             EventHint(ClusterEvent(kind, action), hint)
-            for kind in APIS
+            for kind in ALL
             for action, hint in ((Action.ADD, self._group_added(kind)), (Action.UPDATE, self._group_changed(kind)))
         ]
         return (
@@ -119,7 +119,7 @@ class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
     def _concerns(self, pod: PodInfo, kind: str, raw: Mapping[str, Any]) -> bool:
         """True if the group is that of the pod, or in its hierarchy."""
         groups = self.handle.cache.groups
-        return bool(pod.group) and groups.root_of(group_key(APIS[kind], *key_of(raw))) == groups.key_of(pod)
+        return bool(pod.group) and groups.root_of(group_key(ALL[kind], *key_of(raw))) == groups.key_of(pod)
 
     def _group_added(self, kind: str) -> Any:
         def hint(pod: PodInfo, _before: Any, after: Mapping[str, Any]) -> Hint:

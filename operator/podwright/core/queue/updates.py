@@ -20,7 +20,7 @@ def pod_update(before: PodInfo, after: PodInfo) -> ClusterEvent | None:
     update.
     """
     action = Action(0)
-    if before.labels is not after.labels:
+    if before.labels is not after.labels or before.group != after.group:
         action |= Action.UPDATE_POD_LABEL
     if before.tolerations is not after.tolerations:
         action |= Action.UPDATE_POD_TOLERATION

@@ -424,6 +424,7 @@ def _counts_alike(known: PodInfo, pod: PodInfo) -> bool:
         known.requests is pod.requests
         and known.labels is pod.labels
         and known.queue == pod.queue
+        and known.group == pod.group
         and known.terminating == pod.terminating
         and known.pod_affinity is pod.pod_affinity
         and known.ports == pod.ports

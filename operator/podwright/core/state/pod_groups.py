@@ -18,11 +18,12 @@ from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.node import Node
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import (
-    APIS,
+    ALL,
     COMPOSITE_API,
     GROVE_API,
     KAI_API,
     KIND,
+    MADE_API,
     NAMED_OTHERWISE,
     PLUGINS_API,
     VOLCANO_API,
@@ -131,6 +132,7 @@ _EVICTION_BY_DEFAULT: Final = {
     VOLCANO_API: "Whole",
     KAI_API: "Whole",
     GROVE_API: "Whole",
+    MADE_API: "Whole",
 }
 
 
@@ -171,9 +173,11 @@ class PodGroups:
         """Who else is told of pending pods."""
         self.eviction_by_policy: Callable[[PodInfo], str | None] = lambda _member: None
         """The argument `eviction` of GangScheduling in a member's policy. Whoever knows policies sets it."""
+        self.awaited: dict[str, str] = {}
+        """Why members of groups wait that do not exist, by key, if there is more to say than that."""
         self.changes = 0
         """Rises with each change of a group, of its members, or of the served APIs."""
-        for kind in APIS:
+        for kind in ALL:
             store.listen(kind, partial(self._group_changed, kind))
         compact_regularly(self)
 
@@ -440,7 +444,7 @@ class PodGroups:
 
     def _group_changed(self, kind: str, before: Object | None, after: Object | None) -> None:
         namespace, name = key_of(after or before or {})
-        key = group_key(APIS[kind], namespace, name)
+        key = group_key(ALL[kind], namespace, name)
         self._invalid.pop(key, None)
         if after is None:
             self._groups.pop(key, None)
@@ -450,8 +454,8 @@ class PodGroups:
                 if not members.waiting and not members.placed:
                     del self._members[key]
         else:
-            if APIS[kind] not in self._served:
-                self.serve(APIS[kind])
+            if ALL[kind] not in self._served:
+                self.serve(ALL[kind])
             try:
                 group = self._groups[key] = parse_pod_group(kind, after)
                 if not self._relink(key):

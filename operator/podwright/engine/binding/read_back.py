@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from podwright.core.objects.errors import InvalidObjectError
@@ -106,7 +107,8 @@ def _parsed(raw: Mapping[str, Any], pod: PodInfo) -> PodInfo:
     """
     node_name = raw["spec"].get("nodeName")
     try:
-        return parse_pod(raw, keep_raw=not node_name)
+        found = parse_pod(raw, keep_raw=not node_name)
+        return replace(found, group=found.group or pod.group)  # it may be in a group that only we know
     except InvalidObjectError as error:
         log.warning("a pod was read back, but cannot be understood", extra=fields(pod=pod, err=error))
         return pod.on(node_name) if node_name else pod

@@ -105,7 +105,7 @@ class GroupChanges:
     def _why_incomplete(self, key: str) -> str:
         group = self._cache.groups.get(key)
         if group is None:
-            return group_missing(key)
+            return self._cache.groups.awaited.get(key) or group_missing(key)
         members = self._cache.groups.members(key)
         if members.levels is not None:
             return f"{TOO_FEW}: {members.levels.root.why_unmet(EXISTING)}"

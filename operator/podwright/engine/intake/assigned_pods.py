@@ -16,6 +16,7 @@ from podwright.engine.intake.object_changes import (
 )
 from podwright.engine.intake.other_instances import OtherInstances
 from podwright.engine.intake.stream import Raw, Stream, name_of
+from podwright.engine.intake.workloads import Workloads
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.ports import Ports
 from podwright.engine.state import EngineState
@@ -25,9 +26,15 @@ class AssignedPods(Stream):
     """See the module."""
 
     def __init__(
-        self, state: EngineState, ports: Ports, policies: ActivePolicies, other_instances: OtherInstances
+        self,
+        state: EngineState,
+        ports: Ports,
+        policies: ActivePolicies,
+        other_instances: OtherInstances,
+        workloads: Workloads,
     ) -> None:
         super().__init__(state, ports)
+        self._workloads = workloads
         self._other_instances = other_instances
         self._status = ports.status
         self._recorder = ports.recorder
@@ -68,7 +75,14 @@ class AssignedPods(Stream):
             pod, problems = parse_assigned_pod(raw)
             unknown = self._cache.placement(pod.uid) is None
             new = unknown or self._cache.is_assumed(pod.uid)
-            self.take(pod)
+            if not self._workloads.active:
+                self.take(pod)
+            else:
+                pod = self._workloads.joined(pod, raw)
+                self.take(pod)
+                self._workloads.pod_known(pod.uid)
+                if pod.phase == "Succeeded":
+                    self._workloads.succeeded(pod)
             if unknown and not pod.finished:
                 self._arrivals.placed(pod, pod.node_name, certain=False)
             self._raw_objects.put_pod(raw)
@@ -99,8 +113,9 @@ class AssignedPods(Stream):
             self._recorder.forget(uid)
             if not assumed:
                 self._queue.delete(uid)
-                if pod.group and cache.groups.complete(pod):
-                    self._queue.move(UNSCHEDULED_POD_ADD, None, pod)
+        joined = not assumed if before is None else before.group != pod.group
+        if joined and pod.group and cache.groups.complete(pod):
+            self._queue.move(UNSCHEDULED_POD_ADD, None, pod)
         event = assigned_pod_event(before, pod) if finished is None else ASSIGNED_POD_DELETE
         if (
             event is None
@@ -115,6 +130,8 @@ class AssignedPods(Stream):
     def drop(self, key: str, _raw: Raw | None) -> None:
         started = self._metrics.start()
         self._evicted.pop(key, None)
+        if self._workloads.active:
+            self._workloads.left(key)
         self._raw_objects.remove_pod(key)
         known = self._cache.placement(key)
         if known is not None:

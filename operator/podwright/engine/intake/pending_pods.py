@@ -17,6 +17,7 @@ from podwright.core.queues.queues import queues_of
 from podwright.engine.intake.foreign_pods import ForeignPods
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE, UNSCHEDULED_POD_ADD
 from podwright.engine.intake.stream import Raw, Stream, name_of
+from podwright.engine.intake.workloads import Workloads
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.ports import Ports, Regarding
 from podwright.engine.state import EngineState
@@ -35,8 +36,16 @@ COSTLY: Final = "CostlyPod"
 class PendingPods(Stream):
     """See the module."""
 
-    def __init__(self, state: EngineState, ports: Ports, policies: ActivePolicies, foreign_pods: ForeignPods) -> None:
+    def __init__(
+        self,
+        state: EngineState,
+        ports: Ports,
+        policies: ActivePolicies,
+        foreign_pods: ForeignPods,
+        workloads: Workloads,
+    ) -> None:
         super().__init__(state, ports)
+        self._workloads = workloads
         self._binding_cycles = state.binding_cycles
         self._decisions = state.decisions
         self._status = ports.status
@@ -70,7 +79,12 @@ class PendingPods(Stream):
             self._foreign_pods.seen(raw)
             return
         try:
-            self._take(parse_pod(raw, keep_raw=True), raw)
+            pod = parse_pod(raw, keep_raw=True)
+            if not self._workloads.active:
+                self._take(pod, raw)
+                return
+            self._take(self._workloads.joined(pod, raw), raw)
+            self._workloads.pod_known(pod.uid)
         except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
             self._report(raw, error)
 
@@ -102,6 +116,8 @@ class PendingPods(Stream):
     def drop(self, key: str, _raw: Raw | None) -> None:
         if self._foreign_pods:
             self._foreign_pods.left(key)
+        if self._workloads.active:
+            self._workloads.left(key)
         if self._cache.placement(key) is not None and not self._binding_cycles.pod_left(key):
             return
         started = self._metrics.start()
@@ -173,8 +189,8 @@ class PendingPods(Stream):
             self._binding_cycles.pod_left(pod.uid)
 
     def _other_group(self, raw: Raw, pod: PodInfo) -> str:
-        named = groups_named(raw["spec"], pod.labels, pod.namespace, raw["metadata"].get("annotations"))
-        return self._cache.groups.contradiction(named)
+        named = [*groups_named(raw["spec"], pod.labels, pod.namespace, raw["metadata"].get("annotations"))]
+        return self._cache.groups.contradiction(named) if named else ""  # else a WorkloadGrouping made its group
 
     def _report_cost(self, uid: str) -> None:
         """Records one event for a costly pod, which says what makes it so."""

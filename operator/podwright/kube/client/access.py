@@ -11,6 +11,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from podwright.kube.client.errors import AccessError, ApiError
@@ -36,15 +37,29 @@ async def is_served(http: Http, resource: Resource) -> bool:
     return resource.plural in await _served(http, resource.root)
 
 
+async def resource_of(http: Http, group: str, version: str, kind: str) -> Resource | None:
+    """The kind as the API server serves it; None if it does not. Raises ClusterError if the answer is unclear."""
+    resource = Resource(kind, group, version, "", namespaced=True)
+    for item in await _resources(http, resource.root):
+        if item.get("kind") == kind and "/" not in str(item.get("name")):
+            return replace(resource, plural=str(item["name"]), namespaced=bool(item.get("namespaced")))
+    return None
+
+
 async def _served(http: Http, root: str) -> frozenset[str]:
     """The plural names that the API server serves in a group and version."""
+    return frozenset(str(item.get("name")) for item in await _resources(http, root))
+
+
+async def _resources(http: Http, root: str) -> Sequence[Mapping[str, Any]]:
+    """What the API server serves in a group and version."""
     try:
         served = await http.call_with_retries("GET", root)
     except ApiError as error:
         if error.status in (403, 404):
-            return frozenset()
+            return ()
         raise
-    return frozenset(str(item.get("name")) for item in served.get("resources", ()))
+    return tuple(served.get("resources", ()))
 
 
 async def is_allowed(

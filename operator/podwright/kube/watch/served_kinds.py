@@ -93,6 +93,21 @@ class ServedKinds:
         self._doors = {door.kind: door for door in doors}
         self._problems: dict[str, str] = {}
 
+    def add(self, door: Door) -> None:
+        """One more kind, which the next discovery finds."""
+        self._doors[door.kind] = door
+
+    def remove(self, kind: str) -> None:
+        """The kind is used no more."""
+        door = self._doors.pop(kind)
+        self._problems.pop(kind, None)
+        if (known := self.served.get(kind)) is not None:
+            self._end(door, known)
+
+    def problem(self, kind: str) -> str:
+        """Why the kind is not used, in words."""
+        return self._problems.get(kind, "")
+
     @property
     def reflectors(self) -> Mapping[str, Reflector]:
         """The running reflectors by name."""
@@ -152,7 +167,8 @@ class ServedKinds:
                 for reflector in self.reflectors.values():
                     await reflector.synced.wait()
         for kind in changed:
-            self._doors[kind].changed()
+            if (door := self._doors.get(kind)) is not None:
+                door.changed()
         return True
 
     async def _discover(self, door: Door) -> bool:

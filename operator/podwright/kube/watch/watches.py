@@ -15,7 +15,8 @@ from podwright.kube.watch.reflector import Reflector, Sink
 
 log = logging.getLogger(__name__)
 
-ESSENTIAL: Final = ("nodes", "assigned pods", "pending pods")
+ASSIGNED_PODS_WATCH: Final = "assigned pods"
+ESSENTIAL: Final = ("nodes", ASSIGNED_PODS_WATCH, "pending pods")
 """Without these, no decision can be right."""
 PARAMS_WATCH: Final = "params of policies"
 """The ConfigMaps in the operator's namespace."""
@@ -51,6 +52,11 @@ class Watches:
         reflector = Reflector(self._http, resource, sink=sink, field_selector=field_selector)
         self._reflectors[name] = reflector
         self._tasks[name] = self._start_task(name, reflector.run)
+
+    def relist(self, name: str) -> None:
+        """Lists everything of a watch again, if it has begun."""
+        if name in self._reflectors:
+            self._reflectors[name].request_relist()
 
     async def stop(self, name: str) -> None:
         """Ends a watch that was started. Its sink keeps what it has."""

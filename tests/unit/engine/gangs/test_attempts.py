@@ -68,6 +68,19 @@ class TestWaitingForMembers:
             assert bound(rig) == {"a", "b", "c"}
             assert rig.status.written == []
 
+    async def test_a_gang_that_was_tried_without_nodes_is_placed_on_the_first_one(self):
+        rig = rig_with(nodes=0)
+        add_group(rig, make_pod_group(min_count=2))
+        member(rig, "a")
+        member(rig, "b")
+        async with deciding(rig):
+            assert bound(rig) == set()
+            rig.node("n0")
+            rig.now += 15
+            rig.engine.wake()
+            await settle()
+            assert bound(rig) == {"a", "b"}
+
     async def test_a_member_bound_by_another_scheduler_counts(self):
         rig = rig_with()
         add_group(rig, make_pod_group(min_count=2))

@@ -1,0 +1,227 @@
+"""WorkloadGrouping v1alpha1: the pods of which workloads are pod groups, although no PodGroup is made for them.
+
+Each field is declared once, in the dataclasses below: `parse_grouping` decodes and validates with them, and
+podwright/api/crd.py derives the CustomResourceDefinition from them. core/groupings.py evaluates the expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from podwright.api.compiled_rules import issue_text
+from podwright.api.policy_status import ACCEPTED, ACTIVE, Condition, UntimedCondition, conditions_by_type, timed
+from podwright.api.scheduler_policy import (
+    NAMELESS,
+    LastAccepted,
+    PolicyError,
+    check_kind,
+    decoded,
+    identity_of,
+)
+from podwright.api.spec.match import Selector
+from podwright.api.spec.rules import MAX_EXPRESSION
+from podwright.core.cel.errors import CelError
+from podwright.core.framework.args import encode
+from podwright.core.framework.validation import describe, unique_by
+from podwright.core.groupings import Grouping, Kind, compile_key, compile_min_count
+from podwright.core.objects.affinity import interned_selector
+from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.objects.selectors import EVERYTHING
+
+GROUPING_KIND: Final = "WorkloadGrouping"
+GROUPING_PLURAL: Final = "workloadgroupings"
+_VERSION: Final[Mapping[str, Any]] = {
+    "minLength": 1,
+    "maxLength": 253,
+    "pattern": r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[a-z0-9]+$",
+}
+_KIND: Final[Mapping[str, Any]] = {"minLength": 1, "maxLength": 63, "pattern": r"^[A-Za-z][A-Za-z0-9]*$"}
+_API_VERSION: Final = "Group and version, as in the references of pods to their owners: `batch/v1`."
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerKind:
+    api_version: str = field(metadata=describe(_API_VERSION, **_VERSION))
+    kind: str = field(metadata=describe("The kind, for example `Job`.", **_KIND))
+
+    @property
+    def id(self) -> Kind:
+        return self.api_version.rpartition("/")[0], self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedOwner:
+    api_version: str = field(metadata=describe(_API_VERSION, **_VERSION))
+    kind: str = field(metadata=describe("The kind, for example `Job`.", **_KIND))
+    selector: Selector | None = field(
+        default=None,
+        metadata=describe("Selects owners by their labels. Not given, or empty: all of this kind."),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupingSpec:
+    owner: SelectedOwner = field(
+        metadata=describe(
+            "Which workloads. A pod belongs to its controller, to the controller of that, and so on upwards. If "
+            "groupings select several of these owners, the highest decides."
+        )
+    )
+    through: tuple[OwnerKind, ...] = field(
+        default=(),
+        metadata=describe(
+            "The kinds between these owners and their pods: Job and JobSet for a TrainJob.",
+            maxItems=8,
+        ),
+    )
+    min_count: str = field(
+        default="",
+        metadata=describe(
+            "A CEL expression of type int over owner, owners and pod: how many pods of a group are placed together, or none. "
+            "It is evaluated for the first pod of each group, and again when an owner changes. With 0 or 1, the pods "
+            "are scheduled one by one, and without an expression as well.",
+            maxLength=MAX_EXPRESSION,
+        ),
+    )
+    key: str = field(
+        default="",
+        metadata=describe(
+            "A CEL expression of type string over owner, owners and pod. Pods of one owner for which it has the same value are "
+            "one group. Not given: all pods of an owner are one group.",
+            maxLength=MAX_EXPRESSION,
+        ),
+    )
+    on_failure: Literal["Wait", "Ignore"] = field(
+        default="Wait",
+        metadata=describe(
+            "What becomes of pods whose owner is gone or cannot be read, or for which an expression fails. Wait: they "
+            "wait. Ignore: they are scheduled one by one."
+        ),
+    )
+    precedence: int = field(
+        default=0,
+        metadata=describe(
+            "If several groupings select one owner, the greatest wins, then the older.",
+            format="int32",
+            minimum=-1_000_000,
+            maximum=1_000_000,
+        ),
+    )
+
+    def grouping(self, name: str, created: float) -> Grouping:
+        """As the core has it. `created`: seconds since the epoch. Raises PolicyError."""
+        problems, compiled = [], {}
+        for where, text, compile_ in (("key", self.key, compile_key), ("minCount", self.min_count, compile_min_count)):
+            try:
+                compiled[where] = compile_(text) if text else None
+            except CelError as error:
+                problems += [(f"spec.{where}", issue_text(issue)) for issue in error.issues]
+        if problems:
+            raise PolicyError(name, "Invalid", problems)
+        selector, owner = self.owner.selector, OwnerKind(self.owner.api_version, self.owner.kind)
+        return Grouping(
+            name=name,
+            precedence=self.precedence,
+            created=created,
+            kind=owner.id,
+            api_version=owner.api_version,
+            read={each.id: each.api_version.rpartition("/")[2] for each in (*self.through, owner)},
+            selector=EVERYTHING if selector is None else interned_selector(encode(selector), "spec.owner.selector"),
+            key=compiled["key"],
+            min_count=compiled["minCount"],
+            waits=self.on_failure == "Wait",
+        )
+
+
+def parse_grouping(raw: Mapping[str, Any]) -> Grouping:
+    """Decodes a WorkloadGrouping object. Raises InvalidObjectError naming the grouping and every field that is
+    wrong.
+    """
+    name = identity_of(raw)[0]
+    try:
+        if name == NAMELESS:
+            raise PolicyError(name, "Invalid", [("metadata.name", "a name is required")])
+        check_kind(raw, GROUPING_KIND)
+        found = decoded(raw, GroupingSpec, raw.get("spec"))
+        return found.spec.grouping(name, found.created)
+    except PolicyError as error:
+        where, _, problem = error.message.partition(": ")
+        raise InvalidObjectError(where, problem).in_object(GROUPING_KIND, name) from error
+
+
+@dataclass(frozen=True, slots=True)
+class GroupingCondition(Condition):
+    type: str = field(
+        metadata=describe(
+            "Accepted (the newest generation is valid) or Active (it makes groups of pods).", maxLength=316
+        )
+    )
+    reason: str = field(
+        metadata=describe(
+            "Accepted: Accepted, Invalid. Active: InForce, LastGoodGeneration, NoGroups, OwnersUnreadable, NotAccepted.",
+            maxLength=1024,
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupingStatus:
+    observed_generation: int | None = field(
+        default=None, metadata=describe("The newest generation that the operator has checked.", minimum=0)
+    )
+    conditions: tuple[GroupingCondition, ...] = field(
+        default=(), metadata=describe("Accepted and Active.", maxItems=16, **unique_by("type"))
+    )
+    last_accepted: LastAccepted | None = field(
+        default=None,
+        metadata=describe("The generation that was accepted last. It stays in force while a newer one is invalid."),
+    )
+    groups: int = field(default=0, metadata=describe("How many groups it makes now.", format="int32", minimum=0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupingReport:
+    """What the status of a grouping is made of.
+
+    `grouping`: the generation in force, None if there is none. `problem`: what is wrong with the newest one, `unread`:
+    why kinds of owners cannot be read; empty for nothing. `groups`: how many groups it makes now.
+    """
+
+    grouping: Grouping | None
+    problem: str
+    unread: str
+    groups: int
+
+
+def status_of(
+    report: GroupingReport, *, generation: int, spec: object, previous: Mapping[str, Any], now: str
+) -> dict[str, Any]:
+    """The status of a WorkloadGrouping. `now`: an RFC 3339 time."""
+    problem, before = report.problem, conditions_by_type(previous)
+    accepted = UntimedCondition(
+        ACCEPTED, not problem, "Invalid" if problem else "Accepted", problem or "The grouping is valid."
+    )
+    status: dict[str, Any] = {
+        "observedGeneration": generation,
+        "conditions": [timed(each, before.get(each.type), generation, now) for each in (accepted, _active(report))],
+        "groups": report.groups,
+    }
+    kept = previous.get("lastAccepted") if problem else {"generation": generation, "spec": spec}
+    if isinstance(kept, Mapping):
+        status["lastAccepted"] = kept
+    return status
+
+
+def _active(report: GroupingReport) -> UntimedCondition:
+    if report.grouping is None:
+        return UntimedCondition(ACTIVE, False, "NotAccepted", "No generation of this grouping was accepted.")
+    if report.grouping.min_count is None:
+        return UntimedCondition(ACTIVE, True, "NoGroups", "It keeps the pods of these owners out of groups.")
+    if report.unread:
+        then = "their pods wait" if report.grouping.waits else "their pods are scheduled one by one"
+        return UntimedCondition(ACTIVE, False, "OwnersUnreadable", f"{report.unread}: {then}.")
+    if report.problem:
+        return UntimedCondition(ACTIVE, True, "LastGoodGeneration", "The last valid generation is in force.")
+    return UntimedCondition(ACTIVE, True, "InForce", "It makes groups of the pods of these owners.")

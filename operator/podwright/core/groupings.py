@@ -1,0 +1,113 @@
+"""Grouping: a rule by which the pods of one workload are a pod group, although nobody made a PodGroup for them.
+
+A grouping selects workloads by the kind and the labels of an owner of their pods. Its expressions read that owner and
+the pod. engine/intake/workloads.py finds the owners and makes the groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from podwright.core.cel.environment import Environment, Program
+from podwright.core.cel.errors import CelError, EvaluationError, Issue
+from podwright.core.cel.types import DYN, INT, STRING, Type, list_of, map_of, object_of
+from podwright.core.objects.selectors import LabelSelector
+
+COST_LIMIT: Final = 10_000
+"""What one evaluation may cost, in units of CEL."""
+MAX_KEY: Final = 253
+"""The most characters of a key."""
+MAX_MINIMUM: Final = 100_000
+
+Kind = tuple[str, str]
+"""The API group, empty for the core one, and the kind."""
+POD: Final[Kind] = ("", "Pod")
+
+_POD: Final = object_of(
+    "podwright.GroupedPod",
+    {
+        "name": STRING,
+        "namespace": STRING,
+        "labels": map_of(STRING, STRING),
+        "annotations": map_of(STRING, STRING),
+    },
+)
+
+
+class GroupingError(Exception):
+    """The expressions of a grouping have no usable value for a pod."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grouping:
+    """See the module. `min_count` None: its pods are in no group."""
+
+    name: str
+    precedence: int
+    created: float
+    """In seconds since the epoch."""
+    kind: Kind
+    """The kind of the owners that it selects."""
+    api_version: str
+    """Group and version of this kind. An owner that is read in another version is not selected."""
+    read: Mapping[Kind, str]
+    """The kinds to be read: that of the owners, and those between these and the pods. With the version of each."""
+    selector: LabelSelector
+    key: Program | None
+    min_count: Program | None
+    waits: bool
+    """True if pods wait whose owners cannot be read, or for which an expression fails."""
+
+    def selects(self, api_version: str, labels: Mapping[str, str]) -> bool:
+        """True if it selects an owner of its kind."""
+        return api_version == self.api_version and self.selector.matches(labels)
+
+    def group_of(self, owners: Sequence[Mapping[str, Any]], pod: Mapping[str, Any]) -> tuple[str, int]:
+        """The key and the minimum of the pod's group. `owners`: from the pod's controller up to the owner that this
+        grouping selects; `pod` has the fields of the variable. Raises GroupingError.
+        """
+        assert self.min_count is not None
+        variables = {"owner": owners[-1], "owners": owners, "pod": pod}
+        key = "" if self.key is None else _evaluated(self.key, "spec.key", variables)
+        if not isinstance(key, str) or len(key) > MAX_KEY:
+            wrong = f"has {len(key)} characters" if isinstance(key, str) else "is no string"
+            raise GroupingError(f"spec.key: its value {wrong}, expected a string of at most {MAX_KEY} characters")
+        count = _evaluated(self.min_count, "spec.minCount", variables)
+        if type(count) is not int or not 0 <= count <= MAX_MINIMUM:
+            raise GroupingError(
+                f"spec.minCount: its value is {count!r:.40}, expected a whole number up to {MAX_MINIMUM}"
+            )
+        return key, count
+
+
+def _evaluated(program: Program, where: str, variables: Mapping[str, object]) -> object:
+    try:
+        return program.evaluate(variables, COST_LIMIT)
+    except EvaluationError as error:
+        raise GroupingError(f"{where}: {error}") from error
+
+
+@cache
+def _environment() -> Environment:
+    object_ = map_of(STRING, DYN)
+    return Environment({"owner": object_, "owners": list_of(object_), "pod": _POD})
+
+
+def compile_key(text: str) -> Program:
+    """Raises CelError unless the text is an expression whose value may be a string."""
+    return _compiled(text, STRING)
+
+
+def compile_min_count(text: str) -> Program:
+    """Raises CelError unless the text is an expression whose value may be a whole number."""
+    return _compiled(text, INT)
+
+
+def _compiled(text: str, wanted: Type) -> Program:
+    program = _environment().compile(text)
+    if program.result_type.name not in (wanted.name, DYN.name):
+        raise CelError(Issue(0, 0, f"must evaluate to {wanted}, not {program.result_type}"))
+    return program

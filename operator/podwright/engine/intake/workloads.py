@@ -1,0 +1,502 @@
+"""Workloads: the pod groups that WorkloadGroupings make of pods that bring none.
+
+A pod's owners are its controller, the controller of that, and so on, as far as groupings read their kinds. The highest
+owner that a grouping selects decides. Its group is an object in the object store that nobody else has, so all that
+follows is as for any other group. While an owner is unknown, the pod is a member of a group that does not exist, and so
+waits. Invariant: once a pod is in a group, it stays there, whatever becomes of its owner, until groupings change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import orjson
+
+from podwright.core.groupings import POD, Grouping, GroupingError, Kind
+from podwright.core.objects.compaction import compact_regularly
+from podwright.core.objects.pod import Owner, PodInfo, body_of, controller_of
+from podwright.core.objects.pod_group import MADE_API, MADE_KIND, group_key, workload_label
+from podwright.core.objects.raw import as_labels
+from podwright.engine.intake.objects import Objects
+from podwright.engine.intake.stream import Raw
+from podwright.engine.ports import Ports
+from podwright.engine.state import EngineState
+
+MAX_DEPTH: Final = 8
+"""How many owners above a pod are looked at."""
+GONE_SECONDS: Final = 10.0
+"""For how long an owner may be unknown before it counts as gone: the watches have no common order."""
+AT_ONCE: Final = 64
+"""How many pods are taken in again in one step."""
+UNGROUPED: Final = "WorkloadUnknown"
+"""The reason of the event for pods that are scheduled without the group that they should have."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnerObject:
+    """An owner. `body`: the object without status as JSON, None if only its metadata is known."""
+
+    kind: Kind
+    api_version: str
+    namespace: str
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    controller: Owner | None
+    body: bytes | None
+
+
+@dataclass(slots=True)
+class _Made:
+    """A group. `sample`: the pod for which its minimum is evaluated."""
+
+    grouping: Grouping
+    key: str
+    owners: tuple[str, ...]
+    """Their uids, from the pod's controller up to the owner that the grouping selects."""
+    sample: Mapping[str, Any]
+    count: int
+    raw: Raw
+    """The group as an object, with a minimum of `count` less those that have succeeded."""
+    succeeded: set[str] = field(default_factory=set)
+    """Uids of members that have succeeded, also if they are deleted by now."""
+
+
+@dataclass(slots=True)
+class _Wait:
+    """Pods that wait for one owner. `unknown`: it has not been seen. `ignored`: they do not wait any more."""
+
+    text: str
+    since: float
+    label: str
+    kind: Kind
+    waits: bool
+    unknown: bool
+    group: str
+    ignored: bool = False
+    pods: dict[str, Raw] = field(default_factory=dict)
+
+
+class _UnusableError(Exception):
+    """The pod's group is unknown for now. `uid`: of the owner that has to change, or to come."""
+
+    def __init__(self, text: str, owner: Owner | _OwnerObject, kind: Kind, *, waits: bool, unknown: bool) -> None:
+        super().__init__(text)
+        self.owner, self.kind, self.waits, self.unknown = owner, kind, waits, unknown
+
+
+class Workloads:
+    """See the module. `take_again` takes a raw pod in once more; `relist` has all pods with a node listed again."""
+
+    def __init__(self, state: EngineState, ports: Ports, take_again: Callable[[Raw], None]) -> None:
+        self.active = False
+        """True if there may be groups to make."""
+        self.relist: Callable[[], object] = lambda: None
+        self.on_read_changed: Callable[[], object] = lambda: None
+        """Called when other kinds of owners are to be read."""
+        self._cache = state.cache
+        self._queue = state.queue
+        self._clock = state.clock
+        self._recorder = ports.recorder
+        self._groups = Objects(MADE_KIND, state, ports=ports)
+        self._take_again = take_again
+        self._groupings: dict[str, Grouping] = {}
+        self._by_kind: dict[Kind, list[Grouping]] = {}
+        self._read: dict[Kind, tuple[str, ...]] = {}
+        """The kinds of owners that are read. Of the versions that groupings name, the first that is served is read."""
+        self._problems: dict[Kind, str] = {}
+        """Why kinds cannot be read. A kind that is not here is unknown until it is read; "" means that it is."""
+        self._owners: dict[str, _OwnerObject] = {}
+        self._parsed: dict[str, tuple[_OwnerObject, Mapping[str, Any]]] = {}
+        """The owners that were read last, by uid: the pods of one come one after the other."""
+        self._made: dict[str, _Made] = {}
+        self._made_of: dict[str, set[str]] = {}
+        """The keys of groups by the uid of each owner."""
+        self._waits: dict[str, _Wait] = {}
+        """By the owner's uid."""
+        self._waits_for: dict[str, str] = {}
+        """The owner's uid by the pod's."""
+        self._again: deque[Raw] = deque()
+        self._scheduled = False
+        compact_regularly(self)
+
+    # Groupings and owners
+
+    @property
+    def read(self) -> Mapping[Kind, Sequence[str]]:
+        """The kinds of owners to be read. Of the versions of each, the first that is served is to be read."""
+        return self._read
+
+    @property
+    def groupings(self) -> Mapping[str, Grouping]:
+        """Those in force, by name."""
+        return self._groupings
+
+    def group_counts(self) -> Mapping[str, int]:
+        """How many groups each grouping makes now."""
+        found: dict[str, int] = {}
+        for made in self._made.values():
+            found[made.grouping.name] = found.get(made.grouping.name, 0) + 1
+        return found
+
+    def problem(self, grouping: Grouping) -> str:
+        """Why owners of this grouping cannot be read; "" if they can."""
+        problems = (self._problems.get(kind, "") for kind in grouping.read)
+        return "; ".join(sorted({problem for problem in problems if problem}))
+
+    def set(self, grouping: Grouping) -> None:
+        """Adds or replaces a grouping."""
+        self._groupings[grouping.name] = grouping
+        self._groupings_changed()
+
+    def remove(self, name: str) -> None:
+        """Removes a grouping."""
+        if self._groupings.pop(name, None) is not None:
+            self._groupings_changed()
+
+    def kind_read(self, kind: Kind, problem: str) -> None:
+        """The kind's objects are known from now on, or cannot be read: `problem` says why."""
+        if self._problems.get(kind) != problem:
+            self._problems[kind] = problem
+            for uid in [uid for uid, wait in self._waits.items() if wait.kind == kind]:
+                self._retry(uid)
+
+    def owner_seen(self, kind: Kind, version: str, raw: Raw) -> None:
+        """An object of a kind that is read, in this version, was added, or has changed. Raises InvalidObjectError."""
+        owner = _owner_object(kind, version, raw)
+        before = self._owners.get(owner.uid)
+        if before == owner:
+            return
+        self._owners[owner.uid] = owner
+        self._retry(owner.uid)
+        for key in self._made_of.get(owner.uid, ()):
+            self._count_again(key)
+
+    def owner_gone(self, uid: str) -> None:
+        """The object is gone."""
+        self._owners.pop(uid, None)
+
+    # Pods
+
+    def joined(self, pod: PodInfo, raw: Raw) -> PodInfo:
+        """The pod as a member of its group, if groupings put it into one. Call it only while `active`."""
+        if (pod.group and self._cache.groups.is_member(pod)) or pod.owner is None:
+            return pod
+        key = self._present_group(pod.uid)
+        if key not in self._made:
+            key = self._group_of(pod, pod.owner, raw)
+        return replace(pod, group=key) if key != pod.group else pod
+
+    def succeeded(self, pod: PodInfo) -> None:
+        """The pod has succeeded. It counts as one of its group's minimum: what replaces a failed pod need not wait for
+        others.
+        """
+        made = self._made.get(pod.group)
+        if made is not None and pod.uid not in made.succeeded and len(made.succeeded) < made.count:
+            made.succeeded.add(pod.uid)
+            self._put(made)
+
+    def left(self, uid: str) -> None:
+        """The pod is gone."""
+        owner = self._waits_for.pop(uid, "")
+        wait = self._waits.get(owner)
+        if wait is not None:
+            wait.pods.pop(uid, None)
+            if not wait.pods:
+                self._end_wait(owner)
+
+    def pod_known(self, uid: str) -> None:
+        """A pod is in the cache or in the queue from now on. It may own others."""
+        if uid in self._waits:
+            self._retry(uid)
+
+    def tick(self) -> None:
+        """Finds out which owners are gone."""
+        now = self._clock()
+        for wait in [*self._waits.values()]:
+            readable = wait.kind == POD or self._problems.get(wait.kind) == ""
+            if wait.unknown and readable and not wait.ignored and wait.since + GONE_SECONDS <= now:
+                wait.unknown = False
+                self._failed(wait, f"{wait.label} does not exist, and WorkloadGroupings make pod groups from it")
+
+    def compact(self) -> None:
+        """Drops groups without members."""
+        groups, store = self._cache.groups, self._cache.store
+        for raw in [*store.list(MADE_KIND)]:
+            metadata = raw["metadata"]
+            key = group_key(MADE_API, metadata["namespace"], metadata["name"])
+            if not groups.members(key).total:
+                self._groups.drop(f"{metadata['namespace']}/{metadata['name']}", None)
+                made = self._made.pop(key, None)
+                for uid in () if made is None else made.owners:
+                    self._made_of[uid].discard(key)
+                    if not self._made_of[uid]:
+                        del self._made_of[uid]
+
+    # Internals
+
+    def _groupings_changed(self) -> None:
+        """Finds the kinds to read, and puts all pods into their groups again."""
+        found = sorted(self._groupings.values(), key=lambda each: (-each.precedence, each.created, each.name))
+        self._by_kind, self._read = {}, {}
+        for grouping in found:
+            self._by_kind.setdefault(grouping.kind, []).append(grouping)
+            for kind, version in grouping.read.items() if grouping.min_count is not None else ():
+                self._read[kind] = tuple(dict.fromkeys((*self._read.get(kind, ()), version)))
+        for kind in [kind for kind in self._problems if kind not in self._read]:
+            del self._problems[kind]
+        self._made, self._made_of = {}, {}
+        for uid in [*self._waits]:
+            self._end_wait(uid)
+        self.active = bool(self._read)
+        if self.active:
+            self._cache.groups.serve(MADE_API)
+        else:
+            self._cache.groups.withdraw(MADE_API)
+        pods = [queued.pod for uid in self._queue.uids() if (queued := self._queue.get(uid)) is not None]
+        self._take_in_again(body for pod in pods if pod.owner is not None and (body := body_of(pod)) is not None)
+        self.relist()
+        self.on_read_changed()
+
+    def _present_group(self, uid: str) -> str:
+        placed = self._cache.placement(uid)
+        if placed is not None:
+            return placed.pods[uid].group
+        queued = self._queue.get(uid)
+        return "" if queued is None else queued.pod.group
+
+    def _group_of(self, pod: PodInfo, owner: Owner, raw: Raw) -> str:
+        """The key of the pod's group, and of one that does not exist if it has to wait; "" if it has none."""
+        try:
+            group = self._found_group(pod, owner, raw)
+        except _UnusableError as problem:
+            if self._waits_for.get(pod.uid) != problem.owner.uid:
+                self.left(pod.uid)
+            return self._wait(pod, raw, problem)
+        self.left(pod.uid)
+        return group
+
+    def _found_group(self, pod: PodInfo, owner: Owner, raw: Raw) -> str:
+        """Raises _UnusableError."""
+        owners = self._owners_of(pod, owner)
+        while owners:
+            found = owners[-1]
+            of_kind = self._by_kind.get(found.kind, ())
+            grouping = next((each for each in of_kind if each.selects(found.api_version, found.labels)), None)
+            if grouping is not None:
+                return "" if grouping.min_count is None else self._member_of(pod, raw, grouping, owners)
+            owners.pop()
+        return ""
+
+    def _owners_of(self, pod: PodInfo, owner: Owner) -> list[_OwnerObject]:
+        """The owners of a pod, its controller first. Raises _UnusableError if one is not known."""
+        found: list[_OwnerObject] = []
+        reference: Owner | None = owner
+        while reference is not None and len(found) < MAX_DEPTH:
+            kind = (reference.api_version.rpartition("/")[0], reference.kind)
+            if kind not in self._read:
+                if kind in self._by_kind:  # of such an owner no more is known than its kind
+                    found.append(_stub(kind, pod.namespace, reference))
+                break
+            known = self._pod(reference.uid) if kind == POD else self._owners.get(reference.uid)
+            if known is None or known.namespace not in ("", pod.namespace):
+                raise self._not_known(reference, kind, pod.namespace)
+            found.append(known)
+            reference = known.controller
+        return found
+
+    def _pod(self, uid: str) -> _OwnerObject | None:
+        placed, queued = self._cache.placement(uid), self._queue.get(uid)
+        pod = placed.pods[uid] if placed is not None else None if queued is None else queued.pod
+        if pod is None:
+            return None
+        return _OwnerObject(POD, "v1", pod.namespace, pod.name, uid, pod.labels, pod.owner, None)
+
+    def _not_known(self, owner: Owner, kind: Kind, namespace: str) -> _UnusableError:
+        label, problem = workload_label(owner.kind, namespace, owner.name), self._problems.get(kind, "")
+        text = f"{label} cannot be read: {problem}" if problem else f"waiting for {label}, the owner of the pod"
+        waits = any(each.waits for each in self._groupings.values() if each.min_count is not None and kind in each.read)
+        return _UnusableError(text, owner, kind, waits=waits, unknown=not problem)
+
+    def _member_of(self, pod: PodInfo, raw: Raw, grouping: Grouping, owners: Sequence[_OwnerObject]) -> str:
+        """Raises _UnusableError."""
+        values, owner = _pod_values(pod, raw), owners[-1]
+        try:
+            key, count = grouping.group_of([*map(self._body, owners)], values)
+        except GroupingError as error:
+            label = workload_label(owner.kind[1], owner.namespace, owner.name)
+            text = f"WorkloadGrouping {grouping.name}, {label}: {error}"
+            raise _UnusableError(text, owner, owner.kind, waits=grouping.waits, unknown=False) from error
+        group = group_key(MADE_API, pod.namespace, f"{owner.uid}.{key}")
+        if count <= 1:
+            return ""
+        if group not in self._made:
+            made = _Made(
+                grouping,
+                key,
+                owners=tuple(each.uid for each in owners),
+                sample=values,
+                count=count,
+                raw=_group_object(owner, pod.namespace, key),
+            )
+            self._made[group] = made
+            for uid in made.owners:
+                self._made_of.setdefault(uid, set()).add(group)
+            self._put(made)
+        return group
+
+    def _count_again(self, group: str) -> None:
+        """An owner of the group's pods has changed. The group keeps its minimum if the expression fails now."""
+        made = self._made[group]
+        try:
+            owners = [self._owners[uid] for uid in made.owners]
+            _, made.count = made.grouping.group_of([*map(self._body, owners)], made.sample)
+        except (GroupingError, KeyError):  # KeyError: an owner is gone
+            return
+        self._put(made)
+
+    def _put(self, made: _Made) -> None:
+        spec = {**made.raw["spec"], "minCount": max(1, made.count - len(made.succeeded))}
+        made.raw = {**made.raw, "spec": spec}
+        self._groups.put(made.raw)
+
+    def _body(self, owner: _OwnerObject) -> Mapping[str, Any]:
+        known = self._parsed.get(owner.uid)
+        if known is not None and known[0] is owner:
+            return known[1]
+        metadata = {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid, "labels": owner.labels}
+        found = {"metadata": metadata} if owner.body is None else orjson.loads(owner.body)
+        if len(self._parsed) >= MAX_DEPTH:
+            self._parsed.clear()
+        self._parsed[owner.uid] = owner, found
+        return found
+
+    # Waiting for owners
+
+    def _wait(self, pod: PodInfo, raw: Raw, problem: _UnusableError) -> str:
+        uid = problem.owner.uid
+        group = group_key(MADE_API, pod.namespace, f"?{uid}")
+        wait = self._waits.get(uid)
+        if wait is None:
+            kind = problem.owner.kind if isinstance(problem.owner, Owner) else problem.owner.kind[1]
+            label = workload_label(kind, pod.namespace, problem.owner.name)
+            wait = self._waits[uid] = _Wait(
+                str(problem),
+                self._clock(),
+                label=label,
+                kind=problem.kind,
+                waits=problem.waits,
+                unknown=problem.unknown,
+                group=group,
+            )
+            if not problem.unknown:
+                self._failed(wait, str(problem), pod)
+            else:
+                self._cache.groups.awaited[group] = str(problem)
+        wait.pods[pod.uid] = raw
+        self._waits_for[pod.uid] = uid
+        return "" if wait.ignored else group
+
+    def _failed(self, wait: _Wait, text: str, first: PodInfo | None = None) -> None:
+        """The pods of the wait go on without a group, or wait for a reason that is known by now."""
+        wait.text = text
+        self._cache.groups.awaited[wait.group] = text
+        if wait.waits:
+            return
+        wait.ignored = True
+        pods = [*wait.pods.values()]
+        queued = self._queue.get(next(iter(wait.pods), ""))
+        regarding = first if first is not None else None if queued is None else queued.pod
+        if regarding is not None and not regarding.node_name:
+            note = f"{text}; its pods are scheduled one by one"
+            self._recorder.record(regarding, "Warning", UNGROUPED, "Scheduling", note)
+        self._take_in_again(pods)
+
+    def _retry(self, uid: str) -> None:
+        wait = self._waits.get(uid)
+        if wait is not None:
+            self._end_wait(uid)
+            self._take_in_again(wait.pods.values())
+
+    def _end_wait(self, uid: str) -> None:
+        wait = self._waits.pop(uid)
+        self._cache.groups.awaited.pop(wait.group, None)
+        for pod in wait.pods:
+            self._waits_for.pop(pod, None)
+
+    def _take_in_again(self, pods: Iterable[Raw]) -> None:
+        self._again.extend(pods)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._again and not self._scheduled:
+            try:
+                asyncio.get_running_loop().call_soon(self.step)
+            except RuntimeError:
+                return  # no event loop runs yet
+            self._scheduled = True
+
+    def step(self) -> None:
+        """Takes some pods in again whose groups may be others now."""
+        self._scheduled = False
+        for _ in range(min(AT_ONCE, len(self._again))):
+            raw = self._again.popleft()
+            uid, version = raw["metadata"]["uid"], raw["metadata"].get("resourceVersion")
+            placed, queued = self._cache.placement(uid), self._queue.get(uid)
+            pod = queued.pod if queued is not None else None if placed is None else placed.pods[uid]
+            if pod is not None and pod.resource_version == (version or ""):
+                self._take_again(raw)
+        self._go_on()
+
+
+def _owner_object(kind: Kind, version: str, raw: Raw) -> _OwnerObject:
+    """Raises InvalidObjectError."""
+    api_version = f"{kind[0]}/{version}".lstrip("/")
+    metadata = dict(raw["metadata"])
+    metadata.pop("managedFields", None)
+    body = {name: value for name, value in raw.items() if name != "status"}
+    body |= {"apiVersion": api_version, "kind": kind[1]}
+    return _OwnerObject(
+        kind,
+        api_version,
+        str(metadata.get("namespace") or ""),
+        str(metadata.get("name") or ""),
+        str(metadata.get("uid") or ""),
+        as_labels(metadata.get("labels") or {}, "metadata.labels"),
+        controller_of(metadata),
+        bytes(
+            memoryview(orjson.dumps({**body, "metadata": {k: v for k, v in metadata.items() if k not in _VERSIONS}}))
+        ),
+    )
+
+
+_VERSIONS: Final = ("resourceVersion", "generation")
+
+
+def _stub(kind: Kind, namespace: str, owner: Owner) -> _OwnerObject:
+    return _OwnerObject(kind, owner.api_version, namespace, owner.name, owner.uid, {}, None, None)
+
+
+def _pod_values(pod: PodInfo, raw: Raw) -> Mapping[str, Any]:
+    """The variable `pod`."""
+    annotations = raw["metadata"].get("annotations")
+    texts = annotations if isinstance(annotations, Mapping) else {}
+    return {
+        "name": pod.name,
+        "namespace": pod.namespace,
+        "labels": pod.labels,
+        "annotations": {key: value for key, value in texts.items() if isinstance(value, str)},
+    }
+
+
+def _group_object(owner: _OwnerObject, namespace: str, key: str) -> Raw:
+    return {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind[1],
+        "metadata": {"name": f"{owner.uid}.{key}", "namespace": namespace, "uid": owner.uid},
+        "spec": {"minCount": 1, "owner": owner.name},
+    }

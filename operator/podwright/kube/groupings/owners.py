@@ -1,0 +1,146 @@
+"""Watches the kinds of owners that WorkloadGroupings name: one watch for each, as for any other optional kind.
+
+The name of a kind in URLs comes from discovery. What cannot be read is asked for again regularly, and `Workloads`
+knows why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from podwright.core.framework.interface import ClusterError
+from podwright.core.groupings import POD, Kind
+from podwright.engine.engine import Engine
+from podwright.kube.client import access
+from podwright.kube.client.http import Http
+from podwright.kube.kinds import Resource
+from podwright.kube.watch.served_kinds import SYNC_SECONDS, ServedKinds
+
+log = logging.getLogger(__name__)
+
+REFRESH_SECONDS: Final = 10.0
+"""How often a kind that cannot be read is asked for again."""
+START_SECONDS: Final = 10.0
+"""For how long the start waits for owners: their pods wait for them anyway."""
+
+Raw = Mapping[str, Any]
+
+
+class OwnerKinds:
+    """See the module."""
+
+    def __init__(self, http: Http, engine: Engine, served: ServedKinds) -> None:
+        self._http = http
+        self._engine = engine
+        self._served = served
+        self._doors: dict[Kind, OwnerDoor] = {}
+        self._changed = asyncio.Event()
+        engine.workloads.on_read_changed = self._changed.set
+
+    async def start(self, grouping_kind: str) -> None:
+        """Returns once the groupings and the owners that they name are known, so that the first pods find them; or
+        after a while without. Raises ClusterError.
+        """
+        known = self._served.served.get(grouping_kind)
+        if known is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(START_SECONDS):
+                    await known.reflector.synced.wait()
+                    await self.refresh()
+
+    async def run(self) -> None:
+        """Follows the groupings until it is cancelled."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REFRESH_SECONDS):
+                    await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self.refresh()
+            except ClusterError as error:
+                log.info("cannot find out which owners of pods can be read: %s", error)
+
+    async def refresh(self) -> None:
+        """Begins and ends watches so that they are those of the kinds to read. Raises ClusterError."""
+        wanted = self._engine.workloads.read
+        for kind, door in [*self._doors.items()]:
+            if wanted.get(kind) != door.versions:
+                del self._doors[kind]
+                self._served.remove(door.kind)
+        await asyncio.gather(*(self._begin(kind, versions) for kind, versions in wanted.items() if kind != POD))
+
+    async def _begin(self, kind: Kind, versions: Sequence[str]) -> None:
+        workloads = self._engine.workloads
+        door = self._doors.get(kind)
+        if door is None:
+            asked = [access.resource_of(self._http, kind[0], version, kind[1]) for version in versions]
+            served = [resource for resource in await asyncio.gather(*asked) if resource is not None]
+            if not served:
+                workloads.kind_read(kind, f"the API server does not serve {kind[1]} of {kind[0]}")
+                return
+            door = self._doors[kind] = OwnerDoor(kind, versions, served=served, engine=self._engine)
+            self._served.add(door)
+        if door.kind not in self._served.served:
+            await self._served.discover(door.kind)
+        known = self._served.served.get(door.kind)
+        if known is None:
+            problem = self._served.problem(door.kind).replace("them", door.name)
+            workloads.kind_read(kind, problem)
+            return
+        async with asyncio.timeout(SYNC_SECONDS):
+            await known.reflector.synced.wait()
+        if self._doors.get(kind) is door and door.kind in self._served.served:
+            workloads.kind_read(kind, "")
+
+
+class OwnerDoor:
+    """The door of one kind of owners."""
+
+    crd: str = ""
+
+    def __init__(self, kind: Kind, versions: Sequence[str], served: Sequence[Resource], engine: Engine) -> None:
+        """`versions`: those that groupings name; `served`: what the API server has of them."""
+        self.name = f"{served[0].plural}.{kind[0]}".rstrip(".")
+        self.kind = f"owners:{self.name}"
+        self.about = f"owners of pods, {self.name},"
+        self.candidates = served
+        self.versions = versions
+        self._kind = kind
+        self._engine = engine
+
+    def begin(self, resource: Resource) -> OwnerSink:
+        return OwnerSink(self._kind, resource.version, engine=self._engine)
+
+    def end(self, resource: Resource) -> None:
+        self._engine.workloads.kind_read(self._kind, f"the API server does not serve {resource.plural}")
+
+    def changed(self) -> None:
+        self._engine.workloads.kind_read(self._kind, "")
+
+
+class OwnerSink:
+    """Takes objects of one kind as owners of pods."""
+
+    def __init__(self, kind: Kind, version: str, engine: Engine) -> None:
+        self.known: set[str] = set()
+        self._kind = kind
+        self._version = version
+        self._engine = engine
+
+    def key(self, raw: Raw) -> str:
+        return str(raw["metadata"]["uid"])
+
+    def put(self, raw: Raw) -> None:
+        self.known.add(self.key(raw))
+        try:
+            self._engine.workloads.owner_seen(self._kind, self._version, raw)
+        except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
+            self._engine.invalid_objects.report(self._kind[1], str(raw["metadata"].get("name")), error)
+
+    def drop(self, key: str, _raw: Raw | None) -> None:
+        self.known.discard(key)
+        self._engine.workloads.owner_gone(key)
