@@ -12,6 +12,8 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from podwright.core.objects.pod import QUEUE_ANNOTATION
+from podwright.core.objects.pod_group import GROUP_ANNOTATIONS, NAMED_OTHERWISE
+from podwright.core.objects.sub_groups import TASK_KEY
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
 
 Raw = Mapping[str, Any]
@@ -26,6 +28,8 @@ KEPT_ANNOTATIONS: Final = (
     "resource.kubernetes.io/*",
     "podwright.dev/*",
     QUEUE_ANNOTATION,
+    *GROUP_ANNOTATIONS,
+    TASK_KEY,
 )
 """Annotations that scheduling, or the drain of a node, depends on."""
 
@@ -305,5 +309,7 @@ _KINDS: Final[Mapping[str, Callable[[Raw, Sequence[str]], dict[str, Any]]]] = {
 """By kind: what is kept besides `apiVersion`, `kind` and `metadata`. Of other known kinds, everything but opaque fields
 is kept.
 """
-KNOWN_KINDS: Final = frozenset((*_KINDS, "PodGroup", *(watched.kind for watched in WATCHED_KINDS)))
+KNOWN_KINDS: Final = frozenset(
+    (*_KINDS, "PodGroup", *NAMED_OTHERWISE.values(), *(watched.kind for watched in WATCHED_KINDS))
+)
 """Of other kinds, on which scheduling does not depend, only the metadata is kept."""

@@ -59,6 +59,11 @@ def test_annotations_are_kept_on_request():
     }
 
 
+def test_annotations_that_name_a_group_are_kept():
+    named = {"scheduling.k8s.io/group-name": "job", "pod-group-name": "run", "volcano.sh/task-spec": "worker"}
+    assert redacted("Pod", {"metadata": metadata(annotations=named)})["metadata"]["annotations"] == named
+
+
 def test_snapshots_keep_which_pods_claims_and_templates_belong_to():
     kept = {"resource.kubernetes.io/extended-resource-claim": "true", "resource.kubernetes.io/pod-claim-name": "x"}
     claim = {"metadata": metadata(annotations=kept), "spec": {"devices": {"requests": [{"name": "r"}]}}}

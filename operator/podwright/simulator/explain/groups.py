@@ -134,15 +134,14 @@ def _rejected(rejection: Rejection) -> Iterator[Rejected]:
 
 
 def _no_room(cache: Cache, group: PodGroup, fitting: int, groups: Sequence[Rejected], decision: GangRejection) -> Cause:
+    # The minimum of a composite group is a number of groups.
+    least = cache.groups.lacking(group) if group.composite else group.min_count
     if QUEUE_QUOTA in decision.plugins and not decision.attempts:
         name = group.label
-        text = (
-            f"its group {name} of {counted(group.min_count, 'member')} is kept waiting by a queue: "
-            f"{_own_words(decision)}"
-        )
+        text = f"its group {name} of {counted(least, 'member')} is kept waiting by a queue: {_own_words(decision)}"
         return Cause(reason="QueueLimit", text=text, plugin=QUEUE_QUOTA)
     why = ", ".join(f"{each.reason} on {counted(each.nodes, 'node')}" for each in groups[:2])
-    need = counted(group.min_count, "member")
+    need = counted(least, "member")
     if group.topology_key:
         text = f"no domain of {group.topology_key} has room for {need} of its group {group.label} at once"
         if not any(node is not None and group.topology_key in node.labels for node in cache.table.nodes):

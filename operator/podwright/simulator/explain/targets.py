@@ -15,7 +15,15 @@ from podwright.api.scheduler_policy import GROUP
 from podwright.api.scheduling_queue import QUEUE_KIND
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo, parse_pod
-from podwright.core.objects.pod_group import APIS
+from podwright.core.objects.pod_group import (
+    APIS,
+    COMPOSITE_KIND,
+    GROVE_API,
+    GROVE_KIND,
+    NAMED_OTHERWISE,
+    WORKLOAD_API,
+    group_key,
+)
 from podwright.core.objects.selectors import LabelSelector, parse_label_selector
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.kube.kinds import KUEUE, KUEUE_WORKLOAD
@@ -37,6 +45,8 @@ _KINDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("rc", "replicationcontroller", "replicationcontrollers"), "ReplicationController"),
     **dict.fromkeys(("job", "jobs"), "Job"),
     **dict.fromkeys(("podgroup", "podgroups"), "PodGroup"),
+    **dict.fromkeys(("compositepodgroup", "compositepodgroups"), COMPOSITE_KIND),
+    **dict.fromkeys(("podgang", "podgangs"), GROVE_KIND),
     **dict.fromkeys(("wl", "workload", "workloads"), KUEUE_WORKLOAD.kind),
     **dict.fromkeys(("squeue", "queue", "queues", "schedulingqueue", "schedulingqueues"), QUEUE_KIND),
 }
@@ -44,10 +54,13 @@ _GROUPS: Final[Mapping[str, Collection[str]]] = {
     **dict.fromkeys(("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"), ("apps",)),
     "Job": ("batch",),
     "PodGroup": tuple(APIS.values()),
+    COMPOSITE_KIND: (WORKLOAD_API,),
+    GROVE_KIND: (GROVE_API,),
     QUEUE_KIND: (GROUP,),
     KUEUE_WORKLOAD.kind: (KUEUE,),
 }
 """By kind: the API groups with which it may be written, as in job.batch/x or job.v1.batch/x."""
+_GROUP_KINDS: Final = ("PodGroup", *NAMED_OTHERWISE.values())
 PODS_EXPLAINED: Final = 100
 """How many waiting pods of a workload are explained. Changes are searched for the first of them only."""
 _EXAMPLES: Final = 3
@@ -187,7 +200,7 @@ def _workload(
     *,
     changes: bool,
 ) -> WorkloadExplanation:
-    wanted = [*(_members if target.kind == "PodGroup" else _owned)(cluster, snapshot, target, pods)]
+    wanted = [*(_members if target.kind in _GROUP_KINDS else _owned)(cluster, snapshot, target, pods)]
     if not wanted and not any(_key(raw) == (target.namespace, target.name) for raw in snapshot.of_kind(target.kind)):
         raise TargetError(f"{target} is not in the cluster")
     running = sum(not _parsed(raw).finished for raw in wanted)
@@ -263,10 +276,16 @@ def _shared(cluster: LoadedCluster, waiting: Sequence[PodInfo]) -> Iterator[Shar
 
 
 def _members(
-    _cluster: LoadedCluster, _snapshot: Snapshot, target: Target, pods: Mapping[tuple[str, str], Raw]
+    cluster: LoadedCluster, _snapshot: Snapshot, target: Target, pods: Mapping[tuple[str, str], Raw]
 ) -> Iterator[Raw]:
-    for (namespace, _), raw in pods.items():
-        if namespace == target.namespace and _parsed(raw).group.rpartition("/")[2] == target.name:
+    """The pods of the groups of this name, or of those below it in a hierarchy."""
+    groups = cluster.cache.groups
+    apis = [api for api in APIS.values() if NAMED_OTHERWISE.get(api, "PodGroup") == target.kind]
+    found = {group_key(api, target.namespace, target.name) for api in apis}
+    for group in filter(None, map(groups.get, tuple(found))):
+        found.update(below.key for below in groups.named_by_pods(group))
+    for raw in pods.values():
+        if _parsed(raw).group in found:
             yield raw
 
 

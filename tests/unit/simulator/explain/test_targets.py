@@ -137,6 +137,22 @@ def test_a_pod_group_shows_its_members():
     assert [(cause.reason, cause.pods) for cause in found.causes] == [("GangNoRoom", 3)]
 
 
+def test_a_composite_pod_group_shows_the_members_of_all_groups_below_it():
+    top = {
+        "apiVersion": "scheduling.k8s.io/v1alpha3",
+        "kind": "CompositePodGroup",
+        "metadata": {"name": "llm", "namespace": "default", "uid": "llm"},
+        "spec": {"schedulingPolicy": {"gang": {"minGroupCount": 1}}},
+    }
+    pods = [member(name, requests={"cpu": "6"}) for name in ("a", "b", "c")]
+    given = cluster([node("one"), node("two")], pods, groups=[top, gang(3, parentCompositePodGroupName="llm")])
+    for target in ("compositepodgroup/llm", "podgroup/gang"):
+        found = explained(given, target)
+        assert (found.pods, found.waiting) == (3, 3)
+        assert [(cause.reason, cause.pods) for cause in found.causes] == [("GangNoRoom", 3)]
+        assert "its group default/llm needs room for 3 members at once" in found.causes[0].text
+
+
 @pytest.mark.parametrize("spec", [{}, {"spec": None}])
 def test_a_pod_without_a_spec_is_explained(spec):
     bare = {
