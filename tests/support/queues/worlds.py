@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.transaction import CacheTransaction
 from support.objects.builders import make_node, make_pod
+from support.objects.devices import claiming, exactly, make_claim
 
 GPU = "nvidia.com/gpu"
 TEAM_A = parse_label_selector({"matchLabels": {"team": "a"}}, "")
@@ -28,6 +29,9 @@ NAMES = ("a", "b", "c", "d", "e", "f")
 MODEL = "gpu.example.com/model"
 MODELS = ("x", "y")
 """Flavors, and the values of the label MODEL of their nodes."""
+DEVICES = "gpu.deviceclass.resource.k8s.io/devices"
+CLAIMS = {"c1": 1, "c2": 2, "c3": 3}
+"""Claims that pods share, and how many devices each requests."""
 
 
 class QueuedWorld:
@@ -45,8 +49,13 @@ class QueuedWorld:
         """By uid: the labels with which pods got their node."""
         self.allowed: Counter[tuple[str, str]] = Counter()
         """By queue and resource: how much of it edits of queues have left above the limit."""
+        self.make_claims()
         for number in range(3):
             self.set_node(number)
+
+    def make_claims(self) -> None:
+        for name, count in CLAIMS.items():
+            self.cache.set_object("ResourceClaim", make_claim(name, exactly(count=count)))
 
     def step(self) -> None:
         """Changes something."""
@@ -83,7 +92,8 @@ class QueuedWorld:
         gates = [{"name": "held"}] * (self.random.random() < 0.1)
         requests = {"cpu": f"{self.random.randrange(3000)}m", GPU: str(self.random.randrange(3))}
         selector = {MODEL: self.random.choice(MODELS)} if self.random.random() < 0.3 else {}
-        spec = {"schedulingGates": gates, "nodeSelector": selector}
+        claims = claiming(*self.random.sample([*CLAIMS], self.random.choice((0, 0, 0, 1, 2))))
+        spec = {"schedulingGates": gates, "nodeSelector": selector, **claims}
         pod = parse_pod(make_pod(f"p{self.count}", labels=labels, requests=requests, spec=spec))
         self.waiting[pod.uid] = pod
         self.cache.groups.add_waiting(pod)
@@ -139,6 +149,7 @@ class QueuedWorld:
                 ("cpu", 1000),
                 (GPU, 1),
                 ("pods", 1),
+                (DEVICES, 1),
                 *((of_flavor(GPU, each), 1) for each in MODELS),
             )
             if self.random.random() < 0.6
@@ -230,6 +241,7 @@ class QueuedWorld:
         before, self.cache = self.cache, Cache()
         rules, self.queues = self.queues.declared, queues_of(self.cache)
         self.queues.pending = self.waiting.values
+        self.make_claims()
         if (namespace := before.store.get("Namespace", "default")) is not None:
             self.cache.set_object("Namespace", namespace)
         for info in before.nodes.values():
@@ -318,7 +330,8 @@ class QueuedWorld:
         held = self._held()
         for pod in self.waiting.values():
             bound, path = self.queues.bound(pod), self.queues.path(self.queues.queue_of(pod))
-            choices = [self._over(path, amounts, held) for amounts in self._choices(pod)]
+            devices = self._claimed(pod)
+            choices = [self._over(path, {**amounts, **devices}, held) for amounts in self._choices(pod)]
             over = set[tuple[str, str]]().union(*choices)
             if bound is None:
                 assert not all(choices)
@@ -342,7 +355,10 @@ class QueuedWorld:
             is_open = all(self._rules(name).state == "Open" for name in path)
             placed = self.cache.placement(pod.uid)
             if path and (placed or (is_open and not pod.gates)):
-                fresh.add_demand(path[0], fresh.tracked(self._amounts(pod) if placed else self._asked(pod)))
+                amounts = self._amounts(pod) if placed else {**self._asked(pod), **self._claimed(pod)}
+                fresh.add_demand(path[0], fresh.tracked(amounts))
+        for queue in self.queues.names():
+            fresh.add_demand(queue, fresh.tracked({DEVICES: self._devices_held(queue)}))
         assert {name: dict(self.queues.share(name)) for name in self.queues.names()} == {
             name: dict(share) for name, share in fresh.shares().items()
         }
@@ -362,6 +378,9 @@ class QueuedWorld:
         held = self._held()
         for name, amount in self.queues.capacity().items():
             resource, flavor = parts_of(name)
+            if resource == DEVICES:
+                assert amount == held["", name], "how many there are is not known"
+                continue
             nodes = [each for each in self.cache.nodes.values() if each.node and not each.node.unschedulable]
             free = sum(
                 max(0, info.node.allocatable.get(resource, 0) - info.requested.get(resource, 0))
@@ -469,7 +488,28 @@ class QueuedWorld:
                 for name in (*path, "") if path else ():
                     for resource, amount in self._amounts(pod).items():
                         held[name, resource] += amount * (resource in named)
+        for queue in self.queues.names() if DEVICES in named else ():
+            for name in (*self.queues.path(queue), ""):
+                held[name, DEVICES] += self._devices_held(queue)
         return held
+
+    def _devices_held(self, queue: str) -> int:
+        """How many devices the claims of the queue's placed pods have, each claim once."""
+        placed = [pod for info in self.cache.nodes.values() for pod in info.pods.values()]
+        return sum(
+            CLAIMS[name] for name in self._claims_of(pod for pod in placed if self.queues.queue_of(pod) == queue)
+        )
+
+    def _claimed(self, pod: PodInfo) -> dict[str, int]:
+        """What a waiting pod would take of devices: of claims that no placed pod of its queue has."""
+        queue = self.queues.queue_of(pod)
+        placed = [each for info in self.cache.nodes.values() for each in info.pods.values()]
+        known = self._claims_of(each for each in placed if self.queues.queue_of(each) == queue)
+        return {DEVICES: sum(CLAIMS[name] for name in self._claims_of([pod]) - known)}
+
+    @staticmethod
+    def _claims_of(pods: Iterable[PodInfo]) -> set[str]:
+        return {entry.claim for pod in pods for entry in pod.resource_claims}
 
     def _over_limits(self, held: Counter[tuple[str, str]]) -> list[tuple[str, str, int]]:
         return [
