@@ -93,7 +93,9 @@ def test_a_shared_claim_counts_once_in_a_queue_until_its_last_pod_is_gone():
     for left, name in ((2, "p"), (0, "q")):
         it.cache.remove_pod(f"default/{name}")
         assert it.held() == left
-    assert it.queues.request("a")[DEVICES] == 2, "what still waits"
+    assert it.queues.request("a")[DEVICES] == it.queues.waiting("a")[DEVICES] == 2, "what still waits"
+    it.runs_with("u", "a", "c")
+    assert (it.queues.request("a")[DEVICES], it.queues.waiting("a").get(DEVICES, 0)) == (2, 0)
 
 
 def test_pods_wait_for_the_limit_of_a_class_at_each_level():

@@ -308,8 +308,10 @@ class TestReclaim:
 
     def test_what_is_not_lent_is_not_taken_by_evicting_pods_of_the_own_queue(self):
         lent = {"lending": {H100: 0}}
-        it = Cluster({"h": ("H100", 3)}, queue("x", h100={}), queue("y", h100={"guarantee": 2}, **lent))
+        nodes = {"h": ("H100", 3), "a": ("A100", 1)}  # an A100 is no matter of quotas, but there is none free
+        it = Cluster(nodes, queue("x", h100={}, a100={}), queue("y", h100={"guarantee": 2}, **lent))
         self.fill(it, "x", "h", 3)
+        self.fill(it, "", "a", 1)
         assert it.victims(it.waits("p", "x", priority=5)) == []
 
     def test_a_gang_takes_its_room_in_one_flavor(self):
