@@ -29,6 +29,7 @@ from podwright.core.objects.watched_kinds import NODE_KIND, POD_KIND, STORED_KIN
 from podwright.core.plugins.rules.params import CONFIG_MAP, ConfigMap
 from podwright.core.queues.queues import QUEUE_LABEL, queues_of
 from podwright.core.state.object_store import Object, ObjectStore, key_of
+from podwright.kube.kinds import KUEUE_FLAVOR, KUEUE_WORKLOAD, RESERVATION
 from podwright.kube.queues.kinds import QUEUE_KINDS
 from podwright.kube.queues.names import QueueNames
 from podwright.simulator.evaluations.cases import NOW, CaseError
@@ -73,6 +74,7 @@ def dump_kinds(minor: int, served: Collection[str] = ()) -> Sequence[str]:
         CLAIM_TEMPLATE.plural,
         QUEUE_PLURAL,
         *(f"{kind.resource.plural}.{kind.resource.group}" for kind in QUEUE_KINDS if kind.scheduler_name),
+        *(f"{each.plural}.{each.group}" for each in (RESERVATION, KUEUE_WORKLOAD, KUEUE_FLAVOR)),
     )
     names = {*served, *(name.partition(".")[0] for name in served)}
     return [kind for kind in kinds if not served or kind in names]
