@@ -15,11 +15,12 @@ from podwright.api.scheduler_policy import NAMELESS, PolicyError, check_kind, de
 from podwright.api.scheduling_queue import QUANTITY, QuotaAmount
 from podwright.api.spec.match import CompiledMatch, Match, Subject
 from podwright.core.framework.durations import parse_duration
-from podwright.core.framework.validation import SET, Problem, describe, unique_by
+from podwright.core.framework.validation import SET, Problem, describe, key_path, unique_by
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.quantity import NANO, parse_exact_quantity
+from podwright.core.objects.resources import CPU, is_qualified_name
 from podwright.core.rebalance.movable import SYSTEM_NAMESPACES
-from podwright.core.rebalance.rules import GoalType, Mode, RebalanceRules
+from podwright.core.rebalance.rules import MAKE_ROOM, GoalType, Mode, RebalanceRules
 
 REBALANCE_KIND: Final = "RebalancePolicy"
 REBALANCE_PLURAL: Final = "rebalancepolicies"
@@ -32,15 +33,44 @@ class RebalanceGoal:
     type: GoalType = field(
         metadata=describe(
             "EmptyNodes: as many nodes as possible have no pods but those of DaemonSets. RepairViolations: pods that do "
-            "not pass their filters on their nodes any more get others."
+            "not pass their filters on their nodes any more get others. MakeRoom: pods of the size `requests` find room."
         )
     )
     weight: int = field(
         default=1,
         metadata=describe(
-            "What an emptied node, or a repaired pod, is worth.", format="int32", minimum=1, maximum=1_000_000
+            "What an emptied node, a repaired pod, or room for one more pod is worth.",
+            format="int32",
+            minimum=1,
+            maximum=1_000_000,
         ),
     )
+    requests: Mapping[str, QuotaAmount] = field(
+        default_factory=dict,
+        metadata=describe(
+            "With MakeRoom: what each pod requests, on one node, by resource as in a container's requests. Quantities.",
+            maxProperties=16,
+            additionalProperties=QUANTITY,
+        ),
+    )
+    count: int = field(
+        default=1,
+        metadata=describe("With MakeRoom: for how many such pods.", format="int32", minimum=1, maximum=10_000),
+    )
+
+    def problems(self, where: str) -> Iterator[Problem]:
+        if (self.type == MAKE_ROOM) != bool(self.requests):
+            yield f"{where}.requests", "a goal of the type MakeRoom needs requests, and no other goal has them"
+        for name, amount in self.requests.items():
+            if not is_qualified_name(name):
+                yield f"{where}.requests{key_path(name)}", "is not the name of a resource"
+            elif _amount(name, amount) <= 0:
+                yield f"{where}.requests{key_path(name)}", f"{amount!r} is too small"
+
+
+def _amount(resource: str, amount: QuotaAmount) -> int:
+    """In the core's unit."""
+    return parse_exact_quantity(amount, "") // (NANO // 1000 if resource == CPU else NANO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +132,8 @@ class RebalancePolicySpec:
     interval: str = field(default="10m", metadata=describe("The time between two plans. A duration.", **_DURATION))
 
     def validate(self, where: str) -> Iterator[Problem]:
+        for number, goal in enumerate(self.goals):
+            yield from goal.problems(f"{where}.goals[{number}]")
         for name in self.match.namespaces if self.match is not None else ():
             if name in SYSTEM_NAMESPACES:
                 yield f"{where}.match.namespaces", f"{name} is a namespace of the system, whose pods never move"
@@ -112,6 +144,7 @@ class RebalancePolicySpec:
     def rules(self, name: str, uid: str, generation: int, created: float) -> RebalanceRules:
         """The policy as the core has it. `created`: seconds since the epoch."""
         match = CompiledMatch.of(self.match or Match())
+        room = next((goal for goal in self.goals if goal.type == MAKE_ROOM), None)
         return RebalanceRules(
             name=name,
             uid=uid,
@@ -121,6 +154,8 @@ class RebalancePolicySpec:
             weights={goal.type: goal.weight for goal in self.goals},
             matches=lambda pod, labels: match.matches(Subject.of(pod, labels)),
             owners=frozenset(self.owners),
+            room={name: _amount(name, amount) for name, amount in (room.requests if room else {}).items()},
+            room_count=room.count if room else 0,
             max_moves=self.max_moves,
             at_once=self.max_moves_at_once,
             min_gain=parse_exact_quantity(self.min_gain, "spec.minGain") / NANO,

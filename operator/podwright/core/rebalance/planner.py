@@ -1,11 +1,11 @@
 """Planner: a local search for steps that each gain something, tried in one transaction that is rolled back.
 
-    candidate: a node to empty, or a pod to repair ─► each of its pods: off its node, on the fullest node that passes
+    candidate: pods of a node, or a pod to repair ─► each of its pods: off its node, on the fullest node that passes
         all filters ─► no budget violated, nobody else's constraints broken, gain enough ─► the step stays; else undone
 
 Invariants: a node that gives pods away takes none, and none is given away from a node that took some, so at no time do
 two pods need the same room. Each step makes the weighted sum of empty nodes and of pods that pass their filters
-greater, and nothing else moves pods here; so at rest, plans become empty.
+greater, with room that is asked for, and nothing else moves pods here; so at rest, plans become empty.
 """
 
 from __future__ import annotations
@@ -28,7 +28,18 @@ from podwright.core.objects.resources import CPU, MEMORY
 from podwright.core.preemption.budgets import Budgets, StoredBudgets
 from podwright.core.rebalance.dependants import Dependants
 from podwright.core.rebalance.movable import Movable, View, may_be_emptied, may_take, to_move
-from podwright.core.rebalance.rules import EMPTY_NODES, REPAIR_VIOLATIONS, HeldBack, Move, Plan, RebalanceRules, Step
+from podwright.core.rebalance.room import Room
+from podwright.core.rebalance.rules import (
+    EMPTY_NODES,
+    MAKE_ROOM,
+    REPAIR_VIOLATIONS,
+    GoalType,
+    HeldBack,
+    Move,
+    Plan,
+    RebalanceRules,
+    Step,
+)
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.transaction import CacheTransaction
@@ -45,7 +56,7 @@ _NO_TARGETS: Final[Mapping[str, str]] = {}
 class _Candidate:
     pods: Sequence[PodInfo]
     source: NodeInfo
-    empties: bool
+    goal: GoalType
 
 
 class _Refused(Exception):  # noqa: N818 -- an outcome, caught below
@@ -68,6 +79,7 @@ class Planner:
         self._sources: set[str] = set()
         self._targets: set[str] = set()
         self._left = rules.max_moves
+        self._room = Room(cache, rules, self._movable, self._takes)
         self._held: Counter[tuple[Literal["node", "pod"], str]] = Counter()
 
     def plan(self) -> Plan:
@@ -77,6 +89,10 @@ class Planner:
             if REPAIR_VIOLATIONS in self._rules.weights:
                 for pod in self.broken_pods(transaction):
                     self._add(transaction, self._repair(pod), steps)
+            if MAKE_ROOM in self._rules.weights:
+                for info, pods in self._room.candidates():
+                    if info.name not in self._targets:
+                        self._add(transaction, _Candidate(pods, info, MAKE_ROOM), steps)
             if EMPTY_NODES in self._rules.weights:
                 steps += self._emptied(transaction)
         held = [HeldBack(what, count, reason) for (what, reason), count in self._held.most_common()]
@@ -106,7 +122,10 @@ class Planner:
         with CacheTransaction(self._cache) as transaction:
             try:
                 targets = {move.uid: move.target for move in step.moves}
-                self._try(transaction, _Candidate(pods, info, bool(step.empties)), targets)
+                if step.makes_room:  # what has begun to leave makes room, too
+                    transaction.remove([pod for pod in info.pods.values() if pod.terminating])
+                goal: GoalType = MAKE_ROOM if step.makes_room else EMPTY_NODES if step.empties else REPAIR_VIOLATIONS
+                self._try(transaction, _Candidate(pods, info, goal), targets)
             except _Refused as error:
                 return str(error)
         return ""
@@ -125,7 +144,7 @@ class Planner:
         if why := self._movable.why_not(pod):
             self._held["pod", f"{why}, and does not pass its filters on its node"] += 1
             return None
-        return _Candidate([pod], source, empties=False)
+        return _Candidate([pod], source, REPAIR_VIOLATIONS)
 
     def _emptied(self, transaction: CacheTransaction) -> Sequence[Step]:
         start, steps, failed = transaction.checkpoint(), list[Step](), 0
@@ -134,7 +153,7 @@ class Planner:
                 break
             if info.name not in self._targets:
                 failed = (
-                    0 if self._add(transaction, _Candidate(to_move(info), info, empties=True), steps) else failed + 1
+                    0 if self._add(transaction, _Candidate(to_move(info), info, EMPTY_NODES), steps) else failed + 1
                 )
         if steps and self._would_be_taken(steps):
             transaction.rollback(start)
@@ -182,7 +201,7 @@ class Planner:
         """Adds the candidate's step, if there is one, and leaves its pods where they would be."""
         if candidate is None:
             return False
-        what: Literal["node", "pod"] = "node" if candidate.empties else "pod"
+        what: Literal["node", "pod"] = "pod" if candidate.goal == REPAIR_VIOLATIONS else "node"
         before = transaction.checkpoint()
         try:
             if len(candidate.pods) > self._left:
@@ -203,7 +222,7 @@ class Planner:
         Raises _Refused; the caller rolls back.
         """
         pods = sorted(candidate.pods, key=lambda pod: (-pod.requests.scoring_cpu, -pod.requests.scoring_memory))
-        opened, moves, repaired = set[str](), list[Move](), 0
+        opened, moves, repaired, room = set[str](), list[Move](), 0, self._room.total()
         for pod in pods:
             self._cache.deadline.point()
             noticing = [] if self._quick else self._dependants.of(pod)
@@ -224,11 +243,13 @@ class Planner:
         emptied = not to_move(candidate.source)
         gain = weights.get(EMPTY_NODES, 0) * (emptied - len(opened))
         gain += weights.get(REPAIR_VIOLATIONS, 0) * repaired
+        gain += weights.get(MAKE_ROOM, 0) * (self._room.total() - room)
         if not self._quick and (gain <= 0 or gain + _EPSILON < self._rules.min_gain * len(moves)):
             raise _Refused("the gain is too small")
         if not self._budgets.spend(pods):
             raise _Refused("a PodDisruptionBudget allows no disruption")
-        return Step(moves, gain, candidate.source.name if candidate.empties else "")
+        name, goal = candidate.source.name, candidate.goal
+        return Step(moves, gain, name if goal == EMPTY_NODES else "", name if goal == MAKE_ROOM else "")
 
     def _place(self, transaction: CacheTransaction, pod: PodInfo, source: str, target: str) -> tuple[str, bool]:
         """The node that the pod gets, and whether it had other pods to move. `target`: the only node that it may get;

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
 from podwright.core.objects.pod import PodInfo
 
 Mode = Literal["Plan", "Enforce", "Stop"]
-GoalType = Literal["EmptyNodes", "RepairViolations"]
+GoalType = Literal["EmptyNodes", "RepairViolations", "MakeRoom"]
 EMPTY_NODES: Final = "EmptyNodes"
 REPAIR_VIOLATIONS: Final = "RepairViolations"
+MAKE_ROOM: Final = "MakeRoom"
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceRules:
     """`matches`: whether the policy selects a pod, by the pod and the labels of its namespace. `weights`: what an
-    emptied node, or a repaired pod, is worth, by goal. Times are in seconds.
+    emptied node, a repaired pod, or room for one more pod is worth, by goal. Times are in seconds.
     """
 
     name: str
@@ -27,6 +28,9 @@ class RebalanceRules:
     """The kinds of controllers that create a pod again."""
     max_moves: int
     """The most moves in an hour, and of a plan."""
+    room: Mapping[str, int] = field(default_factory=dict)
+    """What each of the pods requests that room is made for, as a pod has it; `room_count`: how many pods."""
+    room_count: int = 0
     at_once: int = 1
     """The most moves that have begun and not ended."""
     min_gain: float = 0.0
@@ -58,16 +62,19 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Moves that only together are worth something. `empties`: the node that has no pods to move afterwards; "" for a
-    repair.
+    """Moves that only together are worth something. `empties`: the node that has no pods to move afterwards, `makes_room`:
+    the one with room for one more pod; "" for a repair.
     """
 
     moves: Sequence[Move]
     gain: int
     empties: str = ""
+    makes_room: str = ""
 
     @property
     def why(self) -> str:
+        if self.makes_room:
+            return f"makes room on node {self.makes_room}"
         return f"empties node {self.empties}" if self.empties else "its node does not pass its filters any more"
 
 

@@ -153,7 +153,7 @@ class Rebalancing:
         if own is None or own.rules.mode != "Enforce":
             return ""
         for other in sorted((known.rules for known in self._known.values()), key=_age):
-            if other.mode == "Enforce" and _age(other) < _age(own.rules) and other.weights != own.rules.weights:
+            if other.mode == "Enforce" and _age(other) < _age(own.rules) and _goals(other) != _goals(own.rules):
                 return (
                     f"the older policy {other.name} has other goals or weights, and each could undo the other's moves"
                 )
@@ -339,6 +339,10 @@ def _worth(step: Step) -> str:
 
 def _problem(move: Move, result: Result) -> str:
     return "" if result == "moved" else _WHY[result].format(pod=move.pod, owner=move.owner)
+
+
+def _goals(rules: RebalanceRules) -> object:
+    return rules.weights, rules.room, rules.room_count
 
 
 def _age(rules: RebalanceRules) -> tuple[float, str]:

@@ -60,6 +60,14 @@ def test_a_policy_of_a_file_is_planned_instead(plan, tmp_path):
     assert plan("--policy", str(file)) == "other: no pod would move\n"
 
 
+def test_room_that_is_made_is_named(plan, tmp_path):
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps(policy(goals=[{"type": "MakeRoom", "requests": {"cpu": 4}}])))
+    shown = plan("--policy", str(file))
+    assert "tidy: 1 move, room for 1 pod" in shown
+    assert "makes room on node n1 (1 move)" in shown
+
+
 def test_without_a_policy_the_command_says_what_it_needs(plan):
     assert "name a file of one with --policy" in plan(objects=CLUSTER, code=1)
 

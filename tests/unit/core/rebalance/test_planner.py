@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from podwright.core.rebalance.planner import Planner
@@ -175,6 +177,46 @@ def test_two_pods_of_one_spread_are_not_moved_into_its_way():
         *(node(name) for name in ("n0", "n1", "n2")), *(old(f"p{i}", f"n{i}", spec=spec) for i in range(3))
     )
     assert not plan_of(cluster, rules()).steps
+
+
+ROOM = {"type": "MakeRoom", "requests": {"cpu": "3"}}
+
+
+def test_room_is_made_with_as_few_moves_as_possible():
+    cluster = loaded(
+        *(node(name) for name in ("n0", "n1", "n2")),
+        *(old(f"s{i}", "n0", "500m") for i in range(4)),
+        old("big", "n1", "2"),
+        *(old(f"t{i}", "n2", "500m") for i in range(4)),
+    )
+    plan = plan_of(cluster, rules(goals=[ROOM]))
+    assert moves(plan) == [("default/big", "n1", "n0")]
+    assert plan.gain == 1
+    assert plan.steps[0].why == "makes room on node n1"
+
+
+def test_room_that_is_there_needs_no_moves():
+    assert not plan_of(loaded(node("n0"), node("n1"), old("a", "n0")), rules(goals=[ROOM])).steps
+
+
+def test_room_is_made_for_as_many_pods_as_are_asked_for():
+    nodes = [node(f"n{i}") for i in range(4)]
+    cluster = loaded(*nodes, *(old(f"p{i}", f"n{i}", "2") for i in range(4)))
+    assert [plan_of(cluster, rules(goals=[{**ROOM, "count": count}])).gain for count in (1, 2, 3)] == [1, 2, 2]
+
+
+def test_a_move_that_has_begun_counts_for_the_room_that_it_makes():
+    cluster = loaded(
+        *(node(name) for name in ("n0", "n1")), *(old(f"s{i}", "n0") for i in range(2)), old("a", "n1"), old("b", "n1")
+    )
+    (step,) = plan_of(cluster, rules(goals=[{**ROOM, "requests": {"cpu": "4"}}])).steps
+    assert len(step.moves) == 2
+    first, second = step.moves
+    leaves = replace(cluster.cache.placement(first.uid).pods[first.uid], terminating=True)
+    cluster.cache.set_pod(leaves)
+    cluster.cache.set_pod(replace(leaves, uid="again", node_name=first.target, terminating=False))
+    left = replace(step, moves=[second])
+    assert proved(cluster, left, goals=[{**ROOM, "requests": {"cpu": "4"}}]) == ""
 
 
 def proved(cluster, step, **spec):

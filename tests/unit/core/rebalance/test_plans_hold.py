@@ -19,6 +19,8 @@ GOALS = (
     [{"type": "EmptyNodes"}],
     [{"type": "RepairViolations"}],
     [{"type": "EmptyNodes", "weight": 2}, {"type": "RepairViolations", "weight": 3}],
+    [{"type": "MakeRoom", "requests": {"cpu": "3"}, "count": 3}],
+    [{"type": "MakeRoom", "requests": {"cpu": 4, "memory": "1Gi"}, "count": 9, "weight": 4}, {"type": "EmptyNodes"}],
 )
 
 
@@ -51,7 +53,7 @@ def test_plans_keep_their_promises_and_end(seed):
 
 
 def keep(cluster, plan, asked):
-    empty, harmed = empty_nodes(cluster), broken(cluster, asked)
+    empty, harmed, room = empty_nodes(cluster), broken(cluster, asked), room_in(cluster, asked)
     pods = [cluster.cache.placement(move.uid).pods[move.uid] for move in plan.moves]
     assert Budgets(StoredBudgets(cluster.cache.store).rules(), by_eviction=True).spend(pods)
     assert len(plan.moves) <= asked.max_moves
@@ -63,4 +65,16 @@ def keep(cluster, plan, asked):
     assert still <= harmed
     gained = asked.weights.get("EmptyNodes", 0) * (empty_nodes(cluster) - empty)
     gained += asked.weights.get("RepairViolations", 0) * len(harmed - still)
+    gained += asked.weights.get("MakeRoom", 0) * (room_in(cluster, asked) - room)
     assert gained == plan.gain > 0
+
+
+def room_in(cluster, asked):
+    """For how many pods of the size there is room, at most as many as are asked for."""
+    nodes = [info for info in cluster.cache.nodes.values() if info.node is not None and not info.node.unschedulable]
+    fits = [
+        min((info.allocatable(each) - info.requested.get(each, 0)) // amount for each, amount in asked.room.items())
+        for info in nodes
+        if asked.room
+    ]
+    return min(asked.room_count, sum(max(0, fit) for fit in fits))
