@@ -147,7 +147,9 @@ class FirstOfEach:
 
 def test_every_right_is_used(cluster, audit_log):
     """One of everything: a Binding whose answer is lost, a pod that waits, a preemption, volumes, all kinds of gangs and
-    queues, a reservation, policies, also of rebalancing, an election with a standby, and somebody who reads metrics."""
+    queues, a reservation, a gang that gathers room, policies, also of rebalancing, an election with a standby, and
+    somebody who reads metrics.
+    """
     client = cluster.client
     direct = cluster.service_account_kubeconfig(*kit.ACCOUNT)
     token = yaml.safe_load(cluster.service_account_kubeconfig("monitoring", "reader").read_text())
@@ -177,6 +179,8 @@ def test_every_right_is_used(cluster, audit_log):
             cluster.apply(EXAMPLES / f"{name}.yaml")
         create_pods_with_devices(cluster)
         create_queues(cluster)
+        client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gathering"}})
+        gather_room(cluster)
         leader.get("/metrics", token["users"][0]["user"]["token"])
         wait_until(lambda: len(kit.events(cluster, "default", "FailedScheduling")) >= 1, 30, "a pod waits")
         standby = start_deployed(cluster, "standby", direct)
@@ -220,6 +224,28 @@ def create_queues(cluster):
     view = {"metadata": {"name": "gone", "namespace": "kube-public"}, "spec": {"queue": "gone"}}
     cluster.client.create({"apiVersion": "podwright.dev/v1alpha1", "kind": "QueueView", **view})
     cluster.kubectl("label", "namespace", "kube-public", "podwright.dev/queue=team", "--overwrite")
+
+
+def gather_room(cluster):
+    """A gang for which room is held, and the Reservation of one that is gone."""
+    version, label = "scheduling.x-k8s.io/v1alpha1", "scheduling.x-k8s.io/pod-group"
+    queue = {"metadata": {"name": "gathers"}, "spec": {"gatherAfter": "1s"}}
+    cluster.apply({"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulingQueue", **queue})
+    cluster.client.create(node("n3", cpu="2"))
+    labels = {"podwright.dev/queue": "gathers"}
+    cluster.client.create(pod("ends", "gathering", scheduler=OURS, cpu="2", nodeSelector=on("n3"), labels=labels))
+    kit.wait_bound(cluster, "gathering", 1)
+    group = {"metadata": {"name": "gang", "namespace": "gathering"}, "spec": {"minMember": 1}}
+    cluster.client.create({"apiVersion": version, "kind": "PodGroup", **group})
+    member = pod(
+        "member", "gathering", scheduler=OURS, cpu="2", nodeSelector=on("n3"), labels={**labels, label: "gang"}
+    )
+    cluster.client.create(member)
+    gone = {"apiGroup": "scheduling.x-k8s.io", "name": "gone", "uid": "gone"}
+    slots = [{"node": "n3", "requests": {"cpu": "1"}}]
+    spec = {"namespace": "gathering", "podGroup": gone, "slots": slots}
+    reservation = {"metadata": {"name": "gang-gone"}, "spec": spec}
+    cluster.apply({"apiVersion": "podwright.dev/v1alpha1", "kind": "Reservation", **reservation})
 
 
 def create_pods_with_devices(cluster):

@@ -7,6 +7,8 @@ from __future__ import annotations
 import pytest
 
 from podwright.core.framework.interface import FilterPlugin, Plugin
+from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
+from podwright.core.queues.tree import Quota
 from podwright.engine.shadow.comparison import Outcome
 from podwright.engine.shadow.tally import Skip
 from support.engine.kit import deciding, ours, settle, values
@@ -319,3 +321,15 @@ class Broken(Plugin, FilterPlugin):
 
     def filter(self, _state, _pod, _node):
         raise ValueError("no")
+
+
+async def test_limits_of_queues_bind_the_decisions_too(rig):
+    queues_of(rig.engine.cache).set(QueueRules("red", quotas={"cpu": Quota(limit=2000)}))
+    await rig.apply(shadow_policy())
+    labels = {QUEUE_LABEL: "red"}
+    await rig.placed(theirs("one", labels=labels, requests={"cpu": "2"}), "b")
+    assert rig.outcomes() == {Outcome.AGREED: 1}, "the pod itself counts for nothing"
+    await rig.placed(theirs("two", labels=labels, requests={"cpu": "1"}), "b")
+    found = rig.report()["policies"][0]["disagreements"][-1]
+    assert found["pod"] == "default/two"
+    assert "red holds 2 of 2 cpu" in str(found)
