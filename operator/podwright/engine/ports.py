@@ -32,6 +32,8 @@ T = TypeVar("T")
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
+WAITING_FOR_QUOTA = "WaitingForQuota"
+"""Only a bound of the pod's queue rejects it. Autoscalers make nodes for pods with the reason Unschedulable alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ def preempting(preemptor: PodInfo | Regarding) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Reason (Unschedulable or SchedulerError) and full message of a condition that is False."""
+    """Reason (Unschedulable, WaitingForQuota or SchedulerError) and full message of a condition that is False."""
 
     reason: str
     message: str

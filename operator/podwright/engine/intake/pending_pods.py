@@ -17,6 +17,7 @@ from podwright.core.queues.queues import queues_of
 from podwright.engine.intake.foreign_pods import ForeignPods
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE, UNSCHEDULED_POD_ADD
 from podwright.engine.intake.stream import Raw, Stream, name_of
+from podwright.engine.intake.unread_groups import UnreadGroups
 from podwright.engine.intake.workloads import Workloads
 from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.ports import Ports, Regarding
@@ -46,6 +47,7 @@ class PendingPods(Stream):
     ) -> None:
         super().__init__(state, ports)
         self._workloads = workloads
+        self._unread_groups = UnreadGroups(state.cache.groups, ports.recorder)
         self._binding_cycles = state.binding_cycles
         self._decisions = state.decisions
         self._status = ports.status
@@ -166,6 +168,8 @@ class PendingPods(Stream):
             self._recorder.record(pod, "Warning", TWO_QUEUES, "Scheduling", text)
         if before is None and pod.group and (text := self._other_group(raw, pod)):
             self._recorder.record(pod, "Warning", TWO_GROUPS, "Scheduling", text)
+        if before is None and (pod.group or raw["metadata"].get("annotations")):
+            self._unread_groups.check(pod, raw)
         joined = before is None or before.group != pod.group
         # The event is for the pod that completes its group. Where the group was complete already, the new pod's own
         # attempt finds out whether it changes anything for the others.

@@ -17,13 +17,15 @@ from podwright.core.framework.status import Code, Status
 from podwright.core.gangs.decisions import GangRejection
 from podwright.core.gangs.rules import without_counts
 from podwright.core.objects.pod import PodInfo
+from podwright.core.plugins.gang_scheduling import GangScheduling
 from podwright.core.queue import QueuedPod
+from podwright.core.queues.queues import QUEUE_QUOTA
 from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
 from podwright.engine.log_fields import fields
 from podwright.engine.metrics.metrics import ERROR, PREEMPTION_ATTEMPTS, UNSCHEDULABLE
 from podwright.engine.metrics.policies import SLOW_LANE
 from podwright.engine.policies.active_policy import WAITS_FOR_POLICY, ActivePolicy
-from podwright.engine.ports import SCHEDULER_ERROR, Ports, Regarding, Verdict
+from podwright.engine.ports import SCHEDULER_ERROR, WAITING_FOR_QUOTA, Ports, Regarding, Verdict
 from podwright.engine.ports import UNSCHEDULABLE as REASON_UNSCHEDULABLE
 from podwright.engine.process.steps import Steps
 from podwright.engine.rejections.follow_ups import FollowUps
@@ -32,6 +34,7 @@ from podwright.engine.state import EngineState
 
 log = logging.getLogger(__name__)
 
+_QUOTA: Final = frozenset((QUEUE_QUOTA, GangScheduling.name))
 REPEAT_SECONDS: Final = 300.0
 """Seconds after which an event of the same cause is recorded again, for members of groups."""
 MEMBER_EVENTS: Final = 200
@@ -69,7 +72,7 @@ class Failures:
         self.follow_ups.run(decision.follow_ups, queued.pod)
         if self._queue.get(queued.uid) is not queued:
             return
-        self._publish(queued, REASON_UNSCHEDULABLE, decision.message, nominated)
+        self._publish(queued, _reason(decision.status_plugins), decision.message, nominated)
         if nominated and decision.post_filter is not None:
             self._preemptions.carry_out(framework, queued.pod, decision.post_filter)
 
@@ -124,7 +127,7 @@ class Failures:
         self._queue.reject(queued, plugins, pending)
         self.follow_ups.run(decision.follow_ups.get(queued.uid, ()), queued.pod)
         if self._queue.get(queued.uid) is queued:
-            self._publish(queued, REASON_UNSCHEDULABLE, message, nominated, cause=cause, urgent=urgent)
+            self._publish(queued, _reason(plugins), message, nominated, cause=cause, urgent=urgent)
 
     def drop(self, queued: QueuedPod) -> None:
         """Drops a pod that we no longer schedule: it leaves the queue and its group, and its nomination ends."""
@@ -252,6 +255,11 @@ class Failures:
             self._cache.nominator.add(pod, node_name)
         else:
             self._cache.nominator.remove(pod.uid)
+
+
+def _reason(plugins: Collection[str]) -> str:
+    """The reason of the condition of a pod that these plugins have rejected."""
+    return WAITING_FOR_QUOTA if QUEUE_QUOTA in plugins and _QUOTA.issuperset(plugins) else REASON_UNSCHEDULABLE
 
 
 class _EventBudget:

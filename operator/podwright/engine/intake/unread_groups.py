@@ -1,0 +1,56 @@
+"""Pods that carry the metadata of a pod group which nothing here reads: they start one by one, and one event of the first
+pod of each owner says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from podwright.core.objects.pod import PodInfo
+from podwright.core.state.pod_groups import PodGroups
+from podwright.engine.intake.stream import Raw
+from podwright.engine.ports import Recorder
+
+UNREAD: Final = "PodGroupNotRead"
+"""The reason of the event."""
+MAX_OWNERS: Final = 1_024
+"""How many owners are remembered. When there are more, all are forgotten, and may get a second event."""
+_OTHERS: Final[Mapping[str, str]] = {
+    "yunikorn.apache.org/task-group-name": "YuniKorn's task groups",
+    "yunikorn.apache.org/task-groups": "YuniKorn's task groups",
+    "alpha.jobset.sigs.k8s.io/exclusive-topology": "JobSet's exclusive topology, which only JobSet's webhooks put into pods",
+}
+"""Annotations of others, and what they ask for. Sources: YuniKorn's k8shim `pkg/common/constants/constants.go`, JobSet's
+`api/jobset/v1alpha2/jobset_types.go`.
+"""
+
+
+class UnreadGroups:
+    """See the module."""
+
+    def __init__(self, groups: PodGroups, recorder: Recorder) -> None:
+        self._groups = groups
+        self._recorder = recorder
+        self._reported: set[str] = set()
+
+    def check(self, pod: PodInfo, raw: Raw) -> None:
+        """Records the event for a new pod, unless its owner has one."""
+        text = self._problem(pod, raw)
+        owner = pod.uid if pod.owner is None else pod.owner.uid
+        if not text or owner in self._reported:
+            return
+        if len(self._reported) >= MAX_OWNERS:
+            self._reported.clear()
+        self._reported.add(owner)
+        self._recorder.record(pod, "Warning", UNREAD, "Scheduling", f"{text}: the pod is scheduled without it")
+
+    def _problem(self, pod: PodInfo, raw: Raw) -> str:
+        if pod.group and not self._groups.is_member(pod):
+            api, _, name = pod.group.partition(":")
+            return f"the pod names pod group {name.rpartition('/')[2]} of {api}, which the API server does not serve"
+        annotations = raw["metadata"].get("annotations")
+        if pod.group or not isinstance(annotations, Mapping):
+            return ""
+        found = next((what for key, what in _OTHERS.items() if key in annotations), "")
+        return f"the pod asks for {found}, and no pod group says which pods belong together" if found else ""
