@@ -248,8 +248,9 @@ class Gangs:
     def decide(
         self, group: PodGroup, members: Sequence[QueuedPod], policy: ActivePolicy, observer: Observer | None = None
     ) -> GangDecision:
-        if problem := self._foreign_pods.problem(group.key, members[0].pod.scheduler_name):
-            return GangFault(group, "", problem)
+        for named in self._cache.groups.named_by_pods(group) if self._foreign_pods else ():
+            if problem := self._foreign_pods.problem(named.key, members[0].pod.scheduler_name):
+                return GangFault(group, "", problem)
         for member in members:
             other = self._policies.of(member.pod)
             if other is None or other is policy:
@@ -333,6 +334,8 @@ class Gangs:
         """The groups that pods name say so. `parts`: see GangPlacement."""
         groups = self._cache.groups
         for named in groups.named_by_pods(group):
+            if group.composite and groups.minimum_placed(named):
+                continue  # only others are left to place
             why = parts.get(named.key) if parts else None
             told = Verdict(verdict.reason, why) if why else verdict
             self._groups.not_scheduled(named, told)

@@ -46,7 +46,7 @@ class GroupChanges:
         self._reported: dict[str, str] = {}
         """The last reported errors of groups, by key."""
         self._scheduled = False
-        foreign_pods.listen(self._group_changed)
+        foreign_pods.listen(lambda key: self._group_changed(state.cache.groups.root_of(key)))
         state.cache.groups.listen(self._group_changed)
 
     def process(self) -> None:
@@ -134,7 +134,8 @@ class GroupChanges:
         group.
         """
         invalid = self._cache.groups.invalid(key)
-        has_foreign_pods = group is not None and bool(self._foreign_pods.of(key))
+        named = [] if group is None else self._cache.groups.named_by_pods(group)
+        has_foreign_pods = any(self._foreign_pods.of(each.key) for each in named)
         waiting = self._cache.groups.members(key).unplaced() if invalid or has_foreign_pods else []
         if not waiting:
             self._reported.pop(key, None)
@@ -143,9 +144,11 @@ class GroupChanges:
         if invalid is not None:
             group, text = invalid[0], str(invalid[1])
         else:
-            text = self._foreign_pods.problem(key, scheduler_name)
+            problems = (self._foreign_pods.problem(each.key, scheduler_name) for each in named)
+            text = next(filter(None, problems))
         assert group is not None
-        self._groups.not_scheduled(group, Verdict(SCHEDULER_ERROR, text))
+        for each in self._cache.groups.named_by_pods(group):
+            self._groups.not_scheduled(each, Verdict(SCHEDULER_ERROR, text))
         if self._reported.get(key) != text:
             self._reported[key] = text
             regarding = Regarding.group(group, scheduler_name)

@@ -1,8 +1,8 @@
 """Which members of a pod group an attempt takes together, and when.
 
 A group backs off as one: a new member waits with the others instead of starting an attempt, unless the group was too
-small without it. Where members may be scheduled alone (a basic group, or a gang that needs at most one more), an
-attempt takes only the members that are due. Invariant: a popped pod is among the members that `take` returns, or
+small without it. Where members may be scheduled alone (a basic group, or a gang without parts that needs at most one
+more), an attempt takes only the members that are due. Invariant: a popped pod is among the members that `take` returns, or
 requeued, or dropped.
 """
 
@@ -41,7 +41,8 @@ class GangMembers:
         """
         now = self._clock()
         needed = self._cache.groups.lacking(group)
-        alone = needed <= 1 and not group.topology_key
+        divided = self._cache.groups.members(group.key).levels is not None
+        alone = needed <= 1 and not group.topology_key and not divided
         slowest = None if alone or _was_tried(first) else self._slowest_tried(group, first, now)
         due: list[QueuedPod] = []
         if slowest is None:

@@ -8,10 +8,18 @@ import pytest
 
 from podwright.core.framework.interface import PermitPlugin, Plugin, ReservePlugin
 from podwright.core.framework.status import unschedulable
-from podwright.core.objects.pod_group import GROUP_LABEL, KIND, PLUGINS_API, PLUGINS_KIND, WORKLOAD_API
+from podwright.core.objects.pod_group import (
+    COMPOSITE_API,
+    COMPOSITE_KIND,
+    GROUP_LABEL,
+    KIND,
+    PLUGINS_API,
+    PLUGINS_KIND,
+    WORKLOAD_API,
+)
 from podwright.core.plugins.gang_scheduling import TOO_FEW
 from support.engine.kit import Rig, deciding, on_node, ours, settle
-from support.objects.builders import in_group, make_pod_group
+from support.objects.builders import in_group, make_pod, make_pod_group
 
 
 def rig_with(nodes: int = 2, **options: Any) -> Rig:
@@ -387,3 +395,63 @@ class TestMinResources:
             rig.node("n1")
             await settle()
             assert bound(rig) == {"a"}
+
+
+def composite(name: str, groups: int) -> dict[str, Any]:
+    policy = {"gang": {"minGroupCount": groups}}
+    return {"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"schedulingPolicy": policy}}
+
+
+class TestHierarchies:
+    def rig(self, *counts: int, groups: int = 1) -> Rig:
+        """Pod groups `g0`, `g1`, … with these minimums, below a composite group."""
+        rig = rig_with()
+        rig.engine.cache.groups.serve(COMPOSITE_API)
+        add_group(rig, composite("top", groups), COMPOSITE_KIND)
+        for index, count in enumerate(counts):
+            add_group(rig, make_pod_group(f"g{index}", count, parentCompositePodGroupName="top"))
+        return rig
+
+    async def test_conditions_are_those_of_the_groups_that_pods_name(self):
+        rig = self.rig(1, 2)
+        member(rig, "a", "g0")
+        for name in ("b0", "b1"):
+            member(rig, name, "g1", cpu="8")
+        async with deciding(rig):
+            assert bound(rig) == {"a"}
+            assert ("g0", "", "") in rig.groups.written
+            assert {name for name, reason, _ in rig.groups.written if reason == "Unschedulable"} == {"g1"}
+
+    async def test_a_part_that_becomes_complete_is_tried_with_the_members_that_waited_for_it(self):
+        rig = self.rig(1, 2)
+        member(rig, "a", "g0")
+        async with deciding(rig):
+            assert bound(rig) == {"a"}
+            member(rig, "b0", "g1")
+            await settle()
+            assert bound(rig) == {"a"}
+            rig.now += 15
+            member(rig, "b1", "g1")
+            await settle()
+            rig.now += 15
+            rig.engine.wake()
+            await settle()
+            assert bound(rig) == {"a", "b0", "b1"}
+
+    async def test_a_member_of_another_scheduler_in_any_of_the_groups_is_an_error(self):
+        rig = self.rig(1, 1, groups=2)
+        rig.engine.foreign_pods.seen(make_pod("x", spec={**in_group("g1"), "schedulerName": "other"}))
+        for name, group in (("a", "g0"), ("b", "g1")):
+            member(rig, name, group)
+        async with deciding(rig):
+            assert bound(rig) == set()
+            assert {name for name, reason, _ in rig.groups.written if reason == "SchedulerError"} == {"g0", "g1"}
+
+    async def test_a_group_that_the_others_do_not_need_is_not_reported_as_incomplete(self, monkeypatch):
+        rig = self.rig(1, 2)
+        member(rig, "a", "g0")
+        member(rig, "b0", "g1")
+        async with deciding(rig):
+            rig.now += 60
+            rig.engine.group_changes.report_incomplete()
+            assert [note for note in rig.recorder.notes("FailedScheduling") if "to appear" in note] == []
