@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +19,9 @@ class Bound:
     held: int = 0
     limit: int = 0
     requested: int = 0
-    is_limit: bool = False
-    """True if it is the limit of the queue."""
+    kind: Literal["", "limit", "kept", "guarantee", "user"] = ""
+    """Of a bound that is an amount: the queue's limit, what others keep, its guarantee, the limit of a user. "": of a group.
+    """
 
     @property
     def lasting(self) -> Bound:

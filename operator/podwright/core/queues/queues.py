@@ -654,7 +654,9 @@ class Queues:
                         message += (
                             f", {amount_text(resource, promised)} more is promised to pods that are nominated to nodes"
                         )
-                    return Bound(above.spec.name, message, resource, held=held, limit=limit, requested=amount)
+                    return Bound(
+                        above.spec.name, message, resource, held=held, limit=limit, requested=amount, kind="kept"
+                    )
         return None
 
     def _is_firm(self, name: str, pod: PodInfo) -> bool:
@@ -676,7 +678,9 @@ class Queues:
                         f"{above.spec.name} is guaranteed {limit_text} {resource}, of which pods that are never evicted"
                         f" hold {held_text}, and the pod, which is one of these, requests {amount_text(resource, amount)}"
                     )
-                    return Bound(above.spec.name, message, resource, held=held, limit=limit, requested=amount)
+                    return Bound(
+                        above.spec.name, message, resource, held=held, limit=limit, requested=amount, kind="guarantee"
+                    )
         return None
 
     def _user_limit(self, name: str, pod: PodInfo, limits: Mapping[str, int], trying: bool) -> Bound | None:
@@ -690,7 +694,7 @@ class Queues:
                 message = f"user {user} holds {amount_text(resource, held)} of {amount_text(resource, limit)} {resource} in {name}"
                 if held < limit:
                     message += f", and the pod requests {amount_text(resource, amount)}"
-                return Bound(name, message, resource, held=held, limit=limit, requested=amount)
+                return Bound(name, message, resource, held=held, limit=limit, requested=amount, kind="user")
         return None
 
     def max_runtime(self, name: str) -> float:
@@ -736,7 +740,7 @@ class Queues:
                 if limit != UNBOUNDED and held + promised + tried + amount > limit:
                     message = _over_limit(queue, above, resource, amount, promised)
                     return Bound(
-                        above.spec.name, message, resource, held=held, limit=limit, requested=amount, is_limit=True
+                        above.spec.name, message, resource, held=held, limit=limit, requested=amount, kind="limit"
                     )
         return None
 
@@ -781,32 +785,32 @@ class Queues:
         resource of which there is nothing tells queues apart only if they ask for nothing else. `trying`: as if the pods
         that are tried again had started.
         """
-        queue = self._queue(name)
+        tree, flavored = self._built(), self.flavors.named
+        queue = tree.get(name)
+        if queue is None:
+            raise KeyError(name)
         if trying and queue.trying:
             held = dict(queue.held)
             add_amounts(held, queue.trying)
         else:
             held = queue.held
-        share, quotas = queue.share, queue.spec.quotas
-        most = self._built().top.share
+        share, quotas, most = queue.share, queue.spec.quotas, tree.top.share
         used: Mapping[str, float] = held
         if self._valid[name].usage_half_life and (record := self.records.get(name)) is not None:
             used = record.average
         above_share = above_guarantee = False
         for resource in [each for each in queue.asked if most.get(each)] or queue.asked:
-            if self.flavors.named and OF in resource:
+            if flavored and OF in resource:
                 continue
             has, guarantee = held.get(resource, 0), quotas.get(resource, NO_QUOTA).guarantee
             above_share = above_share or has >= share.get(resource, 0)
             above_guarantee = above_guarantee or UNBOUNDED != guarantee <= has
-        for names in self._asked_in_flavors(queue):
+        for names in self._asked_in_flavors(queue) if flavored else ():
             above_share = above_share or all(held.get(name, 0) >= share.get(name, 0) for name in names)
             above_guarantee = above_guarantee or all(
                 UNBOUNDED != quotas.get(name, NO_QUOTA).guarantee <= held.get(name, 0) for name in names
             )
-        dominant = max(
-            (int(amount * _PARTS) // (most.get(resource) or 1) for resource, amount in used.items()), default=0
-        )
+        dominant = max([int(amount * _PARTS) // (most.get(name) or 1) for name, amount in used.items()], default=0)
         return above_share, above_guarantee, -queue.spec.priority, dominant
 
     def _asked_in_flavors(self, queue: Queue) -> Iterable[Sequence[str]]:
@@ -886,7 +890,7 @@ class Queues:
         if queue is None or not now.resource:
             return False
         amounts = tree.tracked(self._plain(pod))
-        if named.is_limit:
+        if named.kind == "limit":
             return any(
                 taken + named.requested > above.spec.quotas.get(named.resource, NO_QUOTA).limit != UNBOUNDED
                 for above in queue.path()

@@ -114,10 +114,10 @@ class Team:
         """True if this bound holds the pod back, as counted from the pods."""
         pods = [each for info in self.cache.nodes.values() for each in info.pods.values()]
         of_queue = [each for each in pods if named.queue in (each.labels[QUEUE_LABEL], "all")]
-        limit = self.limits[named.queue] if named.is_limit else self.guarantee
-        if named.message.startswith("user"):
+        limit = self.limits[named.queue] if named.kind == "limit" else self.guarantee
+        if named.kind == "user":
             of_queue = [each for each in of_queue if each.labels.get(USER_LABEL) == pod.labels[USER_LABEL]]
-        elif not named.is_limit:
+        elif named.kind == "guarantee":
             of_queue = [each for each in of_queue if each.priority >= 1]
         return limit != UNBOUNDED and limit < named.requested + sum(each.requests.amounts[GPU] for each in of_queue)
 
