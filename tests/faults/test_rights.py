@@ -63,7 +63,10 @@ DELEGATED = {
     ("kube-system", "", "configmaps", "extension-apiserver-authentication", "get"),
 }
 """The rights in Kubernetes' own roles that manifests/base/authentication.yaml binds, as far as we use them."""
-CHECKED_INSIDE = {("", "resource.k8s.io", "resourceclaims/binding", "", verb) for verb in ("update", "patch")}
+CHECKED_INSIDE = {
+    *(("", "resource.k8s.io", "resourceclaims/binding", "", verb) for verb in ("update", "patch")),
+    ("", "podwright.dev", "reservations", "", "create"),  # server-side apply
+}
 """Rights that the API server asks for within other requests, so that the audit log does not have them."""
 TO_TAKE_BACK = {("", "", "pods/eviction", "", "create")}
 """Rights to take back what pods hold above the share of their queue, and to move pods: none are evicted here."""
