@@ -34,10 +34,12 @@ Json = dict[str, Any]
 
 NAMESPACE: Final = "research"
 NODE_CPU: Final = 8
-SEEN_SECONDS: Final = 1.5
+SEEN_SECONDS: Final = 5.0
 """So long after a no, all places that were taken before it have been seen."""
-LATE_SECONDS: Final = 3.0
-"""So long after its pods have gone, their room counts as free: by then the check knows it."""
+LATE_SECONDS: Final = 20.0
+"""So long after its pods and its place have gone, their room counts as free: nobody may wait for it longer than for the
+longest retry.
+"""
 KILLED_AT: Final = (0.3, 0.6)
 """When the check, then the scheduler, is killed: the share of Workloads that are done."""
 DELETED: Final = 50
