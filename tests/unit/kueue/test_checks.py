@@ -261,9 +261,11 @@ async def test_answers_places_and_what_waits_are_counted():
     async with world() as it:
         metrics = partial(values, it.rig)
         it.rig.node("n0", allocatable={"cpu": "4", "pods": "9"})
+        it.refusals = 10**6
         it.put(pod_set())
-        await until(lambda: it.nodes)
+        await until(lambda: it.refusals < 10**6)
         assert metrics("podwright_admission_check_waiting_workloads") == {(): 1}
+        it.refusals = 0
         await until(lambda: metrics("podwright_admission_check_answers_total"))
         assert metrics("podwright_admission_check_answers_total") == {("Ready",): 1}
         assert metrics("podwright_admission_check_duration_seconds_count") == {("Ready",): 1}
