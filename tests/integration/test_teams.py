@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from click.testing import CliRunner
 
@@ -95,6 +97,34 @@ def test_a_queue_with_a_limit_says_what_it_has_and_what_its_pods_wait_for(teams)
         teams.queue("red", resources={"cpu": {"limit": 3, "guarantee": 1}})
         teams.wait_bound("red", 3)
         teams.wait_status("red", summary="cpu 3 of 3", observedGeneration=2)
+
+
+def test_flavors_are_used_in_their_order_bounded_and_noted(teams):
+    for name in ("fast", "slow"):
+        teams.cluster.client.create(node(f"n-{name}", cpu="4", labels={"model": name}))
+    flavors = {name: {"name": name, "nodeSelector": {"model": name}} for name in ("fast", "slow", "missing")}
+
+    def cpu(flavor: str, **quota: int) -> dict[str, object]:
+        return {**flavors[flavor], "resources": {"cpu": quota}}
+
+    with kit.reused(teams.cluster, "--pod-intake=watch"):
+        teams.queue("red", resources={"cpu": {"limit": 6}}, flavors=[cpu("fast", guarantee=2, limit=3), cpu("slow")])
+        teams.queue("blue", flavors=[cpu("slow", guarantee=3), cpu("missing", limit=1)])
+        teams.pods("red", "red", 7)
+        teams.wait_bound("red", 6)
+        teams.wait_status("red", allocated={"cpu": "6", "cpu@fast": "3", "cpu@slow": "3"})
+        decisions = [
+            json.loads(each["metadata"]["annotations"]["podwright.dev/decision"])
+            for each in kit.pods(teams.cluster, teams.namespace)
+            if each["spec"].get("nodeName")
+        ]
+        assert sorted(each["flavors"] for each in decisions) == [["fast"]] * 3 + [["slow"]] * 3
+        conditions = {each["type"]: each["message"] for each in teams.status("blue")["conditions"]}
+        assert (
+            "spec.flavors[missing].nodeSelector: no node has the labels model=missing"
+            in conditions["FlavorWithoutNodes"]
+        )
+        assert "FlavorWithoutNodes" in teams.cluster.kubectl("get", "events", "-A")
 
 
 def test_a_team_takes_back_its_share_within_disruption_budgets(teams):
