@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from podwright.core.objects.pod_group import GROUP_LABEL
-from podwright.testing import wait_until
+from podwright.core.objects.sub_groups import KAI_SUB_GROUP_LABEL
+from podwright.testing import pod, wait_until
 from support.control_plane import operator_process as kit
 from support.faults.arena import Arena
 from support.faults.proxy import FaultProxy, Faults, is_binding
+from support.gangs import kai, volcano
 
 CRD = Path(__file__).parents[2] / "crds" / "gangs" / "scheduling.x-k8s.io_podgroups.yaml"
 GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
@@ -24,29 +26,56 @@ GANGS = 12
 FIT = 7
 
 
-@pytest.fixture
-def gangs(arena: Arena) -> Arena:
-    """Nodes with room for exactly FIT gangs, and GANGS pending gangs."""
-    arena.cluster.apply(CRD)
-    wait_until(lambda: arena.cluster.client.raw("GET", GROUPS)[0] == 200, 30, "the API server serves pod groups")
+DOORS = {
+    "one kind of group": ("scheduling.x-k8s.io",),
+    "mixed kinds, some with parts": ("scheduling.x-k8s.io", "scheduling.run.ai", "scheduling.volcano.sh"),
+}
+
+
+@pytest.fixture(params=DOORS.values(), ids=DOORS)
+def gangs(arena: Arena, request: pytest.FixtureRequest) -> Arena:
+    """Nodes with room for exactly FIT gangs, and GANGS pending gangs, of these APIs in turn."""
+    for crd, served in ((CRD, GROUPS), (kai.CRD, kai.SERVED), (volcano.CRD, volcano.SERVED)):
+        arena.cluster.apply(crd)
+        wait_until(
+            lambda served=served: arena.cluster.client.raw("GET", served)[0] == 200,
+            30,
+            "the API server serves pod groups",
+        )
     arena.nodes(FIT * SIZE // 4, cpu="4")
     for gang in range(GANGS):
-        name = f"g{gang}"
-        group = {
-            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-            "kind": "PodGroup",
-            "metadata": {"name": name, "namespace": arena.namespace},
-            "spec": {"minMember": SIZE},
-        }
-        arena.cluster.client.create(group)
-        arena.pods(SIZE, f"{name}-", cpu="1", labels={GROUP_LABEL: name})
+        add_gang(arena, request.param[gang % len(request.param)], f"g{gang}")
     return arena
+
+
+def add_gang(arena: Arena, api: str, name: str) -> None:
+    """That of KAI has two parts, both of which are needed completely."""
+    if api == "scheduling.run.ai":
+        parts = [{"name": "head", "minMember": SIZE // 4}, {"name": "worker", "minMember": SIZE - SIZE // 4}]
+        arena.cluster.client.create(kai.group(name, arena.namespace, subGroups=parts))
+    elif api == "scheduling.volcano.sh":
+        arena.cluster.client.create(volcano.group(name, arena.namespace, minMember=SIZE))
+    else:
+        metadata = {"name": name, "namespace": arena.namespace}
+        group = {"apiVersion": f"{api}/v1alpha1", "kind": "PodGroup", "metadata": metadata, "spec": {"minMember": SIZE}}
+        arena.cluster.client.create(group)
+    pods = [
+        pod(f"{name}-{index}", arena.namespace, scheduler="podwright", cpu="1", memory=None) for index in range(SIZE)
+    ]
+    for index, raw in enumerate(pods):
+        part = "head" if index < SIZE // 4 else "worker"
+        if api == "scheduling.x-k8s.io":
+            raw["metadata"]["labels"] = {GROUP_LABEL: name}
+        else:
+            annotation = "pod-group-name" if api == "scheduling.run.ai" else "scheduling.k8s.io/group-name"
+            raw["metadata"] |= {"annotations": {annotation: name}, "labels": {KAI_SUB_GROUP_LABEL: part}}
+    arena.cluster.bulk.create(pods)
 
 
 def placed(arena: Arena) -> Counter[str]:
     """Bound members by gang."""
     return Counter(
-        raw["metadata"]["labels"][GROUP_LABEL]
+        raw["metadata"]["name"].partition("-")[0]
         for raw in kit.pods(arena.cluster, arena.namespace)
         if raw["spec"].get("nodeName")
     )
