@@ -195,3 +195,25 @@ def test_a_group_of_volcano_is_scheduled_as_a_whole_without_an_edit(volcano_case
         assert (status["running"], status["conditions"][-1]["status"]) == (3, "True")
         case.set_phase([f"lws-{i}" for i in range(3)], "Succeeded")
         wait_until(lambda: phase() == "Completed", 60, "the group is complete")
+
+
+def test_the_parts_of_a_group_of_volcano_are_placed_as_a_whole(volcano_case):
+    case, cluster = volcano_case, volcano_case.cluster
+    case.nodes(1, cpu="4")
+    policy = {"name": "slice", "subGroupSize": 2, "minSubGroups": 1, "matchLabelKeys": ["slice"]}
+    with kit.running(cluster, "--pod-intake=watch"):
+        kit.wait_accepted(cluster, "volcano")
+        cluster.client.create(volcano.group("tpu", case.namespace, minMember=2, subGroupPolicy=[policy]))
+        raws = [pod(f"tpu-{i}", case.namespace, scheduler="volcano", cpu="1", memory=None) for i in range(4)]
+        for index, raw in enumerate(raws):
+            raw["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "tpu"}
+            raw["metadata"]["labels"] = {"slice": str(index // 2)}
+        cluster.bulk.create(raws[1:3])
+        case.wait_passed_over("tpu")
+        cluster.bulk.create([raws[0], raws[3]])
+        case.wait_placed("tpu", 2)
+        placed = [raw["metadata"] for raw in kit.pods(cluster, case.namespace) if raw["spec"].get("nodeName")]
+        kept = {metadata["labels"]["slice"] for metadata in placed if "labels" in metadata}
+        assert len(kept) == 1, "of the other part, nothing is placed, although one of its pods has room"
+        cluster.client.create(node("another", cpu="1"))
+        case.wait_placed("tpu", 4)

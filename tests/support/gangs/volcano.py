@@ -16,6 +16,16 @@ CONDITION = {
         "lastTransitionTime": {"type": "string", "format": "date-time"},
     },
 }
+SUB_GROUP_POLICY = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "subGroupSize": {"type": "integer", "format": "int32", "minimum": 1, "default": 1},
+        "minSubGroups": {**COUNT, "default": 0},
+        "labelSelector": {"type": "object", "properties": {"matchLabels": TEXTS}},
+        "matchLabelKeys": {"type": "array", "items": {"type": "string"}},
+    },
+}
 SPEC = {
     "type": "object",
     "properties": {
@@ -24,6 +34,7 @@ SPEC = {
         "queue": {"type": "string", "default": "default"},
         "priorityClassName": {"type": "string"},
         "minResources": AMOUNTS,
+        "subGroupPolicy": {"type": "array", "items": SUB_GROUP_POLICY},
     },
 }
 STATUS = {
