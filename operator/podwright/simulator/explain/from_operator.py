@@ -58,6 +58,8 @@ def from_answer(answer: Answer, namespace: str, name: str) -> Explanation:
     causes = []
     if last is not None and not placed:
         causes.append(Cause(reason=last.outcome, text=last.message))
+    elif queue is not None and queue.workload:
+        causes.append(_in_workload(queue))
     elif queue is not None and queue.gated_by:
         causes.append(
             Cause(reason="Gated", text=f"plugin {queue.gated_by} keeps it out of the queue", plugin=queue.gated_by)
@@ -93,6 +95,7 @@ def queue_place(answer: Answer) -> QueuePlace | None:
         rejected_by=tuple(map(str, raw.get("rejectedBy") or ())),
         gated_by=str(raw.get("gatedBy") or ""),
         costly=bool(raw.get("costly")),
+        workload=str(raw.get("workload") or ""),
     )
 
 
@@ -136,12 +139,18 @@ def _rejections(decision: Recorded) -> Sequence[Rejected]:
     ]
 
 
+def _in_workload(queue: QueuePlace) -> Cause:
+    return Cause(reason="Workload", text=f"it waits with its workload: {queue.workload}", plugin="GangScheduling")
+
+
 def _cause_in_queue(found: Explanation, queue: QueuePlace) -> Cause | None:
     """Why a pod that fits has no node yet."""
     if queue.place == "gated" and queue.gated_by == "DefaultPreemption":
         return Cause(
             reason="WaitsForPreemption", text="it waits until its victims are being deleted", plugin=queue.gated_by
         )
+    if queue.workload and queue.place != "active":
+        return _in_workload(queue)
     if found.state is not State.FITS:
         return None
     if queue.place == "backoff":

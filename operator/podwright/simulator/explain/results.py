@@ -175,6 +175,8 @@ class QueuePlace:
     rejected_by: tuple[str, ...] = ()
     gated_by: str = ""
     costly: bool = False
+    workload: str = ""
+    """Its group, if a WorkloadGrouping has made it, and how many of its pods there are: only the operator knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

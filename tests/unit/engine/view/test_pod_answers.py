@@ -4,7 +4,10 @@ from podwright.core.queue import Waits
 from podwright.engine.process.steps import at_once
 from podwright.engine.view import pod_answers
 from podwright.engine.view.pod_answers import PodAnswers
-from support.engine.kit import Rig, deciding, settle
+from podwright.simulator.explain.from_operator import from_answer, joined
+from podwright.simulator.explain.results import Explanation, State
+from support.engine.kit import Rig, deciding, on_node, settle
+from support.groupings.workloads import GroupedRig, grouping, owner, pod_of
 from support.objects.builders import make_pod
 from support.steps import run_steps
 
@@ -73,6 +76,25 @@ def test_a_gated_pod_names_the_plugin():
     queue = about(rig, "web")["queue"]
     assert (queue["place"], queue["gatedBy"]) == ("gated", "SchedulingGates")
     assert "triedIn" not in queue
+
+
+def test_a_pod_of_a_workload_says_how_many_of_its_pods_there_are():
+    rig = GroupedRig()
+    rig.node("n")
+    rig.group(grouping(kind="RayCluster", api_version="ray.io/v1", minCount="3"))
+    llm = owner("llm", kind="RayCluster", api_version="ray.io/v1")
+    rig.put(pod_of(llm, "web"))
+    assert about(rig, "web")["queue"]["workload"] == "waiting for RayCluster default/llm, the owner of the pod"
+    rig.own(llm)
+    rig.engine.workloads.step()
+    rig.engine.assigned.put(on_node(pod_of(llm, "head"), "n"))
+    found = about(rig, "web")
+    expected = "RayCluster default/llm: 1 of 3 pods that start together have a node, 2 exist"
+    assert found["queue"]["workload"] == expected
+    explained = from_answer(found, "default", "web")
+    assert explained.causes[0].text == f"it waits with its workload: {expected}"
+    fits = Explanation(kind="Pod", name="default/web", state=State.FITS)
+    assert joined(fits, found).causes[0].reason == "Workload"
 
 
 async def test_pods_of_other_namespaces_are_not_named():
