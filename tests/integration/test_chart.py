@@ -120,6 +120,14 @@ def test_the_definitions_of_policies_outlive_the_chart(helm):
     assert {crd["metadata"]["annotations"][KEEP] for crd in crds} == {"keep"}
 
 
+def test_groupings_come_with_their_value_as_kustomize_has_them(template, kustomize):
+    plain, found = template(), template("groupings.enabled=true")
+    added = {key: raw for key, raw in found.items() if key not in plain}
+    assert not any(kind == "WorkloadGrouping" for kind, _, _ in plain)
+    assert sum(kind == "WorkloadGrouping" for kind, _, _ in added) == 19
+    assert added == kustomize(kit.BASE.parent / "groupings")
+
+
 def test_the_admission_check_comes_with_its_value_as_kustomize_has_it(template, kustomize):
     plain, found = template(), template("admissionCheck.enabled=true", "nodeSelector.pool=system", "image.tag=v9")
     wanted = kustomize(kit.BASE.parent / "kueue")
