@@ -209,7 +209,7 @@ def test_every_right_is_used(cluster, audit_log):
 
 
 def create_queues(cluster):
-    """A reservation, a queue of each API, a namespace that uses one and has a view of another, and a pod group of Volcano,
+    """A reservation, a grouping, a queue of each API, a namespace that uses one and has a view of another, and a pod group of Volcano,
     with the policies that serve Volcano and KAI.
     """
     for name in ("volcano", "kai-scheduler"):
@@ -217,6 +217,7 @@ def create_queues(cluster):
     examples = kit.CHECKOUT / "manifests" / "examples"
     names = ("queues/teams", "queues/reservation", "rebalance/tidy")
     cluster.apply(*(examples / f"{name}.yaml" for name in names))
+    cluster.apply(examples.parent / "groupings" / "deployment.yaml")
     for resource in (KAI_QUEUE, VOLCANO_QUEUE):
         version = f"{resource.group}/{resource.version}"
         cluster.apply({"apiVersion": version, "kind": resource.kind, "metadata": {"name": "team"}, "spec": {}})
