@@ -134,7 +134,7 @@ class GroupChanges:
         group.
         """
         invalid = self._cache.groups.invalid(key)
-        named = [] if group is None else self._cache.groups.named_by_pods(group)
+        named = self._cache.groups.named_by_pods(group) if group is not None and self._foreign_pods else []
         has_foreign_pods = any(self._foreign_pods.of(each.key) for each in named)
         waiting = self._cache.groups.members(key).unplaced() if invalid or has_foreign_pods else []
         if not waiting:
