@@ -20,11 +20,11 @@ import yaml
 
 from podwright.core.objects.devices.claims import FOR_EXTENDED_RESOURCES
 from podwright.kube.kinds import KAI_QUEUE, VOLCANO_QUEUE
-from podwright.testing import ControlPlane, node, pod, wait_until
+from podwright.testing import ControlPlane, Versions, node, pod, wait_until, workload_api
 from podwright.testing.processes import free_port
 from support.control_plane import operator_process as kit
 from support.faults.proxy import RESPONSE_LOST, FaultProxy, Faults
-from support.gangs import volcano
+from support.gangs import grove, kai, volcano
 from support.objects.builders import make_policy
 from support.objects.devices import allocated, claiming, exactly, make_claim, make_class, make_device, make_slice
 from support.queues.other_crds import install
@@ -93,14 +93,11 @@ def cluster(binaries, tmp_path_factory) -> Iterator[ControlPlane]:
         f"--audit-log-path={folder / 'audit.log'}",
         "--audit-log-mode=blocking",
     )
-    with ControlPlane(
-        binaries=binaries,
-        api_server_flags=flags,
-        feature_gates={"GenericWorkload": True},
-        runtime_config={"scheduling.k8s.io/v1beta1": True},
-    ) as control_plane:
+    api = workload_api(Versions.from_environ().kubernetes_minor)
+    assert api is not None
+    with ControlPlane(binaries=binaries, api_server_flags=flags, **api.composite_options) as control_plane:
         kit.install(control_plane)
-        control_plane.apply(kit.CHECKOUT / "crds" / "gangs", volcano.CRD)
+        control_plane.apply(kit.CHECKOUT / "crds" / "gangs", volcano.CRD, kai.CRD, grove.CRD)
         for resource in (KAI_QUEUE, VOLCANO_QUEUE):
             install(control_plane, resource)
         yield control_plane
@@ -182,6 +179,7 @@ def test_every_right_is_used(cluster, audit_log):
             cluster.apply(EXAMPLES / f"{name}.yaml")
         create_pods_with_devices(cluster)
         create_queues(cluster)
+        create_other_gangs(cluster)
         client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gathering"}})
         gather_room(cluster)
         leader.get("/metrics", token["users"][0]["user"]["token"])
@@ -209,8 +207,8 @@ def test_every_right_is_used(cluster, audit_log):
 
 
 def create_queues(cluster):
-    """A reservation, a grouping, a queue of each API, a namespace that uses one and has a view of another, and a pod group of Volcano,
-    with the policies that serve Volcano and KAI.
+    """A reservation, a grouping, a queue of each API, and a namespace that uses one and has a view of another, with the
+    policies that serve Volcano and KAI.
     """
     for name in ("volcano", "kai-scheduler"):
         cluster.apply(make_policy(name, schedulerName=name))
@@ -221,13 +219,22 @@ def create_queues(cluster):
     for resource in (KAI_QUEUE, VOLCANO_QUEUE):
         version = f"{resource.group}/{resource.version}"
         cluster.apply({"apiVersion": version, "kind": resource.kind, "metadata": {"name": "team"}, "spec": {}})
-    cluster.apply(volcano.group("job", "default", minMember=2))
-    member = pod("member", scheduler="volcano")
-    member["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "job"}
-    cluster.client.create(member)
     view = {"metadata": {"name": "gone", "namespace": "kube-public"}, "spec": {"queue": "gone"}}
     cluster.client.create({"apiVersion": "podwright.dev/v1alpha1", "kind": "QueueView", **view})
     cluster.kubectl("label", "namespace", "kube-public", "podwright.dev/queue=team", "--overwrite")
+
+
+def create_other_gangs(cluster):
+    """A pod group of Volcano and one of KAI, and a PodGang of Grove, each with a pod."""
+    of_volcano = pod("of-volcano", scheduler="volcano")
+    of_volcano["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "job"}
+    of_grove = grove.member("llm", "llm-decode", 0, "default")
+    del of_grove["spec"]["schedulingGates"]
+    gang = grove.gang("llm", "default", {"llm-decode": 1})
+    gang["spec"]["podgroups"][0]["podReferences"] = [{"namespace": "default", "name": "llm-decode-0"}]
+    groups = (volcano.group("job", "default", minMember=2), kai.group("train", "default", minMember=1), gang)
+    for body in (*groups, of_volcano, kai.member("train", "of-kai", "default"), of_grove):
+        cluster.client.create(body)
 
 
 def gather_room(cluster):
