@@ -95,26 +95,29 @@ def branch_of(group: PodGroup, members: Members, pods: Sequence[PodInfo]) -> Bra
     by_level: dict[Level | None, list[PodInfo]] = {}
     for pod in pods:
         by_level.setdefault(members.counted[pod.uid][0], []).append(pod)
+    there = _placed_below_topology(members)
 
     def branch(level: Level) -> Branch:
         part = level.part
         children = [branch(below) for below in sorted(level.below.values(), key=lambda each: each.part.order)]
         made = Branch(part.pods, part.name, part.groups, level.pods[PLACED], by_level.get(level, ()), children)
         if part.topology_key and level.above is not None:
-            made.topology_key, made.there = part.topology_key, _placed_below(level, members)
+            made.topology_key, made.there = part.topology_key, there.get(level, {})
         return made
 
     return branch(members.levels.root)
 
 
-def _placed_below(level: Level, members: Members) -> Mapping[str, PodInfo]:
-    return {uid: pod for uid, pod in members.placed.items() if _is_below(members.counted[uid][0], level)}
-
-
-def _is_below(below: Level | None, level: Level) -> bool:
-    while below is not None and below is not level:
-        below = below.above
-    return below is level
+def _placed_below_topology(members: Members) -> Mapping[Level, Mapping[str, PodInfo]]:
+    """The placed pods of each level with a topology key, also those of levels below, by uid."""
+    found: dict[Level, dict[str, PodInfo]] = {}
+    for uid, pod in members.placed.items():
+        level = members.counted[uid][0]
+        while level is not None:
+            if level.part.topology_key:
+                found.setdefault(level, {})[uid] = pod
+            level = level.above
+    return found
 
 
 def parts_of(branch: Branch, above: str = "") -> Iterator[tuple[str, str]]:
@@ -159,6 +162,9 @@ class Filling:
 
     def _choose_domain(self, branch: Branch, *, enough: bool) -> str | Fault:
         """Chooses the domain that takes most pods of the branch; among equals the tightest. Returns why none is enough."""
+        pods = branch.all_untried
+        if not pods:
+            return ""
         simulation, cache = self.simulation, self.simulation.transaction.cache
         domains = TopologyDomains(cache, branch.topology_key)
         if branch.there:
@@ -167,7 +173,7 @@ class Filling:
             except ValueError as error:
                 branch.failed, branch.why = True, f"cannot determine domain for already scheduled pods: {error}"
                 return branch.why
-        outer, pods = simulation.within, branch.all_untried
+        outer = simulation.within
         per_node = CapacityBounds(simulation.framework, cache, pods).per_node()
         fits = per_node if outer is None else np.where(outer, per_node, 0)
         sums = dict(enumerate(sum_by_domain(fits, domains.codes, len(domains)).tolist()))

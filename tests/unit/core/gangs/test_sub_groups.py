@@ -30,6 +30,7 @@ from podwright.core.objects.pod_group import (
 from podwright.core.objects.sub_groups import KAI_SUB_GROUP_LABEL, SubGroup, leaves_of
 from podwright.core.plugins import PLUGINS
 from podwright.core.plugins.gang_scheduling import NO_PART, TOO_FEW, GangScheduling
+from podwright.core.state.levels import Level
 from podwright.simulator.world import World
 from support.objects.builders import in_group, make_node, make_pod
 from support.properties import examples
@@ -302,7 +303,10 @@ def lacking(part: SubGroup, pods: Mapping[str, int]) -> int:
 class TestTopology:
     """A hierarchy whose pod groups must each be in one rack."""
 
-    def cluster(self, racks: Mapping[str, int], *members: int, above: str = ""):
+    def cluster(
+        self, racks: Mapping[str, int], *members: int, above: str = "", placed: Mapping[str, str] | None = None
+    ):
+        """`placed`: the racks of members that have a node."""
         world = World()
         world.fill(
             {
@@ -324,8 +328,13 @@ class TestTopology:
             }
             cache.set_object(KIND, {"metadata": {"name": f"g{index}", "namespace": "default"}, "spec": spec})
             for number in range(count):
-                raw = make_pod(f"g{index}-{number}", requests={"cpu": "1"}, spec=in_group(f"g{index}"))
-                cache.groups.add_waiting(parse_pod(raw, keep_raw=True))
+                name, spec = f"g{index}-{number}", in_group(f"g{index}")
+                node = (placed or {}).get(name, "")
+                pod = parse_pod(make_pod(name, requests={"cpu": "1"}, spec=spec, node=node), keep_raw=True)
+                if node:
+                    cache.set_pod(pod)
+                else:
+                    cache.groups.add_waiting(pod)
         framework = Framework(default_profile("podwright", PLUGINS, world.features), PLUGINS, world)
         key = group_key(COMPOSITE_API, "default", "top")
         group = cache.groups.get(key)
@@ -345,6 +354,21 @@ class TestTopology:
             "g1": {"a2"},
             "g2": {"b1"},
         }
+
+    def test_a_part_that_is_placed_is_left_alone(self):
+        assert self.racks(self.cluster({"a1": 2, "b1": 2}, 1, 1, placed={"g0-0": "a1"})) == {"g1": {"a1"}}
+
+    def test_the_rest_of_a_part_goes_to_the_domain_of_those_that_are_placed(self):
+        placed = {"g0-0": "b1", "g1-0": "a1"}
+        assert self.racks(self.cluster({"a1": 2, "b1": 2}, 2, 2, placed=placed)) == {"g0": {"b1"}, "g1": {"a1"}}
+
+    def test_each_placed_pod_is_looked_at_once_for_each_level(self, monkeypatch):
+        reads, above = [], Level.__dict__["above"]
+        counted = property(lambda level: (reads.append(level), above.__get__(level))[1], above.__set__)
+        monkeypatch.setattr(Level, "above", counted)
+        placed = {f"g{index}-0": "a" for index in range(99)}
+        assert self.racks(self.cluster({"a": 100}, *[1] * 100, placed=placed)) == {"g9": {"a"}}
+        assert len(reads) < 100 * 20
 
     def test_parts_are_in_domains_of_the_domain_above(self):
         assert self.racks(self.cluster({"a1": 9, "b1": 2, "b2": 2}, 2, 2, above="row")) in (
