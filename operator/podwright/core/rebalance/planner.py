@@ -117,6 +117,8 @@ class Planner:
                 return f"pod {move.pod} {why}"
             pods.append(pod)
         assert info is not None
+        if not may_be_emptied(info.present):
+            return f"node {info.name} is cordoned, has a taint of its state, or is about to be removed"
         if step.empties and len(to_move(info)) != len(pods):
             return f"other pods have come to node {step.empties}"
         with CacheTransaction(self._cache) as transaction:
@@ -260,7 +262,9 @@ class Planner:
         again, state = created_again(pod), CycleState()
         try:
             if target:
-                chosen = cache.present(target) if _passes(framework, again, state, cache.present(target)) else None
+                chosen = cache.present(target)
+                if chosen is None or not (self._takes[chosen.slot] and _passes(framework, again, state, chosen)):
+                    raise _Refused(f"node {target} does not take pod {pod.key} any more")
             else:
                 within = self._within(source)
                 slots = find_feasible(
@@ -269,7 +273,7 @@ class Planner:
                 fill = self._fill((CPU, MEMORY, *pod.requests.amounts))[slots]
                 chosen = cache.node_at(int(slots[int(np.argmax(fill))])) if len(slots) else None
             if chosen is None:
-                raise _Refused("no other node takes all of its pods" if not target else f"node {target} is full")
+                raise _Refused("no other node takes all of its pods")
             used = bool(to_move(chosen))
             if reserve(transaction, framework, state, again, chosen.name) is not None:
                 raise _Refused("a plugin refuses to reserve the node")
@@ -315,13 +319,11 @@ class Planner:
 
 
 def _passes(
-    framework: Framework, pod: PodInfo, state: CycleState, info: NodeInfo | None, *, alone: bool = False
+    framework: Framework, pod: PodInfo, state: CycleState, info: NodeInfo, *, alone: bool = False
 ) -> bool:
     """True if the pod passes all filters on the node. `alone`: without the pods that are nominated to it. Raises
     PluginError.
     """
-    if info is None:
-        return False
     outcome = framework.pre_filter(state, pod)
     if outcome.status is not None or (outcome.node_names is not None and info.name not in outcome.node_names):
         return False

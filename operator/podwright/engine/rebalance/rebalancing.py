@@ -152,12 +152,10 @@ class Rebalancing:
         own = self._known.get(name)
         if own is None or own.rules.mode != "Enforce":
             return ""
-        for other in sorted((known.rules for known in self._known.values()), key=_age):
-            if other.mode == "Enforce" and _age(other) < _age(own.rules) and _goals(other) != _goals(own.rules):
-                return (
-                    f"the older policy {other.name} has other goals or weights, and each could undo the other's moves"
-                )
-        return ""
+        oldest = min((known.rules for known in self._known.values() if known.rules.mode == "Enforce"), key=_age)
+        if _goals(oldest) == _goals(own.rules):
+            return ""
+        return f"the older policy {oldest.name} has other goals or weights, and each could undo the other's moves"
 
     # Plans
 
@@ -227,10 +225,10 @@ class Rebalancing:
         left, flights, problem = [*step.moves], list[_Flight](), ""
         try:
             while flights or (left and not problem):
-                if self._known.get(rules.name) is not known or known.rules is not rules:
+                if self._is_changed(known, rules):
                     return _WHY["stopped"]
                 if left and not problem and len(flights) < rules.at_once:
-                    refused = await self._prove(rules, replace(step, moves=left))
+                    refused = await self._prove(known, rules, replace(step, moves=left))
                     if refused and not flights:
                         problem = refused
                     elif not refused:
@@ -248,14 +246,20 @@ class Rebalancing:
             for flight in flights:
                 self._end(flight, step, "stopped")
 
-    async def _prove(self, rules: RebalanceRules, step: Step) -> str:
+    def _is_changed(self, known: _Known, rules: RebalanceRules) -> bool:
+        """True if the policy was changed or removed since it had these rules."""
+        return self._known.get(rules.name) is not known or known.rules is not rules
+
+    async def _prove(self, known: _Known, rules: RebalanceRules, step: Step) -> str:
         """Why these moves cannot be made as planned; "" if they can. The second time without a pause, because the
-        cluster changes while a child process answers.
+        cluster and the policy change while a child process answers.
         """
         try:
             problem = await self._elsewhere.ask(lambda: self._planner(rules).prove(step))
         except NoAnswerError as error:
             return str(error)
+        if self._is_changed(known, rules):
+            return _WHY["stopped"]
         return problem or self._planner(rules).prove(step, quick=True)
 
     def _begin(self, known: _Known, step: Step, move: Move) -> _Flight:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from podwright.core.objects.node import parse_node
 from podwright.core.rebalance.planner import Planner
 from podwright.simulator.rebalance import view_of
 from support.rebalance.kit import HOSTNAME, ZONE, budget, loaded, node, old, plan_of, policy, rules
@@ -231,11 +232,32 @@ def test_a_step_is_refused_once_the_cluster_has_changed():
     assert proved(cluster, step) == "other pods have come to node n1"
     cluster.cache.remove_pod("default/new")
     cluster.cache.set_pod(_parsed(old("big", "n0", "2")))
-    assert proved(cluster, step) == "node n0 is full"
+    assert proved(cluster, step) == "node n0 does not take pod default/c any more"
     cluster.cache.remove_pod("default/big")
     assert proved(cluster, step) == ""
     cluster.cache.remove_pod("default/c")
     assert proved(cluster, step) == "pod default/c is not on node n1 any more"
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_step_is_refused_once_one_of_its_nodes_is_about_to_be_removed(quick):
+    cluster = three_nodes()
+    step = plan_of(cluster, rules()).steps[0]
+    info = cluster.cache.present
+    leaving = parse_node(node("n", taints=[{"key": "DeletionCandidateOfClusterAutoscaler", "effect": "PreferNoSchedule"}]))
+
+    def proved_with(name, **change):
+        before = info(name).present
+        cluster.cache.set_node(replace(before, **change))
+        try:
+            return Planner(cluster.cache, rules(), view_of(cluster)).prove(step, quick=quick)
+        finally:
+            cluster.cache.set_node(before)
+
+    assert proved_with("n0", taints=leaving.taints) == "node n0 does not take pod default/c any more"
+    refused = "node n1 is cordoned, has a taint of its state, or is about to be removed"
+    assert proved_with("n1", taints=leaving.taints) == proved_with("n1", unschedulable=True) == refused
+    assert proved_with("n2", taints=leaving.taints) == ""
 
 
 def _parsed(raw):

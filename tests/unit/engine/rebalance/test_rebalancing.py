@@ -250,6 +250,24 @@ async def test_a_policy_that_is_stopped_holds_nothing_and_begins_nothing(mode):
     assert it.asked == ["c"]
 
 
+@pytest.mark.parametrize("mode", ["Stop", "Plan", "removed"])
+async def test_a_policy_that_is_stopped_while_its_step_is_proved_moves_nothing(mode, monkeypatch):
+    it = Fragmented()
+    elsewhere, asked = it.engine.elsewhere, []
+
+    async def ask(decide):
+        asked.append(decide())
+        if len(asked) == 2:
+            it.engine.rebalancing.remove("tidy") if mode == "removed" else it.policy(mode=mode)
+        return asked[-1]
+
+    monkeypatch.setattr(type(elsewhere), "ask", lambda _self, decide: ask(decide))
+    async with deciding(it.rig):
+        await it.later()
+    assert asked[1] == ""
+    assert (it.asked, it.held) == ([], [])
+
+
 async def test_a_policy_that_is_removed_holds_nothing():
     it = Fragmented()
     async with deciding(it.rig):
@@ -319,6 +337,9 @@ async def test_an_older_policy_with_other_goals_refuses_the_second():
     it.engine.rebalancing.set(dataclasses.replace(younger, name="zweite", uid="z", created=5.0), Hour())
     assert it.engine.rebalancing.conflict("tidy") == ""
     assert "the older policy tidy has other goals" in it.engine.rebalancing.conflict("zweite")
+    third = dataclasses.replace(rules(mode="Enforce"), name="third", uid="t", created=6.0)
+    it.engine.rebalancing.set(third, Hour())
+    assert it.engine.rebalancing.conflict("third") == ""
 
 
 async def test_nothing_is_held_when_the_operator_stops():
