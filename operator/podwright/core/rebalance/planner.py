@@ -318,9 +318,7 @@ class Planner:
             transaction.rollback(before)
 
 
-def _passes(
-    framework: Framework, pod: PodInfo, state: CycleState, info: NodeInfo, *, alone: bool = False
-) -> bool:
+def _passes(framework: Framework, pod: PodInfo, state: CycleState, info: NodeInfo, *, alone: bool = False) -> bool:
     """True if the pod passes all filters on the node. `alone`: without the pods that are nominated to it. Raises
     PluginError.
     """

@@ -24,6 +24,10 @@ from podwright.core.state.observers import PlacementObserver
 
 MOST_TRIED: Final = 16
 """How many nodes of free slots a pod tries first."""
+_OF_THE_NODE: Final = frozenset({"topology.kubernetes.io/zone", "topology.kubernetes.io/region"})
+"""The labels that a pod gets from its node with the Binding. Source: plugin/pkg/admission/podtopologylabels of
+Kubernetes.
+"""
 
 
 class Placements(Protocol):
@@ -264,15 +268,15 @@ class Reservations:
 
 
 def _replaces(pod: PodInfo, left: PodInfo) -> bool:
-    """True if the pod's controller has created it in place of one that leaves. Labels are interned, and name the
-    template or, in a StatefulSet, the ordinal.
+    """True if the pod's controller has created it in place of one that leaves. Labels name the template or, in a
+    StatefulSet, the ordinal. The pod that leaves may have got others since.
     """
     return (
         pod.owner == left.owner
-        and pod.labels is left.labels
         and pod.requests == left.requests
         and not pod.terminating
         and pod.uid != left.uid
+        and all(left.labels.get(key) == value for key, value in pod.labels.items() if key not in _OF_THE_NODE)
     )
 
 

@@ -244,7 +244,9 @@ def test_a_step_is_refused_once_one_of_its_nodes_is_about_to_be_removed(quick):
     cluster = three_nodes()
     step = plan_of(cluster, rules()).steps[0]
     info = cluster.cache.present
-    leaving = parse_node(node("n", taints=[{"key": "DeletionCandidateOfClusterAutoscaler", "effect": "PreferNoSchedule"}]))
+    leaving = parse_node(
+        node("n", taints=[{"key": "DeletionCandidateOfClusterAutoscaler", "effect": "PreferNoSchedule"}])
+    )
 
     def proved_with(name, **change):
         before = info(name).present

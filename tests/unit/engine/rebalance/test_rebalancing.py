@@ -45,7 +45,8 @@ class Fragmented:
         self.engine.rebalancing.set(dataclasses.replace(given, generation=self.generation), Hour())
 
     def made(self, name, of="web", cpu="1", **more):
-        return ours(name, labels={"app": of}, requests={"cpu": cpu}, metadata={"ownerReferences": [owner(of)]}, **more)
+        given = {"labels": {"app": of}, "requests": {"cpu": cpu}, "metadata": {"ownerReferences": [owner(of)]}}
+        return ours(name, **{**given, **more})
 
     def runs(self, name, on, **more):
         raw = self.made(name, **more)
@@ -121,6 +122,23 @@ async def test_a_pod_is_moved_to_its_place_and_then_the_next_one():
         await it.later(600)
         assert it.asked == ["c", "d"]
         assert not it.progress.plan.steps
+
+
+async def test_labels_that_a_pod_gets_on_its_node_say_nothing_about_the_pod_in_its_place():
+    it = Fragmented()
+    zone = "topology.kubernetes.io/zone"
+    it.runs("c", "n1", labels={"app": "web", zone: "a", "role": "leader"})
+    async with deciding(it.rig):
+        await it.later()
+        assert (it.asked, it.held) == (["c"], ["n0"])
+        raw = it.comes("c2")
+        await it.evicted("c")
+        assert it.rig.placed_on("c2") == "n0"
+        it.gone("c")
+        raw["metadata"]["labels"] = {"app": "web", zone: "b"}
+        it.bound(raw)
+        await it.later()
+        assert it.results == {"moved": 1}
 
 
 async def test_events_say_what_moved_where_and_what_for():
