@@ -293,10 +293,12 @@ class Workloads:
         return ""
 
     def _owners_of(self, pod: PodInfo, owner: Owner) -> list[_OwnerObject]:
-        """The owners of a pod, its controller first. Raises _UnusableError if one is not known."""
+        """The owners of a pod, its controller first, up to the first that owns itself. Raises _UnusableError if one is not
+        known.
+        """
         found: list[_OwnerObject] = []
         reference: Owner | None = owner
-        while reference is not None and len(found) < MAX_DEPTH:
+        while reference is not None and len(found) < MAX_DEPTH and all(reference.uid != each.uid for each in found):
             kind = (reference.api_version.rpartition("/")[0], reference.kind)
             if kind not in self._read:
                 if kind in self._by_kind:  # of such an owner no more is known than its kind

@@ -324,8 +324,12 @@ class TestUnknownOwners:
         a, b = owner("a", spec={"parallelism": 2}), owner("b", spec={"parallelism": 2})
         a["metadata"]["ownerReferences"], b["metadata"]["ownerReferences"] = [reference(b)], [reference(a)]
         rig.own(a, b)
-        rig.put(pod_of(a, "x"))
+        raw = pod_of(a, "x")
+        rig.put(raw)
         assert len(rig.minimums) == 1
+        rig.engine.pending.drop(raw["metadata"]["uid"], raw)
+        rig.engine.compact()
+        assert rig.minimums == {}
 
     @pytest.mark.parametrize(
         ("spec", "problem"),
