@@ -1151,7 +1151,7 @@ class Queues:
             for uid, (name, pod, _) in trying.items():
                 self._trying[uid] = name, pod, self._plain(pod)
                 if uid not in self._placed_in:
-                    self._count_trying(uid, 1)
+                    self._count_tried_by(uid, 1)  # the new tree gets it with the pods of the queue
 
     def _sum_up(self, name: str, pods: _Pods) -> None:
         """Sums up again what the pods of a queue take, because that has changed."""
@@ -1275,14 +1275,17 @@ class Queues:
                 self._touched.add(name)
 
     def _count_trying(self, uid: str, sign: int) -> None:
+        self._count_tried_by(uid, sign)
+        if (tree := self._structure.current) is not None and self._trying[uid][0] in tree:
+            self._add_trying(tree, uid, sign)
+
+    def _count_tried_by(self, uid: str, sign: int) -> None:
         name, pod, amounts = self._trying[uid]
         if user := self._membership.user_of(pod):
             sums = self._tried_by.setdefault((name, user), {})
             add_amounts(sums, {r: sign * amount for r, amount in amounts.items()})
             if not sums:
                 del self._tried_by[name, user]
-        if (tree := self._structure.current) is not None and name in tree:
-            self._add_trying(tree, uid, sign)
 
     def _add_trying(self, tree: QueueTree, uid: str, sign: int) -> None:
         name, pod, taken = self._trying[uid]
@@ -1328,8 +1331,12 @@ def queues_of(cache: Cache) -> Queues:
 
 
 def _alike(before: QueueRules, after: QueueRules) -> bool:
-    """True if two versions of a queue say the same. Selectors are compared by what they require."""
-    return same_selector(before.namespaces, after.namespaces) and before == replace(after, namespaces=before.namespaces)
+    """True if two versions of a queue say the same, flavors in the same order. Selectors are compared by what they require."""
+    return (
+        same_selector(before.namespaces, after.namespaces)
+        and [*before.flavors] == [*after.flavors]
+        and before == replace(after, namespaces=before.namespaces)
+    )
 
 
 def amount_text(name: str, amount: int) -> str:

@@ -134,6 +134,13 @@ def test_nodes_are_used_in_the_order_of_the_queues_flavors_and_borrowing_comes_l
     assert used == expected
 
 
+def test_another_order_of_flavors_takes_effect():
+    it = Cluster(NODES, queue("ml", h100={}, a100={}))
+    assert it.node_of(it.pod("p", "ml")) == "h"
+    it.queues.set(queue("ml", h100={}, a100={}, flavors={name: FLAVORS[name] for name in ("a100", "h100")}))
+    assert it.node_of(it.pod("q", "ml")) == "a"
+
+
 def test_the_order_is_that_of_the_nearest_queue_that_names_flavors():
     above = {name: FLAVORS[name] for name in ("a100", "h100")}
     it = Cluster(
@@ -344,3 +351,13 @@ def test_pods_tried_again_are_counted_in_the_flavor_that_has_room():
     assert admitted == ["p0", "p1"]
     assert it.queues.tried("default/p0")
     assert it.queues.admits(waiting[2])
+
+
+def test_pods_tried_again_are_counted_once_when_a_flavor_is_declared():
+    it = Cluster(NODES, queue("ml", plain={"limit": 2}, flavors={}))
+    first, second = it.waits("p", "ml"), it.waits("q", "ml")
+    it.queues.try_again(first)
+    it.queues.set(queue("ml", h100={}, plain={"limit": 2}))
+    assert it.queues.admits(second)
+    assert it.queues.tried(first.uid)
+    assert it.queues.tree().get("ml").trying == {}
