@@ -77,9 +77,10 @@ class Nominator:
         if self.listener is not None:
             self.listener(pod, 1)
 
-    def remove(self, uid: str) -> None:
-        node_name = self._node_of.pop(uid, None)
-        if node_name is not None:
+    def remove(self, uid: str) -> str:
+        """Ends the nomination of a pod. The node to which it was nominated, or an empty string."""
+        node_name = self._node_of.pop(uid, "")
+        if node_name:
             self._claimants.discard(uid)
             pods = self._pods[node_name]
             pod = pods.pop(uid)
@@ -88,6 +89,7 @@ class Nominator:
                 self.listener(pod, -1)
             if not pods:
                 del self._pods[node_name], self.changed_at[node_name]
+        return node_name
 
     def hold_room(self, uids: Iterable[str]) -> None:
         """The claim of their queue has others evicted for these pods. Ignores those that are not nominated."""
@@ -149,8 +151,10 @@ class Nominator:
         return [*others.values()]
 
     def highest_behind(self, pod: PodInfo) -> int | None:
-        """The highest priority that leaves room for this nominated pod. None: it may be any."""
-        return None if self.queue_of is not None and self.queue_of(pod) else pod.priority
+        """The highest priority that leaves room for this nominated pod. None: it may be any, because pods of queues leave
+        room for those of others.
+        """
+        return pod.priority if self.queue_of is None else None
 
     def add_again(self) -> None:
         """Adds all nominated pods again, because their queues may have changed."""

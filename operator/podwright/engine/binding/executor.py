@@ -40,6 +40,7 @@ from podwright.engine.binding.waiting_pods import WaitingPod
 from podwright.engine.decisions.decision_annotation import annotations_of
 from podwright.engine.extenders import PolicyExtenders
 from podwright.engine.intake.assigned_pods import AssignedPods
+from podwright.engine.intake.object_changes import ASSIGNED_POD_DELETE
 from podwright.engine.log_fields import V2, fields
 from podwright.engine.metrics.metrics import PERMIT_WAIT_SECONDS
 from podwright.engine.policies.active_policy import ActivePolicy
@@ -117,7 +118,9 @@ class BindingExecutor:
         if (failure := self._reserve_and_permit(cycle)) is not None:
             self._effects.apply(cycle, self._ending(cycle, failure))
             return
-        self._cache.nominator.remove(queued.uid)
+        if (nominated := self._cache.nominator.remove(queued.uid)) not in ("", placement.node_name):
+            behind = self._cache.nominator.highest_behind(queued.pod)
+            self._queue.move(ASSIGNED_POD_DELETE, queued.pod.on(nominated), None, up_to_priority=behind)
         self._cycles.add(cycle)
         self.limiter.acquire(cycle)
         task = asyncio.create_task(self._run(cycle), name="podwright binding")

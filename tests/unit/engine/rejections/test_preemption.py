@@ -233,6 +233,30 @@ async def test_a_pod_that_loses_its_nomination_makes_room_for_others():
         assert rig.cluster.bound == [("small", "a")]
 
 
+async def test_a_pod_that_gets_another_node_than_the_nominated_one_makes_room_for_others():
+    rig = Rig()
+    rig.node("a", allocatable=TWO)
+    rig.engine.assigned.put(on_node(ours("there", requests={"cpu": "1"}, priority=100), "a"))
+    gated = {"schedulingGates": [{"name": "later"}]}
+    nominated = {"nominatedNodeName": "a"}
+    rig.engine.pending.put(ours("nominated", requests={"cpu": "1"}, priority=5, spec=gated, status=nominated))
+    async with deciding(rig):
+        rig.pod("small", requests={"cpu": "1"}, priority=1)
+        await settle()
+        rig.node("b", taints=[{"key": "k", "effect": "NoSchedule"}], allocatable={"cpu": "1"}, labels={"pool": "b"})
+        rig.now += 20
+        rig.engine.wake()
+        await settle()
+        assert rig.cluster.bound == []
+        spec = {"nodeSelector": {"pool": "b"}, "tolerations": [{"operator": "Exists"}]}
+        rig.engine.pending.put(ours("nominated", requests={"cpu": "1"}, priority=5, spec=spec, status=nominated))
+        await settle()
+        rig.now += 20
+        rig.engine.wake()
+        await settle()
+        assert rig.cluster.bound == [("nominated", "b"), ("small", "a")]
+
+
 @pytest.mark.parametrize("why", ["there is no node", "preemption is off"])
 async def test_a_nomination_is_cleared_when_preemption_cannot_renew_it(why):
     rig = Rig()

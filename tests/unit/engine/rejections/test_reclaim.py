@@ -93,6 +93,23 @@ async def test_the_room_is_held_against_pods_of_higher_priority(queue):
     assert len(rig.evictor.evicted) == 1
 
 
+async def test_pods_of_queues_are_tried_again_when_one_without_a_queue_gives_up_its_room():
+    rig = rig_with_queues()
+    gated = {"schedulingGates": [{"name": "later"}]}
+    nominated = {"nominatedNodeName": "empty"}
+    rig.node("empty", allocatable=ONE)
+    rig.engine.pending.put(ours("plain", requests=ONE, priority=5, spec=gated, status=nominated))
+    async with deciding(rig):
+        rig.pod("waits", requests=ONE, priority=50, labels={QUEUE_LABEL: "a"}, spec={"preemptionPolicy": "Never"})
+        await settle()
+        assert rig.cluster.bound == []
+        rig.engine.pending.put(ours("plain", requests=ONE, priority=5, spec=gated))
+        rig.now += 20
+        rig.engine.wake()
+        await settle()
+        assert rig.cluster.bound == [("waits", "empty")]
+
+
 async def test_pods_of_any_priority_are_tried_again_when_a_claimant_gives_up_its_room():
     rig = rig_with_queues()
     put(rig, "a1", "a", 0)
