@@ -25,6 +25,8 @@ from podwright.core.rebalance.rules import MAKE_ROOM, GoalType, Mode, RebalanceR
 REBALANCE_KIND: Final = "RebalancePolicy"
 REBALANCE_PLURAL: Final = "rebalancepolicies"
 _DURATION: Final[Mapping[str, Any]] = {"maxLength": 32, "pattern": r"^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h))+)$"}
+_MOST: Final = 1 << 62
+"""The largest amount of a resource, in the core's unit."""
 _OWNED_BY_NODE: Final = ("DaemonSet", "Node")
 
 
@@ -64,8 +66,9 @@ class RebalanceGoal:
         for name, amount in self.requests.items():
             if not is_qualified_name(name):
                 yield f"{where}.requests{key_path(name)}", "is not the name of a resource"
-            elif _amount(name, amount) <= 0:
-                yield f"{where}.requests{key_path(name)}", f"{amount!r} is too small"
+            elif not 0 < _amount(name, amount) <= _MOST:
+                size = "small" if _amount(name, amount) <= 0 else "large"
+                yield f"{where}.requests{key_path(name)}", f"{amount!r} is too {size}"
 
 
 def _amount(resource: str, amount: QuotaAmount) -> int:
@@ -101,6 +104,12 @@ class RebalancePolicySpec:
             **SET,
         ),
     )
+    move_local_storage: bool = field(
+        default=False,
+        metadata=describe(
+            "Whether pods with emptyDir or hostPath volumes may move. What these hold stays behind, or is deleted."
+        ),
+    )
     max_moves: int = field(
         default=100, metadata=describe("The most moves in an hour.", format="int32", minimum=1, maximum=1_000)
     )
@@ -125,11 +134,14 @@ class RebalancePolicySpec:
     hold_for: str = field(
         default="5m",
         metadata=describe(
-            "For how long the place of a moved pod is held for the one that its controller creates. A duration.",
+            "For how long the place of a moved pod is held for the one that its controller creates. A duration of "
+            "at least 1s.",
             **_DURATION,
         ),
     )
-    interval: str = field(default="10m", metadata=describe("The time between two plans. A duration.", **_DURATION))
+    interval: str = field(
+        default="10m", metadata=describe("The time between two plans. A duration of at least 1s.", **_DURATION)
+    )
 
     def validate(self, where: str) -> Iterator[Problem]:
         for number, goal in enumerate(self.goals):
@@ -140,6 +152,10 @@ class RebalancePolicySpec:
         for kind in self.owners:
             if kind in _OWNED_BY_NODE:
                 yield f"{where}.owners", f"pods of a {kind} belong to their nodes"
+
+        for name, duration in (("holdFor", self.hold_for), ("interval", self.interval)):
+            if parse_duration(duration) < 1:
+                yield f"{where}.{name}", f"{duration} is too short; it must be at least 1s"
 
     def rules(self, name: str, uid: str, generation: int, created: float) -> RebalanceRules:
         """The policy as the core has it. `created`: seconds since the epoch."""
@@ -154,6 +170,7 @@ class RebalancePolicySpec:
             weights={goal.type: goal.weight for goal in self.goals},
             matches=lambda pod, labels: match.matches(Subject.of(pod, labels)),
             owners=frozenset(self.owners),
+            local_storage=self.move_local_storage,
             room={name: _amount(name, amount) for name, amount in (room.requests if room else {}).items()},
             room_count=room.count if room else 0,
             max_moves=self.max_moves,

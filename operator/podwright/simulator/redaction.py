@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from podwright.core.objects.pod import QUEUE_ANNOTATION
+from podwright.core.objects.pod import LOCAL_VOLUMES, QUEUE_ANNOTATION
 from podwright.core.objects.pod_group import GROUP_ANNOTATIONS, NAMED_OTHERWISE
 from podwright.core.objects.sub_groups import TASK_KEY
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
@@ -83,7 +83,7 @@ _POD_STATUS: Final = (
 )
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 _CONTAINER_STATUSES: Final = ("containerStatuses", "initContainerStatuses")
-_VOLUMES_LEFT_OUT: Final = frozenset(("secret", "configMap", "projected", "downwardAPI", "emptyDir", "hostPath"))
+_VOLUMES_LEFT_OUT: Final = frozenset(("secret", "configMap", "projected", "downwardAPI"))
 """Kinds of a pod's volumes that do not matter to scheduling."""
 _CONDITION: Final = ("type", "status", "reason")
 _NODE_SPEC: Final = ("taints", "unschedulable", "podCIDR", "podCIDRs")
@@ -179,11 +179,16 @@ def _pod_spec(raw: Any) -> Any:
     if "volumes" in raw:
         volumes = raw["volumes"]
         spec["volumes"] = _without_secrets(
-            [each for each in volumes if not isinstance(each, Mapping) or not _VOLUMES_LEFT_OUT & each.keys()]
+            [_volume(each) for each in volumes if not isinstance(each, Mapping) or not _VOLUMES_LEFT_OUT & each.keys()]
             if isinstance(volumes, list)
             else volumes
         )
     return spec
+
+
+def _volume(raw: Any) -> Any:
+    """Of volumes that no filter reads, only the kind."""
+    return {key: {} if key in LOCAL_VOLUMES else each for key, each in raw.items()} if isinstance(raw, Mapping) else raw
 
 
 def _container(raw: Any) -> Any:

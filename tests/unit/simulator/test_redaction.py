@@ -32,7 +32,7 @@ def metadata(**more):
 @pytest.mark.parametrize(
     "kind, raw",
     [
-        pytest.param("Pod", {**make_pod("p", spec={"containers": [{"name": "c", **HIDING}], "initContainers": [{"name": "i", **HIDING}], "serviceAccountName": SECRET, "imagePullSecrets": [{"name": SECRET}], "hostname": SECRET, "volumes": [{"name": "v", "secret": {"secretName": SECRET}}, {"name": "w", "csi": {"driver": "d", "volumeAttributes": {"k": SECRET}, "nodePublishSecretRef": {"name": SECRET}}}]}, status={"message": SECRET, "conditions": [{"type": "PodScheduled", "status": "False", "message": SECRET}]}), "metadata": metadata()}, id="a pod"),
+        pytest.param("Pod", {**make_pod("p", spec={"containers": [{"name": "c", **HIDING}], "initContainers": [{"name": "i", **HIDING}], "serviceAccountName": SECRET, "imagePullSecrets": [{"name": SECRET}], "hostname": SECRET, "volumes": [{"name": "v", "secret": {"secretName": SECRET}}, {"name": "h", "hostPath": {"path": SECRET}}, {"name": "w", "csi": {"driver": "d", "volumeAttributes": {"k": SECRET}, "nodePublishSecretRef": {"name": SECRET}}}]}, status={"message": SECRET, "conditions": [{"type": "PodScheduled", "status": "False", "message": SECRET}]}), "metadata": metadata()}, id="a pod"),
         pytest.param("Node", {"metadata": metadata(), "spec": {"providerID": SECRET, "configSource": SECRET}, "status": {"addresses": [{"address": SECRET}], "nodeInfo": {"machineID": SECRET}, "conditions": [{"type": "Ready", "message": SECRET}]}}, id="a node"),
         *(pytest.param(kind, {"metadata": metadata(), "spec": {"template": TEMPLATE, "jobTemplate": SECRET}, "status": {"x": SECRET}}, id=kind) for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController")),
         pytest.param("PersistentVolume", {"metadata": metadata(), "spec": {"csi": {"driver": "d", "volumeAttributes": {"k": SECRET}, "nodeStageSecretRef": {"name": SECRET}}, "mountOptions": [SECRET], "rbd": {"secretRef": {"name": SECRET}}}}, id="a volume"),
@@ -62,6 +62,12 @@ def test_annotations_are_kept_on_request():
 def test_annotations_that_name_a_group_are_kept():
     named = {"scheduling.k8s.io/group-name": "job", "pod-group-name": "run", "volcano.sh/task-spec": "worker"}
     assert redacted("Pod", {"metadata": metadata(annotations=named)})["metadata"]["annotations"] == named
+
+
+def test_of_local_volumes_snapshots_keep_the_kind():
+    pod = make_pod("p", spec={"volumes": [{"name": "v", "hostPath": {"path": "/data"}}, {"name": "w", "emptyDir": {}}]})
+    volumes = [{"name": "v", "hostPath": {}}, {"name": "w", "emptyDir": {}}]
+    assert redacted("Pod", pod)["spec"]["volumes"] == volumes
 
 
 def test_snapshots_keep_which_pods_claims_and_templates_belong_to():

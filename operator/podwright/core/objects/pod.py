@@ -143,6 +143,8 @@ class PodInfo:
     ports: tuple[HostPort, ...]
     images: PodImages
     volumes: tuple[Mapping[str, Any], ...]
+    local_storage: bool
+    """It has a volume of LOCAL_VOLUMES, whose content stays behind when a pod moves."""
     resource_claims: tuple[PodClaim, ...]
     generated_claims: Mapping[str, str]
     """The name of the ResourceClaim that was created for an entry of `resource_claims`, by the entry's name; "" if none
@@ -261,6 +263,7 @@ _VOLUME_KINDS: Final = (
     "vsphereVolume",
     "azureFile",
 )
+LOCAL_VOLUMES: Final = ("emptyDir", "hostPath")
 _NO_OBJECT: Final[Mapping[str, Any]] = FrozenDict()
 
 
@@ -319,6 +322,7 @@ def _parse(
         ports=parsed.ports,
         images=parsed.images,
         volumes=parsed.volumes,
+        local_storage=parsed.local_storage,
         resource_claims=parsed.resource_claims,
         generated_claims=_generated_claims(status) if parsed.resource_claims else _NO_OBJECT,
         group=group_of(spec, labels, namespace, metadata.get("annotations")),
@@ -369,6 +373,7 @@ class ParsedSpec:
     ports: tuple[HostPort, ...]
     images: PodImages
     volumes: tuple[Mapping[str, Any], ...]
+    local_storage: bool
     resource_claims: tuple[PodClaim, ...]
     required_features: frozenset[str]
     priority_class: str
@@ -430,6 +435,7 @@ def _parse_spec(spec: Mapping[str, Any], namespace: str) -> ParsedSpec:
         ports=_host_ports(containers, init_containers),
         images=_pod_images(containers, init_containers, volumes),
         volumes=volumes,
+        local_storage=any(kind in volume for volume in spec.get("volumes") or () for kind in LOCAL_VOLUMES),
         resource_claims=_pod_claims(spec) if spec.get("resourceClaims") else (),
         required_features=required_features(spec),
         priority_class=str(spec.get("priorityClassName") or ""),

@@ -41,6 +41,8 @@ class RebalanceRules:
     """For how long a place is held."""
     interval: float = 600.0
     """The time between two plans."""
+    local_storage: bool = False
+    """Whether pods move that have emptyDir or hostPath volumes."""
     mode: Mode = "Plan"
     uid: str = ""
     generation: int = 0

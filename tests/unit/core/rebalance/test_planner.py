@@ -9,7 +9,7 @@ import pytest
 from podwright.core.objects.node import parse_node
 from podwright.core.rebalance.planner import Planner
 from podwright.simulator.rebalance import view_of
-from support.rebalance.kit import HOSTNAME, ZONE, budget, loaded, node, old, plan_of, policy, rules
+from support.rebalance.kit import HOSTNAME, ZONE, budget, item, loaded, node, old, plan_of, policy, rules
 from support.simulator.kit import copy_of, pod
 
 
@@ -65,6 +65,8 @@ def test_no_node_is_emptied_by_filling_an_empty_one():
         pytest.param({"namespace": "podwright-system"}, {}, "belongs to the system", id="the operator's own namespace"),
         pytest.param({"labels": {"app": "db"}}, {"match": {"podSelector": {"matchLabels": {"app": "web"}}}}, "is not selected", id="not selected"),
         pytest.param({"metadata": {"creationTimestamp": "2023-11-14T22:00:00Z"}}, {}, "is younger than the cooldown", id="a young pod"),
+        pytest.param({"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}}, {}, "has an emptyDir or hostPath volume", id="a pod with an emptyDir"),
+        pytest.param({"spec": {"volumes": [{"name": "v", "hostPath": {"path": "/data"}}]}}, {}, "has an emptyDir or hostPath volume", id="a pod with a hostPath"),
         pytest.param({"spec": {"schedulerName": "other"}}, {}, "is of another scheduler", id="another scheduler's pod"),
         pytest.param({"metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}}, {}, "is a member of a pod group", id="a member of a gang"),
         pytest.param({"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]}}, {}, "has resource claims", id="a pod with devices"),
@@ -76,6 +78,36 @@ def test_what_must_not_move_keeps_its_node(change, spec, reason):
     plan = plan_of(cluster, rules(**spec))
     assert all(move.pod != "default/c" for move in plan.moves)
     assert any(reason in each for each in reasons(plan)), reasons(plan)
+
+
+def test_pods_with_local_storage_move_with_consent_only():
+    cluster = three_nodes(spec={"volumes": [{"name": "scratch", "emptyDir": {}}]})
+    assert moves(plan_of(cluster, rules())) == [("default/d", "n2", "n0")]
+    assert len(plan_of(cluster, rules(moveLocalStorage=True)).moves) == 2
+
+
+def test_a_pod_stays_with_its_local_volume():
+    on_n1 = {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": ["n1"]}]}
+    claim = {"name": "data", "namespace": "default", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
+    cluster = three_nodes(
+        item(
+            "PersistentVolumeClaim", {"metadata": claim, "spec": {"volumeName": "disk"}, "status": {"phase": "Bound"}}
+        ),
+        item(
+            "PersistentVolume",
+            {
+                "metadata": {"name": "disk"},
+                "spec": {
+                    "local": {"path": "/disk"},
+                    "claimRef": {"name": "data", "namespace": "default"},
+                    "nodeAffinity": {"required": {"nodeSelectorTerms": [on_n1]}},
+                },
+            },
+        ),
+        spec={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]},
+    )
+    plan = plan_of(cluster, rules())
+    assert moves(plan) == [("default/d", "n2", "n0")]
 
 
 def test_pods_of_daemon_sets_keep_no_node_from_being_emptied():
