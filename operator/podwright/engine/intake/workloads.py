@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Final
 
 import orjson
@@ -31,7 +33,7 @@ MAX_DEPTH: Final = 8
 GONE_SECONDS: Final = 10.0
 """For how long an owner may be unknown before it counts as gone: the watches have no common order."""
 AT_ONCE: Final = 64
-"""How many pods are taken in again in one step."""
+"""How many pods are taken in again, and minimums evaluated, in one step."""
 UNGROUPED: Final = "WorkloadUnknown"
 """The reason of the event for pods that are scheduled without the group that they should have."""
 
@@ -121,6 +123,10 @@ class Workloads:
         self._waits_for: dict[str, str] = {}
         """The owner's uid by the pod's."""
         self._again: deque[Raw] = deque()
+        self._uncounted: dict[str, None] = {}
+        """The keys of groups whose minimum is to be evaluated again."""
+        self._taken = ""
+        """The uid of the pod that is just taken in again."""
         self._scheduled = False
         compact_regularly(self)
 
@@ -173,8 +179,8 @@ class Workloads:
             return
         self._owners[owner.uid] = owner
         self._retry(owner.uid)
-        for key in self._made_of.get(owner.uid, ()):
-            self._count_again(key)
+        self._uncounted.update(dict.fromkeys(self._made_of.get(owner.uid, ())))
+        self._go_on()
 
     def owner_gone(self, uid: str) -> None:
         """The object is gone."""
@@ -211,7 +217,7 @@ class Workloads:
 
     def pod_known(self, uid: str) -> None:
         """A pod is in the cache or in the queue from now on. It may own others."""
-        if uid in self._waits:
+        if uid in self._waits and uid != self._taken:
             self._retry(uid)
 
     def tick(self) -> None:
@@ -225,6 +231,7 @@ class Workloads:
 
     def compact(self) -> None:
         """Drops groups without members."""
+        self._parsed.clear()
         groups, store = self._cache.groups, self._cache.store
         for raw in [*store.list(MADE_KIND)]:
             metadata = raw["metadata"]
@@ -352,14 +359,16 @@ class Workloads:
         return group
 
     def _count_again(self, group: str) -> None:
-        """An owner of the group's pods has changed. The group keeps its minimum if the expression fails now."""
-        made = self._made[group]
-        try:
-            owners = [self._owners[uid] for uid in made.owners]
-            _, made.count = made.grouping.group_of([*map(self._body, owners)], made.sample)
-        except (GroupingError, KeyError):  # KeyError: an owner is gone
-            return
-        self._put(made)
+        """An owner of the group's pods has changed. The group keeps its minimum if the expression fails now, or an owner
+        is gone.
+        """
+        made = self._made.get(group)
+        known = () if made is None else [self._owners.get(uid) or self._pod(uid) for uid in made.owners]
+        owners = [owner for owner in known if owner is not None]
+        if made is not None and len(owners) == len(known):
+            with suppress(GroupingError):
+                _, made.count = made.grouping.group_of([*map(self._body, owners)], made.sample)
+                self._put(made)
 
     def _put(self, made: _Made) -> None:
         spec = {**made.raw["spec"], "minCount": max(1, made.count - len(made.succeeded))}
@@ -435,7 +444,7 @@ class Workloads:
         self._go_on()
 
     def _go_on(self) -> None:
-        if self._again and not self._scheduled:
+        if (self._again or self._uncounted) and not self._scheduled:
             try:
                 asyncio.get_running_loop().call_soon(self.step)
             except RuntimeError:
@@ -443,15 +452,20 @@ class Workloads:
             self._scheduled = True
 
     def step(self) -> None:
-        """Takes some pods in again whose groups may be others now."""
+        """Takes some pods in again whose groups may be others now, and evaluates the minimums of some groups."""
         self._scheduled = False
+        for group in [*islice(self._uncounted, AT_ONCE)]:
+            del self._uncounted[group]
+            self._count_again(group)
         for _ in range(min(AT_ONCE, len(self._again))):
             raw = self._again.popleft()
             uid, version = raw["metadata"]["uid"], raw["metadata"].get("resourceVersion")
             placed, queued = self._cache.placement(uid), self._queue.get(uid)
             pod = queued.pod if queued is not None else None if placed is None else placed.pods[uid]
             if pod is not None and pod.resource_version == (version or ""):
+                self._taken = uid
                 self._take_again(raw)
+        self._taken = ""
         self._go_on()
 
 

@@ -188,6 +188,29 @@ class TestChanges:
             await settle()
             assert rig.bound == {"train-0", "train-1"}
 
+    async def test_the_minimum_follows_the_owner_if_a_pod_is_between(self):
+        through = [{"apiVersion": "v1", "kind": "Pod"}]
+        rig = rig_with(grouping(through=through, minCount=PARALLELISM, key="pod.name"))
+        rig.own(TRAIN)
+        leader = pod_of(TRAIN, "leader", uid="leader")
+        rig.put(leader, pod_of({**leader, "apiVersion": "v1", "kind": "Pod"}, "worker"))
+        rig.own(owner(spec={"parallelism": 2}))
+        await settle()
+        assert [group.min_count for group in rig.engine.cache.groups.all()] == [2, 2]
+
+    async def test_a_change_of_an_owner_counts_few_of_its_groups_in_one_step(self, monkeypatch):
+        monkeypatch.setattr(module, "AT_ONCE", 10)
+        rig = rig_with(grouping(minCount=PARALLELISM, key="pod.name"))
+        rig.own(TRAIN)
+        rig.put(*pods(TRAIN, 25))
+        for turn in range(5):
+            rig.own(owner(spec={"parallelism": 4}, labels={"turn": str(turn)}))
+        counted = []
+        for _ in range(4):
+            counted.append(sum(group.min_count == 4 for group in rig.engine.cache.groups.all()))
+            rig.engine.workloads.step()
+        assert counted == [0, 10, 20, 25]
+
     async def test_a_new_grouping_takes_pods_that_wait_and_lists_those_that_run_again(self):
         rig = rig_with(grouping("other", kind="Other", minCount="2"))
         lists = []
@@ -330,6 +353,18 @@ class TestUnknownOwners:
         rig.engine.pending.drop(raw["metadata"]["uid"], raw)
         rig.engine.compact()
         assert rig.minimums == {}
+
+    async def test_a_pod_that_owns_itself_and_for_which_an_expression_fails_is_not_taken_in_without_end(
+        self, monkeypatch
+    ):
+        taken = []
+        joined = module.Workloads.joined
+        monkeypatch.setattr(module.Workloads, "joined", lambda *args: (taken.append(args), joined(*args))[1])
+        rig = rig_with(grouping(api_version="v1", kind="Pod", minCount="2", key="pod.labels['app']"))
+        itself = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "uid": "x"}}
+        rig.put(pod_of(itself, "x", uid="x"))
+        await settle()
+        assert len(taken) <= 3
 
     @pytest.mark.parametrize(
         ("spec", "problem"),
