@@ -20,6 +20,8 @@ from podwright.core.objects.selectors import LabelSelector, parse_label_selector
 
 MAX_LEVELS: Final = 16
 """How deep a tree may be."""
+MAX_POLICIES: Final = 64
+"""How many policies a group of Volcano may have: each pod may have to be compared with all of them."""
 KAI_SUB_GROUP_LABEL: Final = "kai.scheduler/subgroup-name"
 GROVE_PART_LABEL: Final = "grove.io/podclique"
 TASK_KEY: Final = "volcano.sh/task-spec"
@@ -149,7 +151,7 @@ def grove_tree(spec: Mapping[str, Any]) -> tuple[SubGroup, PartOf]:
         for number, item in enumerate(as_list(entry.get("podReferences"), f"{where}.podReferences")):
             named = as_mapping(item, f"{where}.podReferences[{number}]")
             by_pod[f"{named.get('namespace')}/{named.get('name')}"] = name
-    names, children = frozenset(parts), []
+    names, set_names, children = frozenset(parts), set[str](), []
     configs = "spec.topologyConstraintGroupConfigs"
     for index, raw in enumerate(as_list(spec.get("topologyConstraintGroupConfigs"), configs)):
         where = f"{configs}[{index}]"
@@ -159,6 +161,9 @@ def grove_tree(spec: Mapping[str, Any]) -> tuple[SubGroup, PartOf]:
             raise InvalidObjectError(f"{where}.podGroupNames", f"there is no other pod group {shortened(unknown)}")
         below = tuple(parts.pop(name) for name in dict.fromkeys(named_groups))
         set_name = f"{as_text(entry.get('name'), f'{where}.name')} (set)"
+        if set_name in set_names:
+            raise InvalidObjectError(f"{where}.name", f"{shortened(entry['name'])} is there twice")
+        set_names.add(set_name)
         children.append(SubGroup(set_name, groups=len(below), children=below, topology_key=packed(entry, where)[0]))
     children += parts.values()
     tree = SubGroup(groups=len(children), children=tuple(children))
@@ -221,7 +226,10 @@ def volcano_tree(spec: Mapping[str, Any], pods: int) -> tuple[SubGroup, PartOf |
     """
     policies: list[_Policy] = []
     parts: list[SubGroup] = []
-    for index, raw in enumerate(as_list(spec.get("subGroupPolicy"), "spec.subGroupPolicy")):
+    listed = as_list(spec.get("subGroupPolicy"), "spec.subGroupPolicy")
+    if len(listed) > MAX_POLICIES:
+        raise InvalidObjectError("spec.subGroupPolicy", f"has {len(listed)} entries, at most {MAX_POLICIES} are read")
+    for index, raw in enumerate(listed):
         where = f"spec.subGroupPolicy[{index}]"
         entry = as_mapping(raw, where)
         selector = entry.get("labelSelector")
@@ -230,6 +238,8 @@ def volcano_tree(spec: Mapping[str, Any], pods: int) -> tuple[SubGroup, PartOf |
             selector=None if selector is None else parse_label_selector(selector, f"{where}.labelSelector"),
             keys=as_texts(entry.get("matchLabelKeys"), f"{where}.matchLabelKeys"),
         )
+        if any(each.name == policy.name for each in parts):
+            raise InvalidObjectError(f"{where}.name", f"{shortened(policy.name)} is there twice")
         size = entry.get("subGroupSize")
         groups = _count(entry.get("minSubGroups"), f"{where}.minSubGroups") or 0
         policies.append(policy)

@@ -128,20 +128,29 @@ class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
         return hint
 
     def _group_changed(self, kind: str) -> Any:
-        """Helps if the group now needs fewer members, or other resources."""
+        """Helps if the group now needs fewer members, or other resources. A change is looked at for the first of the pods:
+        a group may be large, and have many.
+        """
+        last: tuple[object, object, Hint] = (None, None, Hint.SKIP)
 
         def hint(pod: PodInfo, before: Mapping[str, Any], after: Mapping[str, Any]) -> Hint:
+            nonlocal last
             if not self._concerns(pod, kind, after):
                 return Hint.SKIP
-            old, new = _parsed(kind, before), _parsed(kind, after)
-            if new is None:
-                return Hint.SKIP
-            if old is None or new.min_count < old.min_count:
-                return Hint.QUEUE
-            others = (new.tree, new.min_resources) != (old.tree, old.min_resources)
-            return Hint.QUEUE if others else Hint.SKIP
+            if last[0] is not before or last[1] is not after:
+                last = before, after, _helps(kind, before, after)
+            return last[2]
 
         return hint
+
+
+def _helps(kind: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Hint:
+    old, new = _parsed(kind, before), _parsed(kind, after)
+    if new is None:
+        return Hint.SKIP
+    if old is None or new.min_count < old.min_count:
+        return Hint.QUEUE
+    return Hint.QUEUE if (new.tree, new.min_resources) != (old.tree, old.min_resources) else Hint.SKIP
 
 
 def _changed_group(_pod: PodInfo, before: PodInfo, after: PodInfo) -> Hint:

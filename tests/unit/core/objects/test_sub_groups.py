@@ -14,7 +14,7 @@ from podwright.core.objects.pod_group import (
     group_key,
     parse_pod_group,
 )
-from podwright.core.objects.sub_groups import MAX_LEVELS
+from podwright.core.objects.sub_groups import MAX_LEVELS, MAX_POLICIES
 from support.objects.builders import make_pod
 
 
@@ -65,6 +65,22 @@ def test_what_is_wrong_is_named(spec, problem):
 def test_what_is_wrong_with_a_policy_of_volcano_is_named(policy, problem):
     with pytest.raises(InvalidObjectError) as caught:
         parsed(VOLCANO_KIND, minMember=1, subGroupPolicy=[policy])
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("policies", "problem"),
+    [
+        ([{"name": "a"}, {"name": "b"}, {"name": "a"}], "spec.subGroupPolicy[2].name: 'a' is there twice"),
+        (
+            [{"name": f"p{i}"} for i in range(MAX_POLICIES + 1)],
+            "spec.subGroupPolicy: has 65 entries, at most 64 are read",
+        ),
+    ],
+)
+def test_what_is_wrong_with_the_policies_together_is_named(policies, problem):
+    with pytest.raises(InvalidObjectError) as caught:
+        parsed(VOLCANO_KIND, minMember=1, subGroupPolicy=policies)
     assert problem in str(caught.value)
 
 
@@ -119,6 +135,10 @@ def test_a_pod_gang_of_grove():
         (
             {"podgroups": [], "topologyConstraintGroupConfigs": [{"name": "s", "podGroupNames": ["x"]}]},
             "spec.topologyConstraintGroupConfigs[0].podGroupNames: there is no other pod group 'x'",
+        ),
+        (
+            {"podgroups": [], "topologyConstraintGroupConfigs": [{"name": "s"}, {"name": "s"}]},
+            "spec.topologyConstraintGroupConfigs[1].name: 's' is there twice",
         ),
         ({"podgroups": [podgroup("a", 1, required=7)]}, "spec.podgroups[0].topologyConstraint.packConstraint.required"),
     ],

@@ -1,5 +1,5 @@
-"""GangScheduling alone: the timeout that Permit returns. In the engine no member waits longer than one turn of the
-loop.
+"""GangScheduling alone: the timeout that Permit returns (in the engine no member waits longer than one turn of the
+loop), and its hints.
 """
 
 from __future__ import annotations
@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from podwright.core.framework.cluster_events import Action, ClusterEvent, Hint
 from podwright.core.framework.interface import CycleState
 from podwright.core.framework.status import Code
 from podwright.core.objects.pod import parse_pod
 from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_KIND
+from podwright.core.plugins import gang_scheduling as module
 from podwright.core.plugins.gang_scheduling import GangScheduling, GangSchedulingArgs
 from podwright.simulator.world import World
 from support.objects.builders import make_node, make_pod
@@ -36,3 +38,21 @@ def test_the_first_of_two_members_waits(spec: dict[str, Any], seconds: float):
         status, waits = plugin.permit(CycleState(), pod, "n")
         assert (None if status is None else status.code) is code
         assert waits == (seconds if code is Code.WAIT else 0.0)
+
+
+def test_a_change_of_a_group_is_read_once_for_all_of_its_pods(monkeypatch):
+    read = []
+    parse = module.parse_pod_group
+    monkeypatch.setattr(module, "parse_pod_group", lambda *args: (read.append(args), parse(*args))[1])
+    plugin, event = GangScheduling(GangSchedulingArgs(), World()), ClusterEvent(PLUGINS_KIND, Action.UPDATE)
+    hint = next(each.function for each in plugin.hints() if each.event == event)
+    pods = [parse_pod(make_pod(f"p{index}", labels={GROUP_LABEL: "gang"})) for index in range(20)]
+
+    def hints(*minimums: int) -> set[Hint]:
+        metadata = {"name": "gang", "namespace": "default"}
+        before, after = ({"metadata": metadata, "spec": {"minMember": count}} for count in minimums)
+        return {hint(pod, before, after) for pod in pods}
+
+    assert hints(3, 2) == {Hint.QUEUE}
+    assert hints(2, 2) == {Hint.SKIP}
+    assert len(read) == 4
