@@ -230,15 +230,16 @@ class Workloads:
                 self._failed(wait, f"{wait.label} does not exist, and WorkloadGroupings make pod groups from it")
 
     def compact(self) -> None:
-        """Drops groups without members."""
+        """Drops groups without members, unless some have succeeded, and what replaces the others may yet come."""
         self._parsed.clear()
         groups, store = self._cache.groups, self._cache.store
         for raw in [*store.list(MADE_KIND)]:
             metadata = raw["metadata"]
             key = group_key(MADE_API, metadata["namespace"], metadata["name"])
-            if not groups.members(key).total:
+            made = self._made.get(key)
+            if not groups.members(key).total and (made is None or not self._goes_on(made)):
                 self._groups.drop(f"{metadata['namespace']}/{metadata['name']}", None)
-                made = self._made.pop(key, None)
+                self._made.pop(key, None)
                 for uid in () if made is None else made.owners:
                     self._made_of[uid].discard(key)
                     if not self._made_of[uid]:
@@ -369,6 +370,10 @@ class Workloads:
             with suppress(GroupingError):
                 _, made.count = made.grouping.group_of([*map(self._body, owners)], made.sample)
                 self._put(made)
+
+    def _goes_on(self, made: _Made) -> bool:
+        """True if some of its minimum have succeeded, and its owner may make pods for the others."""
+        return 0 < len(made.succeeded) < made.count and made.owners[-1] in self._owners
 
     def _put(self, made: _Made) -> None:
         spec = {**made.raw["spec"], "minCount": max(1, made.count - len(made.succeeded))}

@@ -163,10 +163,14 @@ class TestChanges:
             for raw, phase in zip(members, ("Succeeded", "Failed", "Succeeded"), strict=True):
                 rig.confirm(raw, "n0")
                 rig.engine.assigned.put({**on_node(raw, "n0"), "status": {"phase": phase}})
+            rig.engine.compact()
             rig.put(pod_of(TRAIN, "again"))
             await settle()
             assert "again" in rig.bound
             assert rig.minimums == {"Job default/train": 1}
+            rig.engine.assigned.put({**on_node(pod_of(TRAIN, "again"), "n0"), "status": {"phase": "Succeeded"}})
+            rig.engine.compact()
+            assert rig.minimums == {}, "all have succeeded"
 
     async def test_a_pod_keeps_its_group_when_its_owner_goes(self):
         rig = rig_with(nodes=1)
