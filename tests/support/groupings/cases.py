@@ -50,6 +50,10 @@ OTHERS: Final[dict[str, Controller]] = {
     "Job: fewer than completions": partial(of.job, completions=9),
     "Job: a work queue": partial(of.job, indexed=False),
     "CronJob": of.cron_job,
+    "JobSet: many jobs": lambda make: of.job_set(make, *(ReplicatedJob(f"part-{index}") for index in range(100))),
+    "TrainJob: many jobs": lambda make: of.train_job(
+        make, ReplicatedJob("node"), *(ReplicatedJob(f"part-{index}") for index in range(100))
+    ),
     "StatefulSet": of.stateful_set,
     "Deployment": of.deployment,
     "PyTorchJob": partial(of.kubeflow_job, kind="PyTorchJob", field="pytorchReplicaSpecs", Master=1, Worker=2),
