@@ -25,7 +25,7 @@ from podwright.api.spec.rules import MAX_EXPRESSION
 from podwright.core.cel.errors import CelError
 from podwright.core.framework.args import encode
 from podwright.core.framework.validation import describe, unique_by
-from podwright.core.groupings import Grouping, Kind, compile_key, compile_min_count
+from podwright.core.groupings import Grouping, Kind
 from podwright.core.objects.affinity import interned_selector
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.selectors import EVERYTHING
@@ -113,6 +113,11 @@ class GroupingSpec:
     def grouping(self, name: str, created: float) -> Grouping:
         """As the core has it. `created`: seconds since the epoch. Raises PolicyError."""
         problems, compiled = [], {}
+        from podwright.core.grouping_expressions import (  # noqa: PLC0415 -- CEL takes long
+            compile_key,
+            compile_min_count,
+        )
+
         for where, text, compile_ in (("key", self.key, compile_key), ("minCount", self.min_count, compile_min_count)):
             try:
                 compiled[where] = compile_(text) if text else None

@@ -1,20 +1,20 @@
 """Grouping: a rule by which the pods of one workload are a pod group, although nobody made a PodGroup for them.
 
 A grouping selects workloads by the kind and the labels of an owner of their pods. Its expressions read that owner and
-the pod. engine/intake/workloads.py finds the owners and makes the groups.
+the pod. core/grouping_expressions.py compiles them; engine/intake/workloads.py finds the owners and makes the groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from podwright.core.cel.environment import Environment, Program
-from podwright.core.cel.errors import CelError, EvaluationError, Issue
-from podwright.core.cel.types import DYN, INT, STRING, Type, list_of, map_of, object_of
+from podwright.core.cel.errors import EvaluationError
 from podwright.core.objects.selectors import LabelSelector
+
+if TYPE_CHECKING:
+    from podwright.core.cel.environment import Program
 
 COST_LIMIT: Final = 10_000
 """What one evaluation may cost, in units of CEL."""
@@ -25,16 +25,6 @@ MAX_MINIMUM: Final = 100_000
 Kind = tuple[str, str]
 """The API group, empty for the core one, and the kind."""
 POD: Final[Kind] = ("", "Pod")
-
-_POD: Final = object_of(
-    "podwright.GroupedPod",
-    {
-        "name": STRING,
-        "namespace": STRING,
-        "labels": map_of(STRING, STRING),
-        "annotations": map_of(STRING, STRING),
-    },
-)
 
 
 class GroupingError(Exception):
@@ -88,26 +78,3 @@ def _evaluated(program: Program, where: str, variables: Mapping[str, object]) ->
         return program.evaluate(variables, COST_LIMIT)
     except EvaluationError as error:
         raise GroupingError(f"{where}: {error}") from error
-
-
-@cache
-def _environment() -> Environment:
-    object_ = map_of(STRING, DYN)
-    return Environment({"owner": object_, "owners": list_of(object_), "pod": _POD})
-
-
-def compile_key(text: str) -> Program:
-    """Raises CelError unless the text is an expression whose value may be a string."""
-    return _compiled(text, STRING)
-
-
-def compile_min_count(text: str) -> Program:
-    """Raises CelError unless the text is an expression whose value may be a whole number."""
-    return _compiled(text, INT)
-
-
-def _compiled(text: str, wanted: Type) -> Program:
-    program = _environment().compile(text)
-    if program.result_type.name not in (wanted.name, DYN.name):
-        raise CelError(Issue(0, 0, f"must evaluate to {wanted}, not {program.result_type}"))
-    return program
