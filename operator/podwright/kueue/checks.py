@@ -1,7 +1,7 @@
 """The checks: what becomes of each Workload that has quota and names a check of ours. Start here.
 
 Kopf's handlers (`handlers.py`) say what has changed. Workers take the changed Workloads one by one, and no Workload is
-in two hands:
+in two hands. Those whose decision takes longer than a slice have a worker of their own, so no other waits for them:
 
     no quota any more, evicted, finished, deleted ─► its place is given back
     our check is Pending ─► decide ─┬─► fits: hold the place, wait a moment, decide again ─► same place: Ready
@@ -22,10 +22,12 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import repeat
 from typing import Any, Final, Literal
 
 from podwright.core.framework.interface import ClusterError
 from podwright.core.objects.errors import InvalidObjectError
+from podwright.core.state.deadline import TookLongError
 from podwright.engine.engine import Engine
 from podwright.engine.metrics.admission_checks import CHECK_ANSWERS, CHECK_PLACES, CHECK_SECONDS, CHECK_WAITING
 from podwright.engine.metrics.metrics import Metrics
@@ -102,7 +104,6 @@ class Checks:
         self._metrics = metrics
         self._options = options
         self._now = now
-        self._deciding = asyncio.Lock()
         self._ours: dict[str, Raw] = {}
         """The AdmissionChecks with our controller name, by name."""
         self._known: dict[str, Raw] = {}
@@ -111,6 +112,9 @@ class Checks:
         """A heap: when the Workloads that do not fit come back, in seconds since the epoch."""
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         """Uids of Workloads; names of AdmissionChecks with a slash before them."""
+        self._slow: set[str] = set()
+        """The uids of known Workloads whose decision takes longer than a slice."""
+        self._slow_queue: asyncio.Queue[str] = asyncio.Queue()
         self._queued: set[str] = set()
         self._in_hand: set[str] = set()
         self._changed_in_hand: set[str] = set()
@@ -148,7 +152,7 @@ class Checks:
             self._changed_in_hand.add(key)
         elif key not in self._queued:
             self._queued.add(key)
-            self._queue.put_nowait(key)
+            (self._slow_queue if key in self._slow else self._queue).put_nowait(key)
 
     # The work
 
@@ -160,8 +164,8 @@ class Checks:
             await retry_until_answered("Workloads with a place", partial(self._read, key, uid))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._audit(), name="podwright audit of Workloads")
-            for _ in range(WORKERS):
-                tasks.create_task(self._work(), name="podwright admission check")
+            for queue in (self._slow_queue, *repeat(self._queue, WORKERS)):
+                tasks.create_task(self._work(queue), name="podwright admission check")
 
     async def _list_checks(self) -> None:
         """No place may be given back because its check is not known yet. Raises ClusterError."""
@@ -174,13 +178,16 @@ class Checks:
             for raw in listed["items"]:
                 self.take_check({"type": None, "object": raw})
 
-    async def _work(self) -> None:
+    async def _work(self, queue: asyncio.Queue[str]) -> None:
         while True:
-            key = await self._queue.get()
+            key = await queue.get()
             self._queued.discard(key)
             self._in_hand.add(key)
             try:
                 await (self._activate(key[1:]) if key.startswith("/") else self._handle(key))
+            except TookLongError:
+                self._slow.add(key)
+                self._changed_in_hand.add(key)
             except ClusterError as error:
                 log.log(logging.DEBUG if is_conflict(error) else logging.WARNING, "admission check: %s", error)
                 asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._add, key)
@@ -249,7 +256,7 @@ class Checks:
         )
 
     async def _handle(self, uid: str) -> None:
-        """Raises ClusterError."""
+        """Raises ClusterError and TookLongError."""
         if (raw := self._known.get(uid)) is None:
             return
         workload = Workload(raw)
@@ -259,6 +266,7 @@ class Checks:
             await self._places.release(uid)
             if self._known.get(uid) is raw and not workload.has_quota:
                 del self._known[uid]
+                self._slow.discard(uid)
                 if not workload.status:  # it was deleted
                     self._recorder.forget(uid)
             return
@@ -277,7 +285,7 @@ class Checks:
                     self._metrics.observe(CHECK_SECONDS, asyncio.get_running_loop().time() - started, verdict)
 
     async def _outcome(self, workload: Workload) -> Fits | Lacks:
-        """Raises ClusterError."""
+        """Raises ClusterError and TookLongError."""
         flavors = {}
         for name in flavors_of(workload):
             try:
@@ -288,24 +296,23 @@ class Checks:
         return await self._settled(workload, flavors)
 
     async def _settled(self, workload: Workload, flavors: Mapping[str, Raw]) -> Fits | Lacks:
-        """Decides until the held place stays the same. Raises ClusterError."""
+        """Decides until the held place stays the same. Raises ClusterError and TookLongError."""
         engine, places, uid = self._engine, self._places, workload.uid
         work = partial(decide, engine.cache, engine.policies, workload, flavors, random.randrange)
         for _ in range(ROUNDS):
-            async with self._deciding:
-                try:
-                    found = await engine.elsewhere.ask(work)
-                except NoAnswerError as error:
-                    return Lacks(str(error))
-                if isinstance(found, Lacks):
-                    return found
-                raws = places.reservations(workload, found.placed)
-                if places.is_at(uid, raws):
-                    return found
-                try:
-                    places.reserve(uid, raws)
-                except InvalidObjectError as error:  # more resources than a Reservation may have
-                    return Lacks(str(error), never=True)
+            try:
+                found = await engine.elsewhere.compute(work) if uid in self._slow else engine.elsewhere.here(work)
+            except NoAnswerError as error:
+                return Lacks(str(error))
+            if isinstance(found, Lacks):
+                return found
+            raws = places.reservations(workload, found.placed)
+            if places.is_at(uid, raws):
+                return found
+            try:
+                places.reserve(uid, raws)
+            except InvalidObjectError as error:  # more resources than a Reservation may have
+                return Lacks(str(error), never=True)
             await places.write(raws)
             await asyncio.sleep(SETTLE_SECONDS)
             if self._known.get(uid) is not workload.raw:

@@ -10,6 +10,7 @@ import orjson
 import pytest
 from aiohttp import web
 
+from podwright.core.state.deadline import TookLongError
 from podwright.kube.options.options import Options
 from podwright.kueue import checks, options
 from podwright.kueue.checks import Checks
@@ -203,6 +204,39 @@ async def test_two_workloads_never_get_the_same_place():
         promised = [each[0]["state"] for each in it.written]
         assert promised.count("Ready") <= 1
         assert it.nodes == ["n0"]
+
+
+async def test_workloads_that_take_long_hold_no_other_up(monkeypatch):
+    """More of them than there are workers: the first one is decided about, and the others wait for it."""
+    monkeypatch.setattr(checks, "AUDIT_SECONDS", 60.0)
+    asked, answer = [], asyncio.Event()
+
+    async def compute(work):
+        asked.append(work.args[2].uid)
+        await answer.wait()
+        return work()
+
+    def here(work):
+        if work.args[2].uid != "u":
+            raise TookLongError
+        return work()
+
+    async with world() as it:
+        monkeypatch.setattr(it.rig.engine.elsewhere, "compute", compute)
+        monkeypatch.setattr(it.rig.engine.elsewhere, "here", here)
+        it.rig.node("n0", allocatable={"cpu": "4", "pods": "9"})
+        made = workload(pod_set(), checks=[PENDING]).raw
+        status = {**made["status"], "conditions": [condition("QuotaReserved", True)]}
+        for number in range(checks.WORKERS + 9):
+            metadata = {**made["metadata"], "uid": f"slow-{number}", "name": f"slow-{number}"}
+            it.checks.take_workload({"type": "ADDED", "object": {**made, "metadata": metadata, "status": status}})
+        await until(lambda: asked)
+        it.put(pod_set())
+        await until(lambda: it.written)
+        assert it.written[0][0]["state"] == "Ready"
+        assert len(asked) == 1
+        answer.set()
+        await until(lambda: len(set(asked)) > 1)
 
 
 async def test_a_deleted_workload_is_forgotten_with_its_place():

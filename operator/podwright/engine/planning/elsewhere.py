@@ -34,10 +34,16 @@ class Elsewhere:
         self._children = children
         self._messages = messages
 
+    def here(self, decide: Callable[[], T]) -> T:
+        """The result of `decide`, which leaves the cache as it was. Raises what it raises, and TookLongError after a
+        slice.
+        """
+        return self._slice.run(decide)
+
     async def ask(self, decide: Callable[[], T]) -> T:
         """The result of `decide`, which leaves the cache as it was. Raises what it raises, and NoAnswerError."""
         try:
-            return self._slice.run(decide)
+            return self.here(decide)
         except TookLongError:
             return await self.compute(decide)
 
