@@ -23,7 +23,7 @@ from podwright.kube.client.media_types import JSON, JSON_PATCH
 from podwright.kube.client.retry import RetryPolicy
 from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import Resource
-from podwright.kube.write.write_limit import WriteLimit
+from podwright.kube.write.write_limit import WRITES_PER_SECOND, WriteLimit
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ STATUS_SECONDS: Final = 1.0
 SHARE: Final = 49.0
 """Comparisons pause for this many times as long as they took."""
 MOST_WRITES: Final = 25
-"""How many statuses are written before all are compared again."""
+"""How many statuses are written at least before all are compared again, and more if the pause has time for them."""
 AT_ONCE: Final = 16
 """How many statuses are compared in one step."""
 _EXPECTED: Final = (403, 404, 409)
@@ -92,6 +92,8 @@ class ObjectStatuses(ABC):
         self._clock = clock
         self._known: dict[str, SeenObject] = {}
         self._limit = WriteLimit()
+        self._most = MOST_WRITES
+        """How many statuses are written, and other requests sent, before all statuses are compared again."""
         self._tries: dict[str, tuple[int, float]] = {}
         """By name of an object that is to be made or deleted: how often that was tried, and when it is tried again."""
         compact_regularly(self)
@@ -150,7 +152,7 @@ class ObjectStatuses(ABC):
         clock = asyncio.get_running_loop().time
         self._tries = {name: tries for name, tries in self._tries.items() if name in wanted}
         due = [name for name in wanted if self._tries.get(name, (0, 0.0))[1] <= clock()]
-        for name in due[:MOST_WRITES]:
+        for name in due[: self._most]:
             await self._limit.take()
             request, problem = wanted[name], None
             try:
@@ -174,13 +176,15 @@ class ObjectStatuses(ABC):
                 if index % AT_ONCE == 0:
                     await asyncio.sleep(0)
                 self._compare(name, due)
-            took = clock() - started
+            compared = clock()
+            pause = max(STATUS_SECONDS, SHARE * (compared - started))
             # Only some at a time, so that news need not wait for all others.
-            for name in sorted(due, key=lambda name: not self._says_news(name, due[name]))[:MOST_WRITES]:
+            self._most = max(MOST_WRITES, int(pause * WRITES_PER_SECOND / 2))
+            for name in sorted(due, key=lambda name: not self._says_news(name, due[name]))[: self._most]:
                 await self._limit.take()
                 await self._write(name, due[name])
             await self.settle()
-            await asyncio.sleep(max(STATUS_SECONDS, SHARE * took))
+            await asyncio.sleep(max(STATUS_SECONDS, pause - (clock() - compared)))
 
     def _compare(self, name: str, due: dict[str, Raw]) -> None:
         """Adds the object's status to `due` if it is to be written, and reports a new problem."""

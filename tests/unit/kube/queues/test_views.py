@@ -183,3 +183,13 @@ async def test_every_view_gets_its_turn_if_all_change_all_the_time(monkeypatch):
         seen = len(it.script.requests)
         await until(lambda: len(it.script.requests) >= seen + 12)
         assert len({each.path for each in it.script.requests[seen:]}) == 6
+
+
+async def test_writes_go_on_while_the_next_comparison_must_wait(monkeypatch):
+    monkeypatch.setattr(object_status, "MOST_WRITES", 1)
+    monkeypatch.setattr(object_status, "SHARE", 10.0**9)  # as if the comparison had taken long
+    async with views() as it:
+        it.queue("ml")
+        for index in range(6):
+            it.namespace(f"n{index}", **{QUEUE_LABEL: "ml"})
+        await until(lambda: len(it.there) == 6)
