@@ -44,8 +44,14 @@ class RunTimes:
         expected = _seconds(pod.run_time) if pod.run_time else 0.0
         return min((each for each in (expected, pod.run_limit) if each), default=0.0)
 
+    def is_sure(self, pod: PodInfo) -> bool:
+        """True if the pod ends at `end_of` at the latest, because it is stopped then."""
+        return bool(pod.run_limit) and self.declared(pod) == pod.run_limit and not pod.terminating
+
     def end_of(self, pod: PodInfo, now: float) -> float:
-        """When a running pod ends, in seconds since the epoch; infinite if that is not known."""
+        """When a running pod ends, in seconds since the epoch; infinite if that is not known. `now` if it terminates."""
+        if pod.terminating:
+            return now
         seconds = self.declared(pod)
         if not seconds and pod.owner is not None:
             _, seconds = self._took.get(_owner_of(pod), (0, 0.0))

@@ -52,7 +52,7 @@ def earliest_start(
     ended, placed = found
     nodes = {placement.pod.uid: placement.node_name for placement in placed.placements}
     at = run_times_of(planner.cache).end_of(ended[-1], now) if ended else now
-    sure = all(pod.run_limit for pod in ended)
+    sure = all(map(run_times_of(planner.cache).is_sure, ended))
     return EarliestStart(at, nodes, frozenset(pod.uid for pod in ended), sure)
 
 

@@ -42,7 +42,8 @@ def start_of(cluster: LoadedCluster, framework: Framework, pod: PodInfo) -> Star
     if unknown:
         return Start(text=_unknown(unknown))
     at = run_times_of(cache).end_of(ended[-1], now) if ended else now
-    return Start(text=_known(at - now, ended), at=rfc3339(at))
+    sure = all(map(run_times_of(cache).is_sure, ended))
+    return Start(text=_known(at - now, ended, sure=sure), at=rfc3339(at))
 
 
 def _placed(framework: Framework, cluster: LoadedCluster, pod: PodInfo) -> Placement | None:
@@ -63,10 +64,9 @@ def _planned(planner: Planner, members: Sequence[PodInfo]) -> GangPlacement | No
     return found if isinstance(found, GangPlacement) else None
 
 
-def _known(seconds: float, ended: Sequence[PodInfo]) -> str:
+def _known(seconds: float, ended: Sequence[PodInfo], *, sure: bool) -> str:
     if not ended:
         return "now"
     who = f"{ended[0].key} has" if len(ended) == 1 else f"{len(ended):,} pods, the last of them {ended[-1].key}, have"
-    sure = all(each.run_limit for each in ended)
     when = "at the latest" if sure else "if pods run for as long as is expected"
     return f"in {format_duration(round(seconds))} {when}, once {who} ended"

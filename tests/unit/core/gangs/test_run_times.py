@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -35,6 +36,7 @@ def pod(owner="job", limit=None, annotation=None, start=START, namespace="defaul
         pytest.param(pod(limit=300, annotation="10m"), NOW + 200, id="the shorter of both"),
         pytest.param(pod(limit=300, start=None), NOW + 300, id="it has not started"),
         pytest.param(pod(limit=30), NOW, id="it should have ended"),
+        pytest.param(replace(pod(limit=300), terminating=True), NOW, id="it terminates"),
         pytest.param(pod(), inf, id="it says nothing"),
         pytest.param(pod(owner=""), inf, id="it has no owner"),
         pytest.param(pod(annotation="soon"), inf, id="its annotation is no duration"),
@@ -44,6 +46,20 @@ def pod(owner="job", limit=None, annotation=None, start=START, namespace="defaul
 )
 def test_a_pod_ends_as_it_declares(given, end):
     assert RunTimes().end_of(given, NOW) == end
+
+
+@pytest.mark.parametrize(
+    ("given", "sure"),
+    [
+        pytest.param(pod(limit=300), True, id="its deadline"),
+        pytest.param(pod(limit=300, annotation="4m"), False, id="it is expected to end before its deadline"),
+        pytest.param(pod(limit=300, annotation="10m"), True, id="its deadline comes first"),
+        pytest.param(replace(pod(limit=300), terminating=True), False, id="it terminates"),
+        pytest.param(pod(annotation="10m"), False, id="it has no deadline"),
+    ],
+)
+def test_only_a_deadline_makes_an_end_sure(given, sure):
+    assert RunTimes().is_sure(given) is sure
 
 
 def test_else_it_ends_as_the_earlier_pods_of_its_owner_did():

@@ -66,6 +66,9 @@ def test_a_start_is_not_sure_if_a_pod_may_run_for_longer():
     cluster.cache.set_pod(replace(cluster.cache.nodes["n0"].pods["default/p"], run_limit=0.0, run_time="160s"))
     found = cluster.start(*cluster.planner("expected", 1, 4))
     assert (found.at, found.sure) == (NOW + 60, False)
+    cluster.cache.set_pod(replace(cluster.cache.nodes["n0"].pods["default/p"], run_limit=3600.0, run_time="160s"))
+    found = cluster.start(*cluster.planner("limited", 1, 4))
+    assert (found.at, found.sure) == (NOW + 60, False)
 
 
 def test_a_gang_that_fits_now_starts_now():

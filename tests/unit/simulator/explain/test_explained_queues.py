@@ -81,9 +81,11 @@ def test_a_search_leaves_queues_as_they_were():
     assert copy_of(loaded) == before
 
 
-def running(name, seconds=None, owner="", phase="Running", **options):
+def running(name, seconds=None, owner="", phase="Running", expected="", **options):
     """A pod of queue a with 4 GPUs that started at 12:00, and may run for so long."""
     raw = runs(name, "a", "4", **options)
+    if expected:
+        raw["metadata"]["annotations"] = {"podwright.dev/run-time": expected}
     if seconds:
         raw["spec"]["activeDeadlineSeconds"] = seconds
     if owner:
@@ -101,6 +103,12 @@ def running(name, seconds=None, owner="", phase="Running", **options):
             "in 1h0m0s at the latest, once default/a1 has ended",
             "2026-01-01T13:00:00Z",
             id="a declared end",
+        ),
+        pytest.param(
+            [running("a1", 3600, expected="20m")],
+            "in 20m0s if pods run for as long as is expected, once default/a1 has ended",
+            "2026-01-01T12:20:00Z",
+            id="an expected end before the declared one",
         ),
         pytest.param(
             [running("a1", owner="job"), running("before", owner="job", phase="Succeeded")],
