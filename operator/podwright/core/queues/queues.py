@@ -1036,12 +1036,13 @@ class Queues:
         self._built()
         if not self.flavors.named:
             return ()
-        return [*dict.fromkeys(parts_of(name)[1] for name in self._amounts_on(pod, node_name) if OF in name)]
+        return [*dict.fromkeys(parts_of(name)[1] for name in self.amounts_on(pod, node_name) if OF in name)]
 
     def tree(self) -> QueueTree:
         return self._built()
 
-    def _amounts_on(self, pod: PodInfo, node_name: str) -> Mapping[str, int]:
+    def amounts_on(self, pod: PodInfo, node_name: str) -> Mapping[str, int]:
+        """What the pod takes on this node, which may not exist."""
         info = self._cache.present(node_name)
         return self._plain(pod) if info is None else self.amounts_at(pod, self.flavors.at(info.slot))
 
@@ -1165,7 +1166,7 @@ class Queues:
             if user := pods.user_of.get(uid, ""):
                 add_amounts(pods.users.setdefault(user, {}), amounts)
         for uid, pod in pods.nominated.items():
-            amounts = self._amounts_on(pod, self._cache.nominator.node_of(uid))
+            amounts = self.amounts_on(pod, self._cache.nominator.node_of(uid))
             self._nominated_in[uid] = name, amounts
             add_amounts(pods.promised, amounts)
         for uid, pod in pods.waiting.items():
@@ -1300,7 +1301,7 @@ class Queues:
             return
         pods = self._pods.setdefault(name, _Pods())
         if sign > 0:
-            taken = self._amounts_on(pod, self._cache.nominator.node_of(pod.uid))
+            taken = self.amounts_on(pod, self._cache.nominator.node_of(pod.uid))
             self._nominated_in[pod.uid] = name, taken
             pods.nominated[pod.uid] = pod
         else:

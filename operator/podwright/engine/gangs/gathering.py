@@ -19,7 +19,8 @@ from podwright.core.gangs.plan import Planner
 from podwright.core.gangs.start_times import EarliestStart, earliest_start
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
-from podwright.core.queues.queues import QueueRules, amounts_of, queues_of
+from podwright.core.queues.flavors import judged
+from podwright.core.queues.queues import QueueRules, queues_of
 from podwright.core.queues.tree import add_amounts
 from podwright.core.state.reservations import Reservation, Slot, gathered_name
 from podwright.engine.log_fields import fields
@@ -128,10 +129,11 @@ class Gathering:
         self._vain = {key: due for key, due in self._vain.items() if due > now}
         for queue, gang in [*self._gathering.items()]:
             rules = self._queues.get(queue) if self._queues.active else None
-            held = self._cache.reservations.get(gang.reservation) is not None
-            waiting = self._cache.groups.members(gang.key).unplaced()
-            wanted = held and waiting and rules is not None and rules.gather_after
-            if not wanted or not self._is_owed(queue, waiting, gang.ended):
+            held, group = self._cache.reservations.get(gang.reservation), self._cache.groups.get(gang.key)
+            needed = () if group is None else self._needed(group)
+            nodes = () if held is None else [slot.node for slot in held.slots]
+            wanted = held is not None and needed and rules is not None and rules.gather_after
+            if not wanted or not self._is_owed(queue, needed, nodes, gang.ended):
                 self._reservations.remove(gang.reservation)
                 del self._gathering[queue]
 
@@ -144,6 +146,11 @@ class Gathering:
                     await self._plan(queue, *found)
             await asyncio.sleep(0)
 
+    def _needed(self, group: PodGroup) -> Sequence[PodInfo]:
+        """Of the waiting members, at most as many as the gang needs to start. None once it has started."""
+        waiting = self._cache.groups.members(group.key).unplaced()
+        return [pod for pod in waiting if not pod.gates][: self._cache.groups.lacking(group)]
+
     def _due(self, rules: QueueRules) -> tuple[PodGroup, Sequence[PodInfo]] | None:
         """The gang at the head of this queue, and its waiting members, if it has waited for long enough."""
         waiting = self._queues.waiting_pods(rules.name)
@@ -151,28 +158,27 @@ class Gathering:
         group = self._cache.groups.of(head) if head is not None and head.group else None
         if group is None or group.key in self._vain:
             return None
-        members = [pod for pod in self._cache.groups.members(group.key).unplaced() if not pod.gates]
-        needed = self._cache.groups.lacking(group)
+        members, needed = self._needed(group), self._cache.groups.lacking(group)
         since = min((pod.creation for pod in members), default=inf)
         if not 0 < needed <= len(members) or self._sources.wall() < since + rules.gather_after:
             return None
         if any(self._cache.nominator.node_of(pod.uid) for pod in members):
             return None  # its victims are on their way out
-        return None if self._queues.bound_together(members, needed) else (group, members[:needed])
+        return None if self._queues.bound_together(members, needed) else (group, members)
 
-    def _is_owed(self, name: str, members: Sequence[PodInfo], ended: Collection[str]) -> bool:
-        """True if the queue and those above it stay within the larger of share and guarantee with these members, when
-        these pods have ended.
+    def _is_owed(self, name: str, members: Sequence[PodInfo], nodes: Sequence[str], ended: Collection[str]) -> bool:
+        """True if the queue and those above it stay within the larger of share and guarantee with these members on these
+        nodes, when these pods have ended.
         """
         tree, amounts = self._queues.shared_out(), dict[str, int]()
-        for pod in members:
-            add_amounts(amounts, tree.tracked(amounts_of(pod)))
+        for pod, node in zip(members, nodes, strict=False):
+            add_amounts(amounts, judged(tree.tracked(self._queues.amounts_on(pod, node))))
         freed: dict[str, dict[str, int]] = {}
         for uid in ended:
             if (info := self._cache.placement(uid)) is not None:
                 pod = info.pods[uid]
                 for above in self._queues.path(self._queues.queue_of(pod)):
-                    add_amounts(freed.setdefault(above, {}), tree.tracked(amounts_of(pod)))
+                    add_amounts(freed.setdefault(above, {}), tree.tracked(self._queues.placed_amounts(pod)))
         queue = tree.get(name)
         return queue is not None and all(
             above.held.get(resource, 0) - freed.get(above.spec.name, {}).get(resource, 0) + amount
@@ -193,7 +199,8 @@ class Gathering:
         except NoAnswerError as error:
             log.info("cannot find where the pod group could start: %s", error, extra=fields(podGroup=group))
             found = None
-        if found is None or not self._is_owed(queue, members, found.ended):
+        nodes = [] if found is None else [found.nodes.get(pod.uid, "") for pod in members]
+        if found is None or not self._is_owed(queue, members, nodes, found.ended):
             self._vain[group.key] = now + AGAIN_SECONDS
         elif self._cache.groups.get(group.key) == group and self._cache.groups.members(group.key).unplaced():
             self._hold(queue, group, members, found)

@@ -26,10 +26,10 @@ class Queued:
             self.rig.node(name, allocatable={GPU: "4"})
         self.running = {}
 
-    def runs(self, name, node, gpus, limit=None, owner="", start=START, terminating=False):
+    def runs(self, name, node, gpus, limit=None, owner="", start=START, terminating=False, queue="q"):
         spec = {} if limit is None else {"activeDeadlineSeconds": limit}
         status = {"phase": "Running", "startTime": start}
-        raw = self.rig.pod(name, labels={QUEUE_LABEL: "q"}, requests={GPU: str(gpus)}, spec=spec, status=status)
+        raw = self.rig.pod(name, labels={QUEUE_LABEL: queue}, requests={GPU: str(gpus)}, spec=spec, status=status)
         if owner:
             reference = {"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": owner, "controller": True}
             raw["metadata"]["ownerReferences"] = [reference]
@@ -40,10 +40,10 @@ class Queued:
     def ends(self, name):
         self.engine.assigned.drop(f"default/{name}", None)
 
-    def gang(self, name, size, gpus):
+    def gang(self, name, size, gpus, needed=None):
         self.engine.cache.groups.serve(PLUGINS_API)
         metadata = {"name": name, "namespace": "default", "uid": name}
-        self.engine.objects(PLUGINS_KIND).put({"metadata": metadata, "spec": {"minMember": size}})
+        self.engine.objects(PLUGINS_KIND).put({"metadata": metadata, "spec": {"minMember": needed or size}})
         for index in range(size):
             labels = {QUEUE_LABEL: "q", GROUP_LABEL: name}
             raw = ours(f"{name}{index}", labels=labels, requests={GPU: str(gpus)})
@@ -95,6 +95,36 @@ async def test_a_gang_that_waits_for_long_gets_the_room_that_becomes_free():
         assert "small" not in it.placed
         await it.later(10)
         assert len(it.engine.cache.reservations) == 0
+
+
+async def test_room_is_held_for_the_members_that_a_gang_needs_although_more_wait():
+    it = Queued(quotas={GPU: Quota(guarantee=4, weight=0)})
+    it.queues.set(QueueRules("o", quotas={GPU: Quota()}, reclaim_min_runtime=10.0**9))
+    it.runs("a", "n0", 4, limit=2000, queue="o")
+    it.runs("b", "n1", 4, limit=1000, queue="o")
+    it.gang("g", 4, 2, needed=2)
+    async with deciding(it.rig):
+        for _ in range(3):
+            await it.later(400)
+            assert it.held == ["n1", "n1"]
+        assert len([reason for _, reason, _ in it.rig.recorder.events if reason == "RoomHeld"]) == 1
+
+
+@pytest.mark.parametrize(("guarantee", "held"), [(3, []), (4, ["n1", "n1"])])
+async def test_a_queue_gathers_room_in_a_flavor_only_within_its_share_there(guarantee, held):
+    h100 = f"{GPU}@h100"
+    flavors = {"h100": {"model": "H100"}}
+    it = Queued(quotas={h100: Quota(guarantee=guarantee, weight=0)}, flavors=flavors)
+    for name in ("n0", "n1"):
+        it.rig.node(name, allocatable={GPU: "4"}, labels={"model": "H100"})
+    it.queues.set(QueueRules("o", quotas={h100: Quota()}, reclaim_min_runtime=10.0**9))
+    it.runs("a", "n0", 4, limit=2000, queue="o")
+    it.runs("b", "n1", 4, limit=1000, queue="o")
+    it.gang("g", 2, 2)
+    async with deciding(it.rig):
+        for _ in range(2):
+            await it.later(400)
+            assert it.held == held
 
 
 async def test_pods_that_say_nothing_are_expected_to_take_as_long_as_earlier_ones_of_their_owner():
