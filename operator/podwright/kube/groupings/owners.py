@@ -91,8 +91,12 @@ class OwnerKinds:
             problem = self._served.problem(door.kind).replace("them", door.name)
             workloads.kind_read(kind, problem)
             return
-        async with asyncio.timeout(SYNC_SECONDS):
-            await known.reflector.synced.wait()
+        try:
+            async with asyncio.timeout(SYNC_SECONDS):
+                await known.reflector.synced.wait()
+        except TimeoutError:
+            workloads.kind_read(kind, f"{door.name} could not be listed within {SYNC_SECONDS:.0f} seconds")
+            return
         if self._doors.get(kind) is door and door.kind in self._served.served:
             workloads.kind_read(kind, "")
 

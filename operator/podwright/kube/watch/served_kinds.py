@@ -183,6 +183,8 @@ class ServedKinds:
         if (verb := await access.forbidden(self._http, best)) is not None:
             self._log_problem(door, f"RBAC does not let us {verb} them")
             return False
+        if door.kind in self.served or self._doors.get(door.kind) is not door:
+            return False  # meanwhile another discovery has begun it, or it was removed
         self._begin(door, best)
         return True
 

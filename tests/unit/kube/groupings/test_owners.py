@@ -6,13 +6,16 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from podwright.api.workload_grouping import parse_grouping
+from podwright.kube.groupings import owners
 from podwright.kube.groupings.owners import OwnerKinds
+from podwright.kube.kinds import Resource
 from podwright.kube.watch.served_kinds import ServedKinds
 from support.groupings.workloads import GroupedRig, grouping, owner, pod_of
 from support.http.kit import api, says
 
 JOB = {"name": "jobs", "kind": "Job", "namespaced": True}
 SETS = {"name": "jobsets", "kind": "JobSet", "namespaced": True}
+JOBS = Resource("Job", "batch", "v1", "jobs", namespaced=True)
 JOB_SET = grouping("sets", api_version="jobset.x-k8s.io/v1alpha2", kind="JobSet", minCount="2")
 
 
@@ -37,11 +40,15 @@ class Watching:
     def __init__(self, http):
         self.rig = GroupedRig()
         self.started: dict[str, str] = {}
-        self.ended: list[str] = []
+        self.starts = 0
+        self.answers = True
+        """Whether lists are answered."""
 
         def start(name, reflector):
             self.started[name] = reflector.resource.version
-            reflector.synced.set()
+            self.starts += 1
+            if self.answers:
+                reflector.synced.set()
             return asyncio.create_task(asyncio.sleep(60))
 
         self.served = ServedKinds(http, [], start=start)
@@ -133,3 +140,35 @@ async def test_an_invalid_owner_harms_no_other():
         sink.put(owner())
         it.rig.put(pod_of(owner(), "a"))
         assert it.rig.minimums == {"Job default/train": 2}
+
+
+async def test_a_kind_that_cannot_be_listed_is_named_and_read_once_it_can_be(monkeypatch):
+    monkeypatch.setattr(owners, "SYNC_SECONDS", 0.01)
+    async with watching(Server()) as it:
+        it.answers = False
+        await it.use(grouping(minCount="2"))
+        assert it.problem("jobs") == "jobs.batch could not be listed within 0 seconds"
+        it.served.served["owners:jobs.batch"].reflector.synced.set()
+        await it.kinds.refresh()
+        assert it.problem("jobs") == ""
+
+
+async def test_a_kind_is_watched_once_though_discovery_runs_meanwhile():
+    async with watching(Server()) as it:
+        await it.use(grouping(minCount="2"))
+        it.served.remove("owners:jobs.batch")
+        it.served.add(owners.OwnerDoor(("batch", "Job"), ("v1",), [JOBS], it.rig.engine))
+        await asyncio.gather(it.served.discover(), it.served.discover("owners:jobs.batch"))
+        assert it.starts == 2, "one of the first door, one of the second"
+
+
+async def test_a_kind_that_is_let_go_while_discovery_runs_is_not_watched():
+    async with watching(Server()) as it:
+        await it.use(grouping(minCount="2"))
+        it.served.remove("owners:jobs.batch")
+        it.served.add(owners.OwnerDoor(("batch", "Job"), ("v1",), [JOBS], it.rig.engine))
+        discovery = asyncio.create_task(it.served.discover())
+        await asyncio.sleep(0)
+        it.served.remove("owners:jobs.batch")
+        await discovery
+        assert it.served.served == {}
