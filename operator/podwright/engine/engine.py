@@ -334,7 +334,9 @@ class Engine:
         try:
             await self._run()
         finally:
+            self._started = False
             self.planning.cancel()
+            self.rebalancing.cancel()
 
     async def _run(self) -> None:
         clock, queue, limiter = self._sources.clock, self.queue, self.binding_executor.limiter

@@ -99,20 +99,22 @@ def stop(**values: Any) -> None:
     """
     connection = Connection(**values)
     try:
-        names = asyncio.run(_stop_all(connection))
+        names, problems = asyncio.run(_stop_all(connection))
     except (ClusterError, ConfigError, OSError) as error:
         if isinstance(error, ClusterError) and status_of(error) == 404:
-            names = []
+            names, problems = [], []
         else:
             raise click.ClickException(str(error)) from error
     for name in names:
         click.echo(f"rebalancepolicy {name} stopped")
+    if problems:
+        raise click.ClickException("\n".join(problems))
     if not names:
         click.echo(f"There is no {REBALANCE_KIND}.")
 
 
-async def _stop_all(connection: Connection) -> Sequence[str]:
-    """The names of the policies. Raises ClusterError, ConfigError and OSError."""
+async def _stop_all(connection: Connection) -> tuple[Sequence[str], Sequence[str]]:
+    """See `stop_all`. Raises ClusterError, ConfigError and OSError."""
     from podwright.kube.client.http import Http  # noqa: PLC0415 -- the library takes long
 
     http = Http(connection.credentials())
@@ -122,10 +124,18 @@ async def _stop_all(connection: Connection) -> Sequence[str]:
         await http.close()
 
 
-async def stop_all(http: Http) -> Sequence[str]:
-    """Stops all RebalancePolicies, and returns their names. Raises ClusterError."""
+async def stop_all(http: Http) -> tuple[Sequence[str], Sequence[str]]:
+    """Stops all RebalancePolicies. Returns the names of those that stopped, and why others did not. Raises ClusterError
+    if they cannot be listed.
+    """
     found = await http.call("GET", REBALANCE_POLICY.collection)
-    names = [str(raw["metadata"]["name"]) for raw in found["items"]]
-    for name in names:
-        await http.call("PATCH", REBALANCE_POLICY.path(name), {"spec": {"mode": "Stop"}}, MERGE_PATCH)
-    return names
+    names, problems = list[str](), list[str]()
+    for name in (str(raw["metadata"]["name"]) for raw in found["items"]):
+        try:
+            await http.call("PATCH", REBALANCE_POLICY.path(name), {"spec": {"mode": "Stop"}}, MERGE_PATCH)
+        except ClusterError as error:
+            if status_of(error) != 404:  # it was deleted meanwhile
+                problems.append(f"rebalancepolicy {name}: {error}")
+        else:
+            names.append(name)
+    return names, problems

@@ -164,10 +164,15 @@ class Rebalancing:
         if self._known and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run(), name="podwright rebalancing")
 
-    async def stop(self) -> None:
+    def cancel(self) -> None:
         """Ends the plan, and gives back its places."""
         if self._task is not None:
             self._task.cancel()
+
+    async def stop(self) -> None:
+        """The same, and waits until that is done."""
+        self.cancel()
+        if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:

@@ -79,7 +79,21 @@ def test_an_invalid_policy_is_named_with_its_field(plan):
 async def test_stop_sets_the_mode_of_all_policies():
     answers = [says(200, {"items": [policy("a"), policy("b")]}), says(200, {}), says(200, {})]
     async with api(*answers) as (http, script):
-        assert await stop_all(http) == ["a", "b"]
+        assert await stop_all(http) == (["a", "b"], [])
     patches = [(each.method, each.path, each.body) for each in script.requests[1:]]
     path = "/apis/podwright.dev/v1alpha1/rebalancepolicies"
     assert patches == [("PATCH", f"{path}/{name}", {"spec": {"mode": "Stop"}}) for name in "ab"]
+
+
+async def test_a_policy_that_cannot_be_stopped_keeps_no_other_from_it():
+    listed = {"items": [policy(name) for name in ("gone", "refused", "last")]}
+    gone, refused = (
+        says(404, {"reason": "NotFound"}),
+        says(422, {"reason": "Invalid", "message": "spec.owners is wrong"}),
+    )
+    async with api(says(200, listed), gone, refused, says(200, {})) as (http, _):
+        names, problems = await stop_all(http)
+    assert names == ["last"]
+    assert len(problems) == 1
+    assert problems[0].startswith("rebalancepolicy refused: ")
+    assert "spec.owners is wrong" in problems[0]

@@ -360,6 +360,21 @@ async def test_an_older_policy_with_other_goals_refuses_the_second():
     assert it.engine.rebalancing.conflict("third") == ""
 
 
+async def test_an_operator_that_decides_no_more_moves_nothing(monkeypatch):
+    """As after it has lost its Lease. Its housekeeping goes on until the process ends."""
+    monkeypatch.setattr("podwright.engine.engine.HOUSEKEEPING_SECONDS", 0)
+    it = Fragmented()
+    housekeeping = asyncio.create_task(it.engine.run_housekeeping())
+    async with deciding(it.rig):
+        await settle()
+        assert (it.asked, it.held) == (["c"], ["n0"])
+    it.evictor.answers["c"](False)
+    it.rig.now += 1000
+    await settle()
+    assert (it.asked, it.held) == (["c"], [])
+    housekeeping.cancel()
+
+
 async def test_nothing_is_held_when_the_operator_stops():
     it = Fragmented()
     async with deciding(it.rig):
