@@ -14,6 +14,7 @@ from typing import Protocol
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.selectors import EVERYTHING, LabelSelector
+from podwright.core.queues.claimed_devices import is_of_class
 from podwright.core.queues.flavors import Labels
 from podwright.core.queues.rules import QueueRules
 from podwright.core.queues.tree import NO_QUOTA, QueueTree
@@ -33,7 +34,7 @@ class PodCounts(Protocol):
         """The queues that not all namespaces may use."""
 
     def flavors_are(self, labels: Mapping[str, Labels], resources: Iterable[str]) -> None:
-        """The labels of the nodes of each flavor, and the resources that any queue names."""
+        """The labels of the nodes of each flavor, and the resources that any queue names, also for its users."""
 
 
 class Structure:
@@ -144,7 +145,8 @@ class Structure:
         self.shut = tree.below(shut) if shut else frozenset()
         self._overcommitted.clear()
         self._flavors = flavors_of(tree, self.valid)
-        self._pods.flavors_are({name: labels for name, (_, labels) in self._flavors.items()}, tree.resources)
+        named = {*tree.resources, *(name for rules in self.valid.values() for name in rules.user_limits)}
+        self._pods.flavors_are({name: labels for name, (_, labels) in self._flavors.items()}, named)
         self.timed = {name for name, rules in self.valid.items() if rules.max_runtime}
         for name, rules in self.valid.items():
             self._check(tree, name)
@@ -214,10 +216,12 @@ class Structure:
 
     def _changeable(self, before: QueueRules | None, after: QueueRules | None) -> QueueTree | None:
         """The tree, if it can be changed for this queue alone: no other queue keeps room for itself, and the same resources
-        are named by any queue as before, and the same flavors.
+        are named by any queue as before, and the same flavors, and device classes for its users.
         """
         tree = self.current
         if tree is None or tree.keeping or (after is not None and _kept(after)):
+            return None
+        if _device_limits(before) != _device_limits(after):
             return None
         if not self._keeps_flavors(before, after):
             return None
@@ -265,6 +269,11 @@ class Structure:
                     self._noted[spec.name] = spec
                     return
                 above = self.declared.get(above.parent)
+
+
+def _device_limits(rules: QueueRules | None) -> Collection[str]:
+    """The device classes that the queue limits for its users."""
+    return [] if rules is None else [*filter(is_of_class, rules.user_limits)]
 
 
 def _kept(rules: QueueRules) -> Mapping[str, int]:

@@ -8,7 +8,7 @@ import pytest
 from podwright.core.objects.frozen import FrozenDict
 from podwright.core.preemption.budgets import BudgetRules
 from podwright.core.preemption.queue_claims import claim_of
-from podwright.core.queues.queues import QueueRules
+from podwright.core.queues.queues import USER_LABEL, QueueRules
 from podwright.core.queues.tree import Quota
 from podwright.core.state.transaction import CacheTransaction
 from support.objects.devices import allocated, claiming, exactly, first_available, make_claim, make_class, make_slice
@@ -261,3 +261,17 @@ def test_over_histories_each_claim_counts_once_in_each_queue_and_limits_hold(see
         it.queues.remove_waiting(pod.uid)
     assert dict(it.queues.usage("ml")) == {}
     assert not any(it.queues.request("ml").values())
+
+
+def test_a_user_limit_of_devices_holds_although_no_queue_has_a_quota_of_them():
+    it = Cluster(QueueRules("ml", quotas={}))
+    it.claim("c", exactly(count=2))
+    it.claim("d", exactly())
+    user = {"labels": {USER_LABEL: "ann"}}
+    it.runs_with("p", "ml", "c", **user)
+    waiting = it.waits_for("q", "ml", "d", **user)
+    assert it.queues.bound(waiting) is None
+    it.queues.set(QueueRules("ml", quotas={}, user_limits={DEVICES: 2}))
+    assert it.queues.bound(waiting).kind == "user"
+    it.queues.set(QueueRules("ml", quotas={}, user_limits={DEVICES: 3}))
+    assert it.queues.bound(waiting) is None
