@@ -127,7 +127,8 @@ class Checks:
         """A raw event of an AdmissionCheck; its type is None for an object from a list."""
         raw = event["object"]
         name = str(raw["metadata"]["name"])
-        if event["type"] == "DELETED" or raw["spec"]["controllerName"] != CONTROLLER:
+        controller = (raw.get("spec") or {}).get("controllerName")  # the API server does not ask for a spec
+        if event["type"] == "DELETED" or controller != CONTROLLER:
             changed = self._ours.pop(name, None) is not None
         else:
             changed = name not in self._ours

@@ -45,6 +45,7 @@ class World:
         """How many Reservations are still refused."""
         self.written = []
         self.held = {}
+        self.checks_there = [OURS]
 
     def put(self, *pod_sets, conditions=("QuotaReserved",), retries=0, **options):
         made = workload(*pod_sets, checks=[{**PENDING, "retryCount": retries}], **options).raw
@@ -69,7 +70,7 @@ class World:
             await asyncio.sleep(0.05)
             return web.json_response({"spec": {}})
         if request.method == "GET":
-            listed = {"admissionchecks": [OURS], "reservations": [*self.held.values()]}
+            listed = {"admissionchecks": self.checks_there, "reservations": [*self.held.values()]}
             if name not in listed and self.gone:
                 return web.json_response({"reason": "NotFound"}, status=404)
             return web.json_response({"items": listed[name]} if name in listed else self.raw)
@@ -237,6 +238,18 @@ async def test_workloads_that_take_long_hold_no_other_up(monkeypatch):
         assert len(asked) == 1
         answer.set()
         await until(lambda: len(set(asked)) > 1)
+
+
+async def test_a_check_without_a_spec_is_not_ours():
+    """The API server takes one."""
+    without = {"metadata": {"name": "other", "generation": 1}}
+    async with world() as it:
+        it.checks_there = [without, OURS]
+        it.checks.take_check({"type": "ADDED", "object": without})
+        it.rig.node("n0", allocatable={"cpu": "4", "pods": "9"})
+        it.put(pod_set())
+        await until(lambda: it.written)
+        assert it.written[0][0]["state"] == "Ready"
 
 
 async def test_a_deleted_workload_is_forgotten_with_its_place():
