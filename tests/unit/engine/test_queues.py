@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND
-from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
+from podwright.core.queues.queues import QUEUE_LABEL, QUEUE_QUOTA, QueueRules, queues_of
 from podwright.core.queues.tree import Quota
-from support.engine.kit import Rig, deciding, settle
+from support.engine.kit import Rig, deciding, on_node, ours, settle
+from support.objects.devices import allocated, claiming, exactly, first_available, make_claim, make_class
 
 GPU = "nvidia.com/gpu"
 
@@ -165,3 +166,27 @@ async def test_the_pods_of_a_gang_that_leave_retry_one_waiting_gang(rig):
         assert placed(rig) == {"first0", "first1", "first2"}
         waiting = rig.engine.queue.uids()
         assert {uid: rig.engine.queue.get(uid).attempts for uid in waiting} == {uid: before[uid] for uid in waiting}
+
+
+async def test_a_pod_is_tried_again_when_a_claim_of_others_takes_less_than_it_might(rig):
+    devices = "gpu.deviceclass.resource.k8s.io/devices"
+    rig.queues.set(QueueRules("gpus", quotas={devices: Quota(limit=2)}))
+    either = first_available("r", exactly("a", count=2), exactly("b", "nic"))
+    for name in ("gpu", "nic"):
+        rig.engine.objects("DeviceClass").put(make_class(name))
+    for name, request in (("either", either), ("one", exactly())):
+        rig.engine.objects("ResourceClaim").put(make_claim(name, request))
+    labels = {QUEUE_LABEL: "gpus"}
+    rig.engine.assigned.put(on_node(ours("runs", labels=labels, spec=claiming("either")), "n"))
+    async with deciding(rig):
+        rig.pod("waits", labels=labels, spec=claiming("one"))
+        await settle()
+        queued = rig.engine.queue.get("default/waits")
+        assert QUEUE_QUOTA in queued.unschedulable_plugins
+        status = allocated("n0", node="n", request="r/b")
+        rig.engine.objects("ResourceClaim").put(make_claim("either", either, status=status))
+        await settle()
+        rig.now += 60
+        rig.engine.wake()
+        await settle()
+        assert QUEUE_QUOTA not in queued.unschedulable_plugins

@@ -118,7 +118,7 @@ class Queues:
         self._cache = cache
         self.flavors = Flavors(cache.table)
         self.places = Places(self, QUEUE_QUOTA)
-        self.devices = ClaimedDevices(cache, self._claims_changed)
+        self.devices = ClaimedDevices(cache, self._claims_told)
         self._structure = Structure(self)
         self._pods: dict[str, _Pods] = {}
         self._placed_in: dict[str, str] = {}
@@ -1214,13 +1214,20 @@ class Queues:
             others = self.devices.leave(name, pod.uid) if sign < 0 else self.devices.relieved(name, pod)
             self._claims_changed(others)
 
-    def _claims_changed(self, uids: Iterable[str]) -> None:
-        """These pods, which are counted, may take other devices than they are counted with."""
+    def _claims_told(self, uids: Iterable[str]) -> None:
+        """The API server says something else of a claim of these pods."""
+        if self._claims_changed(uids):
+            self._changed()  # a bound may let others start now
+
+    def _claims_changed(self, uids: Iterable[str]) -> bool:
+        """These pods, which are counted, may take other devices than they are counted with. Returns whether any does."""
+        changed = False
         for uid in uids:
             name = self._placed_in.get(uid) or self._waiting_in[uid]
             pod = self._pods[name].placed.get(uid)
             if self.devices.takes(name, pod or self._pods[name].waiting[uid]) == self.devices.counted(uid):
                 continue
+            changed = True
             if pod is None:
                 self._ask(name, self._pods[name].waiting[uid], -1)
                 self._ask(name, self._pods[name].waiting[uid], 1)
@@ -1230,6 +1237,7 @@ class Queues:
                 self._add_held(name, pod, self.amounts_at(pod, place), -1, demand=True)
                 self.devices.count(name, pod, placed=True)
                 self._add_held(name, pod, self.amounts_at(pod, place), 1, demand=True)
+        return changed
 
     def _add_held(self, name: str, pod: PodInfo, amounts: Mapping[str, int], sign: int, *, demand: bool) -> None:
         tree = self._structure.current

@@ -275,3 +275,16 @@ def test_a_user_limit_of_devices_holds_although_no_queue_has_a_quota_of_them():
     assert it.queues.bound(waiting).kind == "user"
     it.queues.set(QueueRules("ml", quotas={}, user_limits={DEVICES: 3}))
     assert it.queues.bound(waiting) is None
+
+
+def test_pods_are_told_of_claims_that_take_something_else():
+    it, told = Cluster(queue("ml", limit=3, others={})), []
+    requests = first_available("r", exactly("a", count=2), exactly("b", "nic"))
+    it.claim("c", requests)
+    it.runs_with("p", "ml", "c")
+    assert it.held() == 2
+    it.queues.listen(lambda: told.append(it.held()))
+    it.claim("c", requests)
+    assert told == []
+    it.claim("c", requests, status=allocated("n0", node="n0", request="r/b"))
+    assert told == [0]
