@@ -68,7 +68,7 @@ _PARTS: Final = 2**20
 """Dominant shares are compared in these parts of the capacity."""
 
 FIRST_PODS: Final = 16
-"""How many waiting pods of a queue `is_owed` looks at."""
+"""How many waiting pods of a queue `is_owed` and `first_bound` look at."""
 CLAIMS_AT_ONCE: Final = 32
 """The most pods that `due_claims` returns."""
 QUEUES_AT_ONCE: Final = 1000
@@ -478,12 +478,16 @@ class Queues:
         )
 
     def first_bound(self, name: str) -> tuple[PodInfo, Bound] | None:
-        """The first waiting pod of the queue, and the bound that holds it back. None if no bound does."""
+        """The first of some waiting pods of the queue that a bound holds back, and the bound. None if no bound does."""
         pods = self._pods.get(name)
-        for uid, pod in () if pods is None else pods.waiting.items():
-            if uid not in self._placed_in and not pod.gates:
-                bound = self.bound(pod)
-                return None if bound is None else (pod, bound)
+        waiting = (
+            pod
+            for uid, pod in (() if pods is None else pods.waiting.items())
+            if uid not in self._placed_in and not pod.gates
+        )
+        for pod in islice(waiting, FIRST_PODS):
+            if (bound := self.bound(pod)) is not None:
+                return pod, bound
         return None
 
     def namespaces_of(self, name: str) -> Mapping[str, PodInfo | None]:

@@ -361,3 +361,11 @@ def test_pods_tried_again_are_counted_once_when_a_flavor_is_declared():
     assert it.queues.admits(second)
     assert it.queues.tried(first.uid)
     assert it.queues.tree().get("ml").trying == {}
+
+
+def test_the_first_pod_that_a_bound_holds_back_need_not_be_the_first_that_waits():
+    it = Cluster(NODES, queue("ml", plain={"limit": 2}, flavors={}))
+    it.waits("p", "ml", 2)  # waits for a node
+    second = it.waits("q", "ml", 3)
+    pod, bound = it.queues.first_bound("ml")
+    assert (pod, bound.requested) == (second, 3)
