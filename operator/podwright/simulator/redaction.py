@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from podwright.core.objects.pod import LOCAL_VOLUMES, QUEUE_ANNOTATION
+from podwright.core.objects.pod import LOCAL_VOLUMES, QUEUE_ANNOTATION, STAYS
 from podwright.core.objects.pod_group import GROUP_ANNOTATIONS, NAMED_OTHERWISE
 from podwright.core.objects.sub_groups import TASK_KEY
 from podwright.core.objects.watched_kinds import WATCHED_KINDS
@@ -30,6 +30,7 @@ KEPT_ANNOTATIONS: Final = (
     QUEUE_ANNOTATION,
     *GROUP_ANNOTATIONS,
     TASK_KEY,
+    *STAYS,
 )
 """Annotations that scheduling, or the drain of a node, depends on."""
 

@@ -48,6 +48,10 @@ QUEUE_ANNOTATION: Final = "scheduling.volcano.sh/queue-name"
 """With it, a pod names its queue to Volcano. Source: `QueueNameAnnotationKey` in volcano.sh/apis v1.16,
 scheduling/v1beta1.
 """
+STAYS: Final = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+"""Annotations, with the values that forbid autoscalers to move a pod. Sources: the documentation of Karpenter, and the
+FAQ of Cluster Autoscaler.
+"""
 _MAX_NAME: Final = 253
 
 
@@ -168,6 +172,8 @@ class PodInfo:
     """
     queue: str
     """The queue in its annotation scheduling.volcano.sh/queue-name, in the same way."""
+    stays: bool
+    """An annotation of STAYS forbids autoscalers to move it."""
     task: str
     """Its task of a group of Volcano, by its annotation volcano.sh/task-spec, in the same way."""
     raw: Mapping[str, Any] | None
@@ -333,6 +339,7 @@ def _parse(
         run_time=_named(annotations, RUN_TIME_ANNOTATION) if annotations else "",
         policy=_named(annotations, POLICY_ANNOTATION) if annotations else "",
         queue=_named(annotations, QUEUE_ANNOTATION) if annotations else "",
+        stays=any(_named(annotations, key) == value for key, value in STAYS.items()) if annotations else False,
         task=_named(annotations, TASK_KEY) if annotations else "",
         raw=raw if keep_raw else None,
     )

@@ -70,6 +70,8 @@ class Movable:
             return "is not selected"
         if owner is None or owner.kind not in rules.owners:
             return "has no controller of the given kinds, which would create it again"
+        if pod.stays:
+            return "has an annotation that forbids autoscalers to move it"
         if pod.local_storage and not rules.local_storage:
             return "has an emptyDir or hostPath volume, whose content would stay behind"
         if view.now - pod.creation < rules.cooldown:

@@ -65,6 +65,8 @@ def test_no_node_is_emptied_by_filling_an_empty_one():
         pytest.param({"namespace": "podwright-system"}, {}, "belongs to the system", id="the operator's own namespace"),
         pytest.param({"labels": {"app": "db"}}, {"match": {"podSelector": {"matchLabels": {"app": "web"}}}}, "is not selected", id="not selected"),
         pytest.param({"metadata": {"creationTimestamp": "2023-11-14T22:00:00Z"}}, {}, "is younger than the cooldown", id="a young pod"),
+        pytest.param({"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}}, {}, "forbids autoscalers to move it", id="do-not-disrupt"),
+        pytest.param({"metadata": {"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}}}, {}, "forbids autoscalers to move it", id="not safe to evict"),
         pytest.param({"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}}, {}, "has an emptyDir or hostPath volume", id="a pod with an emptyDir"),
         pytest.param({"spec": {"volumes": [{"name": "v", "hostPath": {"path": "/data"}}]}}, {}, "has an emptyDir or hostPath volume", id="a pod with a hostPath"),
         pytest.param({"spec": {"schedulerName": "other"}}, {}, "is of another scheduler", id="another scheduler's pod"),
