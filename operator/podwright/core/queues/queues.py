@@ -19,6 +19,7 @@ from math import inf
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from podwright.core.framework.status import Status, unresolvable
 from podwright.core.objects.compaction import compact_regularly
@@ -517,23 +518,27 @@ class Queues:
         """By resource that any queue names: what is free on the nodes that take pods, and what pods in queues hold. Of
         device classes, only what these hold, because nobody knows how many devices there are.
         """
-        tree, table = self._built(), self._cache.table
+        offering = self._offering()
+        return {name: self._capacity_of(name, offering) for name in self._built().resources}
+
+    def _offering(self) -> NDArray[np.bool_]:
+        """bool[nodes]: the nodes that take pods."""
+        table = self._cache.table
         taken = [any(t.managed and t.effect != "PreferNoSchedule" for t in taints) for taints in table.taint_sets]
         offering = table.valid & ~table.unschedulable
         if any(taken):
             offering &= ~np.array(taken, np.bool_)[table.taints]
-        most = MAX_INT64 // max(1, table.size)
-        found: dict[str, int] = {}
-        for name in tree.resources:
-            resource, flavor = parts_of(name)
-            if is_of_class(resource):
-                found[name] = tree.top.held.get(name, 0)
-                continue
-            requested = table.pods if resource == PODS else table.requested(resource)
-            free = np.clip(table.allocatable(resource) - requested, 0, most)
-            there = offering & self.flavors.nodes_of(flavor) if flavor else offering
-            found[name] = int(free[there].sum()) + tree.top.held.get(name, 0)
-        return found
+        return offering
+
+    def _capacity_of(self, name: str, offering: NDArray[np.bool_]) -> int:
+        table, held = self._cache.table, self._built().top.held.get(name, 0)
+        resource, flavor = parts_of(name)
+        if is_of_class(resource):
+            return held
+        requested = table.pods if resource == PODS else table.requested(resource)
+        free = np.clip(table.allocatable(resource) - requested, 0, MAX_INT64 // max(1, table.size))
+        there = offering & self.flavors.nodes_of(flavor) if flavor else offering
+        return int(free[there].sum()) + held
 
     # Decisions
 
@@ -634,14 +639,15 @@ class Queues:
 
     def _kept(self, name: str, pod: PodInfo, amounts: Mapping[str, int], trying: bool) -> Bound | None:
         """What other queues do not lend of their guarantees, and what nominated pods have been promised of the rest."""
-        capacity = self.capacity()
         nominated = bool(self._cache.nominator.node_of(pod.uid))
         behind: Mapping[str, int] | None = None
         for resource, amount in amounts.items():
             for above, kept in self._built().kept_from(name, resource):
+                if not kept:
+                    continue
                 quota, held = above.spec.quotas.get(resource, NO_QUOTA), above.held.get(resource, 0)
-                limit = capacity[resource] if above.parent is None else quota.limit
-                if not kept or limit == UNBOUNDED:
+                limit = self._capacity_of(resource, self._offering()) if above.parent is None else quota.limit
+                if limit == UNBOUNDED:
                     continue
                 tried = trying * above.trying.get(resource, 0)
                 promised = 0 if nominated else above.promised.get(resource, 0)

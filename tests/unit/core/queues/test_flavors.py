@@ -369,3 +369,15 @@ def test_the_first_pod_that_a_bound_holds_back_need_not_be_the_first_that_waits(
     second = it.waits("q", "ml", 3)
     pod, bound = it.queues.first_bound("ml")
     assert (pod, bound.requested) == (second, 3)
+
+
+def test_only_of_what_is_not_lent_it_is_asked_how_much_is_free(monkeypatch):
+    lent = queue("b", plain={"guarantee": 2}, h100={"guarantee": 2}, lending={GPU: 0})
+    it = Cluster(NODES, queue("a", h100={}, a100={}), lent)
+    pod, asked = it.waits("p", "a"), []
+    assert it.queues.bound(pod) is None
+    table = it.cache.table
+    allocatable = table.allocatable
+    monkeypatch.setattr(table, "allocatable", lambda name: asked.append(name) or allocatable(name))
+    assert it.queues.bound(pod) is None
+    assert asked == [GPU]
