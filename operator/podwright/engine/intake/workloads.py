@@ -467,7 +467,10 @@ class Workloads:
             uid, version = raw["metadata"]["uid"], raw["metadata"].get("resourceVersion")
             placed, queued = self._cache.placement(uid), self._queue.get(uid)
             pod = queued.pod if queued is not None else None if placed is None else placed.pods[uid]
-            if pod is not None and pod.resource_version == (version or ""):
+            # Of a pod that has finished, nothing else is known, but it may count as one that has succeeded.
+            if pod is None and (raw.get("status") or {}).get("phase") != "Succeeded":
+                continue
+            if pod is None or pod.resource_version == (version or ""):
                 self._taken = uid
                 self._take_again(raw)
         self._taken = ""

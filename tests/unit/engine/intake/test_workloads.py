@@ -172,6 +172,16 @@ class TestChanges:
             rig.engine.compact()
             assert rig.minimums == {}, "all have succeeded"
 
+    async def test_pods_that_have_succeeded_count_after_a_restart_though_their_owner_comes_after_them(self):
+        rig = rig_with()
+        for raw in pods(TRAIN, 2):
+            rig.engine.assigned.put({**on_node(raw, "n0"), "status": {"phase": "Succeeded"}})
+        rig.own(TRAIN)
+        rig.put(pod_of(TRAIN, "again"))
+        async with deciding(rig):
+            await settle()
+            assert rig.bound == {"again"}
+
     async def test_a_pod_keeps_its_group_when_its_owner_goes(self):
         rig = rig_with(nodes=1)
         rig.own(TRAIN)
