@@ -26,6 +26,7 @@ from podwright.core.objects.raw import as_labels
 from podwright.engine.intake.objects import Objects
 from podwright.engine.intake.stream import Raw
 from podwright.engine.ports import Ports
+from podwright.engine.raw_objects import as_sent
 from podwright.engine.state import EngineState
 
 MAX_DEPTH: Final = 8
@@ -36,6 +37,10 @@ AT_ONCE: Final = 64
 """How many pods are taken in again, and minimums evaluated, in one step."""
 UNGROUPED: Final = "WorkloadUnknown"
 """The reason of the event for pods that are scheduled without the group that they should have."""
+
+
+_Kept = Mapping[str, Any] | bytes
+"""A pod that is to be taken in again: as JSON if it has a node, since nothing else keeps the object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ class _Wait:
     unknown: bool
     group: str
     ignored: bool = False
-    pods: dict[str, Raw] = field(default_factory=dict)
+    pods: dict[str, _Kept] = field(default_factory=dict)
 
 
 class _UnusableError(Exception):
@@ -122,7 +127,7 @@ class Workloads:
         """By the owner's uid."""
         self._waits_for: dict[str, str] = {}
         """The owner's uid by the pod's."""
-        self._again: deque[Raw] = deque()
+        self._again: deque[_Kept] = deque()
         self._uncounted: dict[str, None] = {}
         """The keys of groups whose minimum is to be evaluated again."""
         self._taken = ""
@@ -413,7 +418,7 @@ class Workloads:
                 self._failed(wait, str(problem), pod)
             else:
                 self._cache.groups.awaited[group] = str(problem)
-        wait.pods[pod.uid] = raw
+        wait.pods[pod.uid] = as_sent(raw) if pod.node_name else raw
         self._waits_for[pod.uid] = uid
         return "" if wait.ignored else group
 
@@ -444,7 +449,7 @@ class Workloads:
         for pod in wait.pods:
             self._waits_for.pop(pod, None)
 
-    def _take_in_again(self, pods: Iterable[Raw]) -> None:
+    def _take_in_again(self, pods: Iterable[_Kept]) -> None:
         self._again.extend(pods)
         self._go_on()
 
@@ -463,7 +468,8 @@ class Workloads:
             del self._uncounted[group]
             self._count_again(group)
         for _ in range(min(AT_ONCE, len(self._again))):
-            raw = self._again.popleft()
+            kept = self._again.popleft()
+            raw = orjson.loads(kept) if isinstance(kept, bytes) else kept
             uid, version = raw["metadata"]["uid"], raw["metadata"].get("resourceVersion")
             placed, queued = self._cache.placement(uid), self._queue.get(uid)
             pod = queued.pod if queued is not None else None if placed is None else placed.pods[uid]

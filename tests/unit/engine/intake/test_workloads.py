@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import ref
+
 import pytest
 
 from podwright.engine.intake import workloads as module
@@ -171,6 +173,20 @@ class TestChanges:
             rig.engine.assigned.put({**on_node(pod_of(TRAIN, "again"), "n0"), "status": {"phase": "Succeeded"}})
             rig.engine.compact()
             assert rig.minimums == {}, "all have succeeded"
+
+    async def test_the_object_of_a_pod_that_runs_is_not_kept_until_its_owner_comes(self):
+        class Body(dict):
+            """A dict to which there may be weak references."""
+
+        rig = rig_with()
+        body = Body(on_node(pod_of(TRAIN, "train-0"), "n0"))
+        kept = ref(body)
+        rig.engine.assigned.put(body)
+        del body
+        assert kept() is None
+        rig.own(TRAIN)
+        await settle()
+        assert rig.minimums == {"Job default/train": 3}
 
     async def test_pods_that_have_succeeded_count_after_a_restart_though_their_owner_comes_after_them(self):
         rig = rig_with()
