@@ -10,7 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal
 
-from podwright.core.framework.cluster_events import POD, UNSCHEDULED_POD, Action, ClusterEvent, EventHint, Hint
+from podwright.core.framework.cluster_events import (
+    POD,
+    UNSCHEDULED_POD,
+    Action,
+    ClusterEvent,
+    EventHint,
+    Hint,
+    HintKeys,
+)
 from podwright.core.framework.interface import (
     CycleState,
     EnqueueExtensions,
@@ -22,7 +30,7 @@ from podwright.core.framework.profile import Profile
 from podwright.core.framework.status import Code, Status, unresolvable
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import PodInfo
-from podwright.core.objects.pod_group import ALL, PodGroup, group_key, parse_pod_group
+from podwright.core.objects.pod_group import ALL, COMPOSITE_API, PodGroup, group_key, parse_pod_group
 from podwright.core.objects.resources import is_qualified_name
 from podwright.core.state.object_store import key_of
 
@@ -101,15 +109,28 @@ class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
 
     def hints(self) -> Sequence[EventHint]:
         group_events = [
-            EventHint(ClusterEvent(kind, action), hint)
+            EventHint(ClusterEvent(kind, action), hint, keys=keys)
             for kind in ALL
+            for keys in (self._keys(kind),)
             for action, hint in ((Action.ADD, self._group_added(kind)), (Action.UPDATE, self._group_changed(kind)))
         ]
+        member_keys = HintKeys(lambda _before, after: self._if_alone(after.group), _group_named)
         return (
-            EventHint(ClusterEvent(UNSCHEDULED_POD, Action.ADD), self._member_added),
+            EventHint(ClusterEvent(UNSCHEDULED_POD, Action.ADD), self._member_added, keys=member_keys),
             EventHint(ClusterEvent(POD, Action.UPDATE_POD_LABEL), _changed_group),
             *group_events,
         )
+
+    def _keys(self, kind: str) -> HintKeys:
+        def of_event(before: Any, after: Any) -> str | None:
+            return self._if_alone(group_key(ALL[kind], *key_of(after or before)))
+
+        return HintKeys(of_event, _group_named)
+
+    def _if_alone(self, key: str) -> str | None:
+        """The group's key, by which its members are found; None if it is in a hierarchy, whose members name others."""
+        is_alone = not key.startswith(COMPOSITE_API) and self.handle.cache.groups.root_of(key) == key
+        return key if is_alone else None
 
     def _member_added(self, pod: PodInfo, _before: Any, after: Any) -> Hint:
         key_of_group = self.handle.cache.groups.key_of
@@ -151,6 +172,10 @@ def _helps(kind: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Hi
     if old is None or new.min_count < old.min_count:
         return Hint.QUEUE
     return Hint.QUEUE if (new.tree, new.min_resources) != (old.tree, old.min_resources) else Hint.SKIP
+
+
+def _group_named(pod: PodInfo) -> Sequence[str]:
+    return (pod.group,) if pod.group else ()
 
 
 def _changed_group(_pod: PodInfo, before: PodInfo, after: PodInfo) -> Hint:

@@ -6,6 +6,7 @@ from weakref import ref
 
 import pytest
 
+from podwright.core.state.pod_groups import PodGroups
 from podwright.engine.intake import workloads as module
 from podwright.engine.ports import Regarding
 from support.engine.kit import deciding, on_node, settle
@@ -240,6 +241,21 @@ class TestChanges:
             counted.append(sum(group.min_count == 4 for group in rig.engine.cache.groups.all()))
             rig.engine.workloads.step()
         assert counted == [0, 10, 20, 25]
+
+    async def test_a_new_group_and_a_new_member_ask_no_pods_of_other_groups(self, monkeypatch):
+        asked = []
+        key_of = PodGroups.key_of
+        monkeypatch.setattr(PodGroups, "key_of", lambda *args: (asked.append(args), key_of(*args))[1])
+        rig = rig_with()
+        for index in range(30):
+            each = owner(f"j{index}", spec={"parallelism": 2})
+            rig.put(*(pod_of(each, f"j{index}-{number}") for number in range(2)))
+        for index in range(30):
+            rig.own(owner(f"j{index}", spec={"parallelism": 2}))
+        for _ in range(3):
+            rig.engine.workloads.step()
+        assert len(rig.minimums) == 30
+        assert len(asked) <= 60 * 20
 
     async def test_a_new_grouping_takes_pods_that_wait_and_lists_those_that_run_again(self):
         rig = rig_with(grouping("other", kind="Other", minCount="2"))
