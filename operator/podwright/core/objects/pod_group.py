@@ -3,8 +3,9 @@
 `scheduling.k8s.io` is Kubernetes' Workload API (v1beta1 in 1.37, v1alpha2 in 1.36), whose pods name their group in
 `spec.schedulingGroup`. `scheduling.x-k8s.io` is the v1alpha1 custom resource of the scheduler-plugins project, whose
 pods name it in a label. `scheduling.volcano.sh` is Volcano's v1beta1, and `scheduling.run.ai` KAI's v2alpha2; their
-pods name it in an annotation. `scheduler.grove.io` is Grove's v1alpha1, which calls it PodGang. A PodGroup is never changed after parsing. Sources: the Kubernetes API reference, the
-documentation of both projects, Volcano's `staging/src/volcano.sh/apis/pkg/apis/scheduling/v1beta1/types.go`, and KAI's
+pods name it in an annotation. `scheduler.grove.io` is Grove's v1alpha1, which calls it PodGang; its pods name it in a
+label. A PodGroup is never changed after parsing. Sources: the Kubernetes API reference, the documentation of the
+scheduler-plugins project, Volcano's `staging/src/volcano.sh/apis/pkg/apis/scheduling/v1beta1/types.go`, and KAI's
 `pkg/apis/scheduling/v2alpha2/podgroup_types.go` and `pkg/common/constants/constants.go` at v0.17.0-9-gd5bc503a.
 """
 

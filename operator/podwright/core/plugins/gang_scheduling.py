@@ -51,7 +51,8 @@ class GangSchedulingArgs:
     """`topologyKey`: a node label. Groups are placed in as few of its domains as possible. Empty: no preference.
 
     `eviction`: which members of a gang preemption evicts. AsDeclared: all, if the group has disruption mode `all`, else
-    those that are in the way. Whole: all. None: Whole for groups of scheduling.x-k8s.io, AsDeclared for others.
+    those that are in the way. Whole: those that are more than the minimum, then all. None: AsDeclared for groups of
+    scheduling.k8s.io, Whole for others.
 
     `minResources`: Required: a group waits, and evicts nobody, until so much is free. Ignored: only the members'
     requests count.
