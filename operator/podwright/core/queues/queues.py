@@ -420,7 +420,7 @@ class Queues:
 
     def last_share(self, name: str) -> Mapping[str, int]:
         """The queue's fair share as it was last computed."""
-        return self._queue(name).share
+        return self._built().last_share(name)
 
     def shut_by(self, name: str) -> str:
         """Which state of the queue, or of one above it, keeps its pods from starting; empty if they may start."""

@@ -392,12 +392,16 @@ class QueueTree:
     def share(self, name: str) -> Mapping[str, int]:
         """The share of a queue, by resource of the capacity. Raises KeyError if the queue does not exist."""
         self.compute_shares()
-        return self._queues[name].share
+        return self.last_share(name)
+
+    def last_share(self, name: str) -> Mapping[str, int]:
+        """The same, as it was last computed."""
+        return {**dict.fromkeys(self.top.share, 0), **self._queues[name].share}
 
     def shares(self) -> dict[str, Mapping[str, int]]:
         """The shares of all queues, by name."""
         self.compute_shares()
-        return {name: queue.share for name, queue in self._queues.items()}
+        return {name: self.last_share(name) for name in self._queues}
 
     @property
     def worth_sharing_out(self) -> bool:
@@ -412,10 +416,12 @@ class QueueTree:
             while stale:
                 parent = stale.pop()
                 parent.stale.discard(resource)
-                claims, rounding = [_claim(child, resource) for child in parent.children], dict[int, int]()
+                # Most children request few of the resources that queues name, and who requests nothing has no share.
+                wanting = [child for child in parent.children if resource in child.request or child.share.get(resource)]
+                claims, rounding = [_claim(child, resource) for child in wanting], dict[int, int]()
                 self._cost += len(claims)
-                shares = share_out(parent.share[resource], claims, rounding)
-                for index, (child, share) in enumerate(zip(parent.children, shares, strict=True)):
+                shares = share_out(parent.share.get(resource, 0), claims, rounding)
+                for index, (child, share) in enumerate(zip(wanting, shares, strict=True)):
                     child.rounding[resource] = rounding.get(index, 0)
                     moved = child.share.get(resource) != share
                     if moved:

@@ -5,7 +5,7 @@ from benchmarks.core.decisions import plain
 
 from podwright.core.objects.pod import parse_pod
 from podwright.core.queues.queues import QUEUE_LABEL, QueueRules, queues_of
-from podwright.core.queues.tree import Quota
+from podwright.core.queues.tree import QueueSpec, QueueTree, Quota
 from podwright.core.state.cache import Cache
 from support.costs.operation_counts import count_calls, own_calls
 from support.objects.builders import make_pod
@@ -130,3 +130,19 @@ def test_many_changes_build_the_tree_once(change):
     (built, few), (built_too, many) = calls_of(5), calls_of(50)
     assert built <= 1 >= built_too
     assert many < few + 100 * 45
+
+
+def test_shares_cost_what_is_requested_and_not_what_is_named():
+    """Each queue names a resource of its own, as with flavors of its own, and its pod requests this one."""
+
+    def claims(count):
+        specs = [QueueSpec(f"q{i}", "", quotas={f"example.com/r{i}": Quota(guarantee=1)}) for i in range(count)]
+        tree = QueueTree(specs, {f"example.com/r{i}": 8 for i in range(count)})
+        for i in range(count):
+            tree.add_demand(f"q{i}", {f"example.com/r{i}": 2})
+        with own_calls() as found:
+            shares = tree.shares()
+        assert shares["q0"] == {f"example.com/r{i}": 2 if i == 0 else 0 for i in range(count)}
+        return found["_claim"]
+
+    assert (claims(10), claims(100)) == (10, 100)
