@@ -116,6 +116,8 @@ def test_the_definitions_of_policies_outlive_the_chart(helm):
         "SchedulingQueue",
         "Reservation",
         "RebalancePolicy",
+        "QueueView",
+        "WorkloadGrouping",
     }
     assert {crd["metadata"]["annotations"][KEEP] for crd in crds} == {"keep"}
 

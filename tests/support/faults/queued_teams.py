@@ -273,7 +273,9 @@ class QueuedTeams:
             if raw["spec"].get("nodeName"):
                 continue
             found = kit.condition(raw)
-            assert found.get("reason") == "Unschedulable", f"{raw['metadata']['name']} waits without a reason: {found}"
+            assert found.get("reason") in ("Unschedulable", "WaitingForQuota"), (
+                f"{raw['metadata']['name']} waits without a reason: {found}"
+            )
             message = found.get("message", "")
             bound = _BOUND.search(message)
             assert bound or "Insufficient nvidia.com/gpu" in message, message
