@@ -1,5 +1,5 @@
-"""Compiles the expressions of a grouping. In a module of its own, because CEL takes long to import, and most clusters have
-no grouping.
+"""Compiles the expressions of a grouping. In a module of its own, because CEL takes long to import, and most clusters
+have no grouping.
 """
 
 from __future__ import annotations

@@ -103,7 +103,8 @@ def explain(
     """Explain why a pod waits or why it is on its node, and prove what would help.
 
     KIND/NAME is a pod, a deployment, a replicaset, a statefulset, a daemonset, a job, a podgroup, a queue or a workload
-    of Kueue, as in `explain pod/web-0` or `explain pod web-0`; `pods` with -A or -l is all pods that these flags select.
+    of Kueue, as in `explain pod/web-0` or `explain pod web-0`; `pods` with -A or -l is all pods that these flags
+    select.
 
     Reads the cluster from FILES (see `podwright snapshot`), or from its API server with your own permissions, and
     writes nothing to it. Each change that is shown has been tried on a copy of the cluster's state: the scheduler would

@@ -121,8 +121,8 @@ def _placed_below_topology(members: Members) -> Mapping[Level, Mapping[str, PodI
 
 
 def parts_of(branch: Branch, above: str = "") -> Iterator[tuple[str, str]]:
-    """By name of the branches without others below: why their minimum is not placed; "" if it is. What is not placed above
-    is not placed below.
+    """By name of the branches without others below: why their minimum is not placed; "" if it is. What is not placed
+    above is not placed below.
     """
     why = branch.why or above
     if not branch.children and not branch.groups:
@@ -132,8 +132,8 @@ def parts_of(branch: Branch, above: str = "") -> Iterator[tuple[str, str]]:
 
 
 MAX_TRIALS: Final = 8 * MAX_TRIED
-"""How many domains are tried for the branches of one simulation. After that, each gets the first that may be large enough:
-branches within branches could otherwise try domains within domains without end.
+"""How many domains are tried for the branches of one simulation. After that, each gets the first that may be large
+enough: branches within branches could otherwise try domains within domains without end.
 """
 
 
@@ -148,8 +148,8 @@ class Filling:
     trials: int = 0
 
     def fill(self, branch: Branch, *, enough: bool = False) -> str | Fault:
-        """Places members of the branch. Returns why its minimum is not placed, or a Fault, which ends the simulation; an
-        empty string if it is placed. With `enough`, places only what the minimum needs.
+        """Places members of the branch. Returns why its minimum is not placed, or a Fault, which ends the simulation;
+        an empty string if it is placed. With `enough`, places only what the minimum needs.
         """
         if branch.topology_key and branch.within is None and not branch.failed:
             found = self._choose_domain(branch, enough=enough)

@@ -1,8 +1,8 @@
 """Run times: when running pods end, as far as that is known.
 
-A pod declares how long it runs, by its annotation or `activeDeadlineSeconds`. Otherwise it takes as long as earlier pods
-of its owner did that ended by themselves. An owner is known by its name, so a Job that is created again goes on with
-what its pods took.
+A pod declares how long it runs, by its annotation or `activeDeadlineSeconds`. Otherwise it takes as long as earlier
+pods of its owner did that ended by themselves. An owner is known by its name, so a Job that is created again goes on
+with what its pods took.
 """
 
 from __future__ import annotations

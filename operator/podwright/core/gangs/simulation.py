@@ -86,7 +86,9 @@ class Simulation:
                 self.undone[uid] = why
 
     def reject_others(self, pods: Iterable[PodInfo]) -> None:
-        """Members that have no node, and were not rejected themselves, are rejected with the parts to which they belong."""
+        """Members that have no node, and were not rejected themselves, are rejected with the parts to which they
+        belong.
+        """
         for pod in pods:
             if pod.uid not in self.assumed and not isinstance(self.attempts.get(pod.uid), Rejection):
                 why = self.undone.get(pod.uid) or WAITING

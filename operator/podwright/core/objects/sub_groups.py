@@ -1,4 +1,5 @@
-"""SubGroup: a part of a pod group with a minimum of its own. A pod group is a tree of them; a flat one is a single part.
+"""SubGroup: a part of a pod group with a minimum of its own. A pod group is a tree of them; a flat one is a single
+part.
 
 Sources of the trees: KAI's `pkg/apis/scheduling/v2alpha2/podgroup_types.go` and
 `pkg/scheduler/api/podgroup_info/subgroup_info` at v0.17.0-9-gd5bc503a; Volcano's
@@ -51,8 +52,8 @@ BELOW: Final = "\0"
 
 @dataclass(frozen=True, slots=True)
 class SubGroup:
-    """A part. Its minimum is met if so many `pods` of it and of the parts below have a node, and the minimums of so many
-    `groups` directly below are met.
+    """A part. Its minimum is met if so many `pods` of it and of the parts below have a node, and the minimums of so
+    many `groups` directly below are met.
     """
 
     name: str = ""
@@ -134,8 +135,8 @@ def kai_part(tree: SubGroup) -> PartOf:
 
 
 def grove_tree(spec: Mapping[str, Any]) -> tuple[SubGroup, PartOf]:
-    """The tree of a PodGang: its pod groups, those of a `topologyConstraintGroupConfigs` below a part of their own. All of
-    them are needed. Pods belong to the group that refers to them, else to that which their label names. Raises
+    """The tree of a PodGang: its pod groups, those of a `topologyConstraintGroupConfigs` below a part of their own. All
+    of them are needed. Pods belong to the group that refers to them, else to that which their label names. Raises
     InvalidObjectError.
     """
     parts: dict[str, SubGroup] = {}

@@ -150,8 +150,8 @@ class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
         return hint
 
     def _group_changed(self, kind: str) -> Any:
-        """Helps if the group now needs fewer members, or other resources. A change is looked at for the first of the pods:
-        a group may be large, and have many.
+        """Helps if the group now needs fewer members, or other resources. A change is looked at for the first of the
+        pods: a group may be large, and have many.
         """
         last: tuple[object, object, Hint] = (None, None, Hint.SKIP)
 

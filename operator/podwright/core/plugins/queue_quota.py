@@ -1,7 +1,8 @@
 """QueueQuota: pods wait while a bound of their queue, or of a queue above it, forbids them to start.
 
 It works in every profile and cannot be disabled. `Queues` refuses the pods in PreFilter, and `Places` nodes whose
-flavors have no room, after all filters; the plugin has the queueing hints. Members of a gang that a plan has assumed count, so a gang is within its limits as a whole or waits.
+flavors have no room, after all filters; the plugin has the queueing hints. Members of a gang that a plan has assumed
+count, so a gang is within its limits as a whole or waits.
 """
 
 from __future__ import annotations

@@ -173,8 +173,8 @@ class Budgets:
     """The disruptions that budgets still allow, while pods are chosen as victims one by one.
 
     A pod without labels violates no budget. A budget does not apply to a pod if its selector is empty or invalid, or if
-    it already lists the pod in `disruptedPods`. The latter says nothing to the Eviction API (`by_eviction`): it refuses to
-    evict a pod again, for two minutes, that an interrupted request left there.
+    it already lists the pod in `disruptedPods`. The latter says nothing to the Eviction API (`by_eviction`): it refuses
+    to evict a pod again, for two minutes, that an interrupted request left there.
     """
 
     def __init__(self, rules: BudgetRules, *, by_eviction: bool = False) -> None:

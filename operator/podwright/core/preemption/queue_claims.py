@@ -176,8 +176,8 @@ class QueueClaim:
     # Which units
 
     def nodes(self) -> Iterator[tuple[tuple[float, ...], NodeInfo]]:
-        """The nodes where evictions might help, with what these cost at least there (see `cost`). The least comes first. A
-        node may come again.
+        """The nodes where evictions might help, with what these cost at least there (see `cost`). The least comes
+        first. A node may come again.
         """
         if not self._lacks:  # else what terminates is promised already, or is not enough on any node
             yield from (((-inf,), info) for info in self._queues.nodes_of_ending_pods())
@@ -314,8 +314,8 @@ class QueueClaim:
         return [pod for name in names for _, pod in self._queues.least_important(name, ending=True)]
 
     def _holders(self, within: Iterable[Queue]) -> Iterator[tuple[tuple[float, ...], PodInfo]]:
-        """The placed pods of these queues and of those below that stay, the least important first, as far as their queues
-        have more than they keep. With each, how little its queue is above its share, then as in `LeastFirst`.
+        """The placed pods of these queues and of those below that stay, the least important first, as far as their
+        queues have more than they keep. With each, how little its queue is above its share, then as in `LeastFirst`.
         """
         each = []
         for name in self._below(within, self._may_give):
@@ -385,8 +385,9 @@ class QueueClaim:
         """True if every queue below the common parent keeps its guarantee of everything, and its share of what is
         scarce. If nothing is scarce in sum, it must keep its share of one resource that the claim requests.
 
-        Of an overdue unit, queues keep nothing. A unit that rounding gave to the claim's queue, and not to the other one, is not taken. With `splits_units`, a
-        claim within its queue's guarantee may take a unit of which only a part is above the other queue's share.
+        Of an overdue unit, queues keep nothing. A unit that rounding gave to the claim's queue, and not to the other
+        one, is not taken. With `splits_units`, a claim within its queue's guarantee may take a unit of which only a
+        part is above the other queue's share.
         """
         reach = part.reach
         if part.overdue:

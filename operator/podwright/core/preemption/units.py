@@ -1,9 +1,9 @@
 """Units of preemption: pods that are evicted together or not at all.
 
 A pod is a unit of its own, unless its group is evicted as a whole (`PodGroups.evicted_with`): then its minimum is one
-unit, on all its nodes, and what is more (`PodGroups.spares`) can be evicted alone. With the minimum, all are. A group of the Workload API gives its pods its priority. Without
-pod groups, every unit is one pod with its own priority. Source of the rules: kube-scheduler 1.37's behaviour with pod
-groups.
+unit, on all its nodes, and what is more (`PodGroups.spares`) can be evicted alone. With the minimum, all are. A group
+of the Workload API gives its pods its priority. Without pod groups, every unit is one pod with its own priority. Source
+of the rules: kube-scheduler 1.37's behaviour with pod groups.
 """
 
 from __future__ import annotations

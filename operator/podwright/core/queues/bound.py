@@ -20,7 +20,8 @@ class Bound:
     limit: int = 0
     requested: int = 0
     kind: Literal["", "limit", "kept", "guarantee", "user"] = ""
-    """Of a bound that is an amount: the queue's limit, what others keep, its guarantee, the limit of a user. "": of a group.
+    """Of a bound that is an amount: the queue's limit, what others keep, its guarantee, the limit of a user. "": of a
+    group.
     """
 
     @property

@@ -1,4 +1,5 @@
-"""ClaimedDevices: what pods take of device classes of which any queue has a quota, by the names that ResourceQuotas use.
+"""ClaimedDevices: what pods take of device classes of which any queue has a quota, by the names that ResourceQuotas
+use.
 
 Counted are the devices that the claims of a pod request, and once a claim is allocated, those that it has got; so
 `allocationMode: All` counts from then on. Of alternatives, each class counts with the most that one of them requests. A
@@ -105,8 +106,8 @@ class ClaimedDevices:
     # Counting
 
     def count(self, queue: str, pod: PodInfo, *, placed: bool) -> Mapping[str, int]:
-        """Counts the pod with what it takes now, until `leave` or the next call. `placed`: it has a node, and pays for the
-        claims that no other pod of the queue pays for.
+        """Counts the pod with what it takes now, until `leave` or the next call. `placed`: it has a node, and pays for
+        the claims that no other pod of the queue pays for.
         """
         amounts = self.takes(queue, pod)
         self._counted[pod.uid] = pod, amounts

@@ -55,7 +55,9 @@ def labels_text(labels: Labels) -> str:
 
 
 def judged(amounts: Mapping[str, int]) -> dict[str, int]:
-    """The amounts by which it is judged what a queue is entitled to: what is of a flavor stands for the resource itself."""
+    """The amounts by which it is judged what a queue is entitled to: what is of a flavor stands for the resource
+    itself.
+    """
     replaced = {parts_of(name)[0] for name in amounts if OF in name}
     return {name: amount for name, amount in amounts.items() if name not in replaced}
 
@@ -84,8 +86,8 @@ class Flavors:
         compact_regularly(self)
 
     def define(self, labels: Mapping[str, Labels], names: Iterable[str]) -> bool:
-        """The flavors are these from now on, and queues have quotas of these resources. Returns whether that changes what
-        any pod has. Labels that are empty select no node.
+        """The flavors are these from now on, and queues have quotas of these resources. Returns whether that changes
+        what any pod has. Labels that are empty select no node.
         """
         resources: dict[str, tuple[str, ...]] = {}
         for name in sorted(names):

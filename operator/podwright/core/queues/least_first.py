@@ -38,8 +38,8 @@ class LeastFirst:
     def items(
         self, newest: Callable[[str], PodInfo | None], *, ending: bool = False
     ) -> Iterator[tuple[Importance, PodInfo]]:
-        """The pods with what sorts them: those that stay, or that are `ending`. `newest`: the newest version of a pod, which
-        may have its start time only now; None leaves it out. Nothing may be added or removed meanwhile.
+        """The pods with what sorts them: those that stay, or that are `ending`. `newest`: the newest version of a pod,
+        which may have its start time only now; None leaves it out. Nothing may be added or removed meanwhile.
         """
         index = bisect_left(self._sorted, True, key=itemgetter(0)) if ending else 0
         while index < len(self._sorted) and self._sorted[index][0] == ending:

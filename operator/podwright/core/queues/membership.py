@@ -1,9 +1,9 @@
 """Membership: the queue to which a pod belongs.
 
 A pod names a queue by its label, else by those of other APIs that are in use, else its pod group does, else its policy,
-else the label of its namespace. It belongs to that queue if its namespace may use it, and otherwise to none: it may not start, and what
-it holds counts for no queue. Of a pod with a node, the labels with which it got the node count, so that nobody escapes
-a quota, or fills that of others, by a new label.
+else the label of its namespace. It belongs to that queue if its namespace may use it, and otherwise to none: it may not
+start, and what it holds counts for no queue. Of a pod with a node, the labels with which it got the node count, so that
+nobody escapes a quota, or fills that of others, by a new label.
 """
 
 from __future__ import annotations
@@ -39,14 +39,17 @@ class Membership:
         self.choice_by_policy: Callable[[PodInfo], str] | None = None
         """The queue that a pod's policy chooses, or ""."""
         self.keys: Sequence[str] = (LABEL,)
-        """The labels by which pods name their queues, and QUEUE_ANNOTATION if it does. The first that a pod has counts."""
+        """The labels by which pods name their queues, and QUEUE_ANNOTATION if it does. The first that a pod has counts.
+        """
         self._cache = cache
         self._of_namespace: dict[str, Mapping[str, str]] = {}
         """The labels of namespaces that have any."""
         self._selectors: dict[str, LabelSelector] = {}
         """By queue that not all namespaces may use: those that may."""
         self.first_labels: dict[str, tuple[LabelSet, str]] = {}
-        """By uid of pods with a node whose labels, or QUEUE_ANNOTATION, have changed there: those with which they got it."""
+        """By uid of pods with a node whose labels, or QUEUE_ANNOTATION, have changed there: those with which they got
+        it.
+        """
         self._left: PodInfo | None = None
         """The pod that left its node last. If it comes back at once, it has changed."""
         compact_regularly(self)

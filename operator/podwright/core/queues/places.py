@@ -64,8 +64,8 @@ class Places:
         return sorted(self._flavors.places_for(pod.node_affinity, frozenset(found[1])), key=self._rank(*found))
 
     def shared_by(self, pods: Sequence[PodInfo]) -> Sequence[tuple[Place, Bools | None]]:
-        """The places where all of these pods may be, in the order in which the first one uses them, each with its nodes,
-        bool[nodes]. Without any, one that has all nodes.
+        """The places where all of these pods may be, in the order in which the first one uses them, each with its
+        nodes, bool[nodes]. Without any, one that has all nodes.
         """
         found = self.of(pods[0]) if self._flavors.named else ()
         for pod in pods[1:] if found else ():

@@ -217,8 +217,8 @@ class Queues:
         self._changed()
 
     def restorer(self) -> Callable[[], None]:
-        """A function that makes the queues what they are now, also those that stay as they last were. Pods stay where they
-        are then.
+        """A function that makes the queues what they are now, also those that stay as they last were. Pods stay where
+        they are then.
         """
         structure = self._structure.restorer()
         names = frozenset(self.declared)
@@ -431,8 +431,8 @@ class Queues:
         return ""
 
     def warnings(self, name: str) -> Mapping[str, InvalidObjectError]:
-        """What a queue of the tree says that does not agree with the cluster, or is not known of it, by OVER_LIMIT, NO_NODES or
-        UNKNOWN_CAPACITY.
+        """What a queue of the tree says that does not agree with the cluster, or is not known of it, by OVER_LIMIT,
+        NO_NODES or UNKNOWN_CAPACITY.
         """
         queue, found = self._queue(name), dict[str, InvalidObjectError]()
 
@@ -460,8 +460,8 @@ class Queues:
         return sum(self._pods[each].asked.get(PODS, 0) for each in names if each in self._pods)
 
     def is_owed(self, name: str) -> bool:
-        """True if one of the first pods that wait could start, and the queue and those above it would still have no more
-        than they are entitled to, by the shares as they were last computed.
+        """True if one of the first pods that wait could start, and the queue and those above it would still have no
+        more than they are entitled to, by the shares as they were last computed.
         """
         pods, queue = self._pods.get(name), self._built().get(name)
         if pods is None or queue is None or self.shut_by(name):
@@ -492,7 +492,9 @@ class Queues:
         return None
 
     def namespaces_of(self, name: str) -> Mapping[str, PodInfo | None]:
-        """The namespaces of the queue's pods, each with its first pod that waits for a node and that no gate holds back."""
+        """The namespaces of the queue's pods, each with its first pod that waits for a node and that no gate holds
+        back.
+        """
         pods = self._pods.get(name)
         if pods is None:
             return {}
@@ -618,7 +620,9 @@ class Queues:
         return None if found is None else unresolvable(found.message)
 
     def promised(self, name: str) -> Mapping[str, int]:
-        """By resource: what pods of the queue and of those below request that are nominated to nodes, but not on them yet."""
+        """By resource: what pods of the queue and of those below request that are nominated to nodes, but not on them
+        yet.
+        """
         return self._queue(name).promised
 
     def promised_behind(self, pods: Sequence[PodInfo]) -> Mapping[str, int]:
@@ -755,7 +759,8 @@ class Queues:
         return None
 
     def due_claims(self) -> Sequence[str]:
-        """The uids of some waiting pods, at most one of each queue, that might take back what their queue is entitled to.
+        """The uids of some waiting pods, at most one of each queue, that might take back what their queue is entitled
+        to.
 
         Shares change without an event for these pods, and so does how long others have run. Each call goes on where the
         last one stopped, so all queues get their turn, and so do the pods of each.
@@ -791,9 +796,9 @@ class Queues:
 
     def order_key(self, name: str, *, trying: bool = False) -> tuple[bool, bool, int, int]:
         """Sorts queues with the same parent: first those under their share, then those under their guarantee, then by
-        priority, then by dominant share, of what they have used on average if they have a half-life. Reads the shares as they were last computed. What its pods ask for of a
-        resource of which there is nothing tells queues apart only if they ask for nothing else. `trying`: as if the pods
-        that are tried again had started.
+        priority, then by dominant share, of what they have used on average if they have a half-life. Reads the shares
+        as they were last computed. What its pods ask for of a resource of which there is nothing tells queues apart
+        only if they ask for nothing else. `trying`: as if the pods that are tried again had started.
         """
         tree, flavored = self._built(), self.flavors.named
         queue = tree.get(name)
@@ -1350,7 +1355,9 @@ def queues_of(cache: Cache) -> Queues:
 
 
 def _alike(before: QueueRules, after: QueueRules) -> bool:
-    """True if two versions of a queue say the same, flavors in the same order. Selectors are compared by what they require."""
+    """True if two versions of a queue say the same, flavors in the same order. Selectors are compared by what they
+    require.
+    """
     return (
         same_selector(before.namespaces, after.namespaces)
         and [*before.flavors] == [*after.flavors]

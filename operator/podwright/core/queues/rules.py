@@ -34,7 +34,8 @@ class QueueRules(QueueSpec):
     """A pod that has run for longer is a victim for any pod of its queue, and for pods of others that stay within their
     shares, whatever its own queue has. 0: never."""
     user_limits: Mapping[str, int] = field(default_factory=dict)
-    """By resource: the most that the pods of one user may request in this queue. Their label USER_LABEL names the user."""
+    """By resource: the most that the pods of one user may request in this queue. Their label USER_LABEL names the user.
+    """
     firm_priority: int | None = None
     """Pods of at least this priority are never evicted for a pod of a queue. Together they stay within the guarantee of
     their queue, and within those that queues above have. None: there are no such pods."""

@@ -1,7 +1,7 @@
 """Structure: the declared queues, and the tree of those that are valid.
 
-A change of one queue that leaves all others valid, as most do, changes the tree where the queue is. Any other change has
-the tree built again when it is next read, once for all changes until then. Source of what is valid: `validity`.
+A change of one queue that leaves all others valid, as most do, changes the tree where the queue is. Any other change
+has the tree built again when it is next read, once for all changes until then. Source of what is valid: `validity`.
 """
 
 from __future__ import annotations
@@ -215,8 +215,8 @@ class Structure:
         self._pods.may_use(spec.name, spec.namespaces)
 
     def _changeable(self, before: QueueRules | None, after: QueueRules | None) -> QueueTree | None:
-        """The tree, if it can be changed for this queue alone: no other queue keeps room for itself, and the same resources
-        are named by any queue as before, and the same flavors, and device classes for its users.
+        """The tree, if it can be changed for this queue alone: no other queue keeps room for itself, and the same
+        resources are named by any queue as before, and the same flavors, and device classes for its users.
         """
         tree = self.current
         if tree is None or tree.keeping or (after is not None and _kept(after)):

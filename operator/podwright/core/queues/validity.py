@@ -17,7 +17,8 @@ S = TypeVar("S", bound=QueueSpec)
 
 
 def valid_specs(declared: Mapping[str, S], last: Mapping[str, S]) -> tuple[dict[str, S], dict[str, InvalidObjectError]]:
-    """The specs of the tree by name, and by name what is wrong with a declared queue that is not in the tree as declared.
+    """The specs of the tree by name, and by name what is wrong with a declared queue that is not in the tree as
+    declared.
 
     A queue that is not below the top (its parent is missing, or below the queue itself), or too deep, stays as it was
     in `last`, the specs of the tree before. If it was not there, or that does not help, it is left out. A queue that
@@ -93,8 +94,8 @@ def overcommitted(queue: Queue) -> InvalidObjectError | None:
 
 
 def flavors_of(tree: QueueTree, specs: Mapping[str, QueueRules]) -> dict[str, tuple[str, Labels]]:
-    """By flavor: the queue that says which nodes have it, and their labels. Of several, it is the one nearest to the top,
-    then the first by name.
+    """By flavor: the queue that says which nodes have it, and their labels. Of several, it is the one nearest to the
+    top, then the first by name.
     """
     found: dict[str, tuple[str, Labels]] = {}
     level = tree.top.children if any(rules.flavors for rules in specs.values()) else []
@@ -108,8 +109,8 @@ def flavors_of(tree: QueueTree, specs: Mapping[str, QueueRules]) -> dict[str, tu
 
 
 def flavor_problem(rules: QueueRules, flavors: Mapping[str, tuple[str, Labels]]) -> InvalidObjectError | None:
-    """What is wrong with a queue that names a flavor of which no queue says the nodes, or other nodes than another queue,
-    which counts.
+    """What is wrong with a queue that names a flavor of which no queue says the nodes, or other nodes than another
+    queue, which counts.
     """
     for flavor, labels in rules.flavors.items():
         queue, known = flavors.get(flavor, ("", {}))

@@ -25,8 +25,8 @@ _LEAVING: Final = frozenset(
         "karpenter.sh/disruption",
     }
 )
-"""The keys of taints of nodes that an autoscaler is about to remove. Sources: cluster-autoscaler/utils/taints, Karpenter's
-pkg/apis/v1/taints.go.
+"""The keys of taints of nodes that an autoscaler is about to remove. Sources: cluster-autoscaler/utils/taints,
+Karpenter's pkg/apis/v1/taints.go.
 """
 
 

@@ -64,8 +64,8 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Moves that only together are worth something. `empties`: the node that has no pods to move afterwards, `makes_room`:
-    the one with room for one more pod; "" for a repair.
+    """Moves that only together are worth something. `empties`: the node that has no pods to move afterwards,
+    `makes_room`: the one with room for one more pod; "" for a repair.
     """
 
     moves: Sequence[Move]

@@ -64,8 +64,8 @@ class Level:
         return max(0, part.pods - self.pods[which], below)
 
     def spares(self, pods: Iterable[tuple[str, Level | None]]) -> list[str]:
-        """Of these placed pods, by uid, in this order, those without which the minimum is still placed, also that of the
-        level where each counts.
+        """Of these placed pods, by uid, in this order, those without which the minimum is still placed, also that of
+        the level where each counts.
         """
         found: list[tuple[str, Level]] = []
         for uid, level in pods:

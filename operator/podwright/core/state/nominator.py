@@ -141,8 +141,8 @@ class Nominator:
         ]
 
     def behind_rank(self, rank: Rank, nominated: Mapping[str, PodInfo]) -> list[PodInfo]:
-        """Those of the nominated pods, by uid, that leave room for a pod of this rank. Most hold theirs, and are left out
-        at once.
+        """Those of the nominated pods, by uid, that leave room for a pod of this rank. Most hold theirs, and are left
+        out at once.
         """
         holding = self._claimants if self.queue_of is not None and rank[1] < SYSTEM_CRITICAL else ()
         others = {uid: nominated[uid] for uid in nominated.keys() - holding}
@@ -151,8 +151,8 @@ class Nominator:
         return [*others.values()]
 
     def highest_behind(self, pod: PodInfo) -> int | None:
-        """The highest priority that leaves room for this nominated pod. None: it may be any, because pods of queues leave
-        room for those of others.
+        """The highest priority that leaves room for this nominated pod. None: it may be any, because pods of queues
+        leave room for those of others.
         """
         return pod.priority if self.queue_of is None else None
 

@@ -206,8 +206,8 @@ class PodGroups:
         return bool(pod.group) and pod.group.partition(":")[0] in self._served
 
     def key_of(self, pod: PodInfo) -> str:
-        """The key of the pod's group, with which it is planned: that at the top of the hierarchy. Empty if the pod names
-        none.
+        """The key of the pod's group, with which it is planned: that at the top of the hierarchy. Empty if the pod
+        names none.
         """
         return self._hierarchies.root_of(pod.group) if pod.group else ""
 
@@ -249,8 +249,8 @@ class PodGroups:
         return found
 
     def spares(self, group: PodGroup) -> frozenset[str]:
-        """The uids of the placed members of a gang that are more than its minimum, and than that of their part: those that
-        started last. None of a gang whose members must be disrupted together.
+        """The uids of the placed members of a gang that are more than its minimum, and than that of their part: those
+        that started last. None of a gang whose members must be disrupted together.
         """
         members = self.members(group.key)
         if group.all_or_none or len(members.placed) <= group.min_count or not self.minimum_placed(group):

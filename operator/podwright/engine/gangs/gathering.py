@@ -77,8 +77,8 @@ class Gathering:
         self._task: asyncio.Task[None] | None = None
 
     def take_over(self) -> None:
-        """Called when this process leads. What another one, or this one before a restart, has held goes on being held: for
-        gangs, and for pods of queues for which others were evicted. Without its gang, room is given back.
+        """Called when this process leads. What another one, or this one before a restart, has held goes on being held:
+        for gangs, and for pods of queues for which others were evicted. Without its gang, room is given back.
         """
         self.leads = True
         nominator = self._cache.nominator
@@ -167,8 +167,8 @@ class Gathering:
         return None if self._queues.bound_together(members, needed) else (group, members)
 
     def _is_owed(self, name: str, members: Sequence[PodInfo], nodes: Sequence[str], ended: Collection[str]) -> bool:
-        """True if the queue and those above it stay within the larger of share and guarantee with these members on these
-        nodes, when these pods have ended.
+        """True if the queue and those above it stay within the larger of share and guarantee with these members on
+        these nodes, when these pods have ended.
         """
         tree, amounts = self._queues.shared_out(), dict[str, int]()
         for pod, node in zip(members, nodes, strict=False):

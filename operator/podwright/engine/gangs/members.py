@@ -2,8 +2,8 @@
 
 A group backs off as one: a new member waits with the others instead of starting an attempt, unless the group was too
 small without it. Where members may be scheduled alone (a basic group, or a gang without parts that needs at most one
-more), an attempt takes only the members that are due. Invariant: a popped pod is among the members that `take` returns, or
-requeued, or dropped.
+more), an attempt takes only the members that are due. Invariant: a popped pod is among the members that `take` returns,
+or requeued, or dropped.
 """
 
 from __future__ import annotations

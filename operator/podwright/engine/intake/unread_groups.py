@@ -1,5 +1,5 @@
-"""Pods that carry the metadata of a pod group which nothing here reads: they start one by one, and one event of the first
-pod of each owner says so.
+"""Pods that carry the metadata of a pod group which nothing here reads: they start one by one, and one event of the
+first pod of each owner says so.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _OTHERS: Final[Mapping[str, str]] = {
     "yunikorn.apache.org/task-groups": "YuniKorn's task groups",
     "alpha.jobset.sigs.k8s.io/exclusive-topology": "JobSet's exclusive topology, which only JobSet's webhooks put into pods",
 }
-"""Annotations of others, and what they ask for. Sources: YuniKorn's k8shim `pkg/common/constants/constants.go`, JobSet's
-`api/jobset/v1alpha2/jobset_types.go`.
+"""Annotations of others, and what they ask for. Sources: YuniKorn's k8shim `pkg/common/constants/constants.go`,
+JobSet's `api/jobset/v1alpha2/jobset_types.go`.
 """
 
 

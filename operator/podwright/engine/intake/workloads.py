@@ -306,8 +306,8 @@ class Workloads:
         return ""
 
     def _owners_of(self, pod: PodInfo, owner: Owner) -> list[_OwnerObject]:
-        """The owners of a pod, its controller first, up to the first that owns itself. Raises _UnusableError if one is not
-        known.
+        """The owners of a pod, its controller first, up to the first that owns itself. Raises _UnusableError if one is
+        not known.
         """
         found: list[_OwnerObject] = []
         reference: Owner | None = owner
@@ -365,8 +365,8 @@ class Workloads:
         return group
 
     def _count_again(self, group: str) -> None:
-        """An owner of the group's pods has changed. The group keeps its minimum if the expression fails now, or an owner
-        is gone.
+        """An owner of the group's pods has changed. The group keeps its minimum if the expression fails now, or an
+        owner is gone.
         """
         made = self._made.get(group)
         known = () if made is None else [self._owners.get(uid) or self._pod(uid) for uid in made.owners]

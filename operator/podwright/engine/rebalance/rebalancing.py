@@ -2,9 +2,9 @@
 
     prove again ─► hold the place ─► evict within budgets ─► the controller creates a pod ─► it takes the place ─► next
 
-A place is a Reservation for what the controller of the moved pod creates. It is given back when that does not come, when
-the eviction is refused, when others have taken it, and when the policy is changed. Then the plan ends, and
-the rest is thought over soon. One policy at a time plans and moves.
+A place is a Reservation for what the controller of the moved pod creates. It is given back when that does not come,
+when the eviction is refused, when others have taken it, and when the policy is changed. Then the plan ends, and the
+rest is thought over soon. One policy at a time plans and moves.
 """
 
 from __future__ import annotations

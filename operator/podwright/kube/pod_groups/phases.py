@@ -1,4 +1,5 @@
-"""The status fields of PodGroups of `scheduling.x-k8s.io`, of Volcano and of Grove: their phase, and counts of their members.
+"""The status fields of PodGroups of `scheduling.x-k8s.io`, of Volcano and of Grove: their phase, and counts of their
+members.
 
 Assigned members are counted from their stream, since finished pods leave the cache; pending members are counted from
 the cache. A group whose members all belong to another scheduler is left to that scheduler. Changes are collected for a
@@ -208,8 +209,8 @@ class PodGroupPhases:
             self._has_changes.set()
 
     def _is_ours(self, key: str) -> bool:
-        """True if no other scheduler owns the group: it has a member of ours, or no members, and if it is one of Volcano,
-        we schedule in its place.
+        """True if no other scheduler owns the group: it has a member of ours, or no members, and if it is one of
+        Volcano, we schedule in its place.
         """
         placed = self._by_group.get(key, {})
         waiting = self._engine.cache.groups.members(key).waiting

@@ -58,8 +58,9 @@ class Request:
 class SeenObject:
     """An object as the API server has it. `problem`: what is wrong with this generation by itself.
 
-    `reported`: the problem that an event was about. `warned`: the reasons of warnings that events were about. The status is not written before `not_before`. `written`: the
-    status that we wrote last, and what the API server made of it.
+    `reported`: the problem that an event was about. `warned`: the reasons of warnings that events were about. The
+    status is not written before `not_before`. `written`: the status that we wrote last, and what the API server made of
+    it.
     """
 
     uid: str
@@ -130,8 +131,8 @@ class ObjectStatuses(ABC):
         return "" if accepted["status"] == "True" else str(accepted["message"])
 
     def warnings_of(self, _status: Raw) -> Mapping[str, str]:
-        """What else an object with this status is warned of, by the reason of the event. There is one event for each reason,
-        until it is gone.
+        """What else an object with this status is warned of, by the reason of the event. There is one event for each
+        reason, until it is gone.
         """
         return _NONE
 
@@ -146,8 +147,8 @@ class ObjectStatuses(ABC):
         """Called after each comparison of all statuses."""
 
     async def carry_out(self, wanted: Mapping[str, Request]) -> None:
-        """Makes, changes and deletes objects, which are wanted until the watch says that it is done: some at a time, and
-        each after longer and longer pauses.
+        """Makes, changes and deletes objects, which are wanted until the watch says that it is done: some at a time,
+        and each after longer and longer pauses.
         """
         clock = asyncio.get_running_loop().time
         self._tries = {name: tries for name, tries in self._tries.items() if name in wanted}

@@ -181,7 +181,9 @@ class QueuePlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """When a waiting pod, or its group, could start. `at`: in RFC 3339; empty if that is not known, and `text` says why."""
+    """When a waiting pod, or its group, could start. `at`: in RFC 3339; empty if that is not known, and `text` says
+    why.
+    """
 
     text: str
     at: str = ""

@@ -18,10 +18,9 @@ _NUMBERS: Final = ("priority", "weight")
 
 
 def with_field(queues: Mapping[str, Raw], text: str) -> Raw:
-    """The queue that `queue/NAME/RESOURCE/FIELD=VALUE` or `queue/NAME/FIELD=VALUE` names, changed so. A RESOURCE may be one
-    of a flavor: `nvidia.com/gpu@h100`. Without a VALUE,
-    the field is removed. `queues`: by name. Raises HypothesisError; whether the value is valid, the parser of queues
-    says.
+    """The queue that `queue/NAME/RESOURCE/FIELD=VALUE` or `queue/NAME/FIELD=VALUE` names, changed so. A RESOURCE may be
+    one of a flavor: `nvidia.com/gpu@h100`. Without a VALUE, the field is removed. `queues`: by name. Raises
+    HypothesisError; whether the value is valid, the parser of queues says.
     """
     path, equals, value = text.partition("=")
     kind, _, rest = path.partition("/")

@@ -37,8 +37,8 @@ class QueueFigures:
 
 @dataclass(frozen=True, slots=True)
 class QueueSample:
-    """What the queues with most pods have at one time, and their shares. `fairness`: the part of the fair shares that all
-    queues with pods have of them.
+    """What the queues with most pods have at one time, and their shares. `fairness`: the part of the fair shares that
+    all queues with pods have of them.
     """
 
     time: float

@@ -166,9 +166,9 @@ class _Replay:
         self._waits: list[float] = []
         self._placed = 0
         self._departures: list[tuple[float, int, str, bool]] = []
-        """(time, a number that keeps their order, the pod's uid, only if it waits then): pods that will leave. Without a
-        uid: the shortest time for which a pod of a queue runs is over, so that others may take its place, or that of a
-        reservation.
+        """(time, a number that keeps their order, the pod's uid, only if it waits then): pods that will leave. Without
+        a uid: the shortest time for which a pod of a queue runs is over, so that others may take its place, or that of
+        a reservation.
         """
         self._reasons: Counter[str] = Counter()
         """The reasons of pods that left without a node, with how many."""

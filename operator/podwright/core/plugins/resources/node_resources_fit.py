@@ -220,8 +220,8 @@ class NodeResourcesFit(
         return Hint.QUEUE if node_name and not self._is_for_others(pod, node_name) else Hint.SKIP
 
     def _freed_for(self, before: PodInfo, _after: None) -> Callable[[Hashable], bool] | None:
-        """If room is held on the node for those who have had others evicted: helps these, and pods that fit beside them.
-        Without this, each of many victims would have all retried that wait.
+        """If room is held on the node for those who have had others evicted: helps these, and pods that fit beside
+        them. Without this, each of many victims would have all retried that wait.
         """
         node = self.handle.cache.present(before.node_name)
         held = [each.requests.amounts for each in self.handle.cache.nominator.holding_on(before.node_name)]

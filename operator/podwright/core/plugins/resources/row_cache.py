@@ -24,7 +24,8 @@ from podwright.core.state.nodeinfo import NodeInfo
 T = TypeVar("T", bound=np.generic)
 
 MAX_BYTES: Final = 64 << 20
-"""Enough for MAX_ARRAYS templates on 100,000 nodes: with fewer, pods that take turns would compute all rows each time."""
+"""Enough for MAX_ARRAYS templates on 100,000 nodes: with fewer, pods that take turns would compute all rows each time.
+"""
 MAX_ARRAYS: Final = 64
 MAX_TIMES: Final = 4
 """If several plugins share the arrays, the bounds grow with their number, at most by this factor."""

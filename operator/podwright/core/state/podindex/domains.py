@@ -85,8 +85,8 @@ class Domains:
         return self._ids
 
     def per_node(self, values: NDArray[A], take: Callable[[NDArray[Any]], NDArray[Any]] | None = None) -> NDArray[A]:
-        """[nodes]: of values by domain, [domains + 1], that of each node's domain. Read-only. `take` picks the rows that
-        are wanted; None: all.
+        """[nodes]: of values by domain, [domains + 1], that of each node's domain. Read-only. `take` picks the rows
+        that are wanted; None: all.
         """
         if self._rows_alone:
             rows = values[: len(self.of_node)]

@@ -92,8 +92,8 @@ def _too_low(queues: Queues, pods: Sequence[PodInfo], wanted: Mapping[str, int],
 
 
 def other_short(queues: Queues, pod: PodInfo) -> Sequence[Short]:
-    """The bound that holds the pod back if it is an amount other than a limit of a queue: what a user may have, what is kept
-    for queues that do not lend, or what pods that are never evicted may have.
+    """The bound that holds the pod back if it is an amount other than a limit of a queue: what a user may have, what is
+    kept for queues that do not lend, or what pods that are never evicted may have.
     """
     found = queues.bound(pod)
     if found is None or not found.resource:
@@ -175,8 +175,8 @@ def _set_queues(raws: Sequence[Mapping[str, Any]], trial: Trial) -> None:
 
 def _ended(cluster: LoadedCluster, short: Short, like: PodInfo | None = None) -> Iterator[Lift]:
     """Pods of the queue whose end frees enough: some that are enough alone, those that are ending first, then the
-    smallest; then the greatest together. `like`: the bound is no limit of the queue, and may be one of this pod's user: the
-    greatest pods of that user come first.
+    smallest; then the greatest together. `like`: the bound is no limit of the queue, and may be one of this pod's user:
+    the greatest pods of that user come first.
     """
 
     def amount(pod: PodInfo) -> int:
