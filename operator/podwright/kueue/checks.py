@@ -321,13 +321,10 @@ class Checks:
         return Lacks(f"other pods took its place {ROUNDS} times")
 
     def _pause(self, retries: int) -> int:
-        """Seconds until the next attempt, which counts among the noes until then."""
-        now = self._now()
-        while self._noes and self._noes[0] <= now:
+        """Seconds until the next attempt."""
+        while self._noes and self._noes[0] <= self._now():
             heapq.heappop(self._noes)
-        seconds = self._options.pause(retries, len(self._noes))
-        heapq.heappush(self._noes, now + seconds)
-        return seconds
+        return self._options.pause(retries, len(self._noes))
 
     async def _write(self, workload: Workload, ours: Sequence[int], outcome: Fits | Lacks) -> str:
         """Writes the states of our checks, and returns the new one; "" if the Workload has changed, and comes again.
@@ -358,6 +355,8 @@ class Checks:
             if not is_conflict(error) and not is_not_found(error):
                 raise
             return ""
+        if change["state"] == RETRY:
+            heapq.heappush(self._noes, self._now() + change["requeueAfterSeconds"])
         kind, reason = _EVENTS[change["state"]]
         regarding = Regarding(
             workload.namespace, workload.name, workload.uid, "", CONTROLLER, WORKLOAD.kind, f"{GROUP}/{VERSION}"

@@ -304,6 +304,15 @@ async def test_thousands_that_do_not_fit_come_back_no_faster_than_a_few_a_second
         assert pauses == [60, 100, 200]
 
 
+async def test_an_answer_that_could_not_be_written_delays_nobody(monkeypatch):
+    monkeypatch.setattr(options, "MOST_RETRIES", 0.01)
+    async with world() as it:
+        it.put(pod_set(cpu="9"), retries=10)
+        it.change()  # the first answer is to an old version
+        await until(lambda: it.written)
+        assert it.written[0][0]["requeueAfterSeconds"] == 60
+
+
 async def test_answers_places_and_what_waits_are_counted():
     async with world() as it:
         metrics = partial(values, it.rig)
@@ -316,7 +325,7 @@ async def test_answers_places_and_what_waits_are_counted():
         await until(lambda: metrics("podwright_admission_check_answers_total"))
         assert metrics("podwright_admission_check_answers_total") == {("Ready",): 1}
         assert metrics("podwright_admission_check_duration_seconds_count") == {("Ready",): 1}
-        assert metrics("podwright_admission_check_waiting_workloads") == {(): 0}
+        await until(lambda: metrics("podwright_admission_check_waiting_workloads") == {(): 0})  # once the watch says so
         assert metrics("podwright_admission_check_places") == {(): 1}
 
 
