@@ -36,7 +36,7 @@ from podwright.engine.state import Sources
 from podwright.kube.api_cluster import ApiCluster, RetryingPodReader
 from podwright.kube.background import BackgroundTasks
 from podwright.kube.client.http import Http
-from podwright.kube.groupings.door import GroupingDoor, GroupingStatuses
+from podwright.kube.groupings.door import GroupingStatuses, grouping_door
 from podwright.kube.groupings.owners import OwnerKinds
 from podwright.kube.node_signals.feeds import SignalFeeds
 from podwright.kube.node_signals.reload import SignalReload
@@ -51,7 +51,7 @@ from podwright.kube.policies.kinds import PolicyKind
 from podwright.kube.queues.door import queue_doors
 from podwright.kube.queues.statuses import QueueStatuses, counts_of
 from podwright.kube.queues.views import QueueViewDoor, QueueViews
-from podwright.kube.rebalance.door import RebalanceDoor, RebalanceStatuses
+from podwright.kube.rebalance.door import RebalanceStatuses, rebalance_door
 from podwright.kube.reservations.door import ReservationDoor, ReservationStatuses
 from podwright.kube.watch.newly_served import NewlyServedNames
 from podwright.kube.watch.pending_audit import PendingAudit
@@ -161,8 +161,8 @@ def build_parts(base: Base, server_minor: int | None) -> Parts:
         *doors_of_queues,
         QueueViewDoor(queue_views),
         ReservationDoor(engine, reservation_statuses),
-        RebalanceDoor(engine, rebalance_statuses),
-        GroupingDoor(engine, grouping_statuses),
+        rebalance_door(engine, rebalance_statuses),
+        grouping_door(engine, grouping_statuses),
     ]
     served_kinds = ServedKinds(http, doors, start=lambda name, reflector: base.tasks.start(name, reflector.run))
     signals = SignalFeeds(base.options.policies.signals, http, intake=engine.node_signals, metrics=metrics, wall=wall)

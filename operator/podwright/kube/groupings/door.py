@@ -5,23 +5,20 @@ A grouping that is invalid stays as it last was: as this process knew it, or as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from podwright.api.scheduler_policy import GROUP, identity_of
 from podwright.api.workload_grouping import (
-    GROUPING_KIND,
-    GROUPING_PLURAL,
     GroupingReport,
     parse_grouping,
     status_of,
 )
 from podwright.core.groupings import Grouping
-from podwright.core.objects.errors import InvalidObjectError, described
 from podwright.engine.engine import Engine
 from podwright.kube.client.http import Http
-from podwright.kube.kinds import GROUPING, Resource
+from podwright.kube.kinds import GROUPING
 from podwright.kube.write.object_status import ObjectStatuses, SeenObject
+from podwright.kube.write.own_objects import OwnDoor, OwnSink
 
 Raw = Mapping[str, Any]
 
@@ -53,61 +50,33 @@ class GroupingStatuses(ObjectStatuses):
         return status_of(report, generation=seen.generation, spec=seen.spec, previous=seen.status, now=now)
 
 
-class GroupingDoor:
-    """See the module."""
-
-    kind: str = GROUPING_KIND
-    about: str = "workload groupings"
-    candidates: Sequence[Resource] = (GROUPING,)
-    crd: str = f"{GROUPING_PLURAL}.{GROUP}"
-
-    def __init__(self, engine: Engine, statuses: GroupingStatuses) -> None:
-        self._engine = engine
-        self._statuses = statuses
-
-    def begin(self, _resource: Resource) -> GroupingSink:
-        return GroupingSink(self._engine, self._statuses)
-
-    def end(self, _resource: Resource) -> None:
-        """All groupings were dropped."""
-
-    def changed(self) -> None:
-        """Each grouping has put pods into their groups."""
-
-
-class GroupingSink:
+class GroupingSink(OwnSink):
     """Takes WorkloadGroupings into the engine."""
 
     def __init__(self, engine: Engine, statuses: GroupingStatuses) -> None:
-        self.known: set[str] = set()
-        self._engine = engine
-        self._statuses = statuses
+        super().__init__(engine.invalid_objects, statuses)
+        self._workloads = engine.workloads
         self._specs: dict[str, object] = {}
 
-    def key(self, raw: Raw) -> str:
-        return identity_of(raw)[0]
+    def take(self, name: str, raw: Raw) -> None:
+        self._set(name, raw, parse_grouping(raw))
 
-    def put(self, raw: Raw) -> None:
-        name, problem = self.key(raw), ""
-        first = name not in self.known
-        self.known.add(name)
-        grouping: Grouping | None = None
-        try:
-            grouping = parse_grouping(raw)
-        except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
-            problem = str(error) if isinstance(error, InvalidObjectError) else described(error)
-            grouping = _last_accepted(raw) if first else None
-            self._engine.invalid_objects.report(GROUPING_KIND, name, error)
-        if grouping is not None and self._specs.get(name) != (spec := raw.get("spec")):
+    def refuse(self, name: str, raw: Raw, *, first: bool) -> None:
+        if first and (grouping := _last_accepted(raw)) is not None:
+            self._set(name, raw, grouping)
+
+    def _set(self, name: str, raw: Raw, grouping: Grouping) -> None:
+        if self._specs.get(name) != (spec := raw.get("spec")):
             self._specs[name] = spec
-            self._engine.workloads.set(grouping)
-        self._statuses.seen(name, raw, problem)
+            self._workloads.set(grouping)
 
-    def drop(self, key: str, _raw: Raw | None) -> None:
-        self.known.discard(key)
-        self._specs.pop(key, None)
-        self._engine.workloads.remove(key)
-        self._statuses.forget(key)
+    def remove(self, name: str) -> None:
+        self._specs.pop(name, None)
+        self._workloads.remove(name)
+
+
+def grouping_door(engine: Engine, statuses: GroupingStatuses) -> OwnDoor:
+    return OwnDoor(GROUPING, "workload groupings", sink=lambda: GroupingSink(engine, statuses))
 
 
 def _last_accepted(raw: Raw) -> Grouping | None:

@@ -6,20 +6,20 @@ of its moves began, so that another instance goes on counting.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from podwright.api.policy_status import ACCEPTED, ACTIVE, UntimedCondition, conditions_by_type, timed
-from podwright.api.rebalance_policy import REBALANCE_KIND, REBALANCE_PLURAL, parse_rebalance_policy
-from podwright.api.scheduler_policy import GROUP, identity_of
-from podwright.core.objects.errors import InvalidObjectError, described
+from podwright.api.rebalance_policy import parse_rebalance_policy
+from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
 from podwright.engine.engine import Engine
 from podwright.engine.rebalance.rebalancing import Hour, Progress
 from podwright.kube.client.http import Http
 from podwright.kube.client.times import rfc3339
-from podwright.kube.kinds import REBALANCE_POLICY, Resource
+from podwright.kube.kinds import REBALANCE_POLICY
 from podwright.kube.write.object_status import ObjectStatuses, SeenObject
+from podwright.kube.write.own_objects import OwnDoor, OwnSink
 
 Raw = Mapping[str, Any]
 
@@ -97,51 +97,19 @@ def hour_of(status: object) -> Hour:
     return Hour()
 
 
-class RebalanceDoor:
-    """See the module."""
-
-    kind: str = REBALANCE_KIND
-    about: str = "rebalance policies"
-    candidates: Sequence[Resource] = (REBALANCE_POLICY,)
-    crd: str = f"{REBALANCE_PLURAL}.{GROUP}"
-
-    def __init__(self, engine: Engine, statuses: RebalanceStatuses) -> None:
-        self._engine = engine
-        self._statuses = statuses
-
-    def begin(self, _resource: Resource) -> RebalanceSink:
-        return RebalanceSink(self._engine, self._statuses)
-
-    def end(self, _resource: Resource) -> None:
-        """All policies were dropped."""
-
-    def changed(self) -> None:
-        """Policies are planned in their turn."""
-
-
-class RebalanceSink:
+class RebalanceSink(OwnSink):
     """Takes RebalancePolicies into the engine."""
 
     def __init__(self, engine: Engine, statuses: RebalanceStatuses) -> None:
-        self.known: set[str] = set()
-        self._engine = engine
-        self._statuses = statuses
+        super().__init__(engine.invalid_objects, statuses)
+        self._rebalancing = engine.rebalancing
 
-    def key(self, raw: Raw) -> str:
-        return identity_of(raw)[0]
+    def take(self, _name: str, raw: Raw) -> None:
+        self._rebalancing.set(parse_rebalance_policy(raw), hour_of(raw.get("status")))
 
-    def put(self, raw: Raw) -> None:
-        name, problem = self.key(raw), ""
-        self.known.add(name)
-        try:
-            self._engine.rebalancing.set(parse_rebalance_policy(raw), hour_of(raw.get("status")))
-        except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
-            problem = str(error) if isinstance(error, InvalidObjectError) else described(error)
-            self._engine.rebalancing.remove(name)
-            self._engine.invalid_objects.report(REBALANCE_KIND, name, error)
-        self._statuses.seen(name, raw, problem)
+    def remove(self, name: str) -> None:
+        self._rebalancing.remove(name)
 
-    def drop(self, key: str, _raw: Raw | None) -> None:
-        self.known.discard(key)
-        self._engine.rebalancing.remove(key)
-        self._statuses.forget(key)
+
+def rebalance_door(engine: Engine, statuses: RebalanceStatuses) -> OwnDoor:
+    return OwnDoor(REBALANCE_POLICY, "rebalance policies", sink=lambda: RebalanceSink(engine, statuses))

@@ -9,20 +9,16 @@ While this process leads, they follow the gangs, and it takes no room from them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from podwright.api.reservation import (
     MAX_SLOTS,
-    RESERVATION_KIND,
-    RESERVATION_PLURAL,
     object_of,
     parse_reservation,
     status_of,
 )
-from podwright.api.scheduler_policy import GROUP, identity_of
-from podwright.core.objects.errors import InvalidObjectError, described
 from podwright.core.state.reservations import Reservation
 from podwright.engine.engine import Engine
 from podwright.kube.client.http import Http
@@ -30,6 +26,7 @@ from podwright.kube.client.media_types import APPLY_PATCH
 from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import RESERVATION, Resource
 from podwright.kube.write.object_status import ObjectStatuses, Request, SeenObject
+from podwright.kube.write.own_objects import OwnDoor, OwnSink
 
 Raw = Mapping[str, Any]
 LATE_SECONDS: Final = 5.0
@@ -89,56 +86,34 @@ def _is_alike(held: Reservation, known: Reservation | None) -> bool:
     )
 
 
-class ReservationDoor:
+class ReservationDoor(OwnDoor):
     """See the module."""
 
-    kind: str = RESERVATION_KIND
-    about: str = "reservations"
-    candidates: Sequence[Resource] = (RESERVATION,)
-    crd: str = f"{RESERVATION_PLURAL}.{GROUP}"
-
     def __init__(self, engine: Engine, statuses: ReservationStatuses) -> None:
-        self._engine = engine
+        super().__init__(RESERVATION, "reservations", sink=lambda: ReservationSink(engine, statuses))
         self._statuses = statuses
 
-    def begin(self, _resource: Resource) -> ReservationSink:
+    def begin(self, resource: Resource) -> OwnSink:
         self._statuses.served = True
-        return ReservationSink(self._engine, self._statuses)
+        return super().begin(resource)
 
     def end(self, _resource: Resource) -> None:
         self._statuses.served = False
 
-    def changed(self) -> None:
-        """Each reservation has retried the pods that it may help."""
 
-
-class ReservationSink:
+class ReservationSink(OwnSink):
     """Takes Reservations into the core."""
 
     def __init__(self, engine: Engine, statuses: ReservationStatuses) -> None:
-        self.known: set[str] = set()
+        super().__init__(engine.invalid_objects, statuses)
         self._engine = engine
-        self._statuses = statuses
+        self._parsed = statuses.parsed
 
-    def key(self, raw: Raw) -> str:
-        return identity_of(raw)[0]
+    def take(self, name: str, raw: Raw) -> None:
+        reservation = self._parsed[name] = parse_reservation(raw)
+        if not (reservation.is_gathered and self._engine.gathering.leads):
+            self._engine.reservations.set(reservation)
 
-    def put(self, raw: Raw) -> None:
-        name, problem = self.key(raw), ""
-        self.known.add(name)
-        try:
-            reservation = self._statuses.parsed[name] = parse_reservation(raw)
-            if not (reservation.is_gathered and self._engine.gathering.leads):
-                self._engine.reservations.set(reservation)
-        except Exception as error:  # noqa: BLE001 -- one bad object must not stop the others
-            problem = str(error) if isinstance(error, InvalidObjectError) else described(error)
-            self._statuses.parsed.pop(name, None)
-            self._engine.reservations.remove(name)
-            self._engine.invalid_objects.report(RESERVATION_KIND, name, error)
-        self._statuses.seen(name, raw, problem)
-
-    def drop(self, key: str, _raw: Raw | None) -> None:
-        self.known.discard(key)
-        self._statuses.parsed.pop(key, None)
-        self._engine.reservations.remove(key)
-        self._statuses.forget(key)
+    def remove(self, name: str) -> None:
+        self._parsed.pop(name, None)
+        self._engine.reservations.remove(name)
