@@ -194,8 +194,15 @@ class Watching:
         self.kind = type(kind.__name__, (kind,), {"__module__": "team_plugins"})
         self.rig = Rig(plugins={"Acting": self.kind}, **options)
         self.guard = self.rig.engine.plugin_guard
-        events = PolicyEvents(self.rig.engine.policies, self.rig.recorder, scheduler_name="podwright", own=lambda: None)
-        self.switches = PluginSwitches(self.rig.engine, metrics=self.rig.ports.metrics, events=events)
+        engine = self.rig.engine
+        events = PolicyEvents(engine.policies, self.rig.recorder, scheduler_name="podwright", own=lambda: None)
+        self.switches = PluginSwitches(
+            engine.policies,
+            engine.policies_changed,
+            guard=self.guard,
+            metrics=self.rig.ports.metrics,
+            events=events,
+        )
         for name in "ab":
             self.rig.node(name)
         self.apply(POINTS.get(kind, "filter"), on_failure)

@@ -61,7 +61,9 @@ class Reloading:
         self.reload = PluginReload(
             self.directories,
             loaded=self.loaded,
-            engine=self.engine,
+            policies=self.engine.policies,
+            policies_changed=self.engine.policies_changed,
+            cache=self.engine.cache,
             metrics=self.rig.ports.metrics,
             events=events,
             watch=watch,

@@ -17,12 +17,13 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 from podwright.core.framework.registry import RegistryError
-from podwright.engine.engine import Engine
+from podwright.core.state.cache import Cache
 from podwright.engine.metrics.metrics import PLUGIN_RELOADS, Metrics
 from podwright.engine.plugin_changes.policy_events import PolicyEvents
 from podwright.engine.plugin_changes.recompilation import Recompilation, RecompilationError
 from podwright.engine.plugins.files import PluginDirectories, PluginFilesError, Texts
 from podwright.engine.plugins.loading import LoadedPlugins, load_files
+from podwright.engine.policies.active_policies import ActivePolicies
 from podwright.engine.process.side_thread import NoAnswerError, SideThread
 from podwright.engine.process.steps import in_slices
 
@@ -47,7 +48,9 @@ class PluginReload:
         directories: PluginDirectories,
         *,
         loaded: LoadedPlugins,
-        engine: Engine,
+        policies: ActivePolicies,
+        policies_changed: Callable[[], None],
+        cache: Cache,
         metrics: Metrics,
         events: PolicyEvents,
         watch: Callable[[Texts], None] = lambda _texts: None,
@@ -57,7 +60,9 @@ class PluginReload:
         """
         self._directories = directories
         self._loaded = loaded
-        self._engine = engine
+        self._policies = policies
+        self._policies_changed = policies_changed
+        self._cache = cache
         self._metrics = metrics
         self._events = events
         self._watch = watch
@@ -70,7 +75,7 @@ class PluginReload:
         self._retry_at: float | None = None
         """When `_failed` is tried again, by the clock of the event loop. None: only after a change."""
         self._policies_tried = 0
-        engine.policies.plugins_are(loaded.of_files, "")
+        policies.plugins_are(loaded.of_files, "")
 
     async def run(self) -> None:
         """Loads changed files, until the task is cancelled."""
@@ -107,7 +112,7 @@ class PluginReload:
         """True to try files again that some policy could not use, because the policies may have changed."""
         if self._retry_at is None or asyncio.get_running_loop().time() < self._retry_at:
             return False
-        return self._engine.policies.policy_set.version != self._policies_tried
+        return self._policies.policy_set.version != self._policies_tried
 
     async def _reload(self, found: Texts | PluginFilesError) -> None:
         if isinstance(found, PluginFilesError):
@@ -147,20 +152,20 @@ class PluginReload:
 
     async def _swap(self, loaded: LoadedPlugins) -> int:
         """Replaces the plugins of all policies. Raises RecompilationError."""
-        engine, before = self._engine, self._loaded
+        before = self._loaded
         changed = loaded.changed_since(before)
-        queue_sort = engine.policies.policy_set.queue_sort
+        queue_sort = self._policies.policy_set.queue_sort
         if queue_sort in changed:
             raise RecompilationError(
                 f"plugin {queue_sort} orders the queue: it can only change when the operator restarts"
             )
-        recompilation = Recompilation(engine.policies, classes=loaded.classes, changed=changed)
+        recompilation = Recompilation(self._policies, classes=loaded.classes, changed=changed)
         await in_slices(recompilation.steps())
         used = {module.name for module in loaded.modules.values()}
         count = recompilation.finish({module.name for module in before.modules.values()} - used)
         self._loaded = loaded
         before.unload(kept=loaded)
-        engine.policies_changed()
+        self._policies_changed()
         return count
 
     def _forget(self, refused: LoadedPlugins) -> None:
@@ -168,11 +173,11 @@ class PluginReload:
         refused.unload(self._loaded)
         kept = {module.name for module in self._loaded.modules.values()}
         names = {module.name for module in refused.modules.values()} - kept
-        self._engine.cache.forget_kinds_of(names)
+        self._cache.forget_kinds_of(names)
 
     def _succeed(self) -> None:
         self._seen = self._failed = self._retry_at = None
-        self._engine.policies.plugins_are(self._loaded.of_files, "")
+        self._policies.plugins_are(self._loaded.of_files, "")
 
     def _fail(self, problems: Sequence[str], found: Texts | PluginFilesError, *, retry: bool = False) -> None:
         """Reports that the files cannot be used. `retry`: try them again later, because the policies may have changed
@@ -181,18 +186,18 @@ class PluginReload:
         again = _equal(found, self._failed)
         self._failed = found
         self._retry_at = asyncio.get_running_loop().time() + RETRY_SECONDS if retry else None
-        self._policies_tried = self._engine.policies.policy_set.version
+        self._policies_tried = self._policies.policy_set.version
         more = len(problems) - _SHOWN
         text = "; ".join([*problems[:_SHOWN], *([f"and {more} more problems"] if more > 0 else ())])
         text = f"Plugins were not loaded again, and those that were loaded before go on: {text}"
-        self._engine.policies.plugins_are(self._loaded.of_files, text)
+        self._policies.plugins_are(self._loaded.of_files, text)
         if not again:
             self._metrics.count(PLUGIN_RELOADS, "error")
             log.error("%s", text)
             self._record("Warning", "PluginsNotReloaded", text)
 
     def _record(self, kind: Literal["Normal", "Warning"], reason: str, note: str) -> None:
-        names = {policy.name for policy in self._engine.policies.with_plugins_of_files()}
+        names = {policy.name for policy in self._policies.with_plugins_of_files()}
         self._events.record(names, kind, reason, note)
 
 

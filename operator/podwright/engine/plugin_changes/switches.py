@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from podwright.api.compile import CompiledPolicy
 from podwright.core.framework.guarded import GuardedPlugin
-from podwright.engine.engine import Engine
 from podwright.engine.metrics.metrics import PLUGINS_OFF, Metrics
 from podwright.engine.plugin_changes.policy_events import PolicyEvents
+from podwright.engine.plugins.guard import PluginGuard
+from podwright.engine.policies.active_policies import ActivePolicies
 
 log = logging.getLogger(__name__)
 
@@ -22,16 +23,25 @@ class PluginSwitches:
     restarts.
     """
 
-    def __init__(self, engine: Engine, *, metrics: Metrics, events: PolicyEvents) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        policies: ActivePolicies,
+        policies_changed: Callable[[], None],
+        *,
+        guard: PluginGuard,
+        metrics: Metrics,
+        events: PolicyEvents,
+    ) -> None:
+        self._policies = policies
+        self._policies_changed = policies_changed
         self._events = events
         metrics.compute(PLUGINS_OFF, self._counts)
-        engine.plugin_guard.listen(self._switch_soon)
+        guard.listen(self._switch_soon)
 
     def tell_of_disabled(self) -> None:
         """Records events on the policies whose plugins are off since the start. Call it once the policies are known."""
-        for active in self._engine.policies.built:
-            if problem := self._engine.policies.plugins.problem(active.compiled):
+        for active in self._policies.built:
+            if problem := self._policies.plugins.problem(active.compiled):
                 self._tell(active.compiled, problem)
 
     def _tell(self, policy: CompiledPolicy, problem: str) -> None:
@@ -43,11 +53,11 @@ class PluginSwitches:
         asyncio.get_running_loop().call_soon(self._switch, plugin.owner, plugin.name, why)
 
     def _switch(self, policy: CompiledPolicy, plugin: str, why: str) -> None:
-        text = self._engine.policies.switch_off(policy, plugin, why)
+        text = self._policies.switch_off(policy, plugin, why)
         if not text:
             return
         self._tell(policy, text)
-        self._engine.policies_changed()
+        self._policies_changed()
 
     def _counts(self) -> Mapping[tuple[str, ...], float]:
-        return {(): self._engine.policies.plugins.switched_off_count}
+        return {(): self._policies.plugins.switched_off_count}

@@ -72,7 +72,9 @@ class ThirdPartyPlugins:
             reload = PluginReload(
                 self._directories,
                 loaded=self._loaded,
-                engine=engine,
+                policies=engine.policies,
+                policies_changed=engine.policies_changed,
+                cache=engine.cache,
                 metrics=metrics,
                 events=events,
                 watch=self._watch,
