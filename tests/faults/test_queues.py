@@ -1,8 +1,8 @@
 """The operator is killed (SIGKILL) repeatedly while 40 queues take room from each other.
 
-Meanwhile no queue exceeds its limit, no node its capacity, and nothing is evicted past a budget; and when the world rests,
-evictions have ended, queues have what they are entitled to, and each pod says what it waits for. PODWRIGHT_FAULTS=all
-(make faults) kills 30 times.
+Meanwhile no queue exceeds its limit, no node its capacity, and nothing is evicted past a budget, before its minimum
+runtime, or of what its queue is guaranteed; and when the world rests, evictions have ended, queues have what they are
+entitled to, and each pod says what it waits for. PODWRIGHT_FAULTS=all (make faults) kills 30 times.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from podwright.core.objects.pod import parse_time
 from podwright.core.queues.shares import UNBOUNDED, Claim
 from podwright.testing import node, wait_until
 from support.control_plane import operator_process as kit
@@ -37,7 +38,9 @@ _BOUND = re.compile(r"(\S+) holds \d+ of (\d+) nvidia\.com/gpu")
 
 @dataclass(frozen=True)
 class Team:
-    """A queue. `kept`: how many of its pods a PodDisruptionBudget keeps from evictions."""
+    """A queue. `kept`: how many of its pods a PodDisruptionBudget keeps from evictions. `runtime`: for how many seconds
+    they run before others take their room back.
+    """
 
     name: str
     parent: str
@@ -46,6 +49,7 @@ class Team:
     weight: int
     priority: int
     kept: int = 0
+    runtime: int = 0
 
     def manifest(self) -> dict[str, Any]:
         quota = {"guarantee": self.guarantee, "weight": self.weight}
@@ -54,6 +58,7 @@ class Team:
         spec = {
             "priority": self.priority,
             "resources": {GPU: quota},
+            "reclaimMinRuntime": f"{self.runtime}s",
             **({"parent": self.parent} if self.parent else {}),
         }
         return {
@@ -73,9 +78,8 @@ def _teams(random: Random) -> Iterator[Team]:
             guarantee = random.randint(0, 2)
             kept = random.randint(0, guarantee) if t % 2 else 0
             limit = random.choice([UNBOUNDED, 4, 6])
-            yield Team(
-                f"d{d}-t{t}", f"d{d}", guarantee, limit, random.randint(0, 3), random.choice([100, 100, 200]), kept
-            )
+            weight, priority = random.randint(0, 3), random.choice([100, 100, 200])
+            yield Team(f"d{d}-t{t}", f"d{d}", guarantee, limit, weight, priority, kept, 5 * (t % 3 == 1))
 
 
 def _queue(raw: Mapping[str, Any]) -> str:
@@ -88,8 +92,10 @@ class QueueLedger:
     `changed`: when a pod was last bound, evicted, created or deleted, in `time.monotonic()`.
     """
 
-    def __init__(self, teams: Sequence[Team]) -> None:
+    def __init__(self, teams: Sequence[Team], wanted: Mapping[str, int]) -> None:
+        """`wanted`: how many pods each team wants now."""
         self._teams = {team.name: team for team in teams}
+        self._wanted = wanted
         self._pods: dict[str, Mapping[str, Any]] = {}
         self.violations: list[str] = []
         self.evicted: set[str] = set()
@@ -112,7 +118,7 @@ class QueueLedger:
         if evicted and uid not in self.evicted:
             self.evicted.add(uid)
             self.changed = time.monotonic()
-            self._check_budget(raw)
+            self._check_eviction(raw)
 
     def _check_limits(self, bound: Mapping[str, Any]) -> None:
         held = self.held()
@@ -127,12 +133,18 @@ class QueueLedger:
         if count > GPUS:
             self.violations.append(f"{bound['metadata']['name']} was bound to {where}, which has {count} pods")
 
-    def _check_budget(self, victim: Mapping[str, Any]) -> None:
-        team = self._teams.get(_queue(victim))
+    def _check_eviction(self, victim: Mapping[str, Any]) -> None:
+        team, name = self._teams.get(_queue(victim)), victim["metadata"]["name"]
         if team is None:
-            self.violations.append(f"{victim['metadata']['name']} was evicted, and has no queue")
-        elif (left := self.held(staying=True, ready=True)[team.name]) < team.kept:
+            self.violations.append(f"{name} was evicted, and has no queue")
+            return
+        if (left := self.held(staying=True, ready=True)[team.name]) < team.kept:
             self.violations.append(f"an eviction left {left} pods of {team.name}, and its budget keeps {team.kept}")
+        if (left := self.held(staying=True)[team.name]) < min(team.guarantee, self._wanted[team.name]):
+            self.violations.append(f"an eviction left {left} of {team.guarantee} guaranteed pods of {team.name}")
+        started = parse_time(victim.get("status", {}).get("startTime"), "status.startTime")
+        if started is not None and time.time() - started < team.runtime:
+            self.violations.append(f"{name} of {team.name} was evicted before it had run for {team.runtime} s")
 
     def held(self, *, staying: bool = False, ready: bool = False) -> Counter[str]:
         """How many pods on nodes each queue has. `staying`: without those that are deleted."""
@@ -163,7 +175,7 @@ class QueuedTeams:
         self.teams = list(_teams(self.random))
         self.leaves = [team for team in self.teams if team.parent]
         self.wanted = {team.name: self.random.randint(team.kept, MOST) for team in self.leaves}
-        self.ledger = QueueLedger(self.teams)
+        self.ledger = QueueLedger(self.teams, self.wanted)
         self.outdated = 0
         """How many pods named a bound that no longer held when the world rested."""
 

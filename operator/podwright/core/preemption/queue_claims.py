@@ -163,9 +163,11 @@ class QueueClaim:
 
     @property
     def is_vain(self) -> bool:
-        """True if nobody may be evicted: the queue has its share, and no pods of lower priority."""
+        """True if nobody may be evicted: the queue has its share, and no pods of lower priority. Not for a pod to which
+        room is promised that others give back: it may still be there once these are gone.
+        """
         leaf = self._path[0]
-        if self._is_lawful_at(leaf):
+        if self._is_lawful_at(leaf) or (not self._lacks and self._cache.nominator.node_of(self._first.uid)):
             return False
         groups, name = self._cache.groups, leaf.queue.spec.name
         return not any(

@@ -376,6 +376,16 @@ class TestNominationsOutlastTheirVictims:
         cluster.cache.nominator.add(claimant, "n0")
         assert cluster.decide(claimant).nominated_node is None
 
+    def test_of_a_pod_whose_queue_has_its_share_by_now(self):
+        """The room that it has freed went to another queue, and that of its equal, which goes for that one, is left."""
+        cluster = QueuedCluster([2], [queue("a", gpu={"weight": 0}), queue("b")])
+        cluster.runs("b0", "b", "n0")
+        cluster.terminates(cluster.runs("a1", "a", "n0"))
+        claimant = cluster.waits("a0", "a")
+        assert cluster.decide(claimant).nominated_node == ""
+        cluster.cache.nominator.add(claimant, "n0")
+        assert cluster.decide(claimant).nominated_node == "n0"
+
     def test_of_a_gang(self):
         cluster = QueuedCluster([3], [queue("a"), queue("b")])
         cluster.runs("stays", "", "n0")
