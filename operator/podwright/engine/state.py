@@ -59,6 +59,9 @@ class BindingCycles(Protocol):
     def cancel(self, uid: str, why: str) -> bool:
         """Stops a cycle. False if there is none, or its Binding was posted already."""
 
+    def allow(self, uid: str, plugin: str) -> None:
+        """Lets the pod go on if it waits for this Permit plugin."""
+
     def pod_left(self, uid: str) -> bool:
         """The pod left the stream of pending pods. True if we cannot have bound it, because nothing was posted for it
         yet.

@@ -98,15 +98,9 @@ class GangScheduling(Plugin, PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
             return None, 0.0
         groups = self.handle.cache.groups
         group = groups.of(pod)
-        if group is None or not group.gang:
+        if group is None or not group.gang or group.key not in groups.starting:
             return None, 0.0
-        members = groups.members(group.key).placed
-        if not groups.minimum_placed(group):
-            return Status(Code.WAIT, (WAITING,)), group.schedule_timeout or PERMIT_SECONDS
-        for waiting in self.handle.waiting_pods():
-            if waiting.pod.uid in members:
-                waiting.allow(self.name)
-        return None, 0.0
+        return Status(Code.WAIT, (WAITING,)), group.schedule_timeout or PERMIT_SECONDS
 
     def hints(self) -> Sequence[EventHint]:
         group_events = [

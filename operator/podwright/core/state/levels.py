@@ -63,6 +63,18 @@ class Level:
         below = least_together((level.lacking(which) for level in self.below.values()), part) if part.groups else 0
         return max(0, part.pods - self.pods[which], below)
 
+    def standing(self) -> tuple[int, list[Level]]:
+        """The levels whose minimum is placed, this one and those below it, and how many pods they have. Pods of a level
+        whose minimum is not placed do not count above it.
+        """
+        found, pods, met = [self], self.pods[PLACED], 0
+        for level in self.below.values():
+            count, standing = level.standing()
+            pods += count - level.pods[PLACED]
+            met += bool(standing)
+            found += standing
+        return (pods, found) if pods >= self.part.pods and met >= self.part.groups else (0, [])
+
     def spares(self, pods: Iterable[tuple[str, Level | None]]) -> list[str]:
         """Of these placed pods, by uid, in this order, those without which the minimum is still placed, also that of
         the level where each counts.

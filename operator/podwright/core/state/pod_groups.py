@@ -175,6 +175,10 @@ class PodGroups:
         """The argument `eviction` of GangScheduling in a member's policy. Whoever knows policies sets it."""
         self.awaited: dict[str, str] = {}
         """Why members of groups wait that do not exist, by key, if there is more to say than that."""
+        self.starting: set[str] = set()
+        """The keys of gangs of which an attempt is just starting members: these wait in Permit until it knows which parts
+        of the group may start.
+        """
         self.changes = 0
         """Rises with each change of a group, of its members, or of the served APIs."""
         for kind in ALL:
@@ -316,6 +320,16 @@ class PodGroups:
         """True if enough members are bound or assumed."""
         members = self.members(group.key)
         return len(members.placed) >= group.min_count if members.levels is None else members.levels.root.is_met(PLACED)
+
+    def standing(self, group: PodGroup, uids: Collection[str]) -> Collection[str] | None:
+        """Of these placed members those that may start: the minimum of each part to which they belong is placed. None
+        if that of the group is not. Pods of a part whose minimum is not placed do not count.
+        """
+        members = self.members(group.key)
+        if members.levels is None:
+            return uids if self.minimum_placed(group) else None
+        levels = set(members.levels.root.standing()[1])
+        return [uid for uid in uids if uid in members.counted and members.counted[uid][0] in levels] if levels else None
 
     def lacking(self, group: PodGroup, which: int = PLACED) -> int:
         """How many more members must be placed, or exist, at least; 0 if there is the minimum."""

@@ -203,6 +203,12 @@ class BindingCycles:
         cycle = self._cycles.get(uid)
         return cycle is not None and cycle.stop(Ending(Outcome.CANCELLED, unschedulable(why)))
 
+    def allow(self, uid: str, plugin: str) -> None:
+        """Lets the pod go on if it waits for this Permit plugin."""
+        cycle = self._cycles.get(uid)
+        if cycle is not None and cycle.waiting is not None:
+            cycle.waiting.allow(plugin)
+
     def pod_left(self, uid: str) -> bool:
         """The pod left the stream of pending pods. True if we cannot have bound it, because nothing was posted for it
         yet.

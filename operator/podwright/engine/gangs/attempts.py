@@ -4,15 +4,15 @@
                                        └─► rejected, fault: all are requeued, and the group's status says why
 
 A plan that takes longer than a slice is made in a child process (`planning`). Its members are then checked and placed
-one by one, with other work between them. A member whose node is taken meanwhile gets another one. While fewer than the
-minimum are placed, all of them wait in Permit.
+one by one, with other work between them. A member whose node is taken meanwhile gets another one. All of them wait in
+Permit until it is known of which parts of the group the minimum is placed: the others are cancelled.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -287,29 +287,32 @@ class Gangs:
         *,
         planned: bool,
     ) -> Steps[bool]:
-        """Starts the binding cycles. Fewer than the minimum: then all of them are cancelled. Returns False if that is
-        because nodes were taken.
+        """Starts the binding cycles. Of a part with fewer than its minimum, all of them are cancelled. Returns False if
+        that is the whole group because nodes were taken.
         """
         group, queued = decision.group, {member.uid: member for member in members}
-        begun: list[str] = []
+        groups = self._cache.groups
+        begun: list[QueuedPod] = []
         taken: list[QueuedPod] = []
-        for placement in decision.placements:
-            member, now = queued[placement.pod.uid], placement
-            if planned:
-                yield
-                if self._queue.get(member.uid) is not member:
-                    continue
-                found = self._as_it_is_now(placement, group, policy)
-                if found is None:
-                    taken.append(member)
-                    continue
-                now = found
-            self._binding_executor.start(member, policy, now, started)
-            begun.append(member.uid)
-        if not self._cache.groups.minimum_placed(group):
-            # The others wait in Permit, so they can still be cancelled.
-            for uid in begun:
-                self._binding_cycles.cancel(uid, NOT_TOGETHER)
+        groups.starting.add(group.key)
+        try:
+            for placement in decision.placements:
+                member, now = queued[placement.pod.uid], placement
+                if planned:
+                    yield
+                    if self._queue.get(member.uid) is not member:
+                        continue
+                    found = self._as_it_is_now(placement, group, policy)
+                    if found is None:
+                        taken.append(member)
+                        continue
+                    now = found
+                self._binding_executor.start(member, policy, now, started)
+                begun.append(member)
+        finally:
+            groups.starting.discard(group.key)
+            cancelled = self._let_go(group, begun)
+        if cancelled is None:
             if taken:
                 return False
             for rejection in decision.rejections:
@@ -323,12 +326,29 @@ class Gangs:
             self._failures.reject(member, rejection, policy.framework, self._clock() - started)
             # The minimum is placed. The next attempt, which follows at once, decides whether the rest preempts.
             self._queue.activate(member.uid)
-        for named in self._cache.groups.named_by_pods(group):
-            if why := decision.parts.get(named.key):
+        for named in groups.named_by_pods(group):
+            why = decision.parts.get(named.key)
+            if not why and group.composite and (named.key in cancelled or not groups.minimum_placed(named)):
+                why = NOT_TOGETHER
+            if why:
                 self._groups.not_scheduled(named, Verdict(UNSCHEDULABLE, why))
             else:
                 self._groups.scheduled(named)
         return True
+
+    def _let_go(self, group: PodGroup, begun: Sequence[QueuedPod]) -> Collection[str] | None:
+        """Lets the members that may start out of Permit, and cancels the others, of the groups whose keys it returns.
+        None if none may start, because the minimum of the group is not placed.
+        """
+        standing = self._cache.groups.standing(group, [member.uid for member in begun])
+        may_start, cancelled = frozenset(standing or ()), set[str]()
+        for member in begun:
+            if member.uid in may_start:
+                self._binding_cycles.allow(member.uid, GangScheduling.name)
+            else:
+                self._binding_cycles.cancel(member.uid, NOT_TOGETHER)
+                cancelled.add(member.pod.group)
+        return None if standing is None else cancelled
 
     def _not_scheduled(self, group: PodGroup, verdict: Verdict, parts: Mapping[str, str] | None = None) -> None:
         """The groups that pods name say so. `parts`: see GangPlacement."""

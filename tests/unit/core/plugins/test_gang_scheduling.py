@@ -12,7 +12,7 @@ from podwright.core.framework.cluster_events import Action, ClusterEvent, Hint
 from podwright.core.framework.interface import CycleState
 from podwright.core.framework.status import Code
 from podwright.core.objects.pod import parse_pod
-from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_KIND
+from podwright.core.objects.pod_group import GROUP_LABEL, PLUGINS_API, PLUGINS_KIND
 from podwright.core.plugins import gang_scheduling as module
 from podwright.core.plugins.gang_scheduling import GangScheduling, GangSchedulingArgs
 from podwright.simulator.world import World
@@ -26,15 +26,16 @@ from support.objects.builders import make_node, make_pod
         pytest.param({"scheduleTimeoutSeconds": 60}, 60.0, id="the group's timeout"),
     ],
 )
-def test_the_first_of_two_members_waits(spec: dict[str, Any], seconds: float):
+def test_members_wait_while_their_gang_starts(spec: dict[str, Any], seconds: float):
     world = World()
     world.fill({"nodes": [make_node("n")]})
     metadata = {"name": "gang", "namespace": "default", "uid": "u"}
     world.cache.set_object(PLUGINS_KIND, {"metadata": metadata, "spec": {"minMember": 2, **spec}})
     plugin = GangScheduling(GangSchedulingArgs(), world)
-    for name, code in (("a", Code.WAIT), ("b", None)):
-        pod = parse_pod(make_pod(name, labels={GROUP_LABEL: "gang"}))
-        world.cache.assume(pod, "n")
+    pod = parse_pod(make_pod("a", labels={GROUP_LABEL: "gang"}))
+    world.cache.assume(pod, "n")
+    for starting, code in (([f"{PLUGINS_API}:default/gang"], Code.WAIT), ([], None)):
+        world.cache.groups.starting = {*starting}
         status, waits = plugin.permit(CycleState(), pod, "n")
         assert (None if status is None else status.code) is code
         assert waits == (seconds if code is Code.WAIT else 0.0)

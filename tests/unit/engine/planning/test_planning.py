@@ -8,6 +8,7 @@ import pytest
 
 from podwright.core.framework.interface import FilterPlugin, Plugin
 from podwright.core.framework.status import unresolvable
+from podwright.core.objects.pod_group import VOLCANO_API, VOLCANO_KIND
 from podwright.engine.metrics.metrics import PLUGIN_EXCEPTIONS
 from podwright.engine.planning.planning import CONFLICTS, LOOP_SECONDS, QUIET_SECONDS, STILL_CHANGING
 from podwright.engine.process.forks import CHILD_SECONDS, Forks
@@ -347,6 +348,35 @@ class TestGangs:
             assert rig.engine.cache.groups.placed("scheduling.k8s.io/default/gang") == 0
             rig.engine.assigned.drop("default/on-a", None)
             await while_time_passes(rig, lambda: len(rig.cluster.bound) == 3)
+
+    @pytest.mark.parametrize(
+        ("minimum", "lost", "bound"),
+        [
+            (1, "", {"a0", "a1", "b0", "b1", "a2"}),
+            (1, "b1", {"a0", "a1", "a2"}),
+            (4, "b1", set()),
+        ],
+        ids=["no node is lost", "one part is enough", "only with a part that lost one are there enough"],
+    )
+    async def test_a_part_that_loses_a_node_does_not_start_below_its_minimum(self, rig, minimum, lost, bound):
+        rig.children.meanwhile = lambda child: lost and child == 1 and take(rig, lost)
+        policy = {"name": "p", "subGroupSize": 2, "minSubGroups": 1, "matchLabelKeys": ["part"]}
+        spec = {"minMember": minimum, "subGroupPolicy": [policy]}
+        rig.engine.objects(VOLCANO_KIND).put({"metadata": {"name": "gang", "namespace": "default"}, "spec": spec})
+        for name in ("a0", "a1", "b0", "b1", "a2"):
+            rig.node(name, labels={"for": name})
+            rig.pod(
+                name,
+                requests=HALF,
+                spec={**COSTLY, "nodeSelector": {"for": name}},
+                metadata={"labels": {"part": name[0]}, "annotations": {"scheduling.k8s.io/group-name": "gang"}},
+            )
+        async with deciding(rig):
+            await while_time_passes(rig, lambda: rig.children.started >= 2 or len(rig.cluster.bound) == 5)
+            await settle()
+            assert {name for name, _ in rig.cluster.bound} == bound
+            members = rig.engine.cache.groups.members(f"{VOLCANO_API}:default/gang")
+            assert {pod.name for pod in members.placed.values()} == bound
 
     async def test_members_beyond_the_minimum_wait_for_room(self, rig):
         for name in "ab":
