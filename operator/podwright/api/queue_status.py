@@ -27,7 +27,6 @@ from podwright.core.framework.validation import describe, unique_by
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
 from podwright.core.objects.resources import CPU
-from podwright.core.queues.claimed_devices import known_amounts
 from podwright.core.queues.flavors import parts_of
 from podwright.core.queues.queues import Queues, amount_text
 from podwright.core.queues.shares import UNBOUNDED
@@ -56,7 +55,7 @@ class QueueCondition(Condition):
         metadata=describe(
             "Accepted (the newest generation is valid) and Active (pods of the queue are scheduled). Only while they hold: "
             "OverLimit (pods that run have more than a limit), FlavorWithoutNodes (no node has the labels of a flavor) and "
-            "CapacityUnknown (the queue has quotas of device classes).",
+            "CapacityUnknown (not all devices of a class are counted).",
             maxLength=316,
         )
     )
@@ -276,7 +275,7 @@ def amounts_in(queues: Queues, name: str) -> QueueStatus:
         borrowed=texts({r: max(0, held.get(r, 0) - most) for r, most in guarantees.items()}),
         lent=texts({r: max(0, most - held.get(r, 0)) for r, most in guarantees.items()}),
         pending=texts(queues.waiting(name)),
-        capacity={} if rules.parent else texts(known_amounts(queues.capacity())),
+        capacity={} if rules.parent else texts(queues.capacity()),
         pending_pods=queues.waiting_below(name),
         first_waiting=None if first is None else FirstWaiting(first[0].key, first[1].message[:1024]),
     )

@@ -11,7 +11,7 @@ from podwright.core.devices.choice import AS_KUBE_SCHEDULER, Choice
 from podwright.core.devices.counters import AvailableCounters
 from podwright.core.devices.meter import Meter
 from podwright.core.devices.problem import Problem, Problems, Signature
-from podwright.core.devices.selectors import Selectors
+from podwright.core.devices.selectors import Matcher, Selectors
 from podwright.core.devices.verdicts import Verdicts
 from podwright.core.objects.compaction import RecentCache
 from podwright.core.objects.devices.claims import ClaimSpec
@@ -50,6 +50,11 @@ class Allocator:
             found = self._problems.prepare(specs, classes)
             self._known.put(key, found)
         return found
+
+    def matcher(self, device_class: DeviceClass) -> Matcher | None:
+        """Of the devices of a class. None if it has a selector of a kind that is not known."""
+        self._meter.allow("", None)
+        return self._problems.matcher(device_class)
 
     def verdicts(self, problem: Problem, choice: Choice = AS_KUBE_SCHEDULER) -> Verdicts:
         """The verdicts for a problem and all problems that differ from it only in names. `choice`: of the policy that

@@ -159,9 +159,12 @@ class Problems:
         return Problem(claims, Signature(claims))
 
     def _prepare(self, ask: Ask, device_class: DeviceClass | None) -> PreparedAsk:
-        matcher = None
-        if device_class is not None and None not in (*device_class.selectors, *ask.selectors):
-            of_class = tuple(text for text in device_class.selectors if text is not None)
-            of_request = tuple(text for text in ask.selectors if text is not None)
-            matcher = self._selectors.matcher(of_class, of_request)
+        matcher = None if device_class is None else self.matcher(device_class, ask.selectors)
         return PreparedAsk(ask, device_class, matcher, self._consumptions)
+
+    def matcher(self, device_class: DeviceClass, selectors: Sequence[str | None] = ()) -> Matcher | None:
+        """Of the devices of a class that match these further selectors. None if one is of a kind that is not known."""
+        if None in (*device_class.selectors, *selectors):
+            return None
+        of_class = tuple(text for text in device_class.selectors if text is not None)
+        return self._selectors.matcher(of_class, tuple(text for text in selectors if text is not None))

@@ -92,6 +92,11 @@ class Matcher:
         self.evaluations = 0
         """How many devices were evaluated."""
 
+    @property
+    def costly(self) -> bool:
+        """True if a device may take long to evaluate."""
+        return self._seconds > 0
+
     def results(self) -> bytearray:
         """By number of the shape: YES, NO, FAILS, or UNKNOWN until `match` is called. Valid until the slices change."""
         numbers, results = self._numbers, self._results

@@ -1,10 +1,11 @@
 """ClaimedDevices: what pods take of device classes of which any queue has a quota, by the names that ResourceQuotas
 use.
 
-Counted are the devices that the claims of a pod request, and once a claim is allocated, those that it has got; so
-`allocationMode: All` counts from then on. Of alternatives, each class counts with the most that one of them requests. A
-claim counts once in a queue, with the first of its pods that has a node. An extended resource counts for the class that
-stands for it. Devices for administrators count for nobody.
+Counted are the devices that the claims of a pod request, and once a claim is allocated, those that it has got. Until
+then, a request for all devices of a node counts with the most that any node has free, so that no limit is exceeded. Of
+alternatives, each class counts with the most that one of them requests. A claim counts once in a queue, with the first
+of its pods that has a node. An extended resource counts for the class that stands for it. Devices for administrators
+count for nobody.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSet
 from typing import Final
 
+from podwright.core.devices.offer import MAX_RESULTS
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.devices.claims import EXACT, Ask, ResourceClaim
 from podwright.core.objects.pod import PodInfo
+from podwright.core.queues.device_supply import DeviceSupply
 from podwright.core.queues.flavors import parts_of
 from podwright.core.state.cache import Cache
 from podwright.core.state.devices import CLASS_KIND
@@ -31,9 +34,9 @@ def is_of_class(resource: str) -> bool:
     return resource.endswith(DEVICES_OF_CLASS)
 
 
-def known_amounts(capacity: Mapping[str, int]) -> dict[str, int]:
-    """The part of a capacity of which it is known how much there is."""
-    return {name: amount for name, amount in capacity.items() if not is_of_class(parts_of(name)[0])}
+def class_of(resource: str) -> str:
+    """The class for whose devices the resource stands."""
+    return resource.removesuffix(DEVICES_OF_CLASS)
 
 
 class ClaimedDevices:
@@ -42,6 +45,7 @@ class ClaimedDevices:
     def __init__(self, cache: Cache, changed: Callable[[Iterable[str]], None]) -> None:
         self.classes: frozenset[str] = frozenset()
         """Those of which any queue has a quota. Without any, nothing is counted."""
+        self.supply = DeviceSupply(cache)
         self._devices = cache.devices
         self._store = cache.store
         self._changed = changed
@@ -58,13 +62,14 @@ class ClaimedDevices:
     def define(self, resources: Iterable[str]) -> bool:
         """Queues have quotas of these resources from now on. Returns whether pods may take something else then."""
         plain = {parts_of(name)[0] for name in resources}
-        classes = frozenset(name.removesuffix(DEVICES_OF_CLASS) for name in plain if is_of_class(name))
+        classes = frozenset(class_of(name) for name in plain if is_of_class(name))
         version = self._store.version(CLASS_KIND) if classes else -1
         if (classes, version) == (self.classes, self._version):
             return False
         self.classes, self._version = classes, version
         for known in (self._pods, self._users, self._counted):
             known.clear()
+        self.supply.define(classes)
         return True
 
     @property
@@ -173,8 +178,22 @@ class ClaimedDevices:
             )
         else:
             for request in claim.spec.requests:
-                found.update(_most(ask for ask in request.asks if not ask.admin))
+                found.update(self._most(ask for ask in request.asks if not ask.admin))
         return self._named(found)
+
+    def _most(self, asks: Iterable[Ask]) -> Mapping[str, int]:
+        """By class: the most devices that one of these alternatives requests."""
+        found: dict[str, int] = {}
+        for ask in asks:
+            if ask.device_class in self.classes:
+                found[ask.device_class] = max(found.get(ask.device_class, 0), self._count_of(ask))
+        return found
+
+    def _count_of(self, ask: Ask) -> int:
+        if ask.mode == EXACT:
+            return ask.count
+        # It may tolerate the taints of devices that do not count as free.
+        return MAX_RESULTS if ask.tolerations else min(MAX_RESULTS, self.supply.most_on_a_node(ask.device_class))
 
     def _of_extended_resources(self, pod: PodInfo) -> Mapping[str, int]:
         found: Counter[str] = Counter()
@@ -185,12 +204,3 @@ class ClaimedDevices:
 
     def _named(self, devices: Mapping[str, int]) -> Mapping[str, int]:
         return {name + DEVICES_OF_CLASS: count for name, count in devices.items() if name in self.classes and count}
-
-
-def _most(asks: Iterable[Ask]) -> Mapping[str, int]:
-    """By class: the most devices that one of these alternatives requests for sure."""
-    found: dict[str, int] = {}
-    for ask in asks:
-        if ask.mode == EXACT:
-            found[ask.device_class] = max(found.get(ask.device_class, 0), ask.count)
-    return found

@@ -31,7 +31,7 @@ from podwright.core.objects.quantity import MAX_INT64, NANO, canonical
 from podwright.core.objects.resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, PODS
 from podwright.core.objects.selectors import LabelSelector
 from podwright.core.queues.bound import Bound
-from podwright.core.queues.claimed_devices import ClaimedDevices, is_of_class
+from podwright.core.queues.claimed_devices import ClaimedDevices, class_of, is_of_class
 from podwright.core.queues.flavors import NOWHERE, OF, Flavors, Labels, Place, field_of, judged, labels_text, parts_of
 from podwright.core.queues.least_first import Importance, LeastFirst
 from podwright.core.queues.membership import LABEL, OUTSIDE, USER_LABEL, Membership, Source, same_selector
@@ -445,9 +445,9 @@ class Queues:
                 text = f"pods of the queue hold {amount_text(resource, held)}, more than this limit of {limit}"
                 warn(OVER_LIMIT, f"{field_of(resource)}.limit", text)
         for resource in queue.spec.quotas:
-            if is_of_class(parts_of(resource)[0]):
-                text = "how many devices there are is not known, so shares are shares of what queues have"
-                warn(UNKNOWN_CAPACITY, field_of(resource), text)
+            plain = parts_of(resource)[0]
+            if is_of_class(plain) and (reason := self.devices.supply.uncounted(class_of(plain))):
+                warn(UNKNOWN_CAPACITY, field_of(resource), f"not all free devices are counted: {reason}")
         for flavor in self._valid[name].flavors:
             if flavor in self.flavors.labels and not self.flavors.has_nodes(flavor):
                 where = f"spec.flavors[{flavor}].nodeSelector"
@@ -517,9 +517,7 @@ class Queues:
         return self._queue(name).spec.quotas.get(resource, NO_QUOTA).guarantee
 
     def capacity(self) -> Mapping[str, int]:
-        """By resource that any queue names: what is free on the nodes that take pods, and what pods in queues hold. Of
-        device classes, only what these hold, because nobody knows how many devices there are.
-        """
+        """By resource that any queue names: what is free on the nodes that take pods, and what pods in queues hold."""
         offering = self._offering()
         return {name: self._capacity_of(name, offering) for name in self._built().resources}
 
@@ -535,11 +533,11 @@ class Queues:
     def _capacity_of(self, name: str, offering: NDArray[np.bool_]) -> int:
         table, held = self._cache.table, self._built().top.held.get(name, 0)
         resource, flavor = parts_of(name)
+        there = offering & self.flavors.nodes_of(flavor) if flavor else offering
         if is_of_class(resource):
-            return held
+            return self.devices.supply.free(class_of(resource), there) + held
         requested = table.pods if resource == PODS else table.requested(resource)
         free = np.clip(table.allocatable(resource) - requested, 0, MAX_INT64 // max(1, table.size))
-        there = offering & self.flavors.nodes_of(flavor) if flavor else offering
         return int(free[there].sum()) + held
 
     # Decisions

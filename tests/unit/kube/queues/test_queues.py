@@ -6,15 +6,18 @@ import asyncio
 
 import pytest
 
+from podwright.core.queues import device_supply
 from podwright.core.queues.queues import QUEUE_LABEL
 from podwright.kube.queues.kinds import SCHEDULING_QUEUES
 from podwright.kube.queues.statuses import counts_of
 from podwright.kube.write import object_status as module
 from support.http.kit import says
+from support.objects.devices import make_class, make_device, make_slice
 from support.queues.incoming import NOON, queues
 from support.waiting import until
 
 GPU = "nvidia.com/gpu"
+DEVICES = "gpu.deviceclass.resource.k8s.io/devices"
 
 
 @pytest.fixture(autouse=True)
@@ -106,15 +109,19 @@ async def test_a_limit_under_what_runs_is_one_warning():
         assert [reason for _, reason, _ in it.rig.recorder.events if reason == "OverLimit"] == ["OverLimit"]
 
 
-async def test_that_the_capacity_of_a_device_class_is_not_known_is_said_without_an_event():
+async def test_how_many_devices_queues_share_and_that_some_are_not_counted(monkeypatch):
+    monkeypatch.setattr(device_supply, "MOST_IN_POOL", 2)
     async with queues() as it:
-        it.put("ml", resources={"gpu.deviceclass.resource.k8s.io/devices": {"limit": 4}, GPU: {}})
+        for name, count in (("n", 2), ("m", 3)):
+            it.rig.node(name)
+            slice_ = make_slice(name, [make_device(f"g{number}") for number in range(count)], node=name)
+            it.rig.engine.cache.set_object("ResourceSlice", slice_)
+        it.rig.engine.cache.set_object("DeviceClass", make_class("gpu"))
+        it.put("ml", resources={DEVICES: {"limit": 4}, GPU: {}})
         await until(lambda: it.written.get("ml"))
+        assert it.written["ml"][-1]["capacity"][DEVICES] == "2"
         message = it.condition("ml", "CapacityUnknown")["message"]
-        assert (
-            "ml: spec.resources[gpu.deviceclass.resource.k8s.io/devices]: how many devices there are is not known"
-            in message
-        )
+        assert f"ml: spec.resources[{DEVICES}]: not all free devices are counted: pool gpu.example.com/m has" in message
         assert it.rig.recorder.events == []
 
 

@@ -8,6 +8,7 @@ when anything about its devices changes. Results that were computed for a node a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from math import inf
 from typing import Any, Final
 
 import numpy as np
@@ -73,6 +74,7 @@ class DeviceIndex:
         self._nodes_seen = table.static_changes.seq
         self._changed: dict[str, None] = {}
         self._rules_version = -1
+        self._listeners: list[Callable[[Collection[PoolId]], None]] = []
         self.gathered = 0
         """How many devices `pools_of` has gathered."""
         store.listen(SLICE_KIND, self._slice_changed)
@@ -94,6 +96,19 @@ class DeviceIndex:
         """All slices of a pool, of all generations."""
         return self._by_pool.get(pool_id, _NO_SLICES).values()
 
+    def pools(self) -> Collection[PoolId]:
+        """All pools."""
+        return self._by_pool.keys()
+
+    def whole_pool(self, pool_id: PoolId) -> Pool | None:
+        """The pool as a node would see it that reaches all of its devices. None if it does not exist."""
+        slices = [*self._by_pool.get(pool_id, _NO_SLICES).values()]
+        return pool_as_seen(slices, slices, self._rules_for(pool_id), self.numbers) if slices else None
+
+    def listen(self, callback: Callable[[Collection[PoolId]], None]) -> None:
+        """Calls `callback` in `refresh` with the pools of which a slice, a rule or the use of a device has changed."""
+        self._listeners.append(callback)
+
     @property
     def versions(self) -> Int64s:
         """int64[nodes]: see the module. Read-only."""
@@ -106,14 +121,21 @@ class DeviceIndex:
             found = self._pools[slot] = self._gather(slot)
         return found
 
-    def refresh(self) -> None:
-        """Applies all changes since the last call. May pause between slices, and then keeps what it has read."""
-        table = self._table
-        while self._changed:
+    def read(self, most: float = inf) -> bool:
+        """Reads slices that have changed, until it has read so many devices. Returns whether all are read. May pause
+        between slices, and then keeps what it has read.
+        """
+        while self._changed and most > 0:
             name = next(iter(self._changed))
             del self._changed[name]
-            self._read(name)
+            most -= 1 + self._read(name)
             self._pause()
+        return not self._changed
+
+    def refresh(self) -> None:
+        """Applies all changes since the last call. May pause: see `read`."""
+        table = self._table
+        self.read()
         if self._store.version(RULE_KIND) != self._rules_version:
             self._read_rules()
         if table.size > len(self._versions):
@@ -132,6 +154,7 @@ class DeviceIndex:
             touched.update(dict.fromkeys(self._rows_of(pool_id, self._reach)))
             if before is not None and before is not self._reach:
                 touched.update(dict.fromkeys(before.of_pool(pool_id).tolist()))
+        self._tell(self._dirty)
         self._dirty.clear()
         for slot in touched:
             self._pools.pop(slot, None)
@@ -146,12 +169,16 @@ class DeviceIndex:
         if raw is not None:
             self._changed[raw["metadata"]["name"]] = None
 
-    def _read(self, name: str) -> None:
-        """Replaces one slice by its stored version."""
+    def _tell(self, pools: Collection[PoolId]) -> None:
+        for listener in self._listeners if pools else ():
+            listener(pools)
+
+    def _read(self, name: str) -> int:
+        """Replaces one slice by its stored version. Returns how many devices that has."""
         raw = self._store.get(SLICE_KIND, name)
         before = self._slices.get(name)
         if raw is not None and before is not None and before.raw is raw:
-            return
+            return 0
         after = None if raw is None else parse_slice(raw, before)
         for device in () if after is None else after.devices:
             self.numbers.add(device.shape)
@@ -162,9 +189,10 @@ class DeviceIndex:
         self._unreadable.note((SLICE_KIND, name), () if after is None else after.problems)
         if after is None:
             self._slices.pop(name, None)
-        else:
-            self._slices[name] = after
-            self._put(after)
+            return 0
+        self._slices[name] = after
+        self._put(after)
+        return len(after.devices)
 
     def _put(self, source: ResourceSlice) -> None:
         self._dirty[source.pool_id] = None
@@ -220,9 +248,11 @@ class DeviceIndex:
         changed = self._usage.changed
         if not changed:
             return
-        for pool_id in dict.fromkeys(device[:2] for device in changed):
+        pools = dict.fromkeys(device[:2] for device in changed)
+        for pool_id in pools:
             self._versions[self._rows_of(pool_id, self._reach)] += 1
         changed.clear()
+        self._tell(pools)
 
     def _gather(self, slot: int) -> Pools:
         node = self._table.nodes[slot]
@@ -240,9 +270,12 @@ class DeviceIndex:
         views = self._views.setdefault(pool_id, {})
         key = tuple(source.name for source in reached)
         if key not in views:
-            rules = [rule for rule in self._rules if rule.applies_to(*pool_id)]
-            views[key] = pool_as_seen(reached, tuple(self._by_pool[pool_id].values()), rules, self.numbers)
+            everything = tuple(self._by_pool[pool_id].values())
+            views[key] = pool_as_seen(reached, everything, self._rules_for(pool_id), self.numbers)
         return views[key]
+
+    def _rules_for(self, pool_id: PoolId) -> Sequence[DeviceTaintRule]:
+        return [rule for rule in self._rules if rule.applies_to(*pool_id)]
 
 
 _NO_SLICES: Final[dict[str, ResourceSlice]] = {}

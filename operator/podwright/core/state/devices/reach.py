@@ -37,6 +37,14 @@ def reached_by(table: NodeTable, derived: DerivedColumns, source: ResourceSlice)
     return rows
 
 
+def reached_by_any(table: NodeTable, derived: DerivedColumns, reach: Reach, rows: Bools) -> bool:
+    """True if any of these nodes is among those of `reach`. rows: bool[nodes]."""
+    if reach.node_name:
+        slot = table.slot_of(reach.node_name)
+        return slot is not None and bool(rows[slot])
+    return bool((_covered(table, derived, reach) & rows).any())
+
+
 def _covered(table: NodeTable, derived: DerivedColumns, reach: Reach) -> Bools:
     if reach.node_name:
         rows = np.zeros(table.size, np.bool_)
