@@ -1,5 +1,5 @@
-"""The whole road: pods as operators make them run as gangs on the real API server, by the groupings of
-manifests/groupings, with the rights that these files grant.
+"""The whole road: pods as operators make them, in each setting that they have for schedulers, run as gangs on the real API
+server. What brings no pod group is grouped by manifests/groupings, with the rights that these files grant.
 """
 
 from __future__ import annotations
@@ -12,13 +12,20 @@ import pytest
 from podwright.testing import ControlPlane, node, pod, wait_until
 from podwright.testing.objects import plural
 from support.control_plane import operator_process as kit
+from support.gangs import grove, kai, volcano
+from support.gangs.pod_groups import install_crd, remove_crd
 from support.groupings.cases import ROAD
-from support.groupings.controllers import VERSIONS, Object
+from support.groupings.controllers import RACK, VERSIONS, Object
+from support.groupings.settings import SCHEDULERS
 from support.groupings.workloads import reference
 
 FOLDER = kit.CHECKOUT / "manifests" / "groupings"
 GROUPINGS = f"{kit.GROUP}/workloadgroupings"
-KINDS = ("LeaderWorkerSet", "JobSet", "TrainJob", "RayCluster", "RayJob", "RayService")
+KINDS = (
+    *("LeaderWorkerSet", "JobSet", "TrainJob", "RayCluster", "RayJob", "RayService"),
+    *("PodCliqueSet", "PodCliqueScalingGroup", "PodClique"),
+)
+GROUPS = (volcano, kai, grove)
 
 
 def crd_of(kind: str) -> Object:
@@ -43,17 +50,19 @@ def condition(cluster: ControlPlane, name: str, kind: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def with_operators(installed: ControlPlane) -> Iterator[ControlPlane]:
-    """The kinds of the operators, and all groupings."""
-    installed.apply(*map(crd_of, KINDS))
-    for kind in KINDS:
-        path = f"/apis/{VERSIONS[kind]}/{plural(kind)}"
-        wait_until(lambda path=path: installed.client.raw("GET", path)[0] == 200, 30, f"{kind} is served")
+    """The kinds of the operators and of other schedulers, and all groupings."""
+    installed.apply(*map(crd_of, KINDS), *(each.CRD for each in GROUPS))
+    served = [f"/apis/{VERSIONS[kind]}/{plural(kind)}" for kind in KINDS] + [each.SERVED for each in GROUPS]
+    for path in served:
+        wait_until(lambda path=path: installed.client.raw("GET", path)[0] == 200, 30, f"{path} is served")
+    install_crd(installed)
     installed.apply(FOLDER)
     yield installed
     kit.stop_reused()
     installed.kubectl("delete", "-k", str(FOLDER), "--wait=true")
-    for kind in KINDS:
-        installed.kubectl("delete", "crd", crd_of(kind)["metadata"]["name"], "--wait=true")
+    names = [crd["metadata"]["name"] for crd in (*map(crd_of, KINDS), *(each.CRD for each in GROUPS))]
+    installed.kubectl("delete", "crd", *names, "--wait=true")
+    remove_crd(installed)
 
 
 class Road:
@@ -64,9 +73,10 @@ class Road:
         self.nodes = 0
 
     def __call__(self, kind: str, name: str, controller: Object | None = None, **parts: Any) -> Object:
-        raw: Object = {"apiVersion": VERSIONS[kind], "kind": kind, "metadata": {}, "spec": parts.get("spec") or {}}
+        version = parts.get("version") or VERSIONS[kind]
+        raw: Object = {"apiVersion": version, "kind": kind, "metadata": {}, "spec": parts.get("spec") or {}}
         if kind == "Pod":
-            raw = {**raw, "spec": pod(name, self.namespace, scheduler="podwright", cpu="1", memory=None)["spec"]}
+            raw["spec"] = {**pod(name, self.namespace, cpu="1", memory=None)["spec"], **raw["spec"]}
         elif kind in ("Job", "StatefulSet"):
             raw["spec"] = built_in(kind, raw["spec"])
         metadata = {field: dict(parts.get(field) or {}) for field in ("labels", "annotations")}
@@ -74,12 +84,26 @@ class Road:
             metadata["ownerReferences"] = [reference(controller)]
         raw["metadata"] = {"name": name, "namespace": self.namespace, **metadata}
         made = self.cluster.client.create(raw)
-        return {**made, "apiVersion": VERSIONS[kind], "kind": kind}
+        return {**made, "apiVersion": version, "kind": kind}
+
+    def change(self, made: Object, spec: Object) -> None:
+        self.cluster.client.patch(made, {"spec": spec})
+
+    def delete(self, made: Object) -> None:
+        """The room that the pod leaves is not for others."""
+        found = self.cluster.client.read(made)["spec"]["nodeName"]
+        self.cluster.client.patch(node(found), {"spec": {"unschedulable": True}})
+        self.cluster.client.delete(made)
+
+    def domain(self, pod: Object, label: str) -> str:
+        node_name = self.cluster.client.read(pod)["spec"]["nodeName"]
+        labels = self.cluster.client.read(node(node_name))["metadata"]["labels"]
+        return str(labels[label])
 
     def room(self, pods: int) -> None:
         """A node with room for so many pods."""
         self.nodes += 1
-        self.cluster.client.create(node(f"n{self.nodes}", cpu=f"{pods * 1000 + 20}m"))
+        self.cluster.client.create(node(f"n{self.nodes}", cpu=f"{pods * 1000 + 20}m", labels={RACK: "r0"}))
 
     def placed(self) -> set[str]:
         return {
@@ -105,7 +129,13 @@ def built_in(kind: str, spec: Object) -> Object:
 
 @pytest.fixture
 def road(with_operators: ControlPlane, cluster: ControlPlane, namespace: str) -> Iterator[Road]:
-    with kit.reused(cluster, "--pod-intake=watch", "--pod-max-backoff-seconds=1"):
+    for name in SCHEDULERS:
+        policy = {"apiVersion": "podwright.dev/v1alpha1", "kind": "SchedulerPolicy", "metadata": {"name": name}}
+        cluster.client.create({**policy, "spec": {"schedulerName": name}})
+    allowed = "--allowed-scheduler-names=*,default-scheduler"
+    with kit.reused(cluster, "--pod-intake=watch", "--pod-max-backoff-seconds=1", allowed):
+        for name in SCHEDULERS:
+            kit.wait_accepted(cluster, name)
         for name in ("leaderworkerset", "trainjob", "rayjob", "rayservice"):
             active = lambda name=name: condition(cluster, name, "Active").get("reason") == "InForce"
             wait_until(active, 60, f"the grouping {name} is in force")

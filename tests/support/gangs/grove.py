@@ -9,6 +9,7 @@ from typing import Any
 from podwright.testing import pod
 
 SCHEDULER = "kai-scheduler"
+GATE = {"name": "grove.io/podgang-pending-creation"}
 TEXT = {"type": "string"}
 NAMED = {"type": "object", "properties": {"namespace": TEXT, "name": TEXT}}
 PACK = {
@@ -105,5 +106,5 @@ def member(gang_name: str, clique: str, index: int, namespace: str) -> dict[str,
     """A pod of a clique, gated until its gang refers to it."""
     raw = pod(f"{clique}-{index}", namespace, scheduler=SCHEDULER, cpu="1", memory=None)
     raw["metadata"]["labels"] = {"grove.io/podgang": gang_name, "grove.io/podclique": clique}
-    raw["spec"]["schedulingGates"] = [{"name": "grove.io/podgang-pending-creation"}]
+    raw["spec"]["schedulingGates"] = [GATE]
     return raw

@@ -2,48 +2,148 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
 from support.groupings import controllers as of
-from support.groupings.controllers import Controller, ReplicatedJob, worker_group
+from support.groupings.controllers import Clique, Controller, ReplicatedJob, worker_group
+from support.groupings.settings import (
+    GroveDefault,
+    GroveKai,
+    GroveLpx,
+    GroveVolcano,
+    KubeRayKai,
+    KubeRayPlugins,
+    KubeRayVolcano,
+    KubeRayYuniKorn,
+    LeaderWorkerSetVolcano,
+    Setting,
+    TrainerCoscheduling,
+    TrainerVolcano,
+)
 
-ROAD: Final[dict[str, Controller]] = {
-    "LeaderWorkerSet: two replicas": partial(of.leader_worker_set),
-    "LeaderWorkerSet: workers after the leader is ready": partial(of.leader_worker_set, leader_ready=True),
-    "LeaderWorkerSet: a rolling update": partial(of.leader_worker_set, replicas=1, revisions=("1", "2")),
-    "LeaderWorkerSet: subgroups": partial(of.leader_worker_set, replicas=1, size=4, sub_group_size=2),
-    "JobSet: two jobs": lambda make: of.job_set(make, ReplicatedJob("workers", replicas=2, pods=2)),
-    "JobSet: a driver and workers": lambda make: of.job_set(
-        make, ReplicatedJob("driver"), ReplicatedJob("workers", pods=3)
-    ),
-    "JobSet: in order": lambda make: of.job_set(
-        make, ReplicatedJob("driver"), ReplicatedJob("workers", replicas=2, pods=2), in_order=True
-    ),
-    "JobSet: a restart": lambda make: of.job_set(make, ReplicatedJob("workers", pods=3), restarts=1),
-    "TrainJob: torch": lambda make: of.train_job(make, ReplicatedJob("node", pods=3)),
-    "TrainJob: MPI, the launcher after the nodes": lambda make: of.train_job(
-        make, ReplicatedJob("node", pods=3), ReplicatedJob("launcher", after="node")
-    ),
-    "TrainJob: initializers first": lambda make: of.train_job(
-        make,
-        ReplicatedJob("dataset-initializer"),
-        ReplicatedJob("node", pods=2, after="dataset-initializer"),
-    ),
-    "TrainJob: a restart": lambda make: of.train_job(make, ReplicatedJob("node", pods=2), restarts=1),
-    "RayCluster: two worker groups": lambda make: of.ray_cluster(
-        make,
-        worker_group("small", replicas=2),
-        worker_group("tpu", replicas=1, numOfHosts=2),
-        worker_group("off", suspend=True),
-    ),
-    "RayCluster: autoscaling": lambda make: of.ray_cluster(
-        make, worker_group("gpu", replicas=3, minReplicas=2), autoscaling=True
-    ),
-    "RayJob: a submitter": lambda make: of.ray_job(make, worker_group("gpu", replicas=2)),
-    "RayService: an upgrade": lambda make: of.ray_service(make, worker_group("gpu", replicas=2)),
+_LEADER_WORKER_SETS: Final[Mapping[str, Controller]] = {
+    "two replicas": of.leader_worker_set,
+    "workers after the leader is ready": partial(of.leader_worker_set, leader_ready=True),
+    "a rolling update": partial(of.leader_worker_set, replicas=1, revisions=("1", "2")),
+    "subgroups": partial(of.leader_worker_set, replicas=1, size=4, sub_group_size=2),
 }
-"""Four of each operator for which the whole road is tried."""
+_TRAIN_JOBS: Final[Mapping[str, Controller]] = {
+    "torch": lambda make: of.train_job(make, ReplicatedJob("node", pods=3)),
+    "MPI, the launcher with the nodes": lambda make: of.train_job(
+        make, ReplicatedJob("node", pods=3), ReplicatedJob("launcher")
+    ),
+    "two jobs": lambda make: of.train_job(make, ReplicatedJob("node", pods=2), ReplicatedJob("evaluator", replicas=2)),
+    "a restart": lambda make: of.train_job(make, ReplicatedJob("node", pods=2), restarts=1),
+}
+_TWO_GROUPS: Final[Controller] = lambda make: of.ray_cluster(
+    make,
+    worker_group("small", replicas=2),
+    worker_group("tpu", replicas=1, numOfHosts=2),
+    worker_group("off", suspend=True),
+)
+_SCALED_GROUP: Final = worker_group("gpu", replicas=3, minReplicas=2)
+_GPUS: Final = worker_group("gpu", replicas=2)
+_RAY: Final[Mapping[str, Controller]] = {
+    "RayCluster, two worker groups": _TWO_GROUPS,
+    "RayCluster, autoscaling": lambda make: of.ray_cluster(make, _SCALED_GROUP, autoscaling=True),
+    "RayJob, a submitter": lambda make: of.ray_job(make, _GPUS),
+    "RayService, an upgrade": lambda make: of.ray_service(make, _GPUS),
+}
+_CLIQUES: Final[Mapping[str, Controller]] = {
+    "one clique, two replicas": lambda make: of.pod_clique_set(make, Clique("worker", 3), replicas=2),
+    "prefill and decode": lambda make: of.pod_clique_set(make, Clique("prefill", 2), Clique("decode", 3)),
+    "a scaling group": lambda make: of.pod_clique_set(make, Clique("router", 1), Clique("decode", 2, scaled=3)),
+    "more than the minimum": lambda make: of.pod_clique_set(make, Clique("leader", 1), Clique("worker", 4, least=2)),
+}
+_SETTINGS: Final[Mapping[str, tuple[type[Setting], Mapping[str, Controller]]]] = {
+    "LeaderWorkerSet": (Setting, _LEADER_WORKER_SETS),
+    "LeaderWorkerSet, exclusive": (
+        Setting,
+        {"in a rack": partial(of.leader_worker_set, replicas=1, exclusive=True)},
+    ),
+    "LeaderWorkerSet, volcano": (
+        LeaderWorkerSetVolcano,
+        # Its group has a minimum of one pod if workers come after the leader.
+        _LEADER_WORKER_SETS
+        | {"workers after the leader is ready": partial(of.leader_worker_set, leader_ready=True, alone=True)},
+    ),
+    "JobSet": (
+        Setting,
+        {
+            "two jobs": lambda make: of.job_set(make, ReplicatedJob("workers", replicas=2, pods=2)),
+            "a driver and workers": lambda make: of.job_set(
+                make, ReplicatedJob("driver"), ReplicatedJob("workers", pods=3)
+            ),
+            "in order": lambda make: of.job_set(
+                make, ReplicatedJob("driver"), ReplicatedJob("workers", replicas=2, pods=2), in_order=True
+            ),
+            "a restart": lambda make: of.job_set(make, ReplicatedJob("workers", pods=3), restarts=1),
+        },
+    ),
+    "JobSet, exclusive": (
+        Setting,
+        {
+            "in a rack": lambda make: of.job_set(make, ReplicatedJob("workers", pods=4, exclusive=True)),
+            "in racks that were labelled before": lambda make: of.job_set(
+                make, ReplicatedJob("workers", replicas=2, pods=2, exclusive=True, node_selector=True)
+            ),
+            "in order, in racks that were labelled before": lambda make: of.job_set(
+                make,
+                *(ReplicatedJob(name, pods=2, exclusive=True, node_selector=True) for name in ("data", "workers")),
+                in_order=True,
+            ),
+            "a restart": lambda make: of.job_set(make, ReplicatedJob("workers", pods=3, exclusive=True), restarts=1),
+        },
+    ),
+    "Trainer": (
+        Setting,
+        _TRAIN_JOBS
+        | {
+            "MPI, the launcher after the nodes": lambda make: of.train_job(
+                make, ReplicatedJob("node", pods=3), ReplicatedJob("launcher", after="node")
+            ),
+            "initializers first": lambda make: of.train_job(
+                make, ReplicatedJob("dataset-initializer"), ReplicatedJob("node", pods=2, after="dataset-initializer")
+            ),
+        },
+    ),
+    "Trainer, coscheduling": (TrainerCoscheduling, _TRAIN_JOBS),
+    "Trainer, volcano": (TrainerVolcano, _TRAIN_JOBS),
+    "KubeRay": (Setting, _RAY),
+    "KubeRay, volcano": (KubeRayVolcano, _RAY),
+    "KubeRay, yunikorn": (KubeRayYuniKorn, _RAY),
+    "KubeRay, kai-scheduler": (
+        KubeRayKai,  # refuses a RayJob whose submitter is a Job
+        {name: each for name, each in _RAY.items() if not name.startswith("RayJob")}
+        | {"RayJob, submitted from outside": lambda make: of.ray_job(make, _GPUS, mode="HTTPMode")},
+    ),
+    "KubeRay, scheduler-plugins": (
+        KubeRayPlugins,  # refuses each RayJob, and its groups know no autoscaler
+        {name: each for name, each in _RAY.items() if not name.startswith("RayJob")}
+        | {
+            "RayCluster, autoscaling": lambda make: of.ray_cluster(make, _SCALED_GROUP, autoscaling=True, whole=True),
+            "RayCluster, hosts": lambda make: of.ray_cluster(make, worker_group("tpu", replicas=2, numOfHosts=2)),
+        },
+    ),
+    "Grove, kai-scheduler": (GroveKai, _CLIQUES),
+    "Grove, volcano": (GroveVolcano, _CLIQUES),
+    "Grove, default-scheduler": (GroveDefault, _CLIQUES),
+    "Grove, lpx-scheduler": (GroveLpx, _CLIQUES),
+}
+
+
+def _on(setting: type[Setting], controller: Controller) -> Controller:
+    return lambda make: controller(setting(make))
+
+
+ROAD: Final[Mapping[str, Controller]] = {
+    f"{name}: {workload}": _on(setting, controller)
+    for name, (setting, workloads) in _SETTINGS.items()
+    for workload, controller in workloads.items()
+}
+"""Four workloads of each operator in each of its settings, for which the whole road is tried."""
 
 OTHERS: Final[dict[str, Controller]] = {
     "Job: as many as completions": partial(of.job),
@@ -51,6 +151,16 @@ OTHERS: Final[dict[str, Controller]] = {
     "Job: a work queue": partial(of.job, indexed=False),
     "CronJob": of.cron_job,
     "JobSet: many jobs": lambda make: of.job_set(make, *(ReplicatedJob(f"part-{index}") for index in range(100))),
+    "JobSet: a driver, and jobs in racks of their own": lambda make: of.job_set(
+        make, ReplicatedJob("driver"), ReplicatedJob("workers", replicas=3, pods=4, exclusive=True)
+    ),
+    "JobSet: many jobs in racks of their own": lambda make: of.job_set(
+        make, *(ReplicatedJob(f"part-{index}", pods=2, exclusive=True) for index in range(100))
+    ),
+    "TrainJob: in racks of their own": lambda make: of.train_job(
+        make, ReplicatedJob("node", replicas=2, pods=3, exclusive=True)
+    ),
+    "LeaderWorkerSet: replicas in racks of their own": partial(of.leader_worker_set, exclusive=True),
     "TrainJob: many jobs": lambda make: of.train_job(
         make, ReplicatedJob("node"), *(ReplicatedJob(f"part-{index}") for index in range(100))
     ),
@@ -73,3 +183,12 @@ MPI_V2: Final[dict[str, Controller]] = {
     "MPIJob v2beta1": of.mpi_job_v2,
     "MPIJob v2beta1: the launcher waits": partial(of.mpi_job_v2, launcher_waits=True),
 }
+EXAMPLES: Final[Mapping[str, Controller]] = {
+    "tekton": of.tekton,
+    "notebook": of.notebook,
+    "knative": of.knative,
+    "seldon": of.seldon,
+    "kserve": of.kserve,
+    "virtualmachineinstance": of.virtual_machine,
+}
+"""Those of manifests/examples/groupings."""
