@@ -20,7 +20,7 @@ from podwright.core.framework.crowded_nodes import CrowdedNodes
 from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import Bools, CycleState, Feasible, FollowUp, Int64s, PostFilterResult
+from podwright.core.framework.interface import Bools, CycleState, Feasible, FollowUp, Int64s, PostFilterResult, WholeNumbers
 from podwright.core.framework.measured import measured
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import Code, Status, unresolvable
@@ -349,7 +349,7 @@ def place(
     )
 
 
-def select_host(total: Int64s, below: RandomBelow) -> tuple[int, int | None]:
+def select_host(total: WholeNumbers, below: RandomBelow) -> tuple[int, int | None]:
     """The index of the greatest total and of the runner-up. Among equals, `below` chooses; the runner-up may be equal,
     too.
     """

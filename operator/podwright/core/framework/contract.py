@@ -207,8 +207,8 @@ def score_of(plugin: ExtensionPoint, answer: Any) -> int:
 
 
 def scores_of(plugin: ExtensionPoint, answer: Any, length: int) -> Any:
-    """`score_all`'s or `normalize`'s answer: int64[length] or one whole number."""
-    if isinstance(answer, np.ndarray) and answer.shape == (length,) and answer.dtype == np.int64:
+    """`score_all`'s or `normalize`'s answer: signed whole numbers, [length], or one whole number."""
+    if isinstance(answer, np.ndarray) and answer.shape == (length,) and answer.dtype.kind == "i":
         return answer
     if isinstance(answer, int | np.integer) and not isinstance(answer, bool):
         return int(answer)

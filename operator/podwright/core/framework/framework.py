@@ -9,7 +9,7 @@ few nodes matter, they run node by node. `BuiltPlugins` builds the plugins.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from podwright.core.framework.interface import (
     PreFilterPlugin,
     PreFilterResult,
     ScorePlugin,
+    WholeNumbers,
 )
 from podwright.core.framework.observer import NO_OBSERVER, Observer
 from podwright.core.framework.pre_filter_outcome import PreFilterOutcome, nowhere
@@ -64,6 +65,8 @@ class Framework(BuiltPlugins):
         super().__init__(profile, classes, handle, report_exception)
         self.observer = observer
         self._verdicts: VerdictCache[Status | None] = VerdictCache()
+        greatest = MAX_SCORE * sum(self.weights[plugin.name] for plugin in self.score_plugins)
+        self._total_type = np.int16 if greatest <= np.iinfo(np.int16).max else np.int64
         self.measured: Framework | None = None
         """The same framework for measured attempts, once there was one. See `measured`."""
         for plugin in self.plugins.values():
@@ -365,14 +368,14 @@ class Framework(BuiltPlugins):
             state.skip_score.add(plugin.name)
 
     def score(
-        self, state: CycleState, pod: PodInfo, feasible: Feasible, details: dict[str, Int64s] | None = None
-    ) -> Int64s:
-        """int64[feasible]: the weighted sum of the scores of all plugins. Fills `details` with each plugin's normalised
-        scores.
+        self, state: CycleState, pod: PodInfo, feasible: Feasible, details: dict[str, WholeNumbers] | None = None
+    ) -> WholeNumbers:
+        """[feasible]: the weighted sum of the scores of all plugins, as int16 if the weights allow it, or else as
+        int64. Fills `details` with each plugin's normalised scores.
         """
         self.pre_score(state, pod, feasible)
         length = len(feasible.slots)
-        total = np.zeros(length, np.int64)
+        total: Any = np.zeros(length, self._total_type)
         constant = 0
         for plugin in self.score_plugins:
             if plugin.name in state.skip_score:
@@ -399,12 +402,14 @@ class Framework(BuiltPlugins):
             if type(scores) is int:
                 constant += weight * scores
             else:
+                if scores.dtype != total.dtype:
+                    scores = scores.astype(total.dtype)
                 total += scores if weight == 1 else scores * weight
             if details is not None:
                 details[plugin.name] = np.full(length, scores, np.int64) if type(scores) is int else scores
         if constant:
             total += constant
-        return total
+        return cast("WholeNumbers", total)
 
     def _score_each(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s:
         node_at = self.handle.cache.node_at

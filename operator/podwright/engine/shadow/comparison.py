@@ -16,7 +16,7 @@ import numpy as np
 from podwright.core.cycle import Fault, Placement, Rejection, Search, find_feasible, schedule
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import Bools, CycleState, Int64s
+from podwright.core.framework.interface import Bools, CycleState, Slots, WholeNumbers
 from podwright.core.objects.pod import PodInfo
 from podwright.core.state.cache import Cache
 from podwright.core.state.transaction import CacheTransaction
@@ -155,7 +155,7 @@ def _against(framework: Framework, cache: Cache, pod: PodInfo, found: Comparison
         status = search.diagnosis.status_of(there.slot)
         why = "" if status is None else f"{status.plugin}: {status.message}"
         return replace(found, outcome=Outcome.REJECTED, their_why=why)
-    details: dict[str, Int64s] = {}
+    details: dict[str, WholeNumbers] = {}
     total = framework.score(state, pod, search.feasible, details)
     own, other = int(np.argmax(total)), int(where[0])
     if total[other] == total[own]:
@@ -214,7 +214,7 @@ class Outlook:
         return replace(self.found, outcome=Outcome.REJECTED, their_why="the policy rejected it when the pod appeared")
 
 
-def _outlook(cache: Cache, search: Search, total: Int64s | None) -> Outlook:
+def _outlook(cache: Cache, search: Search, total: WholeNumbers | None) -> Outlook:
     slots = search.feasible.slots
     rows = np.zeros(cache.table.size, np.bool_)
     rows[slots] = True
@@ -229,7 +229,7 @@ def _outlook(cache: Cache, search: Search, total: Int64s | None) -> Outlook:
     return Outlook(found, _packed(rows), _packed(_only(rows, best)), several=len(best) > 1)
 
 
-def _only(rows: Bools, slots: Int64s) -> Bools:
+def _only(rows: Bools, slots: Slots) -> Bools:
     chosen: Bools = np.zeros_like(rows)
     chosen[slots] = True
     return chosen

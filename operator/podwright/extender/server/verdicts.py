@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from podwright.core.cycle import find_feasible
 from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import CycleState, Feasible, Int64s
+from podwright.core.framework.interface import CycleState, Feasible, Int64s, WholeNumbers
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.compaction import RecentCache, compact_regularly
 from podwright.core.objects.pod import PodInfo
@@ -203,12 +203,13 @@ class Verdicts:
         return MetaVictims((*uids, *late), candidate.violations) if uids or late else None
 
 
-def scaled(totals: Int64s) -> NDArray[np.int64]:
+def scaled(totals: WholeNumbers) -> NDArray[np.int64]:
     """int64[nodes]: totals of weighted scores as the protocol's 0 to 10.
 
     The greatest total becomes 10, the least 0, and those between are in proportion, rounded down, so that no other node
     gets the 10 of the best. If all are equal, all become 10.
     """
+    totals = totals.astype(np.int64)
     least, greatest = int(totals.min()), int(totals.max())
     if least == greatest:
         return np.full(len(totals), MAX_EXTENDER_PRIORITY, np.int64)

@@ -13,7 +13,7 @@ import numpy as np
 from podwright.core.cycle import NO_NODES, Search, find_feasible
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import CycleState, Int64s
+from podwright.core.framework.interface import CycleState, WholeNumbers
 from podwright.core.framework.status import Code, Status
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.devices.dynamic_resources import DynamicResources
@@ -84,7 +84,7 @@ def _nodes(cache: Cache, search: Search) -> Expectation:
 
 
 def _scores(framework: Framework, cache: Cache, pod: PodInfo, state: CycleState, search: Search) -> Expectation:
-    details: dict[str, Int64s] = {}
+    details: dict[str, WholeNumbers] = {}
     total = framework.score(state, pod, search.feasible, details)
     names = [cache.table.names[slot] for slot in search.feasible.slots]
     totals = {name: int(value) for name, value in zip(names, total, strict=True)}

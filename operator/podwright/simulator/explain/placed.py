@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import Int64s
+from podwright.core.framework.interface import WholeNumbers
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.similar_names import did_you_mean
 from podwright.core.objects.wording import listed
@@ -132,10 +132,10 @@ def _scores(framework: Framework, cache: Cache, pod: PodInfo, verdicts: Verdicts
     chosen = names.index(node)
     if len(names) == 1:
         return Scores(node=node, total=None, feasible=1)
-    details: dict[str, Int64s] = {}
+    details: dict[str, WholeNumbers] = {}
     total = framework.score(verdicts.state, pod, verdicts.feasible, details)
     others = total.copy()
-    others[chosen] = np.iinfo(np.int64).min
+    others[chosen] = np.iinfo(total.dtype).min
     second = int(np.argmax(others))
     plugins = [
         PluginScore(

@@ -78,6 +78,13 @@ def test_scores_are_multiplied_by_weights_and_summed():
     assert (decision.node_name, decision.score, decision.runner_up) == ("c", 31, ("a", 30))
 
 
+@pytest.mark.parametrize("weight", [327, 328, 10**9])
+def test_great_weights_do_not_overflow(weight):
+    """Totals are int16 up to a weight of 327."""
+    best = decide(framework(scoring("S", lambda name: {"a": 100, "b": 99, "c": 0}[name], weight=weight)))
+    assert (best.node_name, best.score, best.runner_up) == ("a", 100 * weight, ("b", 99 * weight))
+
+
 def test_normalize_gets_all_scores_and_replaces_them():
     seen = []
 

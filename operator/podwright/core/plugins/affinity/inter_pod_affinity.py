@@ -22,13 +22,14 @@ from podwright.core.framework.interface import (
     Feasible,
     FilterResult,
     Handle,
-    Int64s,
+    Int16s,
     Plugin,
     PreFilterExtensions,
     PreFilterPlugin,
     PreScorePlugin,
     Scope,
     ScorePlugin,
+    WholeNumbers,
 )
 from podwright.core.framework.status import SKIP, Status
 from podwright.core.objects.affinity import NO_POD_AFFINITY
@@ -87,7 +88,7 @@ class InterPodAffinity(
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignore_existing = args.ignore_preferred_terms_of_existing_pods
         self._index = handle.cache.pods_index
-        self._index.follow_terms()
+        self._index.follow()
 
     # Scope
 
@@ -162,10 +163,10 @@ class InterPodAffinity(
     def score(self, state: CycleState, _pod: PodInfo, node: NodeInfo) -> int:
         return cast("PreScoreState", state.data[_SCORE]).score(node)
 
-    def score_all(self, state: CycleState, _pod: PodInfo, feasible: Feasible) -> Int64s | int:
+    def score_all(self, state: CycleState, _pod: PodInfo, feasible: Feasible) -> WholeNumbers:
         return cast("PreScoreState", state.data[_SCORE]).score_all(feasible)
 
-    def normalize(self, _state: CycleState, _pod: PodInfo, scores: Int64s, _feasible: Feasible) -> Int64s | int:
+    def normalize(self, _state: CycleState, _pod: PodInfo, scores: WholeNumbers, _feasible: Feasible) -> Int16s | int:
         return normalize(scores)
 
     # Hints

@@ -8,10 +8,11 @@ Anti-affinity counts as negative. Normalisation maps the lowest score to 0 and t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 import numpy as np
 
-from podwright.core.framework.interface import MAX_SCORE, Feasible, Int64s
+from podwright.core.framework.interface import MAX_SCORE, Feasible, Int16s, WholeNumbers
 from podwright.core.objects.pod import PodInfo
 from podwright.core.plugins.affinity.terms import own_terms
 from podwright.core.state.nodeinfo import NodeInfo
@@ -39,16 +40,18 @@ class PreScoreState:
                 score += sum(int(sums.values[domain]) * weight for sums, weight in weighted)
         return score
 
-    def score_all(self, feasible: Feasible) -> Int64s:
-        """int64[feasible]: the raw scores of all feasible nodes."""
-        total = np.zeros(len(feasible), np.int64)
+    def score_all(self, feasible: Feasible) -> WholeNumbers:
+        """[feasible]: the raw scores of all feasible nodes. Read-only."""
+        total: Any = None
         for key, weighted in self._sums.items():
             domains = self._index.domains(key)
-            by_domain = np.zeros(domains.count + 1, np.int64)
+            by_domain: Any = None
             for sums, weight in weighted:
-                by_domain += sums.values if weight == 1 else sums.values.astype(np.int64) * weight
-            total += domains.per_node(by_domain, feasible.take)
-        return total
+                part = sums.values if weight == 1 else sums.values.astype(np.int64) * weight
+                by_domain = part if by_domain is None else np.add(by_domain, part, dtype=np.int64)
+            rows = domains.per_node(by_domain, feasible.take)
+            total = rows if total is None else np.add(total, rows, dtype=np.int64)
+        return cast("WholeNumbers", total)
 
 
 def weighted_sums(index: PodIndex, pod: PodInfo, matched: MatchedTerms, hard_weight: int) -> WeightedSums:
@@ -79,12 +82,12 @@ def _contributions(
                 yield sums, key, weight
 
 
-def normalize(scores: Int64s) -> Int64s | int:
-    """int64[feasible]: 100 · (score - lowest) / (highest - lowest), truncated; 0 if all are equal."""
+def normalize(scores: WholeNumbers) -> Int16s | int:
+    """int16[feasible]: 100 · (score - lowest) / (highest - lowest), truncated; 0 if all are equal."""
     lowest, highest = int(np.min(scores)), int(np.max(scores))
     if lowest == highest:
         return 0
-    shares = (scores - lowest) / (highest - lowest)
+    shares = np.subtract(scores, lowest, dtype=np.float64)
+    shares /= highest - lowest
     shares *= MAX_SCORE
-    normal: Int64s = shares.astype(np.int64)
-    return normal
+    return shares.astype(np.int16)

@@ -21,7 +21,7 @@ from podwright.core.framework.interface import (
     CycleState,
     Feasible,
     Handle,
-    Int64s,
+    Int16s,
     Plugin,
     PreScorePlugin,
     Scope,
@@ -69,7 +69,7 @@ class _Kept(Shared):
         super().__init__()
         self.resources = ScoredResources([resource.name for resource in args.resources])
         self.columns = ResourceRows(cache, self.resources.names, _used, defaults=False)
-        self.scores = RowCache(cache, np.int64, self.users)
+        self.scores = RowCache(cache, np.int16, self.users)
         self.before = RowCache(cache, np.float64, self.users)
         self.scratch = Scratch(1.0)
 
@@ -96,7 +96,7 @@ class NodeResourcesBalancedAllocation(Plugin, PreScorePlugin, ScorePlugin):
         demand = self._resources.demand(pod.requests.amounts)
         return _score(demand, demand.of_nothing(), node)
 
-    def score_all(self, _state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s:
+    def score_all(self, _state: CycleState, pod: PodInfo, feasible: Feasible) -> Int16s:
         requests = pod.requests
         return feasible.take(self._kept.scores.get(requests, lambda: self._formula(requests)))
 
@@ -121,7 +121,7 @@ class _BalanceScore(ScoreFormula):
     def one(self, node: NodeInfo) -> int:
         return _score(self._demand, self._without, node)
 
-    def write(self, rows: Rows, slots: Slots | None, out: Int64s) -> None:
+    def write(self, rows: Rows, slots: Slots | None, out: Int16s) -> None:
         before = self._before.get(
             self._demand.places, lambda: _BalanceFormula(self._without, self._columns, self._scratch)
         )

@@ -38,7 +38,7 @@ from podwright.core.framework.interface import (
     Feasible,
     FilterResult,
     Handle,
-    Int64s,
+    Int16s,
     Plugin,
     PreFilterPlugin,
     PreScorePlugin,
@@ -161,7 +161,7 @@ class _Kept(Shared):
         self.columns = ResourceRows(cache, strategy.resources.names, strategy.base, defaults=True)
         self.free = ResourceRows(cache, (PODS, CPU, MEMORY), sub, defaults=False)
         self.fitting = RowCache(cache, np.bool_, self.users)
-        self.scores = RowCache(cache, np.int64, self.users)
+        self.scores = RowCache(cache, np.int16, self.users)
 
 
 class NodeResourcesFit(
@@ -364,7 +364,7 @@ class NodeResourcesFit(
     def score(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         return self._strategy.of_node(self._demand(pod.requests), node)
 
-    def score_all(self, _state: CycleState, pod: PodInfo, feasible: Feasible) -> Int64s:
+    def score_all(self, _state: CycleState, pod: PodInfo, feasible: Feasible) -> Int16s:
         requests = pod.requests
         return feasible.take(self._kept.scores.get(requests, lambda: self._formula(requests)))
 
@@ -410,7 +410,7 @@ class _FitScore(ScoreFormula):
     def one(self, node: NodeInfo) -> int:
         return self._strategy.of_node(self._demand, node)
 
-    def write(self, rows: Rows, _slots: Slots | None, out: Int64s) -> None:
+    def write(self, rows: Rows, _slots: Slots | None, out: Int16s) -> None:
         self._strategy.of_rows(self._demand, rows, out)
 
 

@@ -8,7 +8,7 @@ in bytes. New arrays reuse the memory of the oldest one, so pods that all differ
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -85,7 +85,7 @@ class RowCache(Generic[T]):
                 return array.view
             if len(array.values) != table.size:
                 array = self._new(key, array.formula, table.size)
-            elif self._update(array, log.since(array.seq)):
+            elif self._update(array, log.rows_since(array.seq)):
                 array.seq = seq
                 return array.view
         array.formula.all(array.values)
@@ -101,19 +101,17 @@ class RowCache(Generic[T]):
         for array in self._arrays.values():
             array.used = False
 
-    def _update(self, array: _Array[T], changed: Sequence[int] | None) -> bool:
-        if changed is None:
+    def _update(self, array: _Array[T], rows: Slots | None) -> bool:
+        if rows is None:
             return False
-        slots = set(changed)
-        if len(slots) <= ONE_BY_ONE:
+        if len(rows) <= ONE_BY_ONE:
             table, values = self._cache.table, array.values
-            for slot in slots:
+            for slot in rows.tolist():
                 if table.nodes[slot] is not None:
                     values[slot] = array.formula.one(self._cache.node_at(slot))
             return True
-        if len(slots) > len(array.values) // 8:
+        if len(rows) > len(array.values) // 8:
             return False
-        rows = np.fromiter(slots, np.intp, len(slots))
         array.values[rows] = array.formula.some(rows)
         return True
 

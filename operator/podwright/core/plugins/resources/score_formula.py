@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from podwright.core.framework.interface import Int64s, Slots
+from podwright.core.framework.interface import Int16s, Slots
 from podwright.core.plugins.resources.rows import Floats, ResourceRows, Rows
 from podwright.core.state.cache import Cache
 from podwright.core.state.nodeinfo import NodeInfo
@@ -28,16 +28,16 @@ class ScoreFormula(ABC):
         """The score of one node, which defines the others."""
 
     @abstractmethod
-    def write(self, rows: Rows, slots: Slots | None, out: Int64s) -> None:
+    def write(self, rows: Rows, slots: Slots | None, out: Int16s) -> None:
         """Writes the scores of these rows. `slots` None: of all rows."""
 
-    def all(self, out: Int64s) -> None:
+    def all(self, out: Int16s) -> None:
         self.write(self._columns.all_rows(), None, out)
         for slot in self._columns.oversized:
             out[slot] = self.one(self._cache.node_at(slot))
 
-    def some(self, slots: Slots) -> Int64s:
-        out = np.empty(len(slots), np.int64)
+    def some(self, slots: Slots) -> Int16s:
+        out = np.empty(len(slots), np.int16)
         self.write(self._columns.some(slots), slots, out)
         if self._columns.oversized:
             for position, slot in enumerate(slots.tolist()):

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from podwright.core.framework.interface import MAX_SCORE, Int64s
+from podwright.core.framework.interface import MAX_SCORE, Int16s
 from podwright.core.plugins.resources.args import ResourceSpec
 from podwright.core.plugins.resources.demand import Demand, ScoredResources
 from podwright.core.plugins.resources.rows import Floats, Rows, used_of
@@ -71,8 +71,8 @@ class Strategy(ABC):
                 weights += self.weights[place]
         return min(max(quotient(total, weights), 0), MAX_SCORE) if weights else 0
 
-    def of_rows(self, demand: Demand, rows: Rows, out: Int64s) -> None:
-        """Writes the scores of some rows into `out`, int64[rows]."""
+    def of_rows(self, demand: Demand, rows: Rows, out: Int16s) -> None:
+        """Writes the scores of some rows into `out`, int16[rows]."""
         if not demand.places:
             out[:] = 0
             return
@@ -172,7 +172,7 @@ class RequestedToCapacityRatio(MostAllocated):
                     weights += self.weights[place]
         return (2 * total + weights) // (2 * weights) if weights else 0
 
-    def of_rows(self, demand: Demand, rows: Rows, out: Int64s) -> None:
+    def of_rows(self, demand: Demand, rows: Rows, out: Int16s) -> None:
         if not demand.places:
             out[:] = 0
             return

@@ -70,6 +70,7 @@ class PodTopologySpread(
         super().__init__(args, handle)
         self._system_defaults = args.defaulting_type == "System"
         self._compare = handle.features.enabled("TaintTolerationComparisonOperators")
+        handle.cache.pods_index.follow()
         self._resolver = Resolver(args, handle.features, handle.cache.store, handle.cache.services)
         self._hard_default_keys = frozenset(
             c.topology_key for c in args.constraints if c.when_unsatisfiable == "DoNotSchedule"

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.intp]
+
 
 class Changes(Protocol):
     """Says which rows have changed since an earlier moment, which `seq` stands for."""
@@ -19,12 +24,13 @@ class Changes(Protocol):
 class ChangeLog:
     """An append-only log of slots that keeps the last few thousand entries. `seq` counts all entries ever made."""
 
-    __slots__ = ("_entries", "_limit", "seq")
+    __slots__ = ("_entries", "_limit", "_rows", "seq")
 
     def __init__(self, limit: int = 4096) -> None:
         self._entries: list[int] = []
         self._limit = limit
         self.seq = 0
+        self._rows: tuple[int, int, Rows | None] = (0, 0, None)
 
     def append(self, slot: int) -> None:
         self._entries.append(slot)
@@ -42,6 +48,17 @@ class ChangeLog:
         """The slots that changed after `seq`, possibly repeated; None if the log no longer has all of them."""
         first = len(self._entries) - (self.seq - seq)
         return None if first < 0 else self._entries[first:]
+
+    def rows_since(self, seq: int) -> Rows | None:
+        """The same, each once. All that a decision brings up to date for its pod asks for the same changes, so the last
+        answer is kept.
+        """
+        before, now, rows = self._rows
+        if before != seq or now != self.seq:
+            changed = self.since(seq)
+            rows = None if changed is None else np.array(list(set(changed)), np.intp)
+            self._rows = seq, self.seq, rows
+        return rows
 
 
 class ChangesOfBoth:

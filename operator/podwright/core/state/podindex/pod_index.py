@@ -62,11 +62,11 @@ class PodIndex:
         self._attach(index)
         return index
 
-    def follow_terms(self) -> None:
-        """Counts the affinity terms of placed pods from now on, so that no decision has to count those of all placed
-        pods at once.
+    def follow(self) -> None:
+        """Counts placed pods and their affinity terms from now on, so that no decision has to count all of them at
+        once.
         """
-        assert self.terms is not None
+        assert self.matches is not None and self.terms is not None
 
     def counter(
         self, selectors: tuple[PodSelector, ...], *, exclude_terminating: bool = False, keep: bool = True

@@ -73,3 +73,25 @@ def test_the_least_recently_used_array_is_evicted(arrays, monkeypatch):
     assert keys_made(arrays, [1, 2, 3, 1, 4]) == [1, 2, 3, 4]
     assert keys_made(arrays, [1, 3, 4]) == []
     assert keys_made(arrays, [2]) == [2]
+
+
+def test_arrays_that_a_decision_uses_together_read_the_same_changes_once():
+    read = []
+
+    class Log(ChangeLog):
+        __slots__ = ()
+
+        def since(self, seq):
+            read.append(seq)
+            return super().since(seq)
+
+    log = Log()
+    table = SimpleNamespace(size=1000, usage_changes=log, nodes=[None] * 1000)
+    caches = [RowCache(SimpleNamespace(table=table), np.int64) for _ in range(3)]
+    formula = Constant(7)
+    for cache in caches:
+        cache.get("a", lambda: formula)
+    log.extend([*range(20), *range(20)])
+    formula.value = 8
+    assert [np.flatnonzero(cache.get("a", lambda: formula) == 8).tolist() for cache in caches] == [[*range(20)]] * 3
+    assert read == [0]
