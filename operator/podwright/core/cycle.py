@@ -20,7 +20,15 @@ from podwright.core.framework.crowded_nodes import CrowdedNodes
 from podwright.core.framework.diagnosis import NodeDiagnosis
 from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
-from podwright.core.framework.interface import Bools, CycleState, Feasible, FollowUp, Int64s, PostFilterResult, WholeNumbers
+from podwright.core.framework.interface import (
+    Bools,
+    CycleState,
+    Feasible,
+    FollowUp,
+    Int64s,
+    PostFilterResult,
+    WholeNumbers,
+)
 from podwright.core.framework.measured import measured
 from podwright.core.framework.observer import Observer
 from podwright.core.framework.status import Code, Status, unresolvable

@@ -1,8 +1,8 @@
 """LabelColumns: the nodes' labels, as one column of numbered values for each label key that a decision asks for.
 
-Columns are computed when they are first read, and updated with each node from then on. The least recently used ones are
-dropped, together with the numbers of their values. A key that no node has takes no memory, however many pods ask for
-it.
+Columns are computed when they are first read, and updated with each node from then on. Those of KEPT begin while there
+are few nodes, because a pass over 100,000 of them would hold up a decision. The least recently used ones are dropped,
+together with the numbers of their values. A key that no node has takes no memory, however many pods ask for it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podwright.core.objects.compaction import compact_regularly
-from podwright.core.objects.node import Node
+from podwright.core.objects.node import HOSTNAME, Node
 
 Int32s = NDArray[np.int32]
 Labels = Mapping[str, str]
 
+KEPT: Final = frozenset({HOSTNAME, "topology.kubernetes.io/zone"})
+"""The keys of kube-scheduler's default spread constraints, which nearly every pod has."""
 ABSENT: Final = -1
 """The value id for a node without the label."""
 MAX_BYTES: Final = 32 << 20
 """The memory for columns. All labels that a node can have must find room, because one pod may ask for all of them."""
 _LEAST_COLUMNS: Final = 64
+_FEW_ROWS: Final = 1024
 _NO_LABELS: Final[Labels] = {}
 _NO_VALUES: Final[Mapping[str, int]] = {}
 _UNUSED: Final = 64
@@ -152,7 +155,11 @@ class LabelColumns:
         self._count(old, new)
         for key in {**old, **new}:
             column, value = self._columns.get(key), new.get(key)
-            if column is None or old.get(key) == value:
+            if column is None:
+                if key in KEPT and len(self._nodes) <= _FEW_ROWS:
+                    self._column(key)
+                continue
+            if old.get(key) == value:
                 continue
             if key in old:
                 column.remove(slot)

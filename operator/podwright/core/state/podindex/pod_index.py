@@ -66,7 +66,7 @@ class PodIndex:
         """Counts placed pods and their affinity terms from now on, so that no decision has to count all of them at
         once.
         """
-        assert self.matches is not None and self.terms is not None
+        _ = self.matches, self.terms
 
     def counter(
         self, selectors: tuple[PodSelector, ...], *, exclude_terminating: bool = False, keep: bool = True

@@ -96,3 +96,32 @@ def test_columns_equal_the_labels_of_the_nodes(changes):
             expected = [None if node is None else node.labels.get(key) for node in table.nodes]
             assert values_of(table, key) == expected
             assert (key in table.label_keys) == any(value is not None for value in expected)
+
+
+def passes_while_reading(monkeypatch):
+    """The lengths of the passes over all nodes from now on."""
+    passes = []
+    fromiter = np.fromiter
+    monkeypatch.setattr(module.np, "fromiter", lambda *args: passes.append(args[-1]) or fromiter(*args))
+    return passes
+
+
+def test_columns_of_default_constraints_grow_with_the_nodes_and_no_decision_reads_all_labels(monkeypatch):
+    table, zone = NodeTable(), "topology.kubernetes.io/zone"
+    for number in range(3000):
+        table.add(parse_node(make_node(f"n{number}", labels={zone: f"z{number % 3}", "disk": "ssd"})))
+    passes = passes_while_reading(monkeypatch)
+    assert values_of(table, zone) == [f"z{number % 3}" for number in range(3000)]
+    assert passes == []
+    assert values_of(table, "disk") == ["ssd"] * 3000
+    assert passes == [3000]
+
+
+def test_a_label_that_flaps_on_one_of_many_nodes_takes_no_pass_over_the_others(monkeypatch):
+    table, zone = NodeTable(), "topology.kubernetes.io/zone"
+    for number in range(2000):
+        table.add(parse_node(make_node(f"n{number}")))
+    passes = passes_while_reading(monkeypatch)
+    for number in range(100):
+        table.update(1999, parse_node(make_node("n1999", labels={zone: "a"} if number % 2 else {})))
+    assert passes == []
