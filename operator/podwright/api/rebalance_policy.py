@@ -35,7 +35,8 @@ class RebalanceGoal:
     type: GoalType = field(
         metadata=describe(
             "EmptyNodes: as many nodes as possible have no pods but those of DaemonSets. RepairViolations: pods that do "
-            "not pass their filters on their nodes any more get others. MakeRoom: pods of the size `requests` find room."
+            "not pass their filters on their nodes any more get others. MakeRoom: pods of the size `requests` find "
+            "room, or pod groups that wait."
         )
     )
     weight: int = field(
@@ -60,9 +61,23 @@ class RebalanceGoal:
         metadata=describe("With MakeRoom: for how many such pods.", format="int32", minimum=1, maximum=10_000),
     )
 
+    gangs: tuple[str, ...] = field(
+        default=(),
+        metadata=describe(
+            "With MakeRoom, instead of requests: the pod groups that get room while they wait for it. Each is "
+            "namespace/name, namespace/* for all of a namespace, or * for all.",
+            maxItems=64,
+            items={"maxLength": 317, "pattern": r"^(\*|[a-z0-9.-]+/(\*|[a-z0-9.-]+))$"},
+            **SET,
+        ),
+    )
+
     def problems(self, where: str) -> Iterator[Problem]:
-        if (self.type == MAKE_ROOM) != bool(self.requests):
-            yield f"{where}.requests", "a goal of the type MakeRoom needs requests, and no other goal has them"
+        if self.type == MAKE_ROOM and bool(self.requests) == bool(self.gangs):
+            yield f"{where}.requests", "a goal of the type MakeRoom needs either requests or gangs"
+        for name, given in (("requests", self.requests), ("gangs", self.gangs)):
+            if given and self.type != MAKE_ROOM:
+                yield f"{where}.{name}", "only a goal of the type MakeRoom has them"
         for name, amount in self.requests.items():
             if not is_qualified_name(name):
                 yield f"{where}.requests{key_path(name)}", "is not the name of a resource"
@@ -173,6 +188,7 @@ class RebalancePolicySpec:
             local_storage=self.move_local_storage,
             room={name: _amount(name, amount) for name, amount in (room.requests if room else {}).items()},
             room_count=room.count if room else 0,
+            gangs=room.gangs if room else (),
             max_moves=self.max_moves,
             at_once=self.max_moves_at_once,
             min_gain=parse_exact_quantity(self.min_gain, "spec.minGain") / NANO,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -73,7 +74,7 @@ def carry_out(cluster: LoadedCluster, plan: Plan, asked: RebalanceRules) -> None
     full = set(overcommitted(cluster))
     for step in plan.steps:
         for number, move in enumerate(step.moves):
-            left = type(step)(step.moves[number:], step.gain, step.empties)
+            left = replace(step, moves=step.moves[number:])
             problem = Planner(cache, asked, view_of(cluster)).prove(left)
             assert not problem, problem
             info = cache.present(move.source)
@@ -86,8 +87,6 @@ def carry_out(cluster: LoadedCluster, plan: Plan, asked: RebalanceRules) -> None
 
 
 def made_again(cluster: LoadedCluster, pod: Any) -> Any:
-    from dataclasses import replace
-
     uid = f"{pod.uid}+"
     return replace(pod, uid=uid, name=f"{pod.name}+", key=f"{pod.key}+", node_name="", creation=cluster.clock.now)
 

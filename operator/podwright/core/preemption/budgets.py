@@ -188,11 +188,20 @@ class Budgets:
 
     def spend(self, pods: Iterable[PodInfo]) -> bool:
         """Counts these pods as evicted, unless one of them violates a budget. Returns whether they count."""
-        before = {namespace: left.copy() for namespace, left in self._left.items()}
+        restore = self.restorer()
         if not self.violations(pods):
             return True
-        self._left = before
+        restore()
         return False
+
+    def restorer(self) -> Callable[[], None]:
+        """A function after which only those count as evicted that do now."""
+        before = {namespace: left.copy() for namespace, left in self._left.items()}
+
+        def restore() -> None:
+            self._left = before
+
+        return restore
 
     def _violates(self, pod: PodInfo) -> bool:
         budgets = self._rules.of(pod.namespace) if pod.labels else None

@@ -11,10 +11,10 @@ greater, with room that is asked for, and nothing else moves pods here; so at re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
@@ -26,7 +26,9 @@ from podwright.core.gangs.simulation import reserve
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.resources import CPU, MEMORY
 from podwright.core.preemption.budgets import Budgets, StoredBudgets
+from podwright.core.rebalance.checks import Refused, passes
 from podwright.core.rebalance.dependants import Dependants
+from podwright.core.rebalance.gangs import RoomSearch, WaitingGang, places_of, seat, waiting_gang, waiting_gangs
 from podwright.core.rebalance.movable import Movable, View, may_be_emptied, may_take, to_move
 from podwright.core.rebalance.room import Room
 from podwright.core.rebalance.rules import (
@@ -35,6 +37,7 @@ from podwright.core.rebalance.rules import (
     REPAIR_VIOLATIONS,
     GoalType,
     HeldBack,
+    HeldBackKind,
     Move,
     Plan,
     RebalanceRules,
@@ -59,10 +62,6 @@ class _Candidate:
     goal: GoalType
 
 
-class _Refused(Exception):  # noqa: N818 -- an outcome, caught below
-    """The candidate leads to no step. The message says why."""
-
-
 class Planner:
     """See the module. Plans once, or proves steps of an earlier plan, on the cache as it is."""
 
@@ -80,7 +79,7 @@ class Planner:
         self._targets: set[str] = set()
         self._left = rules.max_moves
         self._room = Room(cache, rules, self._movable, self._takes)
-        self._held: Counter[tuple[Literal["node", "pod"], str]] = Counter()
+        self._held: Counter[tuple[HeldBackKind, str]] = Counter()
 
     def plan(self) -> Plan:
         """The steps that gain most for their moves first."""
@@ -93,6 +92,8 @@ class Planner:
                 for info, pods in self._room.candidates():
                     if info.name not in self._targets:
                         self._add(transaction, _Candidate(pods, info, MAKE_ROOM), steps)
+                for gang in waiting_gangs(self._cache, self._rules):
+                    self._make_room_for(transaction, gang, steps)
             if EMPTY_NODES in self._rules.weights:
                 steps += self._emptied(transaction)
         held = [HeldBack(what, count, reason) for (what, reason), count in self._held.most_common()]
@@ -107,7 +108,7 @@ class Planner:
         only whether the pods may move and get their nodes, without reading all placed pods.
         """
         self._quick = quick
-        pods = []
+        pods, infos = [], dict[str, NodeInfo]()
         for move in step.moves:
             info = self._cache.present(move.source)
             pod = None if info is None else info.pods.get(move.uid)
@@ -115,20 +116,24 @@ class Planner:
                 return f"pod {move.pod} is not on node {move.source} any more"
             if why := self._movable.why_not(pod):
                 return f"pod {move.pod} {why}"
+            if not may_be_emptied(info.present):
+                return f"node {info.name} is cordoned, has a taint of its state, or is about to be removed"
+            infos[info.name] = info
             pods.append(pod)
-        assert info is not None
-        if not may_be_emptied(info.present):
-            return f"node {info.name} is cordoned, has a taint of its state, or is about to be removed"
+        info = infos[step.moves[0].source]
         if step.empties and len(to_move(info)) != len(pods):
             return f"other pods have come to node {step.empties}"
+        targets = {move.uid: move.target for move in step.moves}
         with CacheTransaction(self._cache) as transaction:
             try:
-                targets = {move.uid: move.target for move in step.moves}
+                if step.gang:
+                    self._prove_gang(transaction, step, pods, targets)
+                    return ""
                 if step.makes_room:  # what has begun to leave makes room, too
                     transaction.remove([pod for pod in info.pods.values() if pod.terminating])
                 goal: GoalType = MAKE_ROOM if step.makes_room else EMPTY_NODES if step.empties else REPAIR_VIOLATIONS
                 self._try(transaction, _Candidate(pods, info, goal), targets)
-            except _Refused as error:
+            except Refused as error:
                 return str(error)
         return ""
 
@@ -183,7 +188,7 @@ class Planner:
 
     def _would_be_taken(self, steps: Sequence[Step]) -> bool:
         """True if a pod that waits would start on a node that these steps empty."""
-        waiting = [pod for pod in self._view.waiting if not pod.gates]
+        waiting = [pod for pod in self._view.waiting if not pod.gates and self._cache.placement(pod.uid) is None]
         within = np.zeros(self._cache.table.size, np.bool_)
         within[self._cache.table.slots_of([step.empties for step in steps])] = True
         return len(waiting) > MOST_WAITING or any(self._finds_room(pod, within) for pod in waiting)
@@ -197,20 +202,91 @@ class Planner:
         except PluginError:
             return True
 
+    # Gangs
+
+    def _make_room_for(self, transaction: CacheTransaction, gang: WaitingGang, steps: list[Step]) -> None:
+        """Adds a step after which the gang has room, if it has none yet. Later steps leave it that room."""
+        framework = self._view.framework_of(gang.members[0])
+        if framework is None:
+            self._held[
+                "pod group", "is of another scheduler, or of a policy with extenders, rules or plugins of others"
+            ] += 1
+            return
+        before, restore = transaction.checkpoint(), self._budgets.restorer()
+        try:
+            if not (places := places_of(gang, framework, self._cache)):
+                step = self._gang_step(transaction, gang, framework)
+                places = step.places
+                steps.append(step)
+                self._sources.update(move.source for move in step.moves)
+                self._targets.update(move.target for move in step.moves)
+                self._left -= len(step.moves)
+            seat(transaction, framework, gang.members, places)
+        except Refused as error:
+            transaction.rollback(before)
+            restore()
+            self._held["pod group", str(error)] += 1
+
+    def _gang_step(self, transaction: CacheTransaction, gang: WaitingGang, framework: Framework) -> Step:
+        """Raises Refused; the caller rolls back."""
+
+        def move(transaction: CacheTransaction, pods: Sequence[PodInfo]) -> Mapping[str, str]:
+            moves, _ = self._moved(transaction, pods, _NO_TARGETS)
+            return {move.uid: move.target for move in moves}
+
+        search = RoomSearch(
+            cache=self._cache,
+            movable=self._movable,
+            gang=gang,
+            framework=framework,
+            takes=self._takes,
+            sources=self._sources,
+            closed=self._targets,
+            budgets=self._budgets,
+            move=move,
+        )
+        targets = search.moves(transaction)
+        if len(targets) > self._left:
+            raise Refused("needs more moves than maxMoves allows")
+        pods = [info.pods[uid] for uid in targets if (info := self._cache.placement(uid)) is not None]
+        moves, gain = self._moved(transaction, pods, targets)
+        if not (places := places_of(gang, framework, self._cache)):
+            raise Refused("its own plan finds no room after the moves")
+        gain += self._rules.weights[MAKE_ROOM] * len(gang.members)
+        if gain <= 0 or gain + _EPSILON < self._rules.min_gain * len(moves):
+            raise Refused("the gain is too small")
+        return Step(moves, gain, gang=gang.group.key, places=places)
+
+    def _prove_gang(
+        self, transaction: CacheTransaction, step: Step, pods: Sequence[PodInfo], targets: Mapping[str, str]
+    ) -> None:
+        """Raises Refused if these moves do not make the room."""
+        gang = waiting_gang(self._cache, step.gang)
+        if gang is None or not all(member.uid in step.places for member in gang.members):
+            raise Refused(f"{step.for_gang} does not wait any more, or has other pods")
+        framework = self._view.framework_of(gang.members[0])
+        if framework is None:
+            raise Refused("the policy of the pod group has changed")
+        nodes = filter(None, map(self._cache.present, {*step.places.values()}))
+        transaction.remove([pod for info in nodes for pod in info.pods.values() if pod.terminating])
+        self._moved(transaction, pods, targets)
+        seat(transaction, framework, gang.members, step.places)
+
     # Steps
 
     def _add(self, transaction: CacheTransaction, candidate: _Candidate | None, steps: list[Step]) -> bool:
         """Adds the candidate's step, if there is one, and leaves its pods where they would be."""
         if candidate is None:
             return False
-        what: Literal["node", "pod"] = "pod" if candidate.goal == REPAIR_VIOLATIONS else "node"
-        before = transaction.checkpoint()
+        what: HeldBackKind = "pod" if candidate.goal == REPAIR_VIOLATIONS else "node"
+        before, restore = transaction.checkpoint(), self._budgets.restorer()
         try:
             if len(candidate.pods) > self._left:
-                raise _Refused("needs more moves than maxMoves allows")
+                raise Refused("needs more moves than maxMoves allows")
             step = self._try(transaction, candidate, _NO_TARGETS)
-        except _Refused as error:
+        except Refused as error:
             transaction.rollback(before)
+            restore()
             self._held[what, str(error)] += 1
             return False
         self._sources.add(candidate.source.name)
@@ -221,41 +297,52 @@ class Planner:
 
     def _try(self, transaction: CacheTransaction, candidate: _Candidate, targets: Mapping[str, str]) -> Step:
         """The step, whose pods are where they would be afterwards. `targets`: the nodes by uid, if they are known.
-        Raises _Refused; the caller rolls back.
+        Raises Refused; the caller rolls back.
         """
-        pods = sorted(candidate.pods, key=lambda pod: (-pod.requests.scoring_cpu, -pod.requests.scoring_memory))
-        opened, moves, repaired, room = set[str](), list[Move](), 0, self._room.total()
-        for pod in pods:
+        room = self._room.total()
+        moves, gain = self._moved(transaction, candidate.pods, targets)
+        weights = self._rules.weights
+        gain += weights.get(EMPTY_NODES, 0) * (not to_move(candidate.source))
+        gain += weights.get(MAKE_ROOM, 0) * (self._room.total() - room)
+        if not self._quick and (gain <= 0 or gain + _EPSILON < self._rules.min_gain * len(moves)):
+            raise Refused("the gain is too small")
+        name, goal = candidate.source.name, candidate.goal
+        return Step(moves, gain, name if goal == EMPTY_NODES else "", name if goal == MAKE_ROOM else "")
+
+    def _moved(
+        self, transaction: CacheTransaction, pods: Sequence[PodInfo], targets: Mapping[str, str]
+    ) -> tuple[Sequence[Move], int]:
+        """The moves of these pods, the largest first, and the gain by nodes that have pods for the first time, and by
+        pods that pass their filters again. `targets`, and what it raises: see `_try`.
+        """
+        opened, moves, repaired, weights = set[str](), list[Move](), 0, self._rules.weights
+        sources = {info.name for pod in pods if (info := self._cache.placement(pod.uid)) is not None}
+        for pod in sorted(pods, key=lambda pod: (-pod.requests.scoring_cpu, -pod.requests.scoring_memory)):
             self._cache.deadline.point()
+            source = self._cache.placement(pod.uid)
+            assert source is not None, "a pod that may move has a node"
             noticing = [] if self._quick else self._dependants.of(pod)
-            repairs = REPAIR_VIOLATIONS in self._rules.weights
-            before = self._broken(transaction, [*noticing, pod] if repairs else noticing)
+            before = self._broken(transaction, [*noticing, pod] if REPAIR_VIOLATIONS in weights else noticing)
             transaction.remove([pod])
-            target, used = self._place(transaction, pod, candidate.source.name, targets.get(pod.uid, ""))
+            target, used = self._place(transaction, pod, sources, targets.get(pod.uid, ""))
             if not used:
                 opened.add(target)
             after = self._broken(transaction, noticing)
             if not after <= before:
-                raise _Refused("a constraint of another pod would be broken")
+                raise Refused("a constraint of another pod would be broken")
             repaired += len(before - after)
             assert pod.owner is not None
             owner = f"{pod.owner.kind}/{pod.owner.name}"
-            moves.append(Move(pod.uid, pod.key, owner, candidate.source.name, target))
-        weights = self._rules.weights
-        emptied = not to_move(candidate.source)
-        gain = weights.get(EMPTY_NODES, 0) * (emptied - len(opened))
-        gain += weights.get(REPAIR_VIOLATIONS, 0) * repaired
-        gain += weights.get(MAKE_ROOM, 0) * (self._room.total() - room)
-        if not self._quick and (gain <= 0 or gain + _EPSILON < self._rules.min_gain * len(moves)):
-            raise _Refused("the gain is too small")
+            moves.append(Move(pod.uid, pod.key, owner, source.name, target))
         if not self._budgets.spend(pods):
-            raise _Refused("a PodDisruptionBudget allows no disruption")
-        name, goal = candidate.source.name, candidate.goal
-        return Step(moves, gain, name if goal == EMPTY_NODES else "", name if goal == MAKE_ROOM else "")
+            raise Refused("a PodDisruptionBudget allows no disruption")
+        return moves, weights.get(REPAIR_VIOLATIONS, 0) * repaired - weights.get(EMPTY_NODES, 0) * len(opened)
 
-    def _place(self, transaction: CacheTransaction, pod: PodInfo, source: str, target: str) -> tuple[str, bool]:
+    def _place(
+        self, transaction: CacheTransaction, pod: PodInfo, sources: Collection[str], target: str
+    ) -> tuple[str, bool]:
         """The node that the pod gets, and whether it had other pods to move. `target`: the only node that it may get;
-        "": any.
+        "": any but `sources`.
         """
         cache, framework = self._cache, self._view.framework_of(pod)
         assert framework is not None, "a pod that may move has a policy"
@@ -263,30 +350,30 @@ class Planner:
         try:
             if target:
                 chosen = cache.present(target)
-                if chosen is None or not (self._takes[chosen.slot] and _passes(framework, again, state, chosen)):
-                    raise _Refused(f"node {target} does not take pod {pod.key} any more")
+                if chosen is None or not (self._takes[chosen.slot] and passes(framework, again, state, chosen)):
+                    raise Refused(f"node {target} does not take pod {pod.key} any more")
             else:
-                within = self._within(source)
+                within = self._within(sources)
                 slots = find_feasible(
                     framework, cache, again, state, within=within, take_nominated=False
                 ).feasible.slots
                 fill = self._fill((CPU, MEMORY, *pod.requests.amounts))[slots]
                 chosen = cache.node_at(int(slots[int(np.argmax(fill))])) if len(slots) else None
             if chosen is None:
-                raise _Refused("no other node takes all of its pods")
+                raise Refused("no other node takes all of its pods")
             used = bool(to_move(chosen))
             if reserve(transaction, framework, state, again, chosen.name) is not None:
-                raise _Refused("a plugin refuses to reserve the node")
+                raise Refused("a plugin refuses to reserve the node")
         except PluginError as error:
-            raise _Refused("a plugin failed") from error
+            raise Refused("a plugin failed") from error
         if not self._quick:
             self._dependants.add(again)
         return chosen.name, used
 
-    def _within(self, source: str) -> Bools:
-        """bool[nodes]: those that may take pods from this one."""
+    def _within(self, sources: Collection[str]) -> Bools:
+        """bool[nodes]: those that may take pods from these."""
         within = self._takes.copy()
-        within[self._cache.table.slots_of([source, *self._sources])] = False
+        within[self._cache.table.slots_of([*sources, *self._sources])] = False
         return within
 
     def _fill(self, resources: Iterable[str]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -311,22 +398,11 @@ class Planner:
         before = transaction.checkpoint()
         transaction.remove([pod])
         try:
-            return not _passes(framework, created_again(pod), CycleState(), info, alone=True)
+            return not passes(framework, created_again(pod), CycleState(), info, alone=True)
         except PluginError:
             return False
         finally:
             transaction.rollback(before)
-
-
-def _passes(framework: Framework, pod: PodInfo, state: CycleState, info: NodeInfo, *, alone: bool = False) -> bool:
-    """True if the pod passes all filters on the node. `alone`: without the pods that are nominated to it. Raises
-    PluginError.
-    """
-    outcome = framework.pre_filter(state, pod)
-    if outcome.status is not None or (outcome.node_names is not None and info.name not in outcome.node_names):
-        return False
-    check = framework.filter_node if alone else framework.filter_node_with_nominated
-    return check(state, pod, info) is None
 
 
 def created_again(pod: PodInfo) -> PodInfo:

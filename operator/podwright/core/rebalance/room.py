@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -48,40 +48,44 @@ class Room:
         found = []
         for info in self._cache.nodes.values():
             self._cache.deadline.point()
-            if info.slot >= 0 and self._counts[info.slot] and (pods := self._in_the_way(info)):
+            if info.slot >= 0 and self._counts[info.slot] and (pods := in_the_way(info, self._requests, self._movable)):
                 found.append((len(pods), info.name, info))
         for _, _, info in sorted(found, key=lambda each: each[:2]):
             # A node may give room for several. What is in the way there may have changed with each step.
-            while self.total() < self._count and (pods := self._in_the_way(info)):
+            while self.total() < self._count and (pods := in_the_way(info, self._requests, self._movable)):
                 before = self.total()
                 yield info, pods
                 if self.total() <= before:
                     break
 
-    def _in_the_way(self, info: NodeInfo) -> Sequence[PodInfo]:
-        """As few pods as possible that may move, without which one more pod fits; empty without such."""
-        free = {each: info.allocatable(each) - info.requested.get(each, 0) for each in self._requests}
-        fit = max(0, min(free[each] // amount for each, amount in self._requests.items()))
-        lack = {each: (fit + 1) * amount - free[each] for each, amount in self._requests.items()}
-        pods = [pod for pod in to_move(info) if not self._movable.why_not(pod)]
-        pods.sort(key=lambda pod: -self._helps(pod))
-        chosen: list[PodInfo] = []
-        for pod in pods:
-            if all(amount <= 0 for amount in lack.values()):
-                break
-            if any(amount > 0 and pod.requests.amounts.get(each) for each, amount in lack.items()):
-                chosen.append(pod)
-                for each in lack:
-                    lack[each] -= pod.requests.amounts.get(each, 0)
-        if any(amount > 0 for amount in lack.values()):
-            return []
-        for pod in reversed(chosen[:]):  # those that the others make superfluous
-            if all(amount + pod.requests.amounts.get(each, 0) <= 0 for each, amount in lack.items()):
-                chosen.remove(pod)
-                for each in lack:
-                    lack[each] += pod.requests.amounts.get(each, 0)
-        return chosen
 
-    def _helps(self, pod: PodInfo) -> float:
-        """How much of what is asked for the pod has."""
-        return sum(pod.requests.amounts.get(each, 0) / amount for each, amount in self._requests.items())
+def in_the_way(info: NodeInfo, requests: Mapping[str, int], movable: Movable) -> Sequence[PodInfo]:
+    """As few pods as possible that may move, without which one more pod with these requests fits on the node; empty
+    without such.
+    """
+    free = {each: info.allocatable(each) - info.requested.get(each, 0) for each in requests}
+    fit = max(0, min((free[each] // amount for each, amount in requests.items()), default=0))
+    lack = {each: (fit + 1) * amount - free[each] for each, amount in requests.items()}
+    pods = [pod for pod in to_move(info) if not movable.why_not(pod)]
+    pods.sort(key=lambda pod: -size_of(pod, requests))
+    chosen: list[PodInfo] = []
+    for pod in pods:
+        if all(amount <= 0 for amount in lack.values()):
+            break
+        if any(amount > 0 and pod.requests.amounts.get(each) for each, amount in lack.items()):
+            chosen.append(pod)
+            for each in lack:
+                lack[each] -= pod.requests.amounts.get(each, 0)
+    if any(amount > 0 for amount in lack.values()):
+        return []
+    for pod in reversed(chosen[:]):  # those that the others make superfluous
+        if all(amount + pod.requests.amounts.get(each, 0) <= 0 for each, amount in lack.items()):
+            chosen.remove(pod)
+            for each in lack:
+                lack[each] += pod.requests.amounts.get(each, 0)
+    return chosen
+
+
+def size_of(pod: PodInfo, requests: Mapping[str, int]) -> float:
+    """How much of these requests the pod has."""
+    return sum(pod.requests.amounts.get(each, 0) / amount for each, amount in requests.items())

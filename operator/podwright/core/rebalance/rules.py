@@ -10,6 +10,7 @@ from podwright.core.objects.pod import PodInfo
 
 Mode = Literal["Plan", "Enforce", "Stop"]
 GoalType = Literal["EmptyNodes", "RepairViolations", "MakeRoom"]
+HeldBackKind = Literal["node", "pod", "pod group"]
 EMPTY_NODES: Final = "EmptyNodes"
 REPAIR_VIOLATIONS: Final = "RepairViolations"
 MAKE_ROOM: Final = "MakeRoom"
@@ -31,6 +32,8 @@ class RebalanceRules:
     room: Mapping[str, int] = field(default_factory=dict)
     """What each of the pods requests that room is made for, as a pod has it; `room_count`: how many pods."""
     room_count: int = 0
+    gangs: Sequence[str] = ()
+    """The pod groups that room is made for while they wait: namespace/name, namespace/*, or *."""
     at_once: int = 1
     """The most moves that have begun and not ended."""
     min_gain: float = 0.0
@@ -65,16 +68,25 @@ class Move:
 @dataclass(frozen=True, slots=True)
 class Step:
     """Moves that only together are worth something. `empties`: the node that has no pods to move afterwards,
-    `makes_room`: the one with room for one more pod; "" for a repair.
+    `makes_room`: the one with room for one more pod, `gang`: the key of the pod group that can start; "" for a repair.
     """
 
     moves: Sequence[Move]
     gain: int
     empties: str = ""
     makes_room: str = ""
+    gang: str = ""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """The nodes of the gang's members, by uid."""
+
+    @property
+    def for_gang(self) -> str:
+        return f"pod group {self.gang.partition(':')[2]}"
 
     @property
     def why(self) -> str:
+        if self.gang:
+            return f"makes room for {self.for_gang}"
         if self.makes_room:
             return f"makes room on node {self.makes_room}"
         return f"empties node {self.empties}" if self.empties else "its node does not pass its filters any more"
@@ -84,7 +96,7 @@ class Step:
 class HeldBack:
     """So many nodes, or pods (`what`), stay as they are for this reason."""
 
-    what: Literal["node", "pod"]
+    what: HeldBackKind
     count: int
     reason: str
 

@@ -1,0 +1,218 @@
+"""Room for gangs that wait: as few moves as possible, after which the gang's own plan places it."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import combinations
+from random import Random
+
+import pytest
+
+from podwright.core.framework.features import Features
+from podwright.core.rebalance.gangs import places_of, waiting_gang
+from podwright.core.rebalance.planner import Planner
+from podwright.simulator.rebalance import view_of
+from support.objects.builders import in_group, make_pod_group
+from support.rebalance.kit import ZONE, budget, carry_out, item, loaded, node, old, plan_of, rules
+from support.simulator.kit import copy_of, pod
+
+GANGS = [{"type": "MakeRoom", "gangs": ["*"]}]
+
+
+def group(name, members, **spec):
+    raw = {**make_pod_group(name), "spec": {"minMember": members, **spec}}
+    return item("PodGroup", raw, "scheduling.x-k8s.io/v1alpha1")
+
+
+def gang(name, members, cpu, *, created="2023-11-14T00:00:00Z", minimum=None, **more):
+    labels = {"scheduling.x-k8s.io/pod-group": name}
+    metadata = {"labels": labels, "creationTimestamp": created}
+    pods = [pod(f"{name}-{i}", "", cpu, owner=name, metadata=metadata, **more) for i in range(members)]
+    return [group(name, minimum or members), *pods]
+
+
+def asked(**spec):
+    return rules(**{"goals": GANGS, "maxMoves": 1000, **spec})
+
+
+def starts(cluster, key):
+    """True if the gang has a place now."""
+    waits = waiting_gang(cluster.cache, key)
+    return bool(places_of(waits, view_of(cluster).framework_of(waits.members[0]), cluster.cache))
+
+
+def key(name):
+    return f"scheduling.x-k8s.io:default/{name}"
+
+
+def spread(nodes, used, each=1, cpu="8"):
+    """Nodes with as many pods of 1 CPU as are given."""
+    made = [node(f"n{number:03}", cpu=cpu) for number in range(nodes)]
+    return [*made, *(old(f"p{n:03}-{i}", f"n{n:03}", str(each)) for n in range(nodes) for i in range(used))]
+
+
+def test_a_gang_gets_room_with_one_move_for_each_member():
+    cluster = loaded(*spread(4, 3), *gang("train", 2, "6"))
+    before = copy_of(cluster)
+    plan = plan_of(cluster, asked())
+    assert copy_of(cluster) == before
+    (step,) = plan.steps
+    assert (len(step.moves), step.gain, step.gang) == (2, 2, key("train"))
+    assert step.why == "makes room for pod group default/train"
+    assert {*step.places.values()} == {move.source for move in step.moves}
+    assert not starts(cluster, key("train"))
+    carry_out(cluster, plan, asked())
+    assert starts(cluster, key("train"))
+
+
+def test_a_gang_that_has_room_needs_no_moves_and_others_leave_it_that_room():
+    cluster = loaded(
+        *spread(3, 3),
+        node("free", cpu="12"),
+        *gang("first", 2, "6", created="2023-11-01T00:00:00Z"),
+        *gang("second", 1, "6"),
+    )
+    plan = plan_of(cluster, asked())
+    (step,) = plan.steps
+    assert step.gang == key("second")
+    assert "free" not in {*step.places.values(), *(move.target for move in step.moves)}
+
+
+def test_only_what_the_gang_needs_to_start_gets_room():
+    cluster = loaded(*spread(4, 3), *gang("train", 4, "6", minimum=1))
+    (step,) = plan_of(cluster, asked()).steps
+    assert (len(step.moves), step.gain) == (1, 1)
+
+
+def test_all_or_nothing_of_a_gang_gets_room():
+    cluster = loaded(*spread(4, 3), *gang("train", 4, "6"))
+    plan = plan_of(cluster, asked())
+    assert not plan.steps
+    assert [str(each) for each in plan.held_back] == ["1 pod group: no other nodes take the pods that are in its way"]
+
+
+@pytest.mark.parametrize(
+    ("names", "moved"),
+    [(["*"], True), (["default/*"], True), (["default/train"], True), (["default/other"], False), (["other/*"], False)],
+)
+def test_gangs_are_named(names, moved):
+    cluster = loaded(*spread(4, 3), *gang("train", 2, "6"))
+    assert bool(plan_of(cluster, asked(goals=[{"type": "MakeRoom", "gangs": names}])).steps) is moved
+
+
+def test_a_gang_of_one_zone_gets_the_zone_with_the_fewest_moves():
+    nodes = [node(f"{zone}{i}", zone, cpu="8") for zone in "ab" for i in range(3)]
+    pods = [
+        old(f"{zone}{i}-{j}", f"{zone}{i}", cpu)
+        for zone, cpu, count in (("a", "1", 4), ("b", "2", 2))
+        for i in range(2)
+        for j in range(count)
+    ]
+    constraints = {"topology": [{"key": ZONE}]}
+    members = [
+        item("PodGroup", make_pod_group("train", 2, schedulingConstraints=constraints), "scheduling.k8s.io/v1beta1"),
+        *(pod(f"train-{i}", "", "7", owner="train", spec=in_group("train")) for i in range(2)),
+    ]
+    full = [old(f"full-{zone}", f"{zone}2", "3") for zone in "ab"]
+    cluster = loaded(*nodes, *pods, *full, *members, features=Features({"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}))
+    (step,) = plan_of(cluster, asked()).steps
+    assert {place[0] for place in step.places.values()} == {"b"}
+    carry_out(cluster, plan_of(cluster, asked()), asked())
+    assert starts(cluster, "scheduling.k8s.io:default/train")
+
+
+def test_budgets_hold_and_other_pods_are_moved_instead():
+    protected = [old(f"kept{i}", f"n{i:03}", "3", labels={"app": "kept"}) for i in range(2)]
+    cluster = loaded(
+        *(node(f"n{i:03}", cpu="8") for i in range(6)), *protected,
+        *(old(f"p{i}-{j}", f"n{i:03}", "1") for i in range(2, 6) for j in range(3)),
+        budget(0, "kept"), *gang("train", 2, "6"),
+    )  # fmt: skip
+    (step,) = plan_of(cluster, asked()).steps
+    assert all(move.pod.startswith("default/p") for move in step.moves)
+    only = loaded(
+        *(node(f"n{i}", cpu="8") for i in range(2)),
+        old("kept0", "n0", "3"),
+        old("kept1", "n1", "3"),
+        budget(0),
+        *gang("train", 1, "6"),
+    )
+    assert not plan_of(only, asked()).steps
+
+
+def test_moves_are_bounded_by_the_policy():
+    cluster = loaded(*spread(4, 3), *gang("train", 2, "6"))
+    plan = plan_of(cluster, asked(maxMoves=1))
+    assert [str(each) for each in plan.held_back] == ["1 pod group: needs more moves than maxMoves allows"]
+    assert not plan.steps
+
+
+def proved(cluster, step):
+    return Planner(cluster.cache, asked(), view_of(cluster)).prove(step)
+
+
+def test_a_step_is_refused_once_the_gang_does_not_wait_or_another_took_the_room():
+    cluster = loaded(*spread(4, 3), *gang("train", 2, "6"))
+    (step,) = plan_of(cluster, asked()).steps
+    assert proved(cluster, step) == ""
+    member = cluster.pending["default/train-0"]
+    cluster.cache.assume(member, step.moves[0].target)
+    assert "does not take pod" in proved(cluster, step)
+    cluster.cache.forget(member.uid)
+    cluster.cache.groups.remove_waiting(member.uid)
+    assert proved(cluster, step) == "pod group default/train does not wait any more, or has other pods"
+
+
+def test_the_shape_of_a_consolidation_of_500_nodes():
+    """500 nodes with 5 free GPUs each, and 41 gangs of 10 pods with 6 GPUs each: each pod needs one move."""
+    cluster = loaded(*spread(500, 3), *(each for n in range(41) for each in gang(f"g{n:02}", 10, "6")))
+    plan = plan_of(cluster, asked())
+    assert (len(plan.steps), len(plan.moves), plan.gain) == (41, 410, 410)
+    assert {move.source for move in plan.moves}.isdisjoint({move.target for move in plan.moves})
+
+
+def fewest(sizes, capacity, members, size):
+    """The fewest moves after which this many pods of a size fit on the nodes with pods of these sizes; None if no
+    moves do. Exact: all choices of pods to move, and all ways to place them.
+    """
+    pods = [(n, each) for n, on in enumerate(sizes) for each in on]
+
+    def fits(left, free):
+        @cache
+        def placed(number, free):
+            if number == len(left):
+                return True
+            return any(
+                room >= left[number]
+                and placed(number + 1, tuple(sorted((*free[:i], room - left[number], *free[i + 1 :]))))
+                for i, room in enumerate(free)
+                if i == 0 or free[i - 1] != room
+            )
+
+        return placed(0, tuple(sorted(free)))
+
+    for count in range(len(pods) + 1):
+        for chosen in combinations(pods, count):
+            free = [capacity - sum(on) for on in sizes]
+            for n, each in chosen:
+                free[n] += each
+            if sum(room // size for room in free) >= members:
+                moved = sorted((each for _, each in chosen), reverse=True)
+                if fits((*[size] * members, *moved), tuple(free)):
+                    return count
+    return None
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_moves_are_at_most_a_fifth_more_than_the_fewest_that_there_are(seed):
+    random = Random(seed)
+    sizes = [[random.choice((1, 1, 2)) for _ in range(random.randint(1, 3))] for _ in range(5)]
+    members = random.randint(1, 2)
+    nodes = [node(f"n{i}", cpu="8") for i in range(5)]
+    pods = [old(f"p{n}-{i}", f"n{n}", str(each)) for n, on in enumerate(sizes) for i, each in enumerate(on)]
+    cluster = loaded(*nodes, *pods, *gang("train", members, "6"))
+    plan, exact = plan_of(cluster, asked()), fewest(sizes, 8, members, 6)
+    if exact:
+        assert exact <= len(plan.moves) <= 1.2 * exact
+    else:
+        assert not plan.moves
