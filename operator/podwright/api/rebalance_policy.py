@@ -132,6 +132,14 @@ class RebalancePolicySpec:
         default=1,
         metadata=describe("The most moves that have begun and not ended.", format="int32", minimum=1, maximum=100),
     )
+    max_moves_at_once_per_owner: int = field(
+        default=1,
+        metadata=describe("The same, of pods of one controller.", format="int32", minimum=1, maximum=100),
+    )
+    max_moves_at_once_per_node: int = field(
+        default=100,
+        metadata=describe("The same, from or to one node.", format="int32", minimum=1, maximum=100),
+    )
     min_gain: QuotaAmount = field(
         default="50m",
         metadata=describe(
@@ -191,6 +199,8 @@ class RebalancePolicySpec:
             gangs=room.gangs if room else (),
             max_moves=self.max_moves,
             at_once=self.max_moves_at_once,
+            at_once_of_owner=self.max_moves_at_once_per_owner,
+            at_once_of_node=self.max_moves_at_once_per_node,
             min_gain=parse_exact_quantity(self.min_gain, "spec.minGain") / NANO,
             cooldown=parse_duration(self.cooldown),
             hold_for=parse_duration(self.hold_for),
@@ -254,6 +264,12 @@ class PlanStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class RecentSpan:
+    since: str = field(metadata=describe("When the span began. An RFC 3339 time.", maxLength=32))
+    moves: int = _count("How many moves began in it.")
+
+
+@dataclass(frozen=True, slots=True)
 class RebalanceStatus:
     observed_generation: int | None = field(
         default=None, metadata=describe("The newest generation that the operator has checked.", minimum=0)
@@ -262,7 +278,10 @@ class RebalanceStatus:
         default=(), metadata=describe("Accepted and Active.", maxItems=16, **unique_by("type"))
     )
     plan: PlanStatus | None = field(default=None, metadata=describe("The last plan."))
-    recent_moves: int = _count("How many moves there were since `since`.")
-    since: str = field(
-        default="", metadata=describe("When the hour of maxMoves began. An RFC 3339 time.", maxLength=32)
+    recent_moves: int = _count("How many moves count for maxMoves now.")
+    recent: tuple[RecentSpan, ...] = field(
+        default=(),
+        metadata=describe(
+            "These moves, by spans of five minutes. A span counts until an hour after its end.", maxItems=16
+        ),
     )

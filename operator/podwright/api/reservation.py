@@ -25,13 +25,13 @@ from podwright.api.scheduling_queue import QUANTITY, QuotaAmount
 from podwright.api.spec.match import NAMESPACE, Selector
 from podwright.core.framework.args import encode
 from podwright.core.framework.durations import parse_duration
-from podwright.core.framework.validation import Problem, Rule, describe, key_path, unique_by
+from podwright.core.framework.validation import SET, Problem, Rule, describe, key_path, unique_by
 from podwright.core.objects.affinity import interned_selector
 from podwright.core.objects.errors import InvalidObjectError
-from podwright.core.objects.pod import parse_time
-from podwright.core.objects.resources import is_qualified_name
+from podwright.core.objects.pod import Owner, parse_time
+from podwright.core.objects.resources import is_qualified_name, resource_list
 from podwright.core.objects.selectors import EVERYTHING
-from podwright.core.state.reservations import Reservation, Reservations, Slot
+from podwright.core.state.reservations import Replaced, Reservation, Reservations, Slot
 
 RESERVATION_KIND: Final = "Reservation"
 RESERVATION_PLURAL: Final = "reservations"
@@ -71,6 +71,33 @@ class ReservedGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class ReservedOwner:
+    api_version: str = field(metadata=describe("Its apiVersion.", minLength=1, maxLength=316))
+    kind: str = field(metadata=describe("Its kind.", minLength=1, maxLength=63))
+    name: str = field(metadata=describe("Its name.", minLength=1, maxLength=253))
+    uid: str = field(metadata=describe("Its uid.", minLength=1, maxLength=128))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacedPod:
+    name: str = field(metadata=describe("The name of the pod.", minLength=1, maxLength=253))
+    uid: str = field(metadata=describe("Its uid.", minLength=1, maxLength=128))
+    owner: ReservedOwner = field(metadata=describe("Its controller."))
+    labels: Mapping[str, str] = field(
+        default_factory=dict, metadata=describe("Its labels: the new pod has no others.", maxProperties=1024)
+    )
+    others: tuple[str, ...] = field(
+        default=(),
+        metadata=describe(
+            "The uids of other pods of the controller on the node, which are not the new one.",
+            maxItems=1024,
+            items={"maxLength": 128},
+            **SET,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class ReservationSpec:
     namespace: str = field(metadata=describe("The namespace of the pods that the room is for.", **NAMESPACE))
     pod_selector: Selector | None = field(
@@ -80,6 +107,13 @@ class ReservationSpec:
     pod_group: ReservedGroup | None = field(
         default=None,
         metadata=describe("The pod group whose members they are, instead of podSelector."),
+    )
+    replaced_pod: ReplacedPod | None = field(
+        default=None,
+        metadata=describe(
+            "A pod that leaves its node. Instead of podSelector: the room is for the pod that its controller creates "
+            "in its place."
+        ),
     )
     start_time: str = field(
         default="",
@@ -115,10 +149,13 @@ class ReservationSpec:
             yield f"{where}.startTime", f"{self.start_time!r} is no RFC 3339 time"
         if (slots := sum(slot.count for slot in self.slots)) > MAX_SLOTS:
             yield f"{where}.slots", f"has {slots} slots with their counts, the maximum is {MAX_SLOTS}"
+        if self.replaced_pod is not None and slots != 1:
+            yield f"{where}.slots", f"has {slots} slots with their counts, but one pod comes in place of another"
 
     def reservation(self, name: str, created: float) -> Reservation:
         """As the core has it. `created`: seconds since the epoch."""
-        selector, group = self.pod_selector, self.pod_group
+        where = "spec.slots[0].requests"
+        selector, group, pod = self.pod_selector, self.pod_group, self.replaced_pod
         return Reservation(
             name=name,
             namespace=self.namespace,
@@ -129,16 +166,40 @@ class ReservationSpec:
             group="" if group is None else f"{group.api_group}:{self.namespace}/{group.name}",
             group_uid="" if group is None else group.uid,
             at=parse_time(self.start_time or None, "") or 0.0,
+            replaced=None
+            if pod is None
+            else Replaced(
+                name=pod.name,
+                uid=pod.uid,
+                owner=Owner(pod.owner.api_version, pod.owner.kind, pod.owner.name, pod.owner.uid),
+                labels=pod.labels,
+                requests={name: size for name, size in resource_list(self.slots[0].requests, where).items() if size},
+                others=frozenset(pod.others),
+            ),
         )
 
 
 def object_of(reservation: Reservation, created: float) -> dict[str, Any]:
-    """The object for the room of a pod group. `created`: when it is created, in seconds since the epoch."""
+    """The object for the room of a pod group, or of a pod that moves. `created`: when it is created, in seconds since
+    the epoch.
+    """
     api_group, _, key = reservation.group.partition(":")
+    pod, group = reservation.replaced, None
+    if reservation.group:
+        group = ReservedGroup(api_group, key.partition("/")[2], reservation.group_uid)
     slots = Counter((slot.node, tuple(sorted(slot.requests.items()))) for slot in reservation.slots)
     spec = ReservationSpec(
         namespace=reservation.namespace,
-        pod_group=ReservedGroup(api_group, key.partition("/")[2], reservation.group_uid),
+        pod_group=group,
+        replaced_pod=None
+        if pod is None
+        else ReplacedPod(
+            pod.name,
+            pod.uid,
+            ReservedOwner(pod.owner.api_version, pod.owner.kind, pod.owner.name, pod.owner.uid),
+            dict(pod.labels),
+            tuple(sorted(pod.others)),
+        ),
         start_time=rfc3339(reservation.at) if reservation.at else "",
         slots=tuple(ReservedSlot(node, dict(requests), count) for (node, requests), count in slots.items()),
         duration=f"{max(1, round(reservation.until - created))}s",

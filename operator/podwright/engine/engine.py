@@ -344,6 +344,7 @@ class Engine:
         if not self._shadow_only:
             self.other_instances.watch()
             self.gathering.take_over()
+            self.rebalancing.moves.take_over()
         self.shadow.policies_changed()
         self.group_changes.process()
         self._gangs.prioritize_partially_placed()

@@ -136,7 +136,9 @@ _OWN_WRITES: Final = (f"{TOKEN_REVIEW.root}/", f"{ACCESS_REVIEW.root}/", f"{LEAS
 """The paths of writes that change nothing for anybody else."""
 _EXTRAS: Final = frozenset({*_OPTIONAL, CRD})
 """Kinds that kube-scheduler's roles do not know, so that their absence there is no mistake."""
-_GATHERED: Final = "room that is held for large gangs of queues is not seen, and forgotten at a restart"
+_GATHERED: Final = (
+    "room that is held for large gangs of queues is not seen, and forgotten at a restart, and no pod is moved"
+)
 _NO_VIEWS: Final = "who may read only a namespace does not see its queues"
 
 SCHEDULING: Final = (

@@ -12,11 +12,12 @@ from podwright.core.rebalance.planner import Planner
 from podwright.core.rebalance.rules import Plan, RebalanceRules
 from podwright.simulator.loaded import LoadedCluster
 from podwright.simulator.rebalance import plan_of, view_of
+from support.objects.builders import make_pod_group
 from support.simulator.kit import HOSTNAME, ZONE, item, loaded, node, pod
 
 LONG_AGO = "2023-11-01T00:00:00Z"
 """Weeks before the time of a loaded cluster."""
-__all__ = ["HOSTNAME", "ZONE", "budget", "item", "loaded", "node", "old", "plan_of", "policy", "rules"]
+__all__ = ["HOSTNAME", "ZONE", "budget", "gang", "item", "loaded", "node", "old", "plan_of", "policy", "rules"]
 
 
 def policy(name: str = "tidy", **spec: Any) -> dict[str, Any]:
@@ -47,6 +48,16 @@ def budget(allowed: int, app: str = "web", name: str = "budget") -> dict[str, An
         },
         "policy/v1",
     )
+
+
+def gang(
+    name: str, members: int, cpu: str, *, created: str = "2023-11-14T00:00:00Z", minimum: int | None = None, **more: Any
+) -> list[dict[str, Any]]:
+    """A gang that waits: its group, and its pods."""
+    group = {**make_pod_group(name), "spec": {"minMember": minimum or members}}
+    metadata = {"labels": {"scheduling.x-k8s.io/pod-group": name}, "creationTimestamp": created}
+    pods = [pod(f"{name}-{i}", "", cpu, owner=name, metadata=metadata, **more) for i in range(members)]
+    return [item("PodGroup", group, "scheduling.x-k8s.io/v1alpha1"), *pods]
 
 
 def empty_nodes(cluster: LoadedCluster) -> int:

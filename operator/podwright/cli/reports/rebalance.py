@@ -14,17 +14,23 @@ _SHOWN_STEPS = 20
 def plan_lines(plan: Plan, *, wide: bool) -> Iterator[str]:
     """The lines about a plan. `wide`: all steps."""
     nodes, rooms = sum(bool(step.empties) for step in plan.steps), sum(bool(step.makes_room) for step in plan.steps)
-    repairs = len(plan.steps) - nodes - rooms
+    gangs = sum(bool(step.gang) for step in plan.steps)
+    repairs = len(plan.steps) - nodes - rooms - gangs
     if not plan.steps:
         yield click.style(f"{plan.policy}: no pod would move", bold=True)
     else:
         gains = [_count(nodes, "node") + " emptied"] if nodes else []
         gains += [f"room for {_count(rooms, 'pod')}"] if rooms else []
+        gains += [f"room for {_count(gangs, 'pod group')}"] if gangs else []
         gains += [_count(repairs, "pod") + " repaired"] if repairs else []
         yield click.style(f"{plan.policy}: {_count(len(plan.moves), 'move')}, {' and '.join(gains)}", bold=True)
     for step in plan.steps if wide else plan.steps[:_SHOWN_STEPS]:
         yield ""
-        yield f"{step.why} ({_count(len(step.moves), 'move')})" if step.empties or step.makes_room else step.why
+        yield (
+            f"{step.why} ({_count(len(step.moves), 'move')})"
+            if step.empties or step.makes_room or step.gang
+            else step.why
+        )
         width = max(len(move.pod) for move in step.moves)
         yield from (f"  {move.pod:<{width}}  {move.source} -> {move.target}" for move in step.moves)
     if not wide and len(plan.steps) > _SHOWN_STEPS:

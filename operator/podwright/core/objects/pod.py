@@ -158,6 +158,8 @@ class PodInfo:
     """The key of its PodGroup, see `pod_group.group_key`; empty if it has none."""
     preempted: bool
     """Its condition DisruptionTarget has the reason PreemptionByScheduler."""
+    ready: bool
+    """Its condition Ready is True."""
     required_features: frozenset[str]
     """Features that a node must declare."""
     priority_class: str
@@ -332,7 +334,8 @@ def _parse(
         resource_claims=parsed.resource_claims,
         generated_claims=_generated_claims(status) if parsed.resource_claims else _NO_OBJECT,
         group=group_of(spec, labels, namespace, metadata.get("annotations")),
-        preempted=_preempted(status),
+        preempted=_condition(status, "DisruptionTarget").get("reason") == "PreemptionByScheduler",
+        ready=bool(_condition(status, "Ready")),
         required_features=parsed.required_features,
         priority_class=parsed.priority_class,
         run_limit=parsed.run_limit,
@@ -567,9 +570,10 @@ def _generated_claims(status: Mapping[str, Any]) -> Mapping[str, str]:
     return FrozenDict({str(item.get("name") or ""): str(item.get("resourceClaimName") or "") for item in statuses})
 
 
-def _preempted(status: Mapping[str, Any]) -> bool:
+def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """The condition of this type if it is True; else empty."""
     for item in as_list(status.get("conditions"), "status.conditions"):
-        condition = item if isinstance(item, Mapping) else _NO_OBJECT
-        if condition.get("type") == "DisruptionTarget":
-            return condition.get("status") == "True" and condition.get("reason") == "PreemptionByScheduler"
-    return False
+        condition: Mapping[str, Any] = item if isinstance(item, Mapping) else _NO_OBJECT
+        if condition.get("type") == kind:
+            return condition if condition.get("status") == "True" else _NO_OBJECT
+    return _NO_OBJECT

@@ -333,7 +333,7 @@ class Planner:
             repaired += len(before - after)
             assert pod.owner is not None
             owner = f"{pod.owner.kind}/{pod.owner.name}"
-            moves.append(Move(pod.uid, pod.key, owner, source.name, target))
+            moves.append(Move(pod.uid, pod.key, owner, pod.owner.uid, source.name, target))
         if not self._budgets.spend(pods):
             raise Refused("a PodDisruptionBudget allows no disruption")
         return moves, weights.get(REPAIR_VIOLATIONS, 0) * repaired - weights.get(EMPTY_NODES, 0) * len(opened)

@@ -35,7 +35,11 @@ class RebalanceRules:
     gangs: Sequence[str] = ()
     """The pod groups that room is made for while they wait: namespace/name, namespace/*, or *."""
     at_once: int = 1
-    """The most moves that have begun and not ended."""
+    """The most moves that have begun and not ended; `at_once_of_owner`, `at_once_of_node`: of pods of one controller,
+    and from or to one node.
+    """
+    at_once_of_owner: int = 1
+    at_once_of_node: int = 100
     min_gain: float = 0.0
     """The least gain for each move of a step."""
     cooldown: float = 3600.0
@@ -61,6 +65,7 @@ class Move:
     """namespace/name"""
     owner: str
     """Kind/name"""
+    owner_uid: str
     source: str
     target: str
 

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from podwright.core.objects.compaction import compact_regularly
 from podwright.core.objects.node import Node
-from podwright.core.objects.pod import PodInfo, parse_pod
+from podwright.core.objects.pod import Owner, PodInfo, parse_pod
 from podwright.core.objects.selectors import EVERYTHING, LabelSelector
 from podwright.core.state.nodeinfo import NodeInfo
 from podwright.core.state.nominator import NO_RESERVATIONS, Nominator, reservation_of, slot_uid
@@ -53,6 +53,45 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
+class Replaced:
+    """A pod that leaves its node, and how to know the one that its controller creates in its place. `requests`: in the
+    core's units, without zeros. `others`: the uids of pods of the controller that are on the new node already.
+    """
+
+    name: str
+    uid: str
+    owner: Owner
+    labels: Mapping[str, str]
+    requests: Mapping[str, int]
+    others: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, pod: PodInfo, beside: Iterable[PodInfo]) -> Replaced:
+        """`beside`: the pods on the new node. Raises ValueError for a pod without a controller."""
+        if pod.owner is None:
+            raise ValueError(f"pod {pod.key} has no controller")
+        others = frozenset(other.uid for other in beside if other.owner == pod.owner)
+        return cls(pod.name, pod.uid, pod.owner, dict(pod.labels), _requested(pod), others)
+
+    def by(self, pod: PodInfo) -> bool:
+        """True if the pod's controller has created it in place of this one. Labels name the template or, in a
+        StatefulSet, the ordinal. The pod that leaves may have got others since.
+        """
+        return (
+            pod.owner == self.owner
+            and pod.uid != self.uid
+            and pod.uid not in self.others
+            and not pod.terminating
+            and _requested(pod) == self.requests
+            and all(self.labels.get(key) == value for key, value in pod.labels.items() if key not in _OF_THE_NODE)
+        )
+
+
+def _requested(pod: PodInfo) -> Mapping[str, int]:
+    return {resource: amount for resource, amount in pod.requests.amounts.items() if amount}
+
+
+@dataclass(frozen=True, slots=True)
 class Reservation:
     """`namespace`, `selector`: the pods that it is for. `until`: seconds since the epoch. Pods of a priority above
     `priority` do not leave room for it.
@@ -67,11 +106,8 @@ class Reservation:
     group: str = ""
     """The key of the pod group that it is for, instead of the pods that the selector selects."""
     group_uid: str = ""
-    like: PodInfo | None = None
-    """The pod that leaves its node, if the room is for what its controller creates in its place: a pod of the same
-    template that is none of `others`.
-    """
-    others: frozenset[str] = frozenset()
+    replaced: Replaced | None = None
+    """The pod that leaves its node, if the room is for what its controller creates in its place."""
     at: float = 0.0
     """When its pods come, in seconds since the epoch. Others that declare to end before may use the room. 0:
     unknown.
@@ -82,17 +118,28 @@ class Reservation:
         """True if the scheduler made it, for a pod group that gathers room."""
         return bool(self.group) and self.name == gathered_name(self.group_uid)
 
+    @property
+    def is_rebalancing(self) -> bool:
+        """True if the scheduler made it, for a pod that it moves, or for a pod group that it moves pods for."""
+        uid = self.group_uid if self.replaced is None else self.replaced.uid
+        return bool(uid) and self.name == rebalancing_name(uid)
+
     def is_for(self, pod: PodInfo) -> bool:
         if self.group:
             return pod.group == self.group
-        if self.like is not None:
-            return pod.uid not in self.others and _replaces(pod, self.like)
+        if self.replaced is not None:
+            return pod.namespace == self.namespace and self.replaced.by(pod)
         return pod.namespace == self.namespace and self.selector.matches(pod.labels)
 
 
 def gathered_name(uid: str) -> str:
     """The name of the reservation that gathers room for the pod group of this uid."""
     return f"gang-{uid}"
+
+
+def rebalancing_name(uid: str) -> str:
+    """The name of the reservation for what comes in place of the pod of this uid, or for the pod group."""
+    return f"rebalance-{uid}"
 
 
 @dataclass(slots=True)
@@ -210,7 +257,8 @@ class Reservations:
         found: dict[str, None] = {}
         for known in self._by_namespace.get(pod.namespace, ()):
             if known.free and known.reservation.is_for(pod):
-                found.update(dict.fromkeys(slot.nominated_node_name for slot in known.free.values()))
+                for slot in sorted(known.free.values(), key=lambda slot: _requested(slot) != _requested(pod)):
+                    found[slot.nominated_node_name] = None
         return [*islice(found, MOST_TRIED)]
 
     def restorer(self) -> Callable[[], None]:
@@ -247,8 +295,9 @@ class Reservations:
         for known in self._by_namespace.get(pod.namespace, ()):
             if known.free and pod.uid not in known.taken and known.reservation.is_for(pod):
                 node = self._cache.node_at(slot).name
-                found = next((each for each in known.free.values() if each.nominated_node_name == node), None)
-                if found is not None:
+                here = [each for each in known.free.values() if each.nominated_node_name == node]
+                if here:
+                    found = min(here, key=lambda slot: _requested(slot) != _requested(pod))
                     del known.free[found.uid]
                     known.taken[pod.uid] = found
                     self._cache.nominator.remove(found.uid)
@@ -265,19 +314,6 @@ class Reservations:
 
     def namespace_set(self, name: str, labels: Mapping[str, str]) -> None:
         """Reservations name namespaces."""
-
-
-def _replaces(pod: PodInfo, left: PodInfo) -> bool:
-    """True if the pod's controller has created it in place of one that leaves. Labels name the template or, in a
-    StatefulSet, the ordinal. The pod that leaves may have got others since.
-    """
-    return (
-        pod.owner == left.owner
-        and pod.requests == left.requests
-        and not pod.terminating
-        and pod.uid != left.uid
-        and all(left.labels.get(key) == value for key, value in pod.labels.items() if key not in _OF_THE_NODE)
-    )
 
 
 def _slots_of(reservation: Reservation) -> Iterable[PodInfo]:

@@ -11,7 +11,7 @@ REBALANCE_PLANS: Final = Counter(
 )
 REBALANCE_MOVES: Final = Counter(
     "podwright_rebalance_moves",
-    "Moves that have ended, by result: moved, refused, lost, timeout or stopped.",
+    "Moves that have ended, by result: moved, refused, lost, timeout, notReady or stopped.",
     ("result",),
 )
 REBALANCE_GAIN: Final = Counter("podwright_rebalance_gain", "The gain of the steps that were carried out.")

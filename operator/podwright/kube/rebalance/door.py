@@ -1,7 +1,7 @@
 """The door of RebalancePolicies: while the API server serves them, the engine plans, and moves pods where they say so.
 
-A policy that is invalid plans nothing. The status says which plan there is and what has become of it, and when the hour
-of its moves began, so that another instance goes on counting.
+A policy that is invalid plans nothing. The status says which plan there is and what has become of it, and how many
+moves there were lately, so that another instance goes on counting.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from podwright.api.rebalance_policy import parse_rebalance_policy
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod import parse_time
 from podwright.engine.engine import Engine
-from podwright.engine.rebalance.rebalancing import Hour, Progress
+from podwright.engine.rebalance.rebalancing import Progress
+from podwright.engine.rebalance.recent import RecentMoves
 from podwright.kube.client.http import Http
 from podwright.kube.client.times import rfc3339
 from podwright.kube.kinds import REBALANCE_POLICY
@@ -25,6 +26,7 @@ Raw = Mapping[str, Any]
 
 SHOWN_MOVES: Final = 20
 SHOWN_REASONS: Final = 16
+MAX_SPANS: Final = 16
 _ACTIVE: Final = {
     "Plan": UntimedCondition(ACTIVE, True, "Planning", "The policy plans, and moves nothing."),
     "Enforce": UntimedCondition(ACTIVE, True, "Enforcing", "The moves of its plans are made."),
@@ -60,8 +62,9 @@ class RebalanceStatuses(ObjectStatuses):
             "observedGeneration": seen.generation,
             "conditions": [timed(each, before.get(each.type), seen.generation, now) for each in (accepted, active)],
         }
-        if (hour := self._rebalancing.hour(name)).since:
-            status |= {"recentMoves": hour.moves, "since": rfc3339(hour.since)}
+        if spans := self._rebalancing.recent(name):
+            status["recentMoves"] = sum(moves for _, moves in spans)
+            status["recent"] = [{"since": rfc3339(since), "moves": moves} for since, moves in spans]
         if progress is not None:
             status["plan"] = _shown(progress)
         return status
@@ -86,15 +89,16 @@ def _shown(progress: Progress) -> Mapping[str, Any]:
     }
 
 
-def hour_of(status: object) -> Hour:
+def recent_of(status: object) -> RecentMoves:
     """The moves that another instance has made, as the status says it. Anybody may have written it."""
-    if isinstance(status, Mapping):
-        since, moves = status.get("since"), status.get("recentMoves")
+    spans = status.get("recent") if isinstance(status, Mapping) else None
+    found = []
+    for span in spans[:MAX_SPANS] if isinstance(spans, list) else ():
         try:
-            return Hour(parse_time(since, "status.since") or 0.0, max(0, int(moves or 0)))
-        except (InvalidObjectError, TypeError, ValueError):
-            pass
-    return Hour()
+            found.append((parse_time(span.get("since"), "status.recent.since") or 0.0, int(span.get("moves") or 0)))
+        except (InvalidObjectError, AttributeError, TypeError, ValueError):
+            continue
+    return RecentMoves(found)
 
 
 class RebalanceSink(OwnSink):
@@ -105,7 +109,7 @@ class RebalanceSink(OwnSink):
         self._rebalancing = engine.rebalancing
 
     def take(self, _name: str, raw: Raw) -> None:
-        self._rebalancing.set(parse_rebalance_policy(raw), hour_of(raw.get("status")))
+        self._rebalancing.set(parse_rebalance_policy(raw), recent_of(raw.get("status")))
 
     def remove(self, name: str) -> None:
         self._rebalancing.remove(name)

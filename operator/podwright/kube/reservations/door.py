@@ -3,8 +3,8 @@
 The status of a reservation says whether its room is held, and how much of it has been taken. An object whose time is
 over stays until somebody deletes it.
 
-Room that gangs gather (`engine.gangs.gathering`) has objects, too, so that it is seen, and still held after a restart.
-While this process leads, they follow the gangs, and it takes no room from them.
+Room that gangs gather (`engine.gangs.gathering`), and places of rebalancing, have objects, too, so that they are seen,
+and still held after a restart. While this process leads, they follow the engine, and it takes no room from them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from podwright.api.reservation import (
     parse_reservation,
     status_of,
 )
+from podwright.core.framework.interface import ClusterError
 from podwright.core.state.reservations import Reservation
 from podwright.engine.engine import Engine
 from podwright.kube.client.http import Http
@@ -35,7 +36,7 @@ APPLY: Final = {"fieldManager": "podwright", "force": "true"}
 
 
 class ReservationStatuses(ObjectStatuses):
-    """Writes the statuses of reservations, and the objects of those that gangs gather. `parsed`: the valid ones."""
+    """Writes the statuses of reservations, and the objects of those that the engine makes. `parsed`: the valid ones."""
 
     resource = RESERVATION
     about = "reservation"
@@ -49,6 +50,8 @@ class ReservationStatuses(ObjectStatuses):
         self.parsed: dict[str, Reservation] = {}
         self._reservations = engine.cache.reservations
         self._gathering = engine.gathering
+        self._moves = engine.rebalancing.moves
+        self._moves.keep = self.keep
 
     def status_of(self, name: str, seen: SeenObject, now: str) -> dict[str, Any]:
         return status_of(
@@ -65,15 +68,33 @@ class ReservationStatuses(ObjectStatuses):
         """Makes the objects of room that gangs gather, and deletes those of room that is given back."""
         if not self.served or not self._gathering.leads:
             return
-        held = {name: each for name, each in self._gathering.held().items() if len(each.slots) <= MAX_SLOTS}
+        own = {**self._gathering.held(), **self._moves.held()}
+        held = {name: each for name, each in own.items() if len(each.slots) <= MAX_SLOTS}
         wanted = {name: self._put(each) for name, each in held.items() if not _is_alike(each, self.parsed.get(name))}
-        gone = {name for name, each in self.parsed.items() if each.is_gathered and name not in held}
+        gone = {name for name, each in self.parsed.items() if _is_own(each) and name not in held}
         await self.carry_out({**wanted, **{name: Request("DELETE", RESERVATION.path(name)) for name in gone}})
+
+    async def keep(self, reservation: Reservation) -> str:
+        """Writes the object at once. Returns why it cannot be; "" if it is written, or nothing serves the kind."""
+        if not self.served or len(reservation.slots) > MAX_SLOTS:
+            return ""
+        request = self._put(reservation)
+        try:
+            await self._http.call(
+                request.method, request.path, request.body, request.content_type, params=request.params
+            )
+        except ClusterError as error:
+            return str(error)
+        return ""
 
     def _put(self, reservation: Reservation) -> Request:
         known = self._known.get(reservation.name)
         raw = object_of(reservation, self._clock() if known is None else known.created)
         return Request("PATCH", RESERVATION.path(reservation.name), raw, APPLY_PATCH, APPLY)
+
+
+def _is_own(reservation: Reservation) -> bool:
+    return reservation.is_gathered or reservation.is_rebalancing
 
 
 def _is_alike(held: Reservation, known: Reservation | None) -> bool:
@@ -111,7 +132,7 @@ class ReservationSink(OwnSink):
 
     def take(self, name: str, raw: Raw) -> None:
         reservation = self._parsed[name] = parse_reservation(raw)
-        if not (reservation.is_gathered and self._engine.gathering.leads):
+        if not (_is_own(reservation) and self._engine.gathering.leads):
             self._engine.reservations.set(reservation)
 
     def remove(self, name: str) -> None:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from podwright.cli.commands.rebalance import stop_all
 from podwright.cli.main import main
 from support.http.kit import api, says
-from support.rebalance.kit import node, old, policy
+from support.rebalance.kit import gang, node, old, policy
 
 CLUSTER = [
     *(node(name) for name in ("n0", "n1", "n2")),
@@ -66,6 +66,14 @@ def test_room_that_is_made_is_named(plan, tmp_path):
     shown = plan("--policy", str(file))
     assert "tidy: 1 move, room for 1 pod" in shown
     assert "makes room on node n1 (1 move)" in shown
+
+
+def test_room_for_gangs_is_named(plan, tmp_path):
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps(policy(goals=[{"type": "MakeRoom", "gangs": ["default/train"]}])))
+    shown = plan("--policy", str(file), objects=[*CLUSTER, *gang("train", 1, "4")])
+    assert "tidy: 1 move, room for 1 pod group" in shown
+    assert "makes room for pod group default/train (1 move)" in shown
 
 
 def test_without_a_policy_the_command_says_what_it_needs(plan):

@@ -13,22 +13,10 @@ from podwright.core.rebalance.gangs import places_of, waiting_gang
 from podwright.core.rebalance.planner import Planner
 from podwright.simulator.rebalance import view_of
 from support.objects.builders import in_group, make_pod_group
-from support.rebalance.kit import ZONE, budget, carry_out, item, loaded, node, old, plan_of, rules
+from support.rebalance.kit import ZONE, budget, carry_out, gang, item, loaded, node, old, plan_of, rules
 from support.simulator.kit import copy_of, pod
 
 GANGS = [{"type": "MakeRoom", "gangs": ["*"]}]
-
-
-def group(name, members, **spec):
-    raw = {**make_pod_group(name), "spec": {"minMember": members, **spec}}
-    return item("PodGroup", raw, "scheduling.x-k8s.io/v1alpha1")
-
-
-def gang(name, members, cpu, *, created="2023-11-14T00:00:00Z", minimum=None, **more):
-    labels = {"scheduling.x-k8s.io/pod-group": name}
-    metadata = {"labels": labels, "creationTimestamp": created}
-    pods = [pod(f"{name}-{i}", "", cpu, owner=name, metadata=metadata, **more) for i in range(members)]
-    return [group(name, minimum or members), *pods]
 
 
 def asked(**spec):
@@ -114,7 +102,13 @@ def test_a_gang_of_one_zone_gets_the_zone_with_the_fewest_moves():
         *(pod(f"train-{i}", "", "7", owner="train", spec=in_group("train")) for i in range(2)),
     ]
     full = [old(f"full-{zone}", f"{zone}2", "3") for zone in "ab"]
-    cluster = loaded(*nodes, *pods, *full, *members, features=Features({"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}))
+    cluster = loaded(
+        *nodes,
+        *pods,
+        *full,
+        *members,
+        features=Features({"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}),
+    )
     (step,) = plan_of(cluster, asked()).steps
     assert {place[0] for place in step.places.values()} == {"b"}
     carry_out(cluster, plan_of(cluster, asked()), asked())

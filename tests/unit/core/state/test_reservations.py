@@ -9,7 +9,7 @@ import pytest
 from podwright.core.cycle import Placement, Rejection
 from podwright.core.objects.selectors import parse_label_selector
 from podwright.core.queues.queues import QUEUE_LABEL
-from podwright.core.state.reservations import Reservation, Slot
+from podwright.core.state.reservations import Replaced, Reservation, Slot
 from podwright.core.state.transaction import CacheTransaction
 from support.queues.reclaims import GPU, NOW, QueuedCluster, queue
 
@@ -232,7 +232,11 @@ class TestAPlaceForWhatAControllerCreates:
         left = self.made("left").on("n1")
         cluster.cache.set_pod(left)
         held = Reservation(
-            "place", "default", NOW + 60, [Slot("n0", {GPU: 1})], like=left, others=frozenset({"default/sibling"})
+            "place",
+            "default",
+            NOW + 60,
+            [Slot("n0", {GPU: 1})],
+            replaced=Replaced.of(left, cluster.cache.present("n0").pods.values()),
         )
         cluster.cache.reservations.set(held)
         return left

@@ -12,8 +12,8 @@ from random import Random
 import pytest
 
 from podwright.core.preemption.budgets import Budgets, StoredBudgets
-from podwright.engine.rebalance import rebalancing
-from podwright.engine.rebalance.rebalancing import Hour
+from podwright.engine.rebalance import moves
+from podwright.engine.rebalance.recent import RecentMoves
 from podwright.kube.client.times import rfc3339
 from support.engine.kit import Rig, deciding, on_node, settle
 from support.rebalance.kit import generated_objects, rules
@@ -24,7 +24,7 @@ START = 1_700_000_000.0
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch):
-    monkeypatch.setattr(rebalancing, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(moves, "POLL_SECONDS", 0.0)
 
 
 class Evictions:
@@ -59,7 +59,7 @@ class World:
         self.rules = rules(**{"mode": "Enforce", "interval": "60s", "maxMoves": 1000, **spec})
         for raw in generated_objects(self.random):
             self.put(raw)
-        self.engine.rebalancing.set(self.rules, Hour())
+        self.engine.rebalancing.set(self.rules, RecentMoves())
 
     def put(self, raw):
         kind = raw["kind"]
@@ -133,7 +133,7 @@ GOALS = (
 
 @pytest.mark.parametrize("seed", range(HISTORIES))
 async def test_undisturbed_every_moved_pod_runs_at_its_place_and_moves_end(seed):
-    world = World(seed, 0.0, goals=GOALS[seed % 3], maxMovesAtOnce=1 + seed % 2)
+    world = World(seed, 0.0, goals=GOALS[seed % 3], maxMovesAtOnce=1 + seed % 2, maxMovesAtOncePerOwner=1 + seed % 2)
     before = world.pending
     async with deciding(world.rig):
         plans, still = [], 0
@@ -156,12 +156,12 @@ async def test_undisturbed_every_moved_pod_runs_at_its_place_and_moves_end(seed)
 
 @pytest.mark.parametrize("seed", range(HISTORIES))
 async def test_whatever_comes_between_no_promise_is_broken(seed):
-    world = World(seed, 0.2, goals=GOALS[seed % 3], maxMovesAtOnce=1 + seed % 2)
+    world = World(seed, 0.2, goals=GOALS[seed % 3], maxMovesAtOnce=1 + seed % 2, maxMovesAtOncePerOwner=1 + seed % 2)
     async with deciding(world.rig):
         for _ in range(100):
             await world.step()
         world.trouble = 0.0
-        world.engine.rebalancing.set(replace(world.rules, mode="Stop", generation=5), Hour())
+        world.engine.rebalancing.set(replace(world.rules, mode="Stop", generation=5), RecentMoves())
         for _ in range(20):
             await world.step()
     assert all(age >= world.rules.cooldown for age in world.ages)

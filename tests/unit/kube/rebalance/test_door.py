@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from podwright.api import crd
-from podwright.engine.rebalance.rebalancing import Hour
-from podwright.kube.rebalance.door import RebalanceSink, RebalanceStatuses, hour_of
+from podwright.kube.rebalance.door import RebalanceSink, RebalanceStatuses, recent_of
 from podwright.kube.write import object_status
 from podwright.sandbox.schemas import Schema
 from support.engine.kit import Rig, deciding, on_node, ours, settle
@@ -103,15 +102,17 @@ async def test_a_policy_that_is_gone_is_forgotten():
 
 
 @pytest.mark.parametrize(
-    ("status", "hour"),
+    ("status", "spans"),
     [
-        pytest.param({"since": "1970-01-01T00:15:00Z", "recentMoves": 3}, Hour(900.0, 3), id="of another instance"),
-        pytest.param(None, Hour(), id="none"),
-        pytest.param("nonsense", Hour(), id="a text"),
-        pytest.param({"since": 5, "recentMoves": 3}, Hour(), id="no time"),
-        pytest.param({"since": "1970-01-01T00:15:00Z", "recentMoves": "x"}, Hour(), id="no number"),
-        pytest.param({"since": "1970-01-01T00:15:00Z", "recentMoves": -3}, Hour(900.0, 0), id="a negative number"),
+        pytest.param({"recent": [{"since": "1970-01-01T00:15:00Z", "moves": 3}]}, [(900.0, 3)], id="of another instance"),
+        pytest.param(None, [], id="none"),
+        pytest.param("nonsense", [], id="a text"),
+        pytest.param({"recent": {"since": 5}}, [], id="no list"),
+        pytest.param({"recent": [5, {"since": 5, "moves": 3}]}, [], id="no time"),
+        pytest.param({"recent": [{"since": "1970-01-01T00:15:00Z", "moves": "x"}]}, [], id="no number"),
+        pytest.param({"recent": [{"since": "1970-01-01T00:15:00Z", "moves": -3}]}, [(900.0, 0)], id="a negative number"),
+        pytest.param({"recent": [{"since": "1970-01-01T00:15:00Z", "moves": 1}] * 99}, [(900.0, 16)], id="a long list"),
     ],
-)
-def test_the_moves_of_the_hour_are_read_from_the_status(status, hour):
-    assert hour_of(status) == hour
+)  # fmt: skip
+def test_the_moves_of_the_last_hour_are_read_from_the_status(status, spans):
+    assert recent_of(status).spans(1000.0) == spans

@@ -11,12 +11,12 @@ from podwright.api import crd
 from podwright.api.reservation import RESERVATION_KIND, parse_reservation
 from podwright.core.objects.errors import InvalidObjectError
 from podwright.core.objects.pod_group import PLUGINS_API
-from podwright.core.state.reservations import Reservation, Slot, gathered_name
+from podwright.core.state.reservations import Replaced, Reservation, Slot, gathered_name, rebalancing_name
 from podwright.engine.gangs.gathering import Gathering
 from podwright.kube.reservations.door import ReservationSink, ReservationStatuses
 from podwright.kube.write import object_status
 from podwright.sandbox.schemas import Schema
-from support.engine.kit import Rig, deciding, settle
+from support.engine.kit import Rig, deciding, on_node, ours, settle
 from support.http.kit import api, says
 from support.waiting import until
 
@@ -228,3 +228,51 @@ async def test_room_for_a_group_of_a_users_reservation_is_left_alone(holds):
         await asyncio.sleep(0.05)
         assert changes(it) == []
         assert it.rig.engine.cache.reservations.get("held").group == f"{PLUGINS_API}:default/g"
+
+
+def place(it):
+    """The place on n1 for what comes after a pod on n0, beside which a sibling runs."""
+    metadata = {
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "w", "controller": True}
+        ]
+    }
+    made = lambda name, on: on_node(ours(name, requests={GPU: "1"}, labels={"app": "web"}, metadata=metadata), on)
+    for name, on in (("left", "n0"), ("beside", "n1")):
+        it.rig.engine.assigned.put(made(name, on))
+    pods, beside = (it.rig.engine.cache.present(name).pods for name in ("n0", "n1"))
+    (left,) = pods.values()
+    replaced = Replaced.of(left, beside.values())
+    name = rebalancing_name(left.uid)
+    return Reservation(name, "default", it.rig.now + 300, [Slot("n1", {GPU: "1"})], priority=7, replaced=replaced)
+
+
+async def test_the_place_of_a_pod_that_moves_has_an_object_that_another_process_understands():
+    async with held() as it:
+        it.rig.engine.gathering.leads = True
+        it.rig.engine.reservations.set(kept := place(it))
+        assert await it.rig.engine.rebalancing.moves.keep(kept) == ""
+        made = changes(it)[-1]
+        assert (made.method, made.path.rpartition("reservations/")[2]) == ("PATCH", "rebalance-default/left")
+        known = {**reservation(kept.name), "spec": made.body["spec"]}
+        assert SCHEMA.problems(known) == []
+        assert parse_reservation(known) == kept
+        it.sink.put(known)
+        await asyncio.sleep(0.05)
+        assert all(each.method == "PATCH" for each in changes(it))
+        it.rig.engine.reservations.remove(kept.name)
+        await until(lambda: changes(it)[-1].method == "DELETE")
+
+
+async def test_a_place_that_cannot_be_written_says_why():
+    async with api(default=says(403, {"message": "may not"})) as (http, script):
+        it = Held(http, script)
+        assert "may not" in await it.rig.engine.rebalancing.moves.keep(place(it))
+
+
+def test_one_pod_comes_in_place_of_another():
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "w"}
+    spec = {"replacedPod": {"name": "left", "uid": "l", "owner": owner}}
+    assert parse_reservation(reservation(**spec)).replaced.name == "left"
+    with pytest.raises(InvalidObjectError, match=r"spec\.slots"):
+        parse_reservation(reservation(**spec, slots=[{"node": "n0", "count": 2}]))
