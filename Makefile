@@ -23,7 +23,7 @@ $(BIN)/.ready: requirements-dev.lock pyproject.toml
 	@touch $@
 
 lock: ## pin all dependencies again (needs uv)
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements.lock
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --extra joint -o requirements.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --group dev --group build -o requirements-dev.lock
 
 # Each process has control planes of its own, and takes a whole file at a time. The tests in it mostly wait, so two keep two cores busy.

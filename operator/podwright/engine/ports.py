@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Protocol, TypeVar
 
 from podwright.api.configuration.extenders import DefinedExtender
 from podwright.core.framework.interface import Cluster
+from podwright.core.framework.program import Solver
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import (
     COMPOSITE_API,
@@ -312,5 +313,7 @@ class Ports:
     intake: Intake = field(default_factory=FreeIntake)
     children: Children = field(default_factory=InProcess)
     """Where long decisions are made."""
+    solve: Solver | None = None
+    """Solves what gangs are planned jointly with. None: nothing does."""
     extenders: Mapping[str, Extender] = field(default_factory=dict)
     """By name."""

@@ -32,6 +32,7 @@ from podwright.engine.plugin_changes.switches import PluginSwitches
 from podwright.engine.ports import Extender, Ports
 from podwright.engine.process.forks import Forks
 from podwright.engine.process.instance import Instance
+from podwright.engine.process.solving import solve
 from podwright.engine.state import Sources
 from podwright.kube.api_cluster import ApiCluster, RetryingPodReader
 from podwright.kube.background import BackgroundTasks
@@ -249,6 +250,7 @@ def _engine(base: Base, features: Features, writers: _Writers) -> Engine:
         metrics=base.metrics,
         intake=base.watches,
         children=Forks(),
+        solve=solve,
         extenders=base.extenders,
     )
     options = EngineOptions(

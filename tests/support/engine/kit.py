@@ -10,6 +10,7 @@ from typing import Any
 
 from podwright.core.framework.features import Features
 from podwright.core.framework.interface import ClusterError, FilterPlugin, Plugin, PreBindPlugin, ScorePlugin
+from podwright.core.framework.program import Solver
 from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.pod_group import PodGroup
 from podwright.core.plugins import PLUGINS
@@ -181,6 +182,7 @@ class Rig:
         evictor: Any = None,
         extenders: Mapping[str, Extender] | None = None,
         children: Any = None,
+        solve: Solver | None = None,
         **options: Any,
     ) -> None:
         self.now = 1_000.0
@@ -207,6 +209,7 @@ class Rig:
             metrics=metrics,
             intake=self.intake,
             children=self.children,
+            solve=solve,
             extenders=extenders or {},
         )
         sources = Sources(

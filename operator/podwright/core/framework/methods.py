@@ -43,6 +43,7 @@ WITHOUT_STATE: Final = (
     "influence",
     "influence_key",
     "own_keys",
+    "joint_rules",
     "checked_requests",
     "clear_cache",
 )

@@ -23,6 +23,7 @@ from podwright.core.framework.interface import (
     Scope,
     ScorePlugin,
 )
+from podwright.core.framework.joint_rules import JointFilter
 from podwright.core.framework.methods import AWAITED, WHEN_BUILT, WITH_STATE, WITHOUT_INSTANCE, WITHOUT_STATE
 from podwright.core.framework.profile import Point
 from podwright.core.objects.control_flow import passes_through
@@ -31,6 +32,7 @@ from podwright.core.objects.errors import described
 _CONTRACTS: Final = (
     Plugin,
     DomainPlugin,
+    JointFilter,
     EnqueueExtensions,
     PreFilterExtensions,
     *(point.value[1] for point in Point),

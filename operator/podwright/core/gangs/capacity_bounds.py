@@ -28,7 +28,7 @@ from podwright.core.state.columns.table import NodeTable
 
 
 @dataclass(slots=True)
-class _Template:
+class Template:
     """Members with equal requests and equal verdicts. `passing`: bool[nodes], by the filters of the node; None: not
     computed yet.
     """
@@ -51,15 +51,15 @@ class CapacityBounds:
         self._fit = next((plugin for plugin in framework.filter_plugins if isinstance(plugin, ResourceFilter)), None)
         self._filters = [p for p in framework.filter_plugins if p.scope is Scope.NODE and p.filter_all is not None]
         self._rejecting: set[str] = set()
-        templates: dict[tuple[Any, ...], _Template] = {}
+        templates: dict[tuple[Any, ...], Template] = {}
         for pod in pods:
             key = (pod.requests, *(contract.verdict_key_of(plugin, pod) for plugin in self._filters))
             template = templates.get(key)
             if template is None:
                 checked = () if self._fit is None else self._fit.checked_requests(pod.requests)
-                template = templates[key] = _Template(pod, _occupied(checked, pod))
+                template = templates[key] = Template(pod, _occupied(checked, pod))
             template.count += 1
-        self._templates = tuple(templates.values())
+        self.templates = tuple(templates.values())
 
     def per_node(self, *, emptied: bool = False) -> Int64s:
         """int64[nodes]: how many members each node takes at most."""
@@ -72,7 +72,7 @@ class CapacityBounds:
         """
         bounds = self._by_template(emptied=emptied)
         most = np.zeros(count, np.int64)
-        for template, bound in zip(self._templates, bounds, strict=True):
+        for template, bound in zip(self.templates, bounds, strict=True):
             self._cache.deadline.point()
             most += np.minimum(sum_by_domain(bound, codes, count), template.count)
         if len(bounds) > 1:
@@ -95,7 +95,7 @@ class CapacityBounds:
     def _by_template(self, *, emptied: bool) -> list[Int64s]:
         """int64[nodes] for each template, as if there were no members of other templates."""
         bounds = []
-        for template in self._templates:
+        for template in self.templates:
             self._cache.deadline.point()
             fits = self._fits(template.requests, template.count, emptied=emptied)
             bounds.append(np.where(self._passing(template), fits, 0))
@@ -105,7 +105,7 @@ class CapacityBounds:
         """int64[nodes] for members of all templates: the sum of the bounds, or what fits of the smallest requests if
         that is less.
         """
-        amounts = [dict(template.requests) for template in self._templates]
+        amounts = [dict(template.requests) for template in self.templates]
         shared = set(amounts[0]).intersection(*amounts[1:])
         smallest = [(resource, min(requests[resource] for requests in amounts)) for resource in sorted(shared)]
         total = np.zeros_like(bounds[0])
@@ -129,7 +129,7 @@ class CapacityBounds:
                 fits = np.minimum(fits, free // amount)
         return np.where(table.valid, np.maximum(fits, 0), 0)
 
-    def _passing(self, template: _Template) -> Bools:
+    def _passing(self, template: Template) -> Bools:
         if template.passing is None:
             table = self._cache.table
             template.passing = table.valid

@@ -18,6 +18,7 @@ from podwright.core.framework.errors import PluginError
 from podwright.core.framework.framework import Framework
 from podwright.core.framework.interface import Bools, FollowUp
 from podwright.core.framework.observer import Observer
+from podwright.core.framework.program import Solver
 from podwright.core.framework.status import Code
 from podwright.core.gangs.branches import Filling, branch_of, parts_of
 from podwright.core.gangs.capacity_bounds import CapacityBounds
@@ -57,6 +58,8 @@ class Planner:
     pack_by: str = ""
     observer: Observer | None = None
     """See CycleState."""
+    solve: Solver | None = None
+    """Plans members jointly that do not fit one after the other. None: nothing does."""
 
     def plan(self, pods: Sequence[PodInfo]) -> GangDecision:
         """Decides about the waiting members, in this order. Leaves the cache as it was."""
@@ -221,11 +224,19 @@ def decide(planner: Planner, pods: Sequence[PodInfo], now: float) -> GangDecisio
     decision = planner.plan(pods)
     if not isinstance(decision, GangRejection):
         return decision
+    jointly = ""
+    if decision.attempts and planner.solve is not None:
+        from podwright.core.gangs.joint import Joint  # noqa: PLC0415 -- few gangs need it
+
+        joint = Joint(planner.framework, planner.cache, planner.group, planner.below, planner.solve).plan(pods)
+        if not isinstance(joint, str):
+            return joint
+        jointly = joint
     decision = replace(decision, follow_ups=_follow_ups(planner, decision))
     found = preempt(planner.framework, planner.cache, planner.group, pods, planner.plan, now)
     if isinstance(found, GangPlacement):
         return found
-    message = ", ".join(text for text in (decision.message, found.message) if text)
+    message = ", ".join(text for text in (decision.message, jointly, found.message) if text)
     if isinstance(found, GangPreemption):
         return replace(decision, message=message, preemption=found)
     if found.code is Code.ERROR:

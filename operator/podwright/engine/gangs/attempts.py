@@ -78,6 +78,7 @@ class Gangs:
         self._sources = state.sources
         self._clock = state.clock
         self._groups = ports.groups
+        self._solve = ports.solve
         self._metrics = ports.metrics
         self._policies = policies
         self._extenders = PolicyExtenders(ports)
@@ -273,6 +274,7 @@ class Gangs:
             below=self._sources.below,
             pack_by=pack_by,
             observer=observer,
+            solve=self._solve,
         )
         return decide(planner, [queued.pod for queued in members], self._sources.wall())
 

@@ -7,6 +7,7 @@ import inspect
 import pytest
 
 from podwright.core.framework import interface
+from podwright.core.framework.joint_rules import JointFilter
 from podwright.core.framework.methods import AWAITED, WHEN_BUILT, WITH_STATE, WITHOUT_INSTANCE, WITHOUT_STATE
 from podwright.core.framework.profile import Point
 from podwright.core.framework.registry import OPTIONAL_METHODS
@@ -14,6 +15,7 @@ from podwright.core.framework.registry import OPTIONAL_METHODS
 CONTRACTS = (
     interface.Plugin,
     interface.DomainPlugin,
+    JointFilter,
     interface.EnqueueExtensions,
     interface.PreFilterExtensions,
     *(point.value[1] for point in Point),

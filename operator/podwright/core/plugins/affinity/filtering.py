@@ -312,6 +312,11 @@ class PreFilterState:
     def _masks(self) -> tuple[Bools | None, Bools | None]:
         return self._anti_affinity.counted_mask(), self._existing.counted_mask()
 
+    def repelled(self) -> Bools | None:
+        """bool[nodes]: those that anti-affinity rejects, the pod's own or that of placed pods. None: no node."""
+        own, existing = self._masks
+        return existing if own is None else own if existing is None else own | existing
+
     def filter(self, node: NodeInfo) -> Status | None:
         """The first violated rule: the pod's affinity, its anti-affinity, the anti-affinity of placed pods."""
         if not self._matches_affinity(node):

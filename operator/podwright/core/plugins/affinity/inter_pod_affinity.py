@@ -31,6 +31,7 @@ from podwright.core.framework.interface import (
     ScorePlugin,
     WholeNumbers,
 )
+from podwright.core.framework.joint_rules import JointFilter, JointRule
 from podwright.core.framework.status import SKIP, Status
 from podwright.core.objects.affinity import NO_POD_AFFINITY
 from podwright.core.objects.node import Node
@@ -38,6 +39,7 @@ from podwright.core.objects.pod import PodInfo
 from podwright.core.objects.selectors import value_count
 from podwright.core.plugins.affinity.explained import changes_of_pod, why_not_here
 from podwright.core.plugins.affinity.filtering import ClusterCounts, PreFilterState
+from podwright.core.plugins.affinity.joint import joint_rules
 from podwright.core.plugins.affinity.scoring import PreScoreState, normalize, weighted_sums
 from podwright.core.plugins.affinity.terms import own_terms
 from podwright.core.state.columns.table import NodeTable
@@ -67,6 +69,7 @@ class InterPodAffinityArgs:
 class InterPodAffinity(
     Plugin,
     DomainPlugin,
+    JointFilter,
     PreFilterPlugin,
     PreFilterExtensions,
     CrowdedFilter,
@@ -116,6 +119,9 @@ class InterPodAffinity(
     def own_keys(self, pod: PodInfo) -> frozenset[str] | None:
         own = own_terms(pod.pod_affinity)
         return None if own.affinity.items else frozenset(own.anti_affinity.keys)
+
+    def joint_rules(self, members: Sequence[PodInfo]) -> Iterable[JointRule]:
+        return joint_rules(self._index, members)
 
     # Filter
 

@@ -29,6 +29,7 @@ from podwright.core.framework.interface import (
     Scope,
     ScorePlugin,
 )
+from podwright.core.framework.joint_rules import JointFilter, JointRule
 from podwright.core.framework.status import SKIP, Status
 from podwright.core.objects.affinity import NO_SPREAD
 from podwright.core.objects.node import Node
@@ -38,6 +39,7 @@ from podwright.core.plugins.spread.args import PodTopologySpreadArgs
 from podwright.core.plugins.spread.constraints import Constraints, Resolver
 from podwright.core.plugins.spread.explained import changes_of_pod, why_not_here
 from podwright.core.plugins.spread.filtering import ClusterCounts, PreFilterState
+from podwright.core.plugins.spread.joint import joint_rules
 from podwright.core.plugins.spread.scoring import PreScoreState
 from podwright.core.state.columns.table import NodeTable
 from podwright.core.state.nodeinfo import NodeInfo
@@ -49,6 +51,7 @@ _SCORE: Final = "PreScorePodTopologySpread"
 class PodTopologySpread(
     Plugin,
     DomainPlugin,
+    JointFilter,
     PreFilterPlugin,
     PreFilterExtensions,
     FilterPlugin,
@@ -102,6 +105,13 @@ class PodTopologySpread(
         if self._resolver.hard(pod):
             return None
         return self._hard_default_keys if pod.spread is NO_SPREAD else frozenset()
+
+    def joint_rules(self, members: Sequence[PodInfo]) -> Iterable[JointRule]:
+        found = [(pod, self._resolver.hard(pod)) for pod in members]
+        index, compare = self.handle.cache.pods_index, self._compare
+        return joint_rules(
+            [ClusterCounts(index, pod, hard, compare=compare) if hard else None for pod, hard in found], members
+        )
 
     # Filter
 

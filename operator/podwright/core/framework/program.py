@@ -1,0 +1,102 @@
+"""Program: an integer program as arrays, and the port that solves it.
+
+All variables are integers from 0 on. Whoever solves a program needs no more than this: see `engine.process.solving`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """The least `cost`, [variables], of values up to `most`, with the sum of each row between `low` and `high`, [rows].
+
+    Row i has the entries from `starts[i]` to `starts[i + 1]`: `columns` are variables, `values` what each is multiplied
+    by.
+    """
+
+    cost: Floats
+    most: Floats
+    low: Floats
+    high: Floats
+    starts: Positions
+    columns: Positions
+    values: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """`found`: int64[variables], a solution, or None; `proved`: there is none better, or none at all. `problem`: why
+    there is no answer. `seconds`: how long that took.
+    """
+
+    found: Positions | None = None
+    proved: bool = False
+    problem: str = ""
+    seconds: float = 0.0
+
+
+Solver = Callable[[Program, float], Answer]
+"""Solves a program in so many seconds at most. Raises nothing."""
+
+
+class Rows:
+    """Builds a program row by row."""
+
+    def __init__(self) -> None:
+        self._most: list[float] = []
+        self._preferred: list[int] = []
+        self._low: list[float] = []
+        self._high: list[float] = []
+        self._starts = [0]
+        self._columns: list[Positions] = []
+        self._values: list[Floats] = []
+
+    def variables(self, most: Sequence[int] | NDArray[Any]) -> Positions:
+        """New variables, each up to so much."""
+        first = len(self._most)
+        self._most += [float(each) for each in most]
+        return np.arange(first, len(self._most))
+
+    def most(self, columns: Positions) -> Floats:
+        return np.array([self._most[each] for each in columns])
+
+    def at_most(self, columns: Positions, high: float, values: NDArray[Any] | None = None) -> None:
+        """The sum of these variables, each times its value, is at most `high`."""
+        self._row(columns, -np.inf, high, values)
+
+    def at_least(self, columns: Positions, low: float, values: NDArray[Any] | None = None) -> None:
+        self._row(columns, low, np.inf, values)
+
+    def prefer(self, columns: Positions) -> None:
+        """The more of these, the better."""
+        self._preferred += columns.tolist()
+
+    def program(self) -> Program:
+        cost = np.zeros(len(self._most))
+        cost[self._preferred] = -1.0
+        return Program(
+            cost=cost,
+            most=np.array(self._most),
+            low=np.array(self._low),
+            high=np.array(self._high),
+            starts=np.array(self._starts, np.int64),
+            columns=np.concatenate(self._columns) if self._columns else np.zeros(0, np.int64),
+            values=np.concatenate(self._values) if self._values else np.zeros(0),
+        )
+
+    def _row(self, columns: Positions, low: float, high: float, values: NDArray[Any] | None) -> None:
+        self._low.append(low)
+        self._high.append(high)
+        self._columns.append(np.asarray(columns, np.int64))
+        self._values.append(np.ones(len(columns)) if values is None else np.asarray(values, np.float64))
+        self._starts.append(self._starts[-1] + len(columns))

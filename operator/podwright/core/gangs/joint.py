@@ -1,0 +1,136 @@
+"""Joint: members that do not fit one after the other are planned all at once, as an integer program.
+
+    by counting, could they fit? ─► the program ─► a solver, in a process of its own ─► a solution
+        ─► each member goes through all filters ─┬─► a placement
+                                                 └─► one is refused: without it there, again
+
+There are three ends: a placement, a proof that there is none, or none that was found in the time. A solution that the
+filters refuse ends the proof: the program does not know what they do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from podwright.core.cycle import Fault, Placement, RandomBelow
+from podwright.core.framework.errors import PluginError
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.interface import Int64s
+from podwright.core.framework.program import Solver
+from podwright.core.gangs.branches import Branch, branch_of, parts_of
+from podwright.core.gangs.capacity_bounds import CapacityBounds, why_infeasible
+from podwright.core.gangs.decisions import GangFault, GangPlacement
+from podwright.core.gangs.joint_program import JointProgram
+from podwright.core.gangs.simulation import Simulation
+from podwright.core.objects.pod import PodInfo
+from podwright.core.objects.pod_group import PodGroup
+from podwright.core.state.cache import Cache
+from podwright.core.state.transaction import CacheTransaction
+
+SECONDS: Final = 5.0
+"""How long solvers may work for one plan."""
+MAX_ENTRIES: Final = 1_000_000
+"""Of a program: larger ones take the solver's time to read."""
+MAX_ROUNDS: Final = 20
+COUNTED: Final = "there is no placement of all that are needed, by counting"
+PROVED: Final = "there is no placement of all that are needed, which is proved"
+NOT_FOUND: Final = f"planning jointly found no placement in {SECONDS:g} s"
+NOT_PLANNED: Final = "members were not planned jointly: "
+TOO_LARGE: Final = NOT_PLANNED + "they and the nodes are too many"
+NO_PROCESS: Final = NOT_PLANNED + "there is no process for that"
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """See the module."""
+
+    framework: Framework
+    cache: Cache
+    group: PodGroup
+    below: RandomBelow
+    solve: Solver
+
+    def plan(self, pods: Sequence[PodInfo]) -> GangPlacement | GangFault | str:
+        """A placement of the waiting members, or a text that says why there is none. Leaves the cache as it was."""
+        if len(pods) < 2 or (needed := self.cache.groups.lacking(self.group)) > len(pods):
+            return ""
+        if why_infeasible(self.group, self.cache, CapacityBounds(self.framework, self.cache, pods)) is not None:
+            return COUNTED
+        deadline = self.cache.deadline
+        deadline.expect(SECONDS)
+        if deadline.check is not None:
+            return NO_PROCESS
+        branch = self._branch(pods)
+        try:
+            joint = JointProgram(self.framework, self.cache, branch, max(1, needed))
+        except ValueError:
+            return ""
+        except PluginError as error:
+            return GangFault(self.group, error.plugin, str(error))
+        return self._search(joint, pods)
+
+    def _branch(self, pods: Sequence[PodInfo]) -> Branch:
+        members = self.cache.groups.members(self.group.key)
+        branch = branch_of(self.group, members, pods)
+        if not self.group.topology_key:
+            return branch
+        return replace(branch, topology_key=self.group.topology_key, there=members.placed)
+
+    def _search(self, joint: JointProgram, pods: Sequence[PodInfo]) -> GangPlacement | GangFault | str:
+        left = SECONDS
+        for number in range(MAX_ROUNDS):
+            program = joint.program()
+            if len(program.columns) > MAX_ENTRIES:
+                return TOO_LARGE
+            answer = self.solve(program, left)
+            left -= answer.seconds
+            if answer.problem:
+                return NOT_PLANNED + answer.problem
+            if answer.found is None:
+                return PROVED if answer.proved and not number else NOT_FOUND
+            decision = self._check(joint, answer.found, pods)
+            if decision is not None:
+                return decision
+            if left <= 0:
+                break
+        return NOT_FOUND
+
+    def _check(self, joint: JointProgram, found: Int64s, pods: Sequence[PodInfo]) -> GangPlacement | GangFault | None:
+        """The placement, if all members pass the filters. Otherwise the program learns which do not."""
+        with CacheTransaction(self.cache) as transaction:
+            simulation = Simulation(framework=self.framework, transaction=transaction, below=self.below)
+            left = wanted = [*joint.placed(found)]
+            while left:
+                refused = []
+                for pod, slot in left:
+                    self.cache.deadline.point()
+                    simulation.within = np.arange(self.cache.table.size) == slot
+                    decision = simulation.schedule(pod)
+                    if isinstance(decision, Fault):
+                        return GangFault(self.group, decision.plugin, decision.message)
+                    if not isinstance(decision, Placement):
+                        refused.append((pod, slot))
+                if len(refused) == len(left):
+                    break
+                left = refused  # each may have waited for another one
+            if left:
+                placed = Counter(slot for pod, slot in wanted if pod.uid in simulation.assumed)
+                for slot in {slot for _, slot in left}:
+                    joint.refuse(slot, found, placed[slot])
+                return None
+            branch = self._branch(pods)
+            _count(branch, simulation.assumed)
+            simulation.reject_others(pods)
+            parts = dict(parts_of(branch)) if self.group.composite else {}
+        return GangPlacement(self.group, simulation.placements, simulation.rejections, parts)
+
+
+def _count(branch: Branch, placed: dict[str, None]) -> int:
+    gained = sum(pod.uid in placed for pod in branch.untried) + sum(_count(child, placed) for child in branch.children)
+    branch.gain(gained)
+    return gained

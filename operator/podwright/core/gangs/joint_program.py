@@ -1,0 +1,301 @@
+"""JointProgram: a gang's members and the nodes as an integer program, whose solution is a placement of all at once.
+
+Members of one kind differ in nothing that a filter reads, so only their number on each node counts. Rows say what nodes
+have room for, what parts of the group need at least, and what the filters demand (`framework.joint_rules`). Invariant:
+each placement that members can get one after the other is a solution. Next: `joint`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podwright.core.framework import contract
+from podwright.core.framework.framework import Framework
+from podwright.core.framework.interface import DomainPlugin, Int64s, Scope
+from podwright.core.framework.joint_rules import Apart, Barred, Even, JointFilter, JointRule, Near
+from podwright.core.framework.profile import Point
+from podwright.core.framework.program import Program, Rows
+from podwright.core.gangs.branches import Branch
+from podwright.core.gangs.capacity_bounds import CapacityBounds
+from podwright.core.gangs.topology_domains import TopologyDomains, common_domain
+from podwright.core.objects.pod import PodInfo
+from podwright.core.state.cache import Cache
+
+Columns = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Kind:
+    """Members that differ in nothing that counts. `most`: int64[nodes], of the kind alone; `columns`: int64[nodes], -1
+    where none fits.
+    """
+
+    pods: Sequence[PodInfo]
+    most: Int64s
+    requests: dict[str, int]
+    columns: Columns = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+class JointProgram:
+    """See the module. `least`: how many members must be placed at least. Raises ValueError if members that are placed
+    are not in one domain.
+    """
+
+    def __init__(self, framework: Framework, cache: Cache, branch: Branch, least: int) -> None:
+        self._framework = framework
+        self._cache = cache
+        self.kinds: list[Kind] = []
+        self._kinds_of: dict[int, list[Kind]] = {}
+        self._gather(branch)
+        rules = [
+            rule
+            for plugin in framework.filter_plugins
+            if isinstance(plugin, JointFilter)
+            for rule in contract.call(plugin, Point.FILTER, plugin.joint_rules, [kind.pods[0] for kind in self.kinds])
+        ]
+        for rule in rules:
+            if isinstance(rule, Barred):
+                self.kinds[rule.member].most[rule.nodes] = 0
+        self._rows = Rows()
+        for kind in self.kinds:
+            there = np.flatnonzero(kind.most)
+            kind.columns = np.full(len(kind.most), -1)
+            kind.columns[there] = self._rows.variables(kind.most[there])
+            self._rows.at_most(kind.columns[there], len(kind.pods))
+        everything = self._columns(self.kinds)
+        total = sum(len(kind.pods) for kind in self.kinds)
+        self._rows.at_least(everything, least)
+        self._room()
+        self._demand(rules)
+        self._part(branch, None)
+        if least < total:
+            self._rows.prefer(everything)
+
+    def program(self) -> Program:
+        return self._rows.program()
+
+    def refuse(self, slot: int, found: Int64s, placed: int) -> None:
+        """Of the kinds that this solution has on a node, only so many members pass the filters there."""
+        columns = np.array([kind.columns[slot] for kind in self.kinds if kind.columns[slot] >= 0])
+        self._rows.at_most(columns[found[columns] > 0], placed)
+
+    def placed(self, found: Int64s) -> Iterator[tuple[PodInfo, int]]:
+        """The members that a solution places, each with the slot of its node."""
+        for kind in self.kinds:
+            pods = iter(kind.pods)
+            for slot in np.flatnonzero(kind.most):
+                for pod in islice(pods, max(0, int(found[kind.columns[slot]]))):
+                    yield pod, int(slot)
+
+    # Kinds
+
+    def _gather(self, branch: Branch) -> None:
+        filters = self._framework.filter_plugins
+        alone = [plugin for plugin in filters if plugin.scope is Scope.NODE and plugin.filter_all is not None]
+        domains = [plugin for plugin in filters if isinstance(plugin, DomainPlugin)]
+        alike: dict[Any, list[PodInfo]] = {}
+        for pod in branch.untried:
+            verdicts = (contract.verdict_key_of(plugin, pod) for plugin in alone)
+            key = (pod.requests, pod.namespace, *verdicts, *(plugin.influence_key(pod) for plugin in domains))
+            alike.setdefault(key, []).append(pod)
+        found = []
+        for pods in alike.values():
+            bounds = CapacityBounds(self._framework, self._cache, pods)
+            found.append(Kind(pods, bounds.per_node(), dict(bounds.templates[0].requests)))
+        self.kinds += found
+        self._kinds_of[id(branch)] = found
+        for child in branch.children:
+            self._gather(child)
+
+    @staticmethod
+    def _columns(kinds: Iterable[Kind]) -> Columns:
+        return np.concatenate([kind.columns[kind.columns >= 0] for kind in kinds] or [np.zeros(0, np.int64)])
+
+    # Nodes
+
+    def _room(self) -> None:
+        table = self._cache.table
+        resources = dict.fromkeys(resource for kind in self.kinds for resource in kind.requests)
+        self._resource([1] * len(self.kinds), table.allowed_pods - table.pods)
+        for resource in resources:
+            amounts = [kind.requests.get(resource, 0) for kind in self.kinds]
+            self._resource(amounts, table.allocatable(resource) - table.requested(resource))
+
+    def _resource(self, amounts: Sequence[int], free: Int64s) -> None:
+        """What nodes have of a resource, and how many members of at least each size that is enough for."""
+        unit = int(np.gcd.reduce(amounts))
+        if not unit:
+            return
+        taking = [(kind, amount // unit) for kind, amount in zip(self.kinds, amounts, strict=True) if amount > 0]
+        sizes = np.array([amount for _, amount in taking])
+        most = np.stack([kind.most for kind, _ in taking])
+        columns = np.stack([kind.columns for kind, _ in taking])
+        left = np.maximum(free // unit, 0)
+        for slot in np.flatnonzero(sizes @ most > left):
+            self._cache.deadline.point()
+            there = most[:, slot] > 0
+            room = int(left[slot])
+            self._rows.at_most(columns[there, slot], room, sizes[there])
+            for size in np.unique(sizes[there]):
+                large = there & (sizes >= size)
+                if room % size and most[large, slot].sum() > room // size:
+                    self._rows.at_most(columns[large, slot], room // int(size))
+
+    # Filters
+
+    def _demand(self, rules: Sequence[JointRule]) -> None:
+        apart: dict[str, list[Apart]] = {}
+        for rule in rules:
+            self._cache.deadline.point()
+            match rule:
+                case Apart():
+                    apart.setdefault(rule.key, []).append(rule)
+                case Near():
+                    self._near(rule)
+                case Even():
+                    self._even(rule)
+        for those in apart.values():
+            self._apart(those)
+
+    def _by_domain(self, kinds: Iterable[int], domains: Int64s, count: int) -> dict[int, Columns]:
+        """By domain: the columns of these kinds on its nodes."""
+        chosen = [self.kinds[each] for each in kinds]
+        columns = self._columns(chosen)
+        codes = np.concatenate([domains[kind.columns >= 0] for kind in chosen] or [np.zeros(0, np.int64)])
+        order = np.argsort(codes, kind="stable")
+        found, starts = np.unique(codes[order], return_index=True)
+        return {
+            int(domain): part
+            for domain, part in zip(found, np.split(columns[order], starts[1:]), strict=bool(len(found)))
+            if 0 <= domain < count
+        }
+
+    def _apart(self, rules: Sequence[Apart]) -> None:
+        """Kinds that are all apart from each other and themselves share a row; other pairs say which one is there."""
+        domains, count = rules[0].domains, rules[0].count
+        pairs = {(min(rule.one, rule.other), max(rule.one, rule.other)) for rule in rules}
+        alone = sorted({one for one, other in pairs if one == other})
+        left = pairs.copy()
+        for start in alone:
+            group: list[int] = []
+            for each in (start, *alone):
+                if each not in group and all((min(each, other), max(each, other)) in pairs for other in group):
+                    group.append(each)
+            within = {(one, other) for one in group for other in group if one <= other}
+            if within & left:
+                left -= within
+                for columns in self._by_domain(group, domains, count).values():
+                    self._rows.at_most(columns, 1)
+        here: dict[int, dict[int, Columns]] = {}
+        for each in {each for pair in left for each in pair}:
+            columns_of = self._by_domain([each], domains, count)
+            here[each] = columns_of if each in alone else self._present(each, columns_of)
+        for one, other in left:
+            for domain in here[one].keys() & here[other].keys():
+                self._rows.at_most(np.concatenate([here[one][domain], here[other][domain]]), 1)
+
+    def _present(self, kind: int, columns_of: dict[int, Columns]) -> dict[int, Columns]:
+        """By domain: a variable that is 1 if the kind has a member there."""
+        present = self._rows.variables([1] * len(columns_of))
+        for variable, columns in zip(present, columns_of.values(), strict=True):
+            self._only_if(columns, len(self.kinds[kind].pods), variable)
+        return {domain: present[i : i + 1] for i, domain in enumerate(columns_of)}
+
+    def _only_if(self, columns: Columns, most: int, variable: int) -> None:
+        """So many members at most, and none unless the variable is 1."""
+        most = min(most, int(self._rows.most(columns).sum()))
+        self._rows.at_most(np.append(columns, variable), 0, np.append(np.ones(len(columns)), -most))
+
+    def _near(self, rule: Near) -> None:
+        count = len(rule.there)
+        to = self._by_domain(rule.to, rule.domains, count)
+        firsts = []
+        for domain, columns in self._by_domain(rule.members, rule.domains, count).items():
+            if rule.there[domain]:
+                continue
+            opened = self._rows.variables([1])
+            self._only_if(columns, sum(len(self.kinds[each].pods) for each in rule.members), int(opened[0]))
+            openers = [to.get(domain, np.zeros(0, np.int64))]
+            if rule.first:
+                first = self._rows.variables([1])
+                firsts.append(first)
+                openers.append(first)
+            by = np.concatenate(openers)
+            self._rows.at_most(np.append(by, opened), 0, np.append(-np.ones(len(by)), 1))
+        if firsts:
+            self._rows.at_most(np.concatenate(firsts), 1)
+
+    def _even(self, rule: Even) -> None:
+        count = len(rule.counts)
+        counting = self._by_domain(rule.counting, rule.domains, count)
+        themselves = self._by_domain(rule.themselves, rule.domains, count)
+        most = sum(len(self.kinds[each].pods) for each in rule.members)
+        none = np.zeros(0, np.int64)
+        fewest, least = 0, none
+        if not rule.from_zero and len(rule.ids):
+            fewest = int(rule.counts[rule.ids].min())
+            least = self._rows.variables([most * len(self.kinds) + fewest])
+            for domain in rule.ids.tolist():
+                columns = counting.get(domain, none)
+                high = int(rule.counts[domain])
+                self._rows.at_most(np.append(columns, least), high, np.append(-np.ones(len(columns)), 1))
+        for domain, columns in self._by_domain(rule.members, rule.domains, count).items():
+            there, own = int(rule.counts[domain]), themselves.get(domain, none)
+            room = rule.skew - there
+            row, ones = np.append(own, least), np.append(np.ones(len(own)), -np.ones(len(least)))
+            if room + fewest >= 0:
+                self._rows.at_most(row, room, ones)
+                continue
+            taken = self._rows.variables([1])
+            self._only_if(columns, most, int(taken[0]))
+            slack = most - room
+            self._rows.at_most(np.append(row, taken), room + slack, np.append(ones, slack))
+
+    # Parts
+
+    def _part(self, branch: Branch, above: int | None) -> tuple[int, Columns]:
+        """The variable that is 1 if the part's minimum is placed, and the columns of its members."""
+        met = int(self._rows.variables([1])[0])
+        below = [self._part(child, met) for child in branch.children]
+        columns = np.concatenate([self._columns(self._kinds_of[id(branch)]), *(each for _, each in below)])
+        if above is None:
+            self._rows.at_least(np.array([met]), 1)
+        else:
+            self._rows.at_most(np.array([met, above]), 0, np.array([1, -1]))
+        if branch.minimum:
+            values = np.append(np.ones(len(columns)), -branch.minimum)
+            self._rows.at_least(np.append(columns, met), -branch.placed, values)
+        if branch.groups:
+            children = np.array([each for each, _ in below])
+            self._rows.at_least(np.append(children, met), 0, np.append(np.ones(len(below)), -branch.groups))
+        if above is not None and len(columns):
+            self._only_if(columns, len(branch.all_untried), met)
+        if branch.topology_key:
+            self._in_one_domain(branch)
+        return met, columns
+
+    def _in_one_domain(self, branch: Branch) -> None:
+        domains = TopologyDomains(self._cache, branch.topology_key)
+        if branch.there:
+            domains.keep_only(common_domain(self._cache, branch.topology_key, branch.there))
+        chosen = self._rows.variables([1] * len(domains))
+        if len(domains):
+            self._rows.at_most(chosen, 1)
+        for kind in self._all_kinds(branch):
+            position = self.kinds.index(kind)
+            for domain, columns in self._by_domain([position], domains.codes, len(domains)).items():
+                self._only_if(columns, len(kind.pods), int(chosen[domain]))
+            outside = kind.columns[(domains.codes < 0) & (kind.columns >= 0)]
+            if len(outside):
+                self._rows.at_most(outside, 0)
+
+    def _all_kinds(self, branch: Branch) -> Iterator[Kind]:
+        yield from self._kinds_of[id(branch)]
+        for child in branch.children:
+            yield from self._all_kinds(child)

@@ -1,0 +1,60 @@
+"""Solving: integer programs, by HiGHS in a spawned process with limits of time and memory.
+
+A native solver may not run in a fork, because its threads and locks are not there, and not in this process, because
+nothing could end it. The process is `solver`; it ends with its parent, or is killed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+from zipfile import BadZipFile
+
+import numpy as np
+
+from podwright.core.framework.program import Answer, Program
+from podwright.core.objects.errors import described
+
+MISSING: Final = "the package highspy is not installed"
+GRACE_SECONDS: Final = 1.0
+"""How much longer than it should take the process may take before it is killed."""
+MAX_BYTES: Final = 2 << 30
+"""Of address space. NumPy and HiGHS take 0.4 GB of it before they start."""
+_PROGRAM: Final = Path(__file__).with_name("solver.py")
+
+
+def solve(program: Program, seconds: float, *, command: tuple[str, ...] = (), max_bytes: int = MAX_BYTES) -> Answer:
+    """See `program.Solver`. `command`: runs the solver; by default this Python."""
+    if not command and importlib.util.find_spec("highspy") is None:
+        return Answer(problem=MISSING)
+    started = time.monotonic()
+    sent = io.BytesIO()
+    arrays: dict[str, Any] = {name: getattr(program, name) for name in Program.__dataclass_fields__}
+    np.savez(sent, **arrays)
+    command = command or (sys.executable, "-P", str(_PROGRAM))
+    try:
+        ended = subprocess.run(  # noqa: S603 -- our own program
+            (*command, str(seconds), str(max_bytes)),
+            input=sent.getvalue(),
+            capture_output=True,
+            timeout=seconds + GRACE_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Answer(problem=f"the solver hung for {seconds + GRACE_SECONDS:g} s and was ended")
+    except OSError as error:
+        return Answer(problem=f"the solver could not be started: {error.strerror}")
+    took = time.monotonic() - started
+    if ended.returncode:
+        last = ended.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        return Answer(problem=f"the solver ended with {ended.returncode}{last and f': {last[:200]}'}", seconds=took)
+    try:
+        with np.load(io.BytesIO(ended.stdout), allow_pickle=False) as answer:
+            return Answer(answer.get("found"), proved=bool(answer["proved"]), seconds=took)
+    except (OSError, EOFError, KeyError, ValueError, BadZipFile) as error:
+        return Answer(problem=f"the solver's answer cannot be read: {described(error)}", seconds=took)

@@ -1,0 +1,81 @@
+"""Gangs that fit only together: a child process plans them jointly, and what comes of it is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from podwright.core.framework.program import Answer
+from podwright.core.gangs.joint import COUNTED, NO_PROCESS, NOT_PLANNED, PROVED
+from podwright.core.objects.pod_group import KIND, WORKLOAD_API
+from support.engine.kit import Rig, deciding, settle
+from support.engine.long_work import FakeChildren
+from support.gangs.by_trial import by_trial
+from support.objects.builders import in_group, make_pod_group
+from support.waiting import until
+
+
+def rig_with(solve: Any = by_trial, small: str = "3", large: str = "8", **options: Any) -> Rig:
+    """Two nodes, and a gang of a small member, which is tried first, and of a large one that needs the large node."""
+    rig = Rig(solve=solve, children=FakeChildren(), **options)
+    rig.engine.cache.groups.serve(WORKLOAD_API)
+    rig.node("large", allocatable={"cpu": "8"})
+    rig.node("small", allocatable={"cpu": "3"})
+    rig.engine.objects(KIND).put(make_pod_group("gang", 2))
+    rig.pod("s", requests={"cpu": small}, spec=in_group())
+    rig.pod("l", requests={"cpu": large}, spec=in_group())
+    return rig
+
+
+async def ended(rig: Rig, holds: Any) -> None:
+    def has_come() -> bool:
+        rig.now += 0.1
+        rig.engine.wake()
+        return holds()
+
+    async with deciding(rig):
+        await until(has_come)
+        await settle()
+
+
+async def test_members_get_the_nodes_of_a_joint_plan():
+    rig = rig_with()
+    await ended(rig, lambda: len(rig.cluster.bound) == 2)
+    assert sorted(rig.cluster.bound) == [("l", "large"), ("s", "small")]
+    assert rig.children.started == 1
+    assert rig.groups.written[-1] == ("gang", "", "")
+
+
+async def test_without_a_solver_members_are_tried_one_after_the_other_only():
+    rig = rig_with(None)
+    await ended(rig, lambda: rig.groups.written)
+    assert rig.cluster.bound == []
+    assert rig.children.started == 0
+    assert "there is" not in rig.groups.written[-1][2]
+
+
+@pytest.mark.parametrize(
+    ("solve", "small", "large", "told"),
+    [
+        pytest.param(by_trial, "4", "8", PROVED, id="there is no placement, says the solver"),
+        pytest.param(by_trial, "3", "9", COUNTED, id="there is no placement, by counting"),
+        pytest.param(
+            lambda *_: Answer(problem="the solver hung"), "3", "8", f"{NOT_PLANNED}the solver hung", id="it hangs"
+        ),
+    ],
+)
+async def test_events_and_status_say_why_there_is_no_placement(solve, small, large, told):
+    rig = rig_with(solve, small, large)
+    rig.pod("other")
+    await ended(rig, lambda: rig.groups.written and rig.cluster.bound)
+    assert told in rig.groups.written[-1][2]
+    assert any(told in note for note in rig.recorder.notes("FailedScheduling")), rig.recorder.notes("FailedScheduling")
+    assert [name for name, _ in rig.cluster.bound] == ["other"]
+
+
+async def test_the_loop_does_not_wait_for_a_solver():
+    rig = rig_with(lambda *_: pytest.fail("not in the loop"))
+    rig.children.refuse = "the system refuses a child process"
+    await ended(rig, lambda: rig.groups.written)
+    assert NO_PROCESS in rig.groups.written[-1][2]

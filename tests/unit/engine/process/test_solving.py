@@ -1,0 +1,90 @@
+"""A solver runs in a process of its own. Whatever becomes of that, there is an answer."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from podwright.core.framework.program import Rows
+from podwright.engine.process import solving
+from podwright.engine.process.solving import MISSING, solve
+
+
+def program(low: float = 3):
+    """Two variables up to 2, of which at least so much in all, and as much as possible of the second."""
+    rows = Rows()
+    both = rows.variables([2, 2])
+    rows.at_least(both, low)
+    rows.at_most(both, 3)
+    rows.prefer(both[1:])
+    return rows.program()
+
+
+def run(text: str, **options):
+    return solve(program(), 0.2, command=(sys.executable, "-c", text), **options)
+
+
+class TestHighs:
+    @pytest.fixture(autouse=True)
+    def _installed(self):
+        pytest.importorskip("highspy")
+
+    def test_a_solution(self):
+        found = solve(program(), 20)
+        assert found.problem == ""
+        assert found.proved
+        assert found.found.tolist() == [1, 2]
+        assert found.seconds > 0
+
+    def test_a_proof_that_there_is_none(self):
+        found = solve(program(low=4), 20)
+        assert (found.problem, found.proved, found.found) == ("", True, None)
+
+    def test_it_is_not_imported_here(self):
+        text = "import sys; from podwright.kube import parts; sys.exit('highspy' in sys.modules)"
+        assert subprocess.run((sys.executable, "-c", text), check=False).returncode == 0
+
+    def test_a_solver_that_needs_too_much_memory_ends(self):
+        assert "the solver ended with" in solve(program(), 20, max_bytes=100 << 20).problem
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("import sys; print('boo', file=sys.stderr); sys.exit(3)", "the solver ended with 3: boo"),
+        ("import os; os.kill(os.getpid(), 9)", "the solver ended with -9"),
+        ("print('no arrays')", "the solver's answer cannot be read: "),
+        ("", "the solver's answer cannot be read: "),
+        ("x = [0] * 50_000_000_000", "the solver ended with 1: MemoryError"),
+    ],
+    ids=["it fails", "it is killed", "it writes nonsense", "it writes nothing", "it wants more memory than there is"],
+)
+def test_what_becomes_of_the_process_is_the_problem(text, problem):
+    assert run(text).problem.startswith(problem)
+
+
+def test_a_process_that_hangs_is_ended(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(solving, "GRACE_SECONDS", 0.5)
+    written = tmp_path / "pid"
+    text = f"import os, time; open({str(written)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    assert run(text).problem == "the solver hung for 0.7 s and was ended"
+    if written.exists():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(written.read_text()), 0)
+
+
+def test_a_solver_that_cannot_be_started():
+    assert solve(program(), 1, command=("/no/such/program",)).problem == (
+        "the solver could not be started: No such file or directory"
+    )
+
+
+def test_a_package_that_is_not_installed(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    found = solve(program(), 5)
+    assert (found.problem, found.found) == (MISSING, None)
